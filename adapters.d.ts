@@ -17,6 +17,8 @@ export interface AiSdkTool {
   description: string
   inputSchema: any
   execute(args: any, options: { abortSignal?: AbortSignal; [key: string]: any }): Promise<any>
+  /** Images and sounds of a result go to the model as such. */
+  toModelOutput(given: any): any
 }
 
 /** For `tools` of the AI SDK's `generateText` and `streamText`: `generateText({ model, tools: forAiSdk(tools), … })`. */
@@ -42,18 +44,32 @@ export function forOpenAi(tools: AgentTool[], options?: { api?: 'chat'; strict?:
 /** For `tools` of Responses. */
 export function forOpenAi(tools: AgentTool[], options: { api: 'responses'; strict?: boolean }): OpenAiResponsesTool[]
 
+/** A part of a call's output in Responses, if the output has images. */
+export type OpenAiOutputPart = { type: 'input_text'; text: string } | { type: 'input_image'; image_url: string; detail: 'auto' }
+
+/** A part of the user's message that follows the answers in Chat Completions, if they have images or sounds. */
+export type OpenAiChatPart =
+  | { type: 'text'; text: string }
+  | { type: 'image_url'; image_url: { url: string } }
+  | { type: 'input_audio'; input_audio: { data: string; format: 'wav' | 'mp3' } }
+
+/** A part of a result in Messages, if it has images. */
+export type AnthropicPart =
+  | { type: 'text'; text: string }
+  | { type: 'image'; source: { type: 'base64'; media_type: 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp'; data: string } }
+
 /** Executes what `response.output` calls; gives the items to send next, none where nothing is called. */
 export function answerOpenAi(
   tools: AgentTool[],
   output: readonly { type: string }[],
   options?: AnswerOptions,
-): Promise<{ type: 'function_call_output'; call_id: string; output: string }[]>
+): Promise<{ type: 'function_call_output'; call_id: string; output: string | OpenAiOutputPart[] }[]>
 /** Executes what `completion.choices[0].message` calls; gives the messages to append after it, none where nothing is called. */
 export function answerOpenAi(
   tools: AgentTool[],
   message: { role: 'assistant'; tool_calls?: readonly { id: string; type: string }[] },
   options?: AnswerOptions,
-): Promise<{ role: 'tool'; tool_call_id: string; content: string }[]>
+): Promise<({ role: 'tool'; tool_call_id: string; content: string } | { role: 'user'; content: OpenAiChatPart[] })[]>
 
 /** For `tools` of Anthropic's Messages. */
 export function forAnthropic(
@@ -65,7 +81,7 @@ export function answerAnthropic(
   tools: AgentTool[],
   message: { content: readonly { type: string }[] },
   options?: AnswerOptions,
-): Promise<{ role: 'user'; content: { type: 'tool_result'; tool_use_id: string; content: string; is_error?: boolean }[] }[]>
+): Promise<{ role: 'user'; content: { type: 'tool_result'; tool_use_id: string; content: string | AnthropicPart[]; is_error?: boolean }[] }[]>
 
 /** For LangChain: `tool` is that of `@langchain/core/tools`. */
 export function forLangChain<T>(tools: AgentTool[], langchain: { tool: (func: any, fields: any) => T }): T[]

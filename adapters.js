@@ -12,9 +12,19 @@ function forAiSdk(tools) {
         description,
         inputSchema: { [AI_SCHEMA]: true, _type: undefined, jsonSchema: inputSchema, validate: undefined },
         execute: (args, { abortSignal } = {}) => execute(args, { signal: abortSignal }),
+        toModelOutput: aiSdkOutput,
       },
     ]),
   )
+}
+
+/** What a model gets of an answer. Version 6 passes the answer as `output` beside the call's id, version 5 the answer itself. */
+function aiSdkOutput(given) {
+  const output = isObject(given) && 'toolCallId' in given && 'output' in given ? given.output : given
+  const content = mediaOf(output)
+  if (content.length === 0) return { type: 'json', value: output ?? null }
+  const media = content.map(({ mimeType, data }) => ({ type: 'media', data, mediaType: mimeType }))
+  return { type: 'content', value: [{ type: 'text', text: text(output) }, ...media] }
 }
 
 /** For `tools` of OpenAI's Chat Completions, or with `{ api: 'responses' }` of its Responses. */
@@ -38,14 +48,39 @@ async function answerOpenAi(tools, answer, options) {
     const calls = answer.filter((item) => item?.type === 'function_call')
     return each(calls, async ({ call_id, name, arguments: args }) => {
       const output = await executed(tools, name, args, options)
-      return { type: 'function_call_output', call_id, output: text(output) }
+      return { type: 'function_call_output', call_id, output: responsesOutput(output) }
     })
   }
   const calls = Array.isArray(answer?.tool_calls) ? answer.tool_calls.filter(isObject) : []
-  return each(calls, async ({ id, function: called, custom }) => {
+  const parts = []
+  const answers = await each(calls, async ({ id, function: called, custom }) => {
     const output = await executed(tools, called?.name ?? custom?.name, called?.arguments ?? custom?.input, options)
+    const media = mediaOf(output)
+    if (media.length > 0) parts.push({ type: 'text', text: `The result of the call ${id} has:` }, ...media.map(chatPart))
     return { role: 'tool', tool_call_id: id, content: text(output) }
   })
+  // A message of a tool takes text alone, so images and sounds follow in a message of the user, after the answers to all calls.
+  return parts.length === 0 ? answers : [...answers, { role: 'user', content: parts }]
+}
+
+/** A call's output for Responses: text, or a list with its images. */
+function responsesOutput(output) {
+  const media = mediaOf(output)
+  if (media.length === 0) return text(output)
+  const part = ({ type, mimeType, data }) =>
+    type === 'image'
+      ? { type: 'input_image', image_url: `data:${mimeType};base64,${data}`, detail: 'auto' }
+      : { type: 'input_text', text: notPassedOn(type, mimeType) }
+  return [{ type: 'input_text', text: text(output) }, ...media.map(part)]
+}
+
+/** The formats of sounds that Chat Completions takes. */
+const CHAT_AUDIO = { 'audio/wav': 'wav', 'audio/mpeg': 'mp3' }
+
+function chatPart({ type, mimeType, data }) {
+  if (type === 'image') return { type: 'image_url', image_url: { url: `data:${mimeType};base64,${data}` } }
+  const format = CHAT_AUDIO[mimeType]
+  return format === undefined ? { type: 'text', text: notPassedOn(type, mimeType) } : { type: 'input_audio', input_audio: { data, format } }
 }
 
 /** For `tools` of Anthropic's Messages. */
@@ -60,22 +95,44 @@ async function answerAnthropic(tools, message, options) {
   if (calls.length === 0) return []
   const results = await each(calls, async ({ id, name, input }) => {
     const output = await executed(tools, name, input, options)
-    const result = { type: 'tool_result', tool_use_id: id, content: text(output) }
+    const result = { type: 'tool_result', tool_use_id: id, content: anthropicContent(output) }
     return output?.error === undefined ? result : { ...result, is_error: true }
   })
   return [{ role: 'user', content: results }]
 }
 
-/** For LangChain: `tool` is that of `@langchain/core/tools`. Their content is JSON text, as models read it. */
+/** The content of a result: text, or a list with its images. */
+function anthropicContent(output) {
+  const media = mediaOf(output)
+  if (media.length === 0) return text(output)
+  const part = ({ type, mimeType, data }) =>
+    type === 'image'
+      ? { type: 'image', source: { type: 'base64', media_type: mimeType, data } }
+      : { type: 'text', text: notPassedOn(type, mimeType) }
+  return [{ type: 'text', text: text(output) }, ...media.map(part)]
+}
+
+/** For LangChain: `tool` is that of `@langchain/core/tools`. Their content is JSON text, as models read it, with images and sounds beside it. */
 function forLangChain(tools, { tool } = {}) {
   if (typeof tool !== 'function') throw invalid('forLangChain: give { tool }, the function of @langchain/core/tools')
   return tools.map(({ name, description, inputSchema, execute }) =>
-    tool(async (args, config) => JSON.stringify(await execute(args, { signal: config?.signal })), {
+    tool(async (args, config) => langChainContent(await execute(args, { signal: config?.signal })), {
       name,
       description,
       schema: lenient(inputSchema),
     }),
   )
+}
+
+/** LangChain's own packages for providers know these blocks: `image_url` for images, and the standard block for sounds. */
+function langChainContent(output) {
+  const media = mediaOf(output)
+  if (media.length === 0) return text(output)
+  const part = ({ type, mimeType, data }) =>
+    type === 'image'
+      ? { type: 'image_url', image_url: { url: `data:${mimeType};base64,${data}` } }
+      : { type: 'audio', source_type: 'base64', mime_type: mimeType, data }
+  return [{ type: 'text', text: text(output) }, ...media.map(part)]
 }
 
 /** LangChain holds what a model passes against the schema itself: what may be null may be missing there. */
@@ -86,6 +143,14 @@ function lenient(schema) {
 
 const invalid = (message) => Object.assign(new TypeError(message), { code: 'ERR_INVALID_OPTION' })
 const isObject = (value) => typeof value === 'object' && value !== null
+
+/** The images and sounds of an answer of ours. They are not enumerable, so that data of other tools with such a field is not taken for them. */
+function mediaOf(output) {
+  if (!isObject(output) || Object.prototype.propertyIsEnumerable.call(output, 'content')) return []
+  return Array.isArray(output.content) ? output.content : []
+}
+
+const notPassedOn = (type, mimeType) => `(the ${type}, ${mimeType}, cannot be passed on: this API takes none here)`
 
 /** As a model reads it. What `others` gives may be nothing that JSON has a word for. */
 function text(output) {

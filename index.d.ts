@@ -40,6 +40,8 @@ export interface Limits {
   maxCallTimeoutMs: number
   /** The time limit of one run. It counts from the start of the run, without the time in the queue. Default 60,000. */
   runTimeoutMs: number
+  /** The time in which the code of one run works itself, without the time of its calls, timers and questions to a person. Default 5,000. */
+  computeTimeoutMs: number
   /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number
   /** The maximum number of simultaneous calls to one server, from all callers together. Further calls wait. Default 128. */
@@ -109,9 +111,9 @@ export interface AgentOptions extends CallerCallbacks {
  * the run.
  */
 export interface WarmVms {
-  /** The maximum number of VMs that are kept ready; 0 for none. Default 2. */
+  /** The maximum number of VMs of a pool that are kept ready; 0 for none. Default 2. */
   vms: number
-  /** The maximum memory of these VMs together, at 4 MiB for each VM. Default 64 MiB. */
+  /** The maximum memory of these VMs of a pool together, at 4 MiB for each VM. Default 64 MiB. */
   maxBytes: number
   /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
   idleMs: number
@@ -145,7 +147,10 @@ export interface GatewayOptions extends Callbacks {
   limits?: Partial<Limits>
   /** The guest to run. `auto` selects the standard guest, or the ring-3 guest if the machine's KVM cannot run the standard one. Default `auto`. */
   guest?: 'auto' | 'standard' | 'ring3'
-  /** VMs that are started in advance for the next runs. */
+  /**
+   * VMs that are started in advance for the next runs. Holds for each of two pools: runs that may fetch have a pool of their own, from their first one
+   * on. So a gateway keeps at most twice as much ready.
+   */
   warm?: Partial<WarmVms>
   /**
    * The folder in which the guest's snapshot is kept between processes. It is created with mode 0700 and may be deleted at any time. With `false`, no
@@ -315,8 +320,8 @@ export interface HypervisorReport {
 export interface ServerSource {
   kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'
   /**
-   * The name of the agent, the provider or the task. With `config`, it is the name of the program whose config is a layer under the operator's
-   * config. Missing for the operator's own config.
+   * The name of the agent, of the provider's package (or of the provider, if the agent's code has registered it), or of the task. With `config`, it is
+   * the name of the program whose config is a layer under the operator's config. Missing for the operator's own config.
    */
   name?: string
 }
@@ -1076,6 +1081,11 @@ export interface CommandRequest {
   url?: string
   /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
+  /**
+   * The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one.
+   * Missing if there are none.
+   */
+  unicodeHosts?: Record<string, string>
   /** Placeholders that determine the host, the port or the scheme of `url`, like `${HOST}`. Missing if there are none. */
   hostFrom?: string[]
   /**
@@ -1438,7 +1448,9 @@ export interface DeclarationOptions {
 }
 
 /** Options of `systemMessage`. */
-export interface SystemMessageOptions extends DeclarationOptions {
+export interface SystemMessageOptions {
+  /** The form of a failed call in the text. Default: the sandbox's setting; for a gateway or an agent, `throw`, as in the code of `agentTools`. */
+  toolErrors?: ToolErrors
   /**
    * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
    * from `o200k_base` by some tens of percent. Default 2,000.
@@ -1513,6 +1525,11 @@ export interface AgentToolsOptions {
    * agent. These tools approve nothing. Default false.
    */
   manage?: boolean
+  /**
+   * The form in which the model's code gets errors of calls, and in which they are described to it. It counts for a given `sandbox` too, whatever
+   * the sandbox's own form is. Default `throw`.
+   */
+  toolErrors?: ToolErrors
 }
 
 /** The names of the tools for a model. */
@@ -1548,9 +1565,21 @@ export interface AgentCallOptions extends CallerCallbacks {
   signal?: AbortSignal
 }
 
+/** An image or a sound. `data` is base64. */
+export interface AgentToolContent {
+  type: 'image' | 'audio'
+  mimeType: string
+  data: string
+}
+
 /** The answer of a tool: plain JSON for the model, within `maxResultTokens`. */
 export interface AgentToolResult {
   error?: AgentToolError
+  /**
+   * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it out: in the
+   * JSON, a mark stands in the place of each.
+   */
+  readonly content?: AgentToolContent[]
   [key: string]: unknown
 }
 
@@ -1733,6 +1762,7 @@ export interface AuditRow {
   /**
    * The subject of the action. Of an approval: the approved digest. Of a row about a server: its source. Of a grant: the toolbox, or `profile:`
    * with the name of a profile. Of a default: `all` or `none`. Of a config: the digest of all its grants.
+   * Of a fetch that was refused because of a private address: the address, and what it is.
    */
   subject?: string
   /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB; the hosts that were approved for fetch. */
@@ -1828,6 +1858,11 @@ export interface FetchApproval {
   hosts: string[]
   /** Those of them that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
   privateHosts: string[]
+  /**
+   * The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one. Missing if
+   * there are none.
+   */
+  unicodeHosts?: Record<string, string>
   /** The digest of exactly this: the agent and its hosts. */
   digest: string
   /** True if a person has approved all of these hosts for the agent. */
@@ -1961,6 +1996,8 @@ export interface ServeOptions {
   only?: string
   /** The form of direct names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
   names?: 'underscore' | 'hyphen'
+  /** The form in which the code of models gets errors of calls, and in which they are described. Default `throw`. */
+  toolErrors?: ToolErrors
 }
 
 /**
@@ -1976,11 +2013,11 @@ export interface ServeLimits {
   maxHttpConnections: number
   /** The maximum number of connections from one IP address. Default 1,024. */
   maxConnectionsPerAddress: number
-  /** The maximum number of sessions. Default 1,000. */
+  /** The maximum number of sessions. The last quarter is for clients that have none. Default 1,000. */
   maxSessions: number
   /** The maximum number of sessions of one client. Default 500. */
   maxSessionsPerClient: number
-  /** The maximum number of requests in progress. Default 512. */
+  /** The maximum number of requests in progress. The last quarter is for clients that have none. Default 512. */
   maxRequests: number
   /** The maximum number of requests in progress of one client. Default 256. */
   maxRequestsPerClient: number
@@ -2173,6 +2210,8 @@ export interface Booted {
   plan: BootPlan
   /** The hosts that the tools may reach. */
   hosts: string[]
+  /** The secrets that the tools may use, and the only host that gets the value of each. */
+  secrets: { name: string; host: string }[]
   origin: BootOrigin
   /** The moment at which the model made the tools, in milliseconds since 1970. */
   createdAt: number

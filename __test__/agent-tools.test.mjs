@@ -39,10 +39,25 @@ describe('definitions', () => {
     }
   })
 
-  test('say how a failed call shows in the sandbox that is given', async () => {
-    assert.match(tools.run_javascript.description, /returns \{ error \}/)
-    const sandbox = await gateway.sandbox({ toolErrors: 'throw' })
-    assert.match(toolsOf(gateway, { sandbox }).run_javascript.description, /throws an Error/)
+  test('say that a failed call throws, in every text for the model, unless it is to be returned', async () => {
+    const texts = async ({ run_javascript, describe_mcp_tools, search_mcp_tools }) =>
+      JSON.stringify([
+        run_javascript.description,
+        await describe_mcp_tools.execute({ names: ['fixture.error'] }),
+        await search_mcp_tools.execute({ query: 'error message', limit: 10, servers: null }),
+      ])
+    const sandbox = await gateway.sandbox({ toolErrors: 'return' })
+    for (const options of [{}, { sandbox }, { describeServers: 500 }, { sandbox, describeServers: 500 }]) {
+      const said = await texts(toolsOf(gateway, options))
+      assert.match(said, /A call that fails throws an Error/)
+      assert.doesNotMatch(said, /ToolError|returns \{ error/)
+      const returning = await texts(toolsOf(gateway, { ...options, toolErrors: 'return' }))
+      assert.match(returning, /A call that fails returns \{ error \}.*ToolError/s)
+      assert.doesNotMatch(returning, /fails throws/)
+    }
+    assert.match(await gateway.systemMessage(), /throws an Error/)
+    assert.match(await gateway.systemMessage({ toolErrors: 'return' }), /returns \{ error/)
+    assert.match(await sandbox.systemMessage(), /returns \{ error/)
   })
 
   test('can tell of the servers, within a budget', () => {
@@ -64,6 +79,7 @@ describe('definitions', () => {
       [{ maxResultTokens: 99 }, /at least 100/],
       [{ maxResultTokens: 1.5 }, /whole number/],
       [{ maxPendingRuns: 0 }, /from 1 to 1000/],
+      [{ toolErrors: 'raise' }, /toolErrors/],
       [{ sandbox: {} }, /must be a Sandbox/],
       [{ sandbox: await other.sandbox() }, /belongs to another gateway or agent/],
       [{ onEvent: () => {} }, /onEvent/],
@@ -85,6 +101,21 @@ describe('run_javascript', () => {
     const code = 'export const handler = ({ n }: { n: number }): number => n * 2'
     assert.deepEqual(await run(code, { input: { n: 4 } }), { value: 8 })
     assert.deepEqual(await tools.run_javascript.execute(JSON.stringify({ code, input: '{"n":5}' })), { value: 10 })
+  })
+
+  test('ends with the error of a call that fails, which no code can take for data', async () => {
+    const failing = 'import { error } from "host:mcp-fixture"; export const handler = () => "found " + error({ message: "no such city" })'
+    const { error, value } = await run(failing)
+    assert.equal(value, undefined)
+    assert.equal(error.code, 'ERR_GUEST_THREW')
+    assert.match(error.message, /no such city/)
+    const caught = `import { error } from "host:mcp-fixture"
+      export function handler() { try { return error({ message: "no such city" }) } catch ({ message }) { return { message } } }`
+    assert.deepEqual(await run(caught), { value: { message: 'no such city' } })
+    const sandbox = await gateway.sandbox({ toolErrors: 'return' })
+    assert.equal((await toolsOf(gateway, { sandbox }).run_javascript.execute({ code: failing })).error.code, 'ERR_GUEST_THREW')
+    const returning = toolsOf(gateway, { toolErrors: 'return' }).run_javascript
+    assert.deepEqual(await returning.execute({ code: failing }), { value: 'found [object Object]' })
   })
 
   test('gives what was printed', async () => {
@@ -119,8 +150,8 @@ describe('run_javascript', () => {
     const onApproval = (question) => asked.push(question) && 'deny'
     const opened = await openApproved(t, { fixture: gated() }, { onApproval })
     const code = 'import { write_note } from "host:mcp-fixture"; export const handler = () => write_note({ text: "x" })'
-    const { value } = await toolsOf(opened).run_javascript.execute({ code })
-    assert.equal(value.code, 'ERR_CALL_DENIED')
+    const { error } = await toolsOf(opened).run_javascript.execute({ code })
+    assert.match(error.message, /write_note was not called/)
     assert.equal(asked.length, 1)
     assert.equal(typeof asked[0].runId, 'number')
   })

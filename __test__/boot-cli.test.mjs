@@ -4,31 +4,11 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { adding, digestIn, serving, text, withKey, words } from './boot-command.mjs'
 import { code, MODEL_KEY, model, plan, planned, provider, SERVICE_KEY, service } from './booting.mjs'
-import { atTerminal, environment, LIMIT, place, program, run, write } from './command-line.mjs'
+import { environment, LIMIT, place, program, run, write } from './command-line.mjs'
 import { overHttp } from './serving.mjs'
 import { afterwards, endOf, listenTo, waitFor } from './support.mjs'
-
-const number = { type: 'number' }
-const add = planned('add', { properties: { a: number, b: number } })
-const adding = () => model({ plans: [plan(add)], handlers: { add: [code('console.log("adding")\nreturn { sum: args.a + args.b }')] } })
-const variables = { anthropic: 'ANTHROPIC_API_KEY', openai: 'OPENAI_API_KEY' }
-const text = (result) => result.content.map((block) => block.text).join()
-
-/** The words of a command with a provider of the test. */
-const words = (kind, { baseUrl }, ...more) => ['boot', '--prompt', 'Add two numbers', '--provider', kind, '--base-url', baseUrl, ...more]
-const withKey = (kind) => ({ env: { [variables[kind]]: MODEL_KEY } })
-const digestIn = ({ stderr }) => /--digest ([0-9a-f]{64})/.exec(stderr)?.[1]
-
-/** Starts the command, and gives the URL at which it serves. */
-async function serving(t, at, args, env = {}) {
-  const child = listenTo(t, process.execPath, [program, ...args], { cwd: at.work, env: environment(at, env), limit: LIMIT })
-  const ended = endOf(child)
-  await waitFor('an address', () => /serving .* at (http\S+)/.test(child.output.stderr) || child.exitCode !== null)
-  const url = /serving .* at (http\S+)/.exec(child.output.stderr)?.[1]
-  assert.ok(url, child.output.stderr)
-  return { url, child, ended }
-}
 
 for (const kind of ['anthropic', 'openai']) {
   describe(`boot with a model of ${kind}`, () => {
@@ -58,7 +38,7 @@ for (const kind of ['anthropic', 'openai']) {
       assert.equal((await fetch(new URL('/health', url))).status, 200)
       const [entry] = Object.values(JSON.parse(child.output.stdout).mcpServers)
       assert.deepEqual(entry, { type: 'http', url })
-      await waitFor('the line that the code logs', () => /log: add log: adding/.test(child.output.stderr))
+      await waitFor('the line that the code logs', () => /log: add log: adding/.test(child.output.stderr), LIMIT)
       child.kill('SIGTERM')
       assert.equal((await ended).code, 130)
       assert.equal(asked.length, 2)
@@ -102,15 +82,6 @@ for (const kind of ['anthropic', 'openai']) {
   })
 }
 
-test('at a terminal, a person reads plan and code, and says yes', async (t) => {
-  const at = place(t)
-  const local = await provider(t, 'anthropic', { generate: adding().generate })
-  const dialogue = [['Approve and serve?', 'n\n']]
-  const { text: seen } = await atTerminal(at, words('anthropic', local, '--port', '0'), dialogue, withKey('anthropic'))
-  assert.match(seen, /console\.log\("adding"\)/)
-  assert.doesNotMatch(seen, /serving/)
-})
-
 test('over standard input and output a host that starts it gets the tools', async (t) => {
   const at = place(t)
   const local = await provider(t, 'anthropic', { generate: adding().generate })
@@ -129,7 +100,7 @@ test('over standard input and output a host that starts it gets the tools', asyn
   const child = listenTo(t, process.execPath, [program, ...args], { cwd: at.work, env: environment(at), limit: LIMIT })
   const ended = endOf(child)
   for (const message of messages) child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
-  await waitFor('the answer', () => /"sum":5/.test(child.output.stdout) || child.exitCode !== null)
+  await waitFor('the answer', () => /"sum":5/.test(child.output.stdout) || child.exitCode !== null, LIMIT)
   const lines = child.output.stdout
     .trim()
     .split('\n')
@@ -177,7 +148,7 @@ test('a dry run prints the plan and keeps nothing; a cached plan needs no key', 
   const local = await provider(t, 'anthropic', { generate: adding().generate })
   const dry = await run(at, words('anthropic', local, '--dry-run'), withKey('anthropic'))
   assert.equal(dry.code, 0)
-  assert.match(dry.stdout, /add \(no network\)\n {2}Does add\.\n {2}arguments: \{.*\nmay reach: nothing/)
+  assert.match(dry.stdout, /add \(no network\)\n {2}Does add\.\n {2}arguments: \{.*\n {2}notes: Return the JSON\.\nmay reach: nothing/)
   assert.deepEqual(readdirSync(join(at.work, '.mcpboot-cache')), [])
   await run(at, words('anthropic', local, '--port', '0'), withKey('anthropic'))
   const cached = await run(at, ['boot', '--prompt', 'Add two numbers', '--dry-run'])

@@ -157,6 +157,44 @@ return { titles: all.map((book) => book.title) }`
     assert.match(asked[2].user, /called with \{.*it fails: .*line 2/s)
   })
 
+  test('code that refuses the value of its trial is asked for once more, and is kept with a warning if it still does', async (t) => {
+    const refusing = code('if (args.isbn !== "0306406152") throw new Error("no ISBN: " + args.isbn)\nreturn "a book"')
+    const tool = planned('find', { properties: { isbn: string } })
+    for (const [answers, warning] of [
+      [[refusing, code('return "any book"')], undefined],
+      [[refusing], /the tool "find" is kept as the model has written it twice: called with \{"isbn":.*no ISBN: /],
+    ]) {
+      const gateway = await openGateway(t)
+      const { generate, asked } = model({ plans: [plan(tool)], handlers: { find: [...answers] } })
+      const { warnings, call } = await booted(gateway, { prompt: 'Find a book', generate })
+      assert.equal(asked.length, 3)
+      assert.match(asked[2].user, /called with \{"isbn":.*no ISBN: /)
+      assert.equal(warnings.length, warning ? 1 : 0)
+      if (warning) assert.match(warnings[0], warning)
+      assert.match(text(await call('find', { isbn: '0306406152' })), /book/)
+    }
+  })
+
+  test('in a trial, only the failure that a missing network causes is excused', async (t) => {
+    const local = await service(t)
+    const tool = planned('get', { url: local.url('/api/x') })
+    const address = local.url('/guide.md')
+    for (const [body, requests] of [
+      // The network is off in the trial, so these can do nothing else.
+      [`const response = await fetch('${address}')\nreturn response.status`, 2],
+      [`const response = await fetch('${address}').catch(() => null)\nreturn response.status`, 2],
+      [`try { await fetch('${address}') } catch (error) { throw new Error('no answer: ' + error.message) }`, 2],
+      // These fail before any fetch, or in a way that no network changes.
+      [`if (!args.never) throw new Error('no name')\nreturn (await fetch('${address}')).status`, 3],
+      [`const got = fetch('${address}').catch(() => {})\nawait got\nreturn new Function('return missing_name')()`, 3],
+    ]) {
+      const gateway = await openGateway(t)
+      const { generate, asked } = model({ plans: [plan(tool)], handlers: { get: [code(body), code('return 1')] } })
+      await gateway.boot({ prompt: `Use ${address}`, generate, allowHosts: [local.host], cache: false })
+      assert.equal(asked.length, requests, body)
+    }
+  })
+
   test('a dry run returns the plan alone, and adds no server', async (t) => {
     const gateway = await openGateway(t)
     const { generate, asked } = model({ plans: [plan(planned('add', { properties: { a: number } }))] })
@@ -326,7 +364,7 @@ return { found: String(found) }`
     assert.match(warnings.join(), /cannot be read/)
     const result = await call('get')
     assert.equal(result.isError, true)
-    assert.match(text(result), /has the address 127\.0\.0\.1/)
+    assert.match(text(result), /has an address that is not on the public internet/)
     assert.deepEqual(local.requests, [])
   })
 

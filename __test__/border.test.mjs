@@ -196,7 +196,7 @@ describe('a run that is aborted', () => {
 describe('a large value that was saved', () => {
   test('can be asked for often at once, and is not held as often', async (t) => {
     // 750 MiB take minutes while other programs use all processors.
-    const gateway = await openGateway(t, {}, { limits: { runTimeoutMs: 240_000 } })
+    const gateway = await openGateway(t, {}, { limits: { runTimeoutMs: 240_000, computeTimeoutMs: 240_000 } })
     const sandbox = await gateway.sandbox()
     const { savedAs } = await sandbox.run(`export const handler = () => new Uint8Array(${3 * MIB})`, { maxResultTokens: 100 })
     const code = `

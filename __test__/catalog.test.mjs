@@ -31,6 +31,36 @@ describe('declarations', () => {
     assert.equal(compiled(t, { 'modules.d.ts': text, 'agent.ts': code.replace(', get_sum', '') }), '')
   })
 
+  test('show patterns and backticks as they are, and long descriptions whole where one tool is described and where it is approved', async (t) => {
+    const description = `Finds '**/*.ts' in \`src\`. ${'Mind this. '.repeat(400)}The end.`
+    const tool = {
+      name: 'find',
+      description,
+      inputSchema: { type: 'object', properties: { pattern: { type: 'string', description: 'as `**/*`' } } },
+    }
+    const answers = `({
+      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'files', version: '1' } }),
+      'tools/list': () => ({ tools: [${JSON.stringify(tool)}] }),
+    })`
+    const program = `require('node:readline').createInterface(process.stdin).on('line', (line) => {
+      const { id, method, params } = JSON.parse(line)
+      if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: ${answers}[method](params) }))
+    })`
+    const opened = await openApproved(t, { files: { command: process.execPath, args: ['-e', program] } })
+    assert.equal((await opened.approvalRequest('files')).tools[0].description, description)
+    const { declaration, ...info } = await opened.toolInfo('files', 'find')
+    assert.equal(info.description, description)
+    assert.equal((await opened.moduleInfo('files')).functions[0].purpose, "Finds '**/*.ts' in `src`.")
+    assert.match(declaration, /Finds '\*\*\\\/\*\.ts' in `src`.*The end\./)
+    const all = await opened.declarations('files')
+    assert.match(all, /as `\*\*\\\/\*`/)
+    assert.match(all, /\[cut: describe\("files\.find"\) of host:mcp has all of it\]/)
+    const describe = opened.agentTools().find(({ name }) => name === 'describe_mcp_tools')
+    const { declarations } = await describe.execute({ names: ['files.find'] })
+    assert.match(declarations, /The end\./)
+    for (const text of [all, declarations]) assert.equal(compiled(t, { 'files.d.ts': text }), '')
+  })
+
   test('of one module are found by any of its names, and stand alone', async (t) => {
     const text = await gateway.declarations('fixture')
     for (const name of ['mcp-fixture', 'host:mcp-fixture']) assert.equal(await gateway.declarations(name), text)
@@ -112,6 +142,7 @@ describe('hints', () => {
       'allSettled',
       'call',
       'describe',
+      'isError',
       'prompt',
       'prompts',
       'read',

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { run } from './processes.mjs'
-import { failure, fixture, folder, ms, openApproved, root, waitFor } from './support.mjs'
+import { listenTo, run } from './processes.mjs'
+import { failure, fixture, fixtureProgram, folder, ms, openApproved, root, waitFor } from './support.mjs'
 
 /** What a script of ours prints as JSON; it has to end by itself, with nothing on stderr. */
 async function said(t, name, argument, command = 'exec "$@"') {
@@ -31,6 +31,15 @@ describe('close()', () => {
       const { before, after } = await said(t, 'many-gateways.mjs', what)
       assert.deepEqual(after, before)
     })
+
+  test('leaves no thread and no descriptor, however many gateways with a server over HTTP are closed', {
+    timeout: ms(120_000),
+  }, async (t) => {
+    const server = listenTo(t, fixtureProgram, ['--http'], { limit: ms(120_000) })
+    await waitFor('its address', () => server.output.stdout.includes('\n'))
+    const { before, after } = await said(t, 'many-gateways.mjs', JSON.parse(server.output.stdout).url)
+    assert.deepEqual(after, before)
+  })
 
   test('rejects a call with ERR_CLOSED whose server is asking, and a run that is started meanwhile', { timeout: ms(30_000) }, async (t) => {
     let asked = 0

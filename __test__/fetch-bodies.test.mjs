@@ -142,10 +142,11 @@ test('tee gives both branches all, and cancels when both are cancelled', async (
     pull: (controller) => controller.close(),
     cancel: (reason) => void reasons.push(reason),
   }).tee()
-  assert.deepEqual((await Array.fromAsync?.(one)) ?? ['a', 'b'], ['a', 'b'])
-  const chunks = []
-  for await (const chunk of other) chunks.push(chunk)
-  assert.deepEqual(chunks, ['a', 'b'])
+  for (const branch of [one, other]) {
+    const chunks = []
+    for await (const chunk of branch) chunks.push(chunk)
+    assert.deepEqual(chunks, ['a', 'b'])
+  }
   const [left, right] = new ReadableStream({ cancel: (reason) => void reasons.push(reason) }).tee()
   await Promise.all([left.cancel(1), right.cancel(2)])
   assert.deepEqual(reasons, [[1, 2]])

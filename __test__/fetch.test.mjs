@@ -4,8 +4,8 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { Gateway } from '../index.mjs'
-import { run as command, place } from './command-line.mjs'
-import { afterwards, failure, folder, guest, held, waitFor, wholeFile } from './support.mjs'
+import { run as command, place, write } from './command-line.mjs'
+import { afterwards, deferred, failure, folder, guest, held, waitFor, wholeFile } from './support.mjs'
 
 /** A server on this machine that says what it was asked. `/slow` never answers, `/chunks` answers in three parts, `/away` redirects. */
 async function startServer(t) {
@@ -45,12 +45,13 @@ const gateway = await open(wholeFile)
 const sandbox = await gateway.sandbox()
 const code = (body) => `export const handler = async (origin) => {\n${body}\n}`
 const run = (body, options) => sandbox.run(code(body), { input: origin, fetch: { hosts }, ...options })
-const lastFetch = async () => (await gateway.audit({ kind: 'fetch' })).at(-1)
+/** The last fetch in the audit. A gateway writes its own rows before it reads them, and does not wait for those of others. */
+const lastFetch = async (of = gateway) => (await of.audit({ kind: 'fetch' })).at(-1)
 
 test('a run that asks for hosts that no person has approved fails, and nothing is sent', async () => {
   const error = await failure(run('return (await fetch(origin)).text()'), 'ERR_FETCH_NOT_APPROVED')
   assert.match(error.message, /the operator's own agent may not fetch from http:\/\/127\.0\.0\.1:\d+: no person has approved that/)
-  assert.ok(error.message.endsWith(`npx hyperlight-mcp approve --fetch '${origin}'`), error.message)
+  assert.ok(error.message.endsWith(`npx hyperlight-mcp approve --fetch '${origin}' --private-hosts '${origin}'`), error.message)
   assert.deepEqual(asked, [])
   const { host, outcome, agent } = await lastFetch()
   assert.deepEqual([host, outcome, agent], [origin, 'ERR_FETCH_NOT_APPROVED', undefined])
@@ -127,7 +128,13 @@ test('another host, a redirect to one, and another scheme are refused', async ()
   const [, code, message] = await caught('fetch("https://other.example/")')
   assert.equal(code, 'ERR_FETCH_HOST_NOT_ALLOWED')
   assert.match(message, /"other\.example" not in whitelist\. Add it to fetch\.hosts/)
-  assert.equal((await lastFetch()).outcome, 'ERR_FETCH_HOST_NOT_ALLOWED')
+  const row = async () => {
+    const { host, method, outcome } = await lastFetch()
+    return [host, method, outcome]
+  }
+  assert.deepEqual(await row(), ['https://other.example', 'GET', 'ERR_FETCH_HOST_NOT_ALLOWED'])
+  await caught('fetch(origin + "/away", { method: "PUT" })')
+  assert.deepEqual(await row(), ['https://other.example', 'PUT', 'ERR_FETCH_HOST_NOT_ALLOWED'])
 })
 
 test('a private host must be allowed by the operator, in the approval too', async (t) => {
@@ -136,11 +143,32 @@ test('a private host must be allowed by the operator, in the approval too', asyn
   // Approved as a private host, and not one of this gateway.
   const refused = await (await strict.sandbox()).run(code(body), { input: origin, fetch: { hosts } })
   assert.equal(refused.value, 'ERR_FETCH_ADDRESS_NOT_ALLOWED')
+  const row = await lastFetch(strict)
+  assert.deepEqual([row.outcome, row.subject], ['ERR_FETCH_ADDRESS_NOT_ALLOWED', '127.0.0.1 (this machine itself)'])
   const request = await strict.fetchApproval({ agent: 'plain', hosts })
   assert.deepEqual(request.privateHosts, [])
   await strict.approveFetch({ agent: 'plain', hosts, digest: request.digest })
   const agent = await (await gateway.agent('plain')).sandbox()
   await failure(agent.run(code(body), { input: origin, fetch: { hosts } }), 'ERR_FETCH_NOT_APPROVED')
+})
+
+test('a request has as many bytes as maxArgumentBytes allows, and none more', async (t) => {
+  const limit = 1024
+  const small = await open(t, { limits: { maxArgumentBytes: limit } })
+  const box = await small.sandbox()
+  const send = (bytes) =>
+    box.run(
+      code(
+        `try { return (await (await fetch(origin, { method: 'POST', body: 'x'.repeat(${bytes}) })).json()).body.length } catch (error) { return error.message }`,
+      ),
+      { input: origin, fetch: { hosts } },
+    )
+  const refusal = (await send(limit)).value
+  const size = Number(/has (\d+) bytes \(the limit maxArgumentBytes is 1024\)/.exec(refusal)?.[1])
+  assert.ok(size > limit && size < 2 * limit, refusal)
+  const most = 2 * limit - size
+  assert.equal((await send(most)).value, most)
+  assert.match((await send(most + 1)).value, /has 1025 bytes \(the limit maxArgumentBytes is 1024\)/)
 })
 
 test('an abort within the code ends the request, and the end of the run ends all', async () => {
@@ -179,7 +207,7 @@ test("an agent's entry in the config is the default of its runs and their ceilin
   const request = await ruled.fetchApproval({ agent: 'reader' })
   assert.deepEqual(request.hosts, ['a.example', origin])
   await ruled.approveFetch({ agent: 'reader', digest: request.digest })
-  assert.deepEqual([(await reader.run(code(body), { input: origin })).value, (await lastFetch()).agent], [200, 'reader'])
+  assert.deepEqual([(await reader.run(code(body), { input: origin })).value, (await lastFetch(ruled)).agent], [200, 'reader'])
   assert.ok((await agent.systemMessage()).includes(`Code has \`fetch\`, for these hosts alone: a.example, ${origin}.`))
   const tools = agent.agentTools()
   const tool = tools.find(({ name }) => name === 'run_javascript')
@@ -196,11 +224,12 @@ test('a revocation ends the fetches of runs, and holds for the next', async () =
   await gateway.approveFetch({ agent: 'brief', hosts, digest: request.digest })
   const brief = await gateway.agent('brief').sandbox()
   const body = 'console.log("begins"); try { await fetch(origin + "/slow") } catch (error) { return error.code }'
-  const revoked = new Promise((resolve) => {
-    const onEvent = (event) => event.type === 'log' && resolve(gateway.revokeFetch({ agent: 'brief' }))
-    resolve.run = brief.run(code(body), { input: origin, fetch: { hosts }, onEvent })
-  })
-  assert.equal(await revoked, true)
+  const begun = deferred()
+  const onEvent = (event) => event.type === 'log' && begun.resolve()
+  const running = brief.run(code(body), { input: origin, fetch: { hosts }, onEvent })
+  await begun.promise
+  assert.equal(await gateway.revokeFetch({ agent: 'brief' }), true)
+  assert.equal((await running).value, 'ERR_FETCH_NOT_APPROVED')
   await failure(brief.run(code(body), { input: origin, fetch: { hosts } }), 'ERR_FETCH_NOT_APPROVED')
   assert.equal(await gateway.revokeFetch({ agent: 'brief' }), false)
 })
@@ -220,6 +249,62 @@ test('a person approves and revokes on the command line', async (t) => {
   const revoked = await command(at, ['revoke', '--fetch', '--agent', 'typed', '--json'])
   assert.deepEqual([revoked.code, JSON.parse(revoked.stdout)], [0, { agent: 'typed', revoked: true }])
   assert.equal(await approved('c.example'), false)
+})
+
+test('a script on the command line fetches from the hosts that a person has approved for it', async (t) => {
+  const at = place(t, {})
+  write(at, 'get.js', code('return (await (await fetch(origin)).json()).method'))
+  const script = ['run', 'get.js', '--input', JSON.stringify(origin)]
+  const words = [...script, '--fetch', 'c.example', '--fetch', origin, '--private-hosts', origin]
+  const before = asked.length
+  const refused = await command(at, words)
+  assert.equal(refused.code, 1)
+  assert.match(refused.stderr, /may not fetch from .*c\.example/)
+  const [, approval] = /npx hyperlight-mcp (approve --fetch \S+ --private-hosts \S+)/.exec(refused.stderr)
+  const approve = approval.replaceAll("'", '').split(' ')
+  const { stdout } = await command(at, approve)
+  const yes = await command(at, [...approve, '--digest', /--digest (\w{64})/.exec(stdout)[1]])
+  assert.equal(yes.code, 0, yes.stderr)
+  assert.equal(asked.length, before, 'nothing was sent without the approval')
+  const fetched = await command(at, words)
+  assert.deepEqual([fetched.code, fetched.stdout], [0, '"GET"\n'], fetched.stderr)
+  const without = await command(at, script)
+  assert.equal(without.code, 1, 'an approval alone gives no fetch')
+  const wider = await command(at, [...words, '--fetch', 'other.example'])
+  assert.match(wider.stderr, /may not fetch from other\.example/)
+  const wrong = await command(at, [...script, '--fetch', 'a/b'])
+  assert.equal(wrong.code, 2)
+  assert.match(wrong.stderr, /--fetch: /)
+  assert.equal((await command(at, [...words, '--agent', 'someone'])).code, 1, 'the approval is for the operator alone')
+})
+
+test('the command of a refusal approves what the run needs, and keeps what was approved', async (t) => {
+  const at = place(t, {})
+  const own = await open(t, { stateDir: join(at.home, '.hyperagent/hyperlight-mcp') })
+  const { digest } = await own.fetchApproval({ agent: 'advised', hosts: ['a.example'] })
+  await own.approveFetch({ agent: 'advised', hosts: ['a.example'], digest })
+  const advised = await own.agent('advised').sandbox()
+  const get = () => advised.run(code('return (await fetch(origin)).status'), { input: origin, fetch: { hosts } })
+  const refused = await failure(get(), 'ERR_FETCH_NOT_APPROVED')
+  const words = (text) => [...text.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain)
+  const [, advice] = /npx hyperlight-mcp (approve .*)$/.exec(refused.message)
+  const shown = await command(at, words(advice))
+  assert.equal(shown.code, 1, shown.stderr)
+  assert.doesNotMatch(shown.stdout, /approved before/)
+  const [, yes] = /hyperlight-mcp (approve .*--digest \w{64})/s.exec(shown.stdout)
+  assert.equal((await command(at, words(yes))).code, 0)
+  assert.equal((await get()).value, 200)
+  assert.equal((await own.fetchApproval({ agent: 'advised', hosts: ['a.example'] })).approved, true)
+})
+
+test('a refusal that no approval can change says what can', async (t) => {
+  const agents = { reader: { fetch: { hosts: ['a.example'] } } }
+  const ruled = await open(t, { config: { mcpServers: {}, agents } })
+  const beyond = await failure(
+    (await ruled.agent('reader').sandbox()).run(code('return 1'), { fetch: { hosts } }),
+    'ERR_FETCH_NOT_APPROVED',
+  )
+  assert.match(beyond.message, /the config does not have that\. Add it there, and let a person approve it$/)
 })
 
 test('after close() no thread of its fetches is left', async (t) => {

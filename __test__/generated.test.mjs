@@ -1,8 +1,12 @@
 // Servers whose tools were generated: what a person approves, and how their code runs.
 import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
-import { afterwards, fixture, openGateway, waitFor } from './support.mjs'
+import { afterwards, fixture, folder, ms, openGateway, waitFor } from './support.mjs'
 
 const schema = (properties) => ({ type: 'object', properties, required: Object.keys(properties), additionalProperties: false })
 const number = { type: 'number' }
@@ -176,7 +180,8 @@ describe('a served generated server', () => {
     assert.equal(client.getInstructions(), undefined)
     assert.deepEqual((await client.callTool({ name: 'add', arguments: { a: 1, b: 2 } })).structuredContent, { sum: 3 })
     assert.equal(text(await client.callTool({ name: 'run_javascript', arguments: {} })), 'mine')
-    await assert.rejects(client.callTool({ name: 'search_mcp_tools', arguments: { query: 'x' } }), /no tool/)
+    const unknown = { code: -32602, message: /no tool/, data: { code: 'ERR_UNKNOWN_TOOL' } }
+    await assert.rejects(client.callTool({ name: 'search_mcp_tools', arguments: { query: 'x' } }), unknown)
     await gateway.approve('other')
     await gateway.enable('other')
     const { resources } = await client.listResources()
@@ -190,5 +195,111 @@ describe('a served generated server', () => {
     await assert.rejects(client.getPrompt({ name: 'greet' }))
     await assert.rejects(gateway.serve({ only: 'made', direct: true, http: '127.0.0.1:0' }), { code: 'ERR_INVALID_OPTION' })
     await assert.rejects(gateway.serve({ only: 'nobody', http: '127.0.0.1:0' }), { code: 'ERR_UNKNOWN_SERVER' })
+  })
+
+  test('with only, a tool that has the name of one of ours keeps its own schema without a session, too', async (t) => {
+    const inputSchema = schema({ code: { type: 'string' } })
+    const gateway = await made(t, [tool('run_javascript', 'return args.code', { inputSchema })])
+    const served = await gateway.serve({ http: '127.0.0.1:0', only: 'made' })
+    afterwards(t, () => served.close())
+    const client = new Client({ name: 'host', version: '1' }, { versionNegotiation: { mode: 'auto' } })
+    await client.connect(new StreamableHTTPClientTransport(new URL(served.url)))
+    afterwards(t, () => client.close())
+    const [{ inputSchema: listed }] = (await client.listTools()).tools
+    assert.deepEqual([Object.keys(listed.properties), listed.required], [['code'], ['code']])
+    assert.equal(text(await client.callTool({ name: 'run_javascript', arguments: { code: 'x' } })), 'x')
+  })
+})
+
+describe('the caller of a generated tool', () => {
+  test('is in the audit row of each of its fetches, with the run', async (t) => {
+    const server = createServer((_, response) => response.end('fine'))
+    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+    afterwards(t, () => server.close())
+    const origin = `http://127.0.0.1:${server.address().port}`
+    const gateway = await openGateway(t)
+    const get = tool('get', `return await (await fetch('${origin}/')).text()`, { needsNetwork: true })
+    await gateway.setGenerated('made', { tools: [get], hosts: [origin], privateHosts: [origin] })
+    await approve(gateway)
+    const researcher = await gateway.agent('researcher')
+    assert.equal(text(await researcher.callTool('made', 'get', {})), 'fine')
+    const sandbox = await researcher.sandbox()
+    const { value } = await sandbox.run('import { get } from "host:mcp-made"; export const handler = () => get({})')
+    assert.equal(value, 'fine')
+    assert.equal(text(await gateway.callTool('made', 'get', {})), 'fine')
+    const rows = await gateway.audit({ kind: 'fetch', tool: 'get' })
+    const run = (await gateway.audit({ kind: 'call', tool: 'get' })).find(({ runId }) => runId !== undefined)
+    assert.deepEqual(
+      rows.map(({ agent, runId, server, outcome }) => [agent, runId, server, outcome]),
+      [
+        ['researcher', undefined, 'made', 'ok'],
+        ['researcher', run.runId, 'made', 'ok'],
+        [undefined, undefined, 'made', 'ok'],
+      ],
+    )
+  })
+
+  const TOKENS = { one: '0123456789abcdef0123456789abcdef', two: 'fedcba9876543210fedcba9876543210' }
+  const most = Math.max(4, 2 * availableParallelism())
+
+  /** A served gateway with two callers. `gauge` reads how many guests execute. */
+  async function served(t, gateway, options) {
+    const tokenFile = join(folder(t), 'tokens')
+    const lines = Object.entries(TOKENS).map(([name, token]) => `${name}:${token}`)
+    writeFileSync(tokenFile, lines.join('\n'), { mode: 0o600 })
+    const { url } = await gateway.serve({ http: 0, tokenFile, ...options })
+    const clients = Object.values(TOKENS).map(async (token) => {
+      const client = new Client({ name: 'host', version: '1' }, { versionNegotiation: { mode: 'auto' } })
+      const requestInit = { headers: { authorization: `Bearer ${token}` } }
+      await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }))
+      afterwards(t, () => client.close().catch(() => {}))
+      return client
+    })
+    const gauge = async () => {
+      const answer = await fetch(new URL('/metrics', url), { headers: { authorization: `Bearer ${TOKENS.two}` } })
+      return Number(/^hyperlight_mcp_guests_executing (\d+)$/m.exec(await answer.text())[1])
+    }
+    return { clients: await Promise.all(clients), gauge }
+  }
+
+  test('has only some of its calls execute at once, and another caller is served beside them', async (t) => {
+    const gateway = await made(t, [add, tool('loop', 'for (;;);')])
+    const { clients, gauge } = await served(t, gateway, { only: 'made' })
+    const [loud, quiet] = clients
+    let ended = 0
+    // They end with the gateway, or at their deadline of 30 s.
+    const loops = Array.from({ length: 20 }, () =>
+      loud
+        .callTool({ name: 'loop', arguments: {} })
+        .catch(() => {})
+        .finally(() => ended++),
+    )
+    await waitFor('as many guests as may execute', async () => (await gauge()) === most, ms(20_000))
+    const result = await quiet.callTool({ name: 'add', arguments: { a: 1, b: 2 } })
+    assert.deepEqual(result.structuredContent, { sum: 3 })
+    const executing = await gauge()
+    assert.ok(executing <= most, `${executing} guests, at most ${most}`)
+    assert.equal(ended, 0, 'the other caller did not wait for the end of a loop')
+    await gateway.close()
+    await Promise.all(loops)
+  })
+
+  test('can wait for it in more runs than may execute at once', async (t) => {
+    const gateway = await made(t, [add])
+    const { clients } = await served(t, gateway)
+    const code = `import { add } from "host:mcp-made"
+export const handler = async (n) => {
+  const sums = await Promise.all([1, 2, 3].map((a) => add.async({ a, b: n })))
+  return sums.reduce((sum, next) => sum + next.sum, add({ a: 0, b: n }).sum)
+}`
+    const run = async (input) => {
+      const { structuredContent } = await clients[0].callTool({ name: 'run_javascript', arguments: { code, input, timeoutMs: null } })
+      return structuredContent.value
+    }
+    const values = await Promise.all(Array.from({ length: 3 * most }, (_, n) => run(n)))
+    assert.deepEqual(
+      values,
+      values.map((_, n) => 6 + 4 * n),
+    )
   })
 })

@@ -375,6 +375,31 @@ test('runTimeoutMs ends a run, its loops and its calls; timeoutMs goes before it
   }
 })
 
+test('computeTimeoutMs ends code that works for too long, and no run that waits for calls and timers', async (t) => {
+  const { sandbox: box } = await openSandbox(t, { options: { limits: { computeTimeoutMs: ms(1000) } } })
+  const loop = '(() => { for (;;); })()'
+  for (const expression of [
+    loop,
+    `(setInterval(() => {}, 1), ${loop})`,
+    `(fixture.echo({ message: 'x' }), ${loop})`,
+    `[fixture.hang.async(), ${loop}]`,
+  ]) {
+    const error = await failure(evaluate(box, expression), 'ERR_RUN_TIMEOUT')
+    names(error.message, `${ms(1000)} ms`, 'limits.computeTimeoutMs')
+    assert.doesNotMatch(error.message, /runTimeoutMs/)
+    await works(box)
+  }
+  const many = '(() => { for (;;) fixture.echo({ message: "x".repeat(100_000) }) })()'
+  names((await failure(evaluate(box, many), 'ERR_RUN_TIMEOUT')).message, 'limits.computeTimeoutMs')
+  const code = `import { slow } from 'host:slow'
+    import { sleep } from 'host:mcp'
+    export async function handler() { await sleep(${ms(700)}); slow(); await slow.async(); return 'waited' }`
+  box.hostModule('slow', { slow: () => new Promise((resolve) => setTimeout(resolve, ms(700))) })
+  const { value, stats } = await box.run(code)
+  assert.equal(value, 'waited')
+  assert.ok(stats.durationMs > ms(2000), `${stats.durationMs} ms`)
+})
+
 test('code that needs more than guestHeapBytes fails, and the sandbox stays usable', async (t) => {
   const box = await (await openGateway(t, {}, { limits: { guestHeapBytes: 8 * MIB } })).sandbox()
   const hungry = 'export default () => { const all = []; for (;;) all.push("x".repeat(100_000 + all.length)) }'

@@ -57,6 +57,42 @@ test('A profile with an environment makes a server of its own, which ends with i
   assert.equal(await pid(second), other)
 })
 
+test('A model and its code read of a variant by the name that they import, and a person by its own', async (t) => {
+  const gateway = await openGateway(t, {}, { config: { mcpServers: { weather: fixture() }, profiles } })
+  const agent = gateway.agent('first', { profiles: ['staging'], onApproval: () => 'session' })
+  const tools = Object.fromEntries(agent.agentTools().map((tool) => [tool.name, tool]))
+  const texts = []
+  const told = async (name, input) => {
+    const answer = await tools[name].execute(input)
+    texts.push(JSON.stringify(answer))
+    return answer
+  }
+  const about = async () => {
+    await told('list_mcp_servers', {})
+    await told('mcp_server_info', { server: 'weather' })
+    await told('manage_mcp', { action: 'enable', server: 'weather' })
+    await told('manage_mcp', { action: 'test', server: 'weather' })
+    await told('manage_mcp', { action: 'propose', server: 'weather' })
+  }
+  await about()
+  await gateway.approve('weather@staging')
+  await gateway.enable('weather@staging')
+  await about()
+  const code = (body) => `import { crash, pid, get_forecast } from "host:mcp-weather"; export const handler = () => ${body}`
+  for (const body of ['crash({})', 'pid({})', 'get_forecast({ place: 1 })']) await told('run_javascript', { code: code(body) })
+  await gateway.disable('weather@staging')
+  await about()
+  for (const text of texts) assert.doesNotMatch(text, /weather@/)
+  assert.ok(
+    texts.filter((text) => text.includes('"weather')).length > 5 && texts.some((text) => text.includes('connected anew')),
+    texts.join('\n'),
+  )
+  assert.deepEqual(
+    (await agent.servers()).map(({ name }) => name),
+    ['weather@staging'],
+  )
+})
+
 test('Profiles that contradict each other are an error that names both', async (t) => {
   const config = { mcpServers: { weather: fixture() }, profiles }
   const gateway = await openGateway(t, {}, { config })
@@ -128,7 +164,7 @@ test('Served over HTTP, each token has the variant of its profile, which stays c
       const { structuredContent } = await client.callTool({ name: 'list_mcp_servers', arguments: {} })
       assert.deepEqual(
         structuredContent.servers.map(({ name, module }) => [name, module]),
-        [[`weather@${token === ONE ? 'staging' : 'production'}`, 'host:mcp-weather']],
+        [['weather', 'host:mcp-weather']],
       )
     }
     assert.notEqual(pids[ONE], pids[TWO])

@@ -93,7 +93,7 @@ describe('A package', () => {
     install(path, 'neighbour', '', { file: 'index.cjs', manifest: { main: './index.cjs' } })
     const bad = Object.keys(CODE).filter((name) => !['good', 'common'].includes(name))
     for (const [name, code] of Object.entries(CODE))
-      install(path, name, code, { file: name === 'common' ? 'provider.cjs' : 'provider.mjs' })
+      install(path, name, code, { file: ['common', 'starting'].includes(name) ? 'provider.cjs' : 'provider.mjs' })
     const { gateway, events } = await open(t, path, { mcpServers: { own: fixture() }, providers: Object.keys(CODE) })
     for (const name of Object.keys(CODE)) await approve(gateway, name)
     const expected = Object.fromEntries(Object.keys(CODE).map((name) => [name, bad.includes(name) ? 'failed' : 'ready']))
@@ -147,17 +147,46 @@ describe('A package', () => {
 
   test('that waits in a system call fails after its time, although its thread ends only when the call ends', async (t) => {
     const path = folder(t)
-    // The call ends when the folder is removed, after the test.
-    const mark = join(path, 'wait')
-    writeFileSync(mark, '')
-    const script = `while [ -e "$0" ]; do sleep 0.1; done`
-    const ask = `execFileSync('/bin/sh', ['-c', ${JSON.stringify(script)}, ${JSON.stringify(mark)}])`
-    // The provider's code starts a program, and not this file (processes.test.mjs looks for that).
-    const module = JSON.stringify(['node:child', 'process'].join('_'))
-    install(path, 'blocking', `import { execFileSync } from ${module}; export const servers = () => { ${ask}; return [] }`)
+    // Reading from the pipe ends when the test writes to it.
+    const pipe = join(path, 'pipe')
+    assert.equal((await runProgram(t, 'mkfifo', [pipe])).code, 0)
+    afterwards(t, () => writeFileSync(pipe, '', { flag: 'r+' }))
+    const code = `import { readFileSync } from 'node:fs'; export const servers = () => { readFileSync(${JSON.stringify(pipe)}); return [] }`
+    install(path, 'blocking', code)
     const { gateway } = await open(t, path, { providers: ['blocking'] })
     const { problem } = await approve(gateway, 'blocking')
     assert.match(problem, /did not answer within 2 s/)
+  })
+
+  test('cannot start a thread or a program, which would go on while its own thread waits in a system call', async (t) => {
+    const path = folder(t)
+    install(path, 'starting', CODE.starting, { file: 'provider.cjs' })
+    install(path, 'importing', CODE.importing)
+    const { gateway } = await open(t, path, { providers: ['starting', 'importing'] })
+    for (const name of ['starting', 'importing']) {
+      const { problem } = await approve(gateway, name)
+      assert.match(problem, /^started: nothing; refused: \d+$/, name)
+    }
+  })
+
+  test('shares no approval with a package whose name becomes the same name of a provider', async (t) => {
+    const path = folder(t)
+    const config = (name) => ({ providers: [name] })
+    install(path, '@acme/mcp', CODE.good)
+    const { gateway, write } = await open(t, path, config('@acme/mcp'))
+    await approve(gateway, '@acme/mcp')
+    await gateway.approve('acme-mcp--files')
+    assert.equal(serverOf(gateway, 'acme-mcp--files').approved, true)
+    assert.deepEqual(serverOf(gateway, 'acme-mcp--files').source, { kind: 'provider', name: '@acme/mcp' })
+    install(path, 'acme-mcp', CODE.good)
+    write(config('acme-mcp'))
+    await gateway.reload()
+    await approve(gateway, 'acme-mcp')
+    const server = serverOf(gateway, 'acme-mcp--files')
+    assert.deepEqual([server.source, server.approved], [{ kind: 'provider', name: 'acme-mcp' }, false])
+    write(config('@acme/mcp'))
+    await gateway.reload()
+    assert.equal(serverOf(gateway, 'acme-mcp--files').approved, true, 'an approval is kept for its own package')
   })
 
   test('that is approved or revoked is a row of the audit, with its name and digest', async (t) => {

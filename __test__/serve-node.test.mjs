@@ -153,7 +153,8 @@ test('Each token is a caller of its own: it reaches no session of another, and w
 })
 
 test('Of the endless loops of one caller only some execute at once, and another caller runs beside them', async (t) => {
-  const gateway = await openApproved(t, { fixture: fixture() })
+  // The loops last until the gateway is closed.
+  const gateway = await openApproved(t, { fixture: fixture() }, { limits: { computeTimeoutMs: ms(60_000) } })
   const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t) })
   const versions = ERAS['without sessions']
   const [loud, quiet] = await Promise.all(Object.values(TOKENS).map((token) => connected(t, url, { token, versions })))
@@ -186,6 +187,25 @@ test('Of the endless loops of one caller only some execute at once, and another 
   const codes = (await Promise.all(loops)).map(({ structuredContent }) => structuredContent.error.code)
   assert.deepEqual(new Set(codes), new Set(['ERR_CLOSED']))
   assert.equal(ended, 40)
+})
+
+test('The run of a session that its host has ended ends at once', async (t) => {
+  const gateway = await openApproved(t, { fixture: fixture() })
+  const { url } = await gateway.serve({ http: 0 })
+  const { client, transport } = await connected(t, url)
+  const running = async (name) => {
+    const answer = await fetch(new URL('/metrics', url))
+    return Number(new RegExp(`^hyperlight_mcp_${name} (\\d+)$`, 'm').exec(await answer.text())[1])
+  }
+  // It ends with its session, or at its deadline of 30 s.
+  runs(client, '{ for (;;); }').catch(() => {})
+  await waitFor('the loop', async () => (await running('guests_executing')) === 1, LIMIT)
+  const before = performance.now()
+  await transport.terminateSession()
+  await waitFor('the end of the loop', async () => (await running('runs_in_flight')) === 0, LIMIT)
+  const took = performance.now() - before
+  // The library for the protocol alone lets requests of an ended session go on for 5 s.
+  assert.ok(took < 4000, `${took} ms`)
 })
 
 test('A wrong option is an error that names it, and nothing is served then', async (t) => {

@@ -91,6 +91,24 @@ test('A host', async (t) => {
     assert.doesNotMatch(JSON.stringify(written.structuredContent), /ERR_CALL_DENIED/)
   })
 
+  await t.test('gets the error of a call as the error of its code, and with --tool-errors return as a value', async (t) => {
+    const at = await approved(t, { fixture: small() })
+    const denied = (client) => runs(client, `fixture.write_note({ text: 'x' })`)
+    const types = async (client) => (await client.readResource({ uri: 'mcp-types://fixture.d.ts' })).contents[0].text
+    const { client } = await host(t, at)
+    const { isError, structuredContent } = await denied(client)
+    assert.deepEqual([isError, structuredContent.error.code], [true, 'ERR_GUEST_THREW'])
+    assert.match(structuredContent.error.message, /write_note/)
+    assert.doesNotMatch(await types(client), /ToolError/)
+    assert.match(client.getInstructions(), /throws an Error/)
+    const returning = (await host(t, at, { words: ['--tool-errors', 'return'] })).client
+    const returned = await denied(returning)
+    assert.notEqual(returned.isError, true)
+    assert.equal(returned.structuredContent.value.code, 'ERR_CALL_DENIED')
+    assert.match(await types(returning), /ToolError/)
+    assert.match(returning.getInstructions(), /returns \{ error/)
+  })
+
   await t.test('is told of the progress of inner calls, and a call that it cancels ends the run', async (t) => {
     const log = `${place(t).home}/log`
     const at = await approved(t, { fixture: fixture('--log', log) })

@@ -73,6 +73,27 @@ test('lanes run beside each other, and what each noted counts', TIMEOUT, async (
   assert.match(stdout, /timings=.* s {3}first: one".* s {3}first: after".* s {3}second: two"/)
 })
 
+test('lanes take each command once, and a long one holds up no other', TIMEOUT, async (t) => {
+  // With two lanes, the first command ends only if the other lane takes all the others.
+  const work = `work() { step "number $1" sh -c 'if [ "$1" = 1 ]; then until [ -e "$0"/4 ]; do sleep 0.05; done; fi; touch "$0/$1"; echo "did $1"' "$meeting" "$1"; }`
+  const { stdout } = await run(
+    t,
+    'bash',
+    script(
+      'meeting=$(mktemp -d)',
+      work,
+      "lanes 2 'work 1' 'work 2' 'work 3' 'work 4'",
+      'join_lanes',
+      'rm -r "$meeting"',
+      'declare -p timings',
+    ),
+    options('shared'),
+  )
+  assert.deepEqual(stdout.match(/^. \| did \d$/gm)?.sort(), ['1 | did 1', '2 | did 2', '2 | did 3', '2 | did 4'])
+  assert.match(stdout, /failed=\(\)\nkept: /)
+  for (const number of [1, 2, 3, 4]) assert.match(stdout, new RegExp(`timings=.* s {3}work: number ${number}"`))
+})
+
 test('a lane that ends before its steps has failed', TIMEOUT, async (t) => {
   const { stdout } = await run(t, 'bash', script('dies() { exit 0; }', 'lane short dies', 'join_lanes'), options('short'))
   assert.match(stdout, /failed=\(\[0\]="short \(ended before its steps\)"\)/)

@@ -203,6 +203,7 @@ export const GROUPS = {
   busy: inProcess('busy'),
   start,
   floods: inProcess('floods'),
+  boot: inProcess('boot'),
   parallel: inProcess('parallel'),
   registry: inProcess('registry'),
   serve: inProcess('serve'),

@@ -19,6 +19,8 @@ const MAX_WORDS = 300
  */
 export async function model({ provider, model: id, apiKey, baseUrl, retries = RETRIES }) {
   const known = PROVIDERS[provider]
+  // The SDK writes warnings to standard output, which belongs to a host that starts this program.
+  globalThis.AI_SDK_LOG_WARNINGS = false
   const [{ generateText }, sdk] = await Promise.all([load('ai', known), load(known.package, known)])
   const client = sdk[known.create]({ apiKey: apiKey || 'none', ...(baseUrl && { baseURL: baseUrl }) })
   // Compatible servers have chat completions; only OpenAI itself has the newer responses.

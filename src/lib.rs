@@ -41,6 +41,7 @@ pub mod fetch;
 mod files;
 pub mod gateway;
 pub mod limits;
+mod network;
 #[cfg(feature = "node")]
 mod node;
 mod queue;

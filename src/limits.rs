@@ -26,6 +26,10 @@ pub const MAX_LEVELS: usize = 126;
 /// servers only read JSON of fewer than 128 levels, and do not answer a deeper message. The message adds two levels around the arguments.
 pub const MAX_ARGUMENT_LEVELS: usize = 125;
 
+/// Maximum number of characters of a description that an approval request shows, and that `describe` of one tool returns: 64 Ki. Where several
+/// tools are described together, `max_description_chars` applies.
+pub const MAX_WHOLE_DESCRIPTION_CHARS: usize = 64 * 1024;
+
 /// Milliseconds that the first start of a package runner (`npx`, `uvx`, `docker`, …) may take.
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 
@@ -57,6 +61,8 @@ pub struct Limits {
     pub max_call_timeout_ms: u64,
     /// Longest time of one run, from its start.
     pub run_timeout_ms: u64,
+    /// Longest time in which the guest of one run works itself. The time of calls, timers and questions does not count.
+    pub compute_timeout_ms: u64,
     /// Maximum number of consecutive failed reconnects of a server.
     pub max_reconnects: u32,
     /// Maximum number of concurrent calls of one server. Calls of all callers are counted together. Further calls wait.
@@ -87,7 +93,8 @@ pub struct Limits {
     pub max_saved_age_ms: u64,
     /// Size of the guest's heap.
     pub guest_heap_bytes: u64,
-    /// Maximum number of characters of a description that a model may read.
+    /// Maximum number of characters of a description where several tools are described together. `describe` of one tool returns
+    /// [`MAX_WHOLE_DESCRIPTION_CHARS`].
     pub max_description_chars: usize,
     /// Maximum total size of all rows of the audit. When it is exceeded, the oldest rows are removed.
     pub max_audit_bytes: u64,
@@ -104,6 +111,7 @@ impl Default for Limits {
             call_timeout_ms: 30_000,
             max_call_timeout_ms: 300_000,
             run_timeout_ms: 60_000,
+            compute_timeout_ms: 5_000,
             max_reconnects: 3,
             max_parallel_calls: 128,
             max_questions: 100,
@@ -148,7 +156,7 @@ impl Limits {
         Ok(())
     }
 
-    fn ranges(&self) -> [Range; 22] {
+    fn ranges(&self) -> [Range; 23] {
         // Largest permitted size of a guest buffer.
         const BUFFER: u64 = 64 * MIB as u64;
         [
@@ -158,6 +166,7 @@ impl Limits {
             ("callTimeoutMs", self.call_timeout_ms, 1, DAY),
             ("maxCallTimeoutMs", self.max_call_timeout_ms, 1, DAY),
             ("runTimeoutMs", self.run_timeout_ms, 1, DAY),
+            ("computeTimeoutMs", self.compute_timeout_ms, 1, DAY),
             ("maxReconnects", u64::from(self.max_reconnects), 0, 1000),
             ("maxParallelCalls", self.max_parallel_calls as u64, 1, MAX_PARALLEL_CALLS),
             ("maxQuestions", self.max_questions as u64, 0, 10_000),

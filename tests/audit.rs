@@ -179,7 +179,7 @@ fn a_finding_is_plain_data_and_safe_to_show() {
     assert_eq!(value["severity"], "high");
     assert_eq!(value["field"], "description");
     assert_eq!(value.get("tool"), None);
-    assert_eq!(value["excerpt"], "Adds.\\u{1b}[8m 'hidden' * / \\u{202e}");
+    assert_eq!(value["excerpt"], "Adds.\\u{1b}[8m `hidden` */ \\u{202e}");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn what_is_sanitised_hides_nothing_and_harmless_text_stays_readable() {
         assert!(!has_invisible(&clean), "{}", attack.id);
     }
     for Harmless { text, .. } in harmless().iter().filter(|row| row.text.is_ascii()) {
-        let expected = text.replace("\r\n", "\n").replace('`', "'").replace("*/", "* /");
+        let expected = text.replace("\r\n", "\n");
         assert_eq!(sanitise_text(text, usize::MAX), expected);
     }
 }

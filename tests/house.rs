@@ -235,7 +235,7 @@ fn the_client_knows_nothing_of_the_sandbox() {
 
 #[test]
 fn fetch_knows_only_the_basic_rooms() {
-    let basic = ["text", "redact", "error", "limits", "files", "clock", "queue", "tls"];
+    let basic = ["text", "redact", "error", "limits", "files", "clock", "queue", "tls", "network"];
     let plan = plan();
     let others: Vec<_> = plan["fetch"].iter().filter(|room| !basic.contains(&room.as_str())).cloned().collect();
     none("fetch", &others);
@@ -300,7 +300,7 @@ fn rooms_form_no_circle() {
 
 #[test]
 fn the_ground_knows_nothing_above_it() {
-    let ground = ["text", "redact", "error", "limits", "files", "clock", "blocking", "queue", "tls", "store", "telemetry"];
+    let ground = ["text", "redact", "error", "limits", "files", "clock", "blocking", "queue", "tls", "network", "store", "telemetry"];
     let above: Vec<_> = plan()
         .into_iter()
         .filter(|(room, _)| ground.contains(&room.as_str()))
@@ -368,6 +368,13 @@ fn no_function_is_too_long_without_a_reason() {
         long.extend(too_long.map(|(name, line, lines)| format!("{}:{line}: {name} has {lines} lines", source.path)));
     }
     none("too long", &long);
+}
+
+#[test]
+fn property_tests_try_the_same_cases_in_each_run() {
+    use proptest::test_runner::{Config, RngSeed};
+    let seed = Config::default().rng_seed;
+    assert!(matches!(seed, RngSeed::Fixed(_)), "{seed}: .cargo/config.toml names the seed, and only `cargo test` reads that file");
 }
 
 #[test]

@@ -153,7 +153,7 @@ async fn a_run_that_ends_while_its_code_waits_for_a_look_ends_with_its_own_error
         }
         // As long as the other checks run, the owner has no time left.
         let outcome = scene.run_for(&owner, typed.clone(), Duration::from_millis(200));
-        assert!(matches!(outcome.value, Err(Error::RunTimeout { limit_ms: 200 })), "{:?}", outcome.value);
+        assert!(matches!(outcome.value, Err(Error::RunTimeout { limit_ms: 200, .. })), "{:?}", outcome.value);
         done.store(true, Ordering::Relaxed);
     });
     assert!(scene.run_for(&owner, typed, Duration::from_mins(2)).value.is_ok());
@@ -204,6 +204,23 @@ async fn what_was_not_looked_at_is_told_apart_from_what_is_fine() {
     assert_eq!(check(&endless()), None);
     // This code is so deep that it is not checked at all.
     assert_eq!(check(&format!("export const handler = () => {}1", "-".repeat(100_000))), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_body_of_a_generated_tool_is_looked_at_by_a_process_that_ends_in_time() {
+    let scene = Scene::new();
+    let check = |body: &str, wanted: &dyn Fn() -> bool| {
+        scene.sandboxes.check_body(&ParseOwner::default(), body, &["args"], &["JSON"], wanted).unwrap()
+    };
+    assert_eq!(check("return JSON.stringify(args)", &|| true), Some(Vec::new()));
+    assert_eq!(check("const a = 1;\nreturn process.env", &|| true), Some(vec!["line 2: \"process\" does not exist".to_owned()]));
+    let endless = format!("return {}y", "(a=(".repeat(5_000));
+    let started = Instant::now();
+    assert_eq!(check(&endless, &|| true), None);
+    // The look may take 5 s. Any further time is because of the machine.
+    assert!(started.elapsed() < Duration::from_mins(1));
+    assert_eq!(check(&endless, &|| false), None);
+    assert!(scene.readers().is_empty(), "a reader goes on with code that nobody waits for");
 }
 
 #[tokio::test(flavor = "multi_thread")]

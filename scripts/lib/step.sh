@@ -1,6 +1,7 @@
 # Functions for the steps of scripts/test (bash). Each step has a time limit, shows its output while it runs, and leaves no process behind.
 #
-# lane NAME FUNCTION…  begins these functions one after the other, beside whatever else runs; join_lanes waits for all lanes.
+# lane NAME FUNCTION…     begins these functions one after the other, beside whatever else runs; join_lanes waits for all lanes.
+# lanes NUMBER COMMAND…   begins this number of lanes, each of which takes the next of these commands whenever it is free.
 #
 # Afterwards, $log contains the output of all steps, ${failed[@]} the names of failed steps, ${timings[@]} the duration of each step, and $reasons
 # the part of the output of each failed step that says why.
@@ -116,6 +117,36 @@ lane() { # lane NAME FUNCTION…
   lane_names+=("$name")
 }
 
+# Begins lanes that share these commands: functions, which may have arguments. Which lane runs a command depends on how long the others take.
+lanes() { # lanes NUMBER COMMAND…
+  local number
+  commands=$work/commands
+  printf '%s\n' "${@:2}" >"$commands"
+  for ((number = 1; number <= $1; number++)); do lane "$number" take_commands; done
+}
+
+# Runs the next command until there is none.
+take_commands() {
+  local command
+  while command=$(next_command); do
+    name_stage "$command"
+    # shellcheck disable=SC2086 # a function and its arguments
+    $command
+  done
+}
+
+# Prints the first of the waiting commands and removes it. The lock keeps two lanes from taking the same one.
+next_command() {
+  local command
+  flock 9 && IFS= read -r command <"$commands" && sed -i 1d "$commands" && echo "$command"
+} 9>"$commands.lock"
+
+# Stores the stage to which a function belongs, for the list of durations: run_rust is the stage rust.
+name_stage() {
+  stage=${1%% *}
+  stage=${stage#run_}
+}
+
 run_lane() {
   local function
   work=$work/$1
@@ -124,9 +155,7 @@ run_lane() {
   failed=()
   timings=()
   for function in "${@:2}"; do
-    # run_rust is the stage rust, and first_node_parts is one of the stage node.
-    stage=${function#run_}
-    [[ $function != *_node_part* ]] || stage=node
+    name_stage "$function"
     "$function"
   done
   printf '%s\n' "${failed[@]}" >"$work/failed"

@@ -281,7 +281,7 @@ fn run_description(max_result_tokens: usize, errors: ToolErrors, hosts: &[String
         "Runs JavaScript or TypeScript in a sandbox where each enabled MCP server is a module of synchronous functions. Write an ES module with a function \
         handler(input); what it returns (JSON) is the result. Import tools from \"host:mcp-<server>\" (find them with search_mcp_tools, read their types with \
         describe_mcp_tools). Many calls at once: \
-        await Promise.all(cities.map((location) => get_forecast.async({{ location }}))). {failed} Loop, filter and join in the code and return only what is needed: a result is cut at about {max_result_tokens} tokens, \
+        await Promise.all(cities.map((location) => get_forecast.async({{ location }}))). {failed} An image or a sound in the result, {{ mimeType, data }}, is shown to you. Loop, filter and join in the code and return only what is needed: a result is cut at about {max_result_tokens} tokens, \
         and says how a later run reads the whole. \
         {network} and no npm package in the sandbox, and nothing of one run is there for the next. Example: {{\"code\": \
         \"import {{ get_forecast }} from \\\"host:mcp-weather\\\";\\nexport const handler = ({{ cities }}) => cities.map((location) => \

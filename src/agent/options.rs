@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::definitions::Tool;
+use crate::bridge::ToolErrors;
 use crate::error::{Error, Result};
 use crate::gateway::{Callbacks, RunOptions};
 use crate::results::MIN_RESULT_TOKENS;
@@ -33,6 +34,8 @@ pub struct AgentOptions {
     /// True to offer tools with which the model adds, changes and removes servers of its own agent. A person approves each of these
     /// servers. Default: false.
     pub manage: bool,
+    /// The form in which failed calls appear in the model's code. Default: [`ToolErrors::FOR_MODELS`], whatever the sandbox's form is.
+    pub tool_errors: Option<ToolErrors>,
     /// A function that completes the options of each run. By default, a run has no number, and its log is returned when it ends.
     pub run_setup: Option<RunSetup>,
 }

@@ -16,7 +16,7 @@ use super::servers;
 use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, ToolQuery};
 use crate::error::{Error, Result};
-use crate::gateway::{Agent, ApprovalRead, CodeReport, RunOptions, Sandbox};
+use crate::gateway::{Agent, ApprovalRead, CONTENT, CodeReport, RunOptions, Sandbox};
 use crate::registry::ServerStatus;
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{CodeOwner, Stop, Value};
@@ -85,8 +85,8 @@ impl AgentTools {
     pub fn definitions(&self) -> Result<Vec<ToolDefinition>> {
         let servers = match self.options.describe_servers {
             Some(budget) => Some(match self.sandbox.get() {
-                Some(sandbox) => sandbox.system_message_by(Some(budget), None, ApprovalRead::Cached)?,
-                None => self.agent.system_message_by(Some(budget), ToolErrors::default(), ApprovalRead::Cached)?,
+                Some(sandbox) => sandbox.system_message_by(Some(budget), Some(self.errors()), ApprovalRead::Cached)?,
+                None => self.agent.system_message_by(Some(budget), self.errors(), ApprovalRead::Cached)?,
             }),
             None => None,
         };
@@ -105,7 +105,8 @@ impl AgentTools {
         &self.tools
     }
 
-    /// Executes a tool call. A failure is returned as an answer: `{ "error": { "code", "message", "hint"?, … } }`.
+    /// Executes a tool call. A failure is returned as an answer: `{ "error": { "code", "message", "hint"?, … } }`. The answer of a run whose
+    /// value has images or sounds has the field [`CONTENT`] with them.
     ///
     /// # Errors
     /// Only `ERR_ABORTED`.
@@ -119,12 +120,18 @@ impl AgentTools {
     /// # Errors
     /// Only `ERR_ABORTED`.
     pub async fn execute_with(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
-        let answer = match self.answer(name, arguments, options).await {
+        let mut answer = match self.answer(name, arguments, options).await {
             Ok(answer) => answer,
             Err(error @ Error::Aborted { .. }) => return Err(error),
             Err(error) => self.agent.shown_to_model(&failure(&error)),
         };
-        Ok(fit_json(answer, self.max_result_tokens))
+        // Images and sounds are counted by the run, and are no part of the JSON that is measured here.
+        let content = answer.as_object_mut().filter(|_| name == Tool::RunJavascript.name()).and_then(|fields| fields.shift_remove(CONTENT));
+        let mut answer = fit_json(answer, self.max_result_tokens);
+        if let Some(content) = content {
+            answer[CONTENT] = content;
+        }
+        Ok(answer)
     }
 
     async fn answer(&self, name: &str, arguments: &Json, options: ExecuteOptions) -> Result<Json> {
@@ -169,6 +176,7 @@ impl AgentTools {
         let options = RunOptions {
             input: given.take("input").map(|input| Value::from(input).to_wire()),
             timeout_ms: given.whole("timeoutMs"),
+            tool_errors: Some(self.errors()),
             stop,
             callbacks,
             ..RunOptions::default()
@@ -207,8 +215,8 @@ impl AgentTools {
 
     /// Returns the sandbox. Creates it if there is none. After a failure, the next call tries again.
     async fn sandbox(&self) -> Result<Arc<Sandbox>> {
-        let agent = self.agent.clone();
-        let make = || blocking(move || agent.sandbox(ToolErrors::default(), None));
+        let (agent, errors) = (self.agent.clone(), self.errors());
+        let make = || blocking(move || agent.sandbox(errors, None));
         self.sandbox.get_or_try_init(make).await.cloned()
     }
 
@@ -219,7 +227,7 @@ impl AgentTools {
             servers: given.texts("servers"),
         };
         let found = match self.sandbox.get() {
-            Some(sandbox) => sandbox.search_tools(&query)?,
+            Some(sandbox) => sandbox.search_tools(&query, Some(self.errors()))?,
             None => self.agent.search_tools(&query, self.errors())?,
         };
         let hits: Vec<_> = found
@@ -243,7 +251,7 @@ impl AgentTools {
 
     fn declared(&self, name: &str) -> Result<String> {
         match self.sandbox.get() {
-            Some(sandbox) => sandbox.describe(name),
+            Some(sandbox) => sandbox.describe(name, Some(self.errors())),
             None => self.agent.describe(name, self.errors()),
         }
     }
@@ -281,7 +289,7 @@ impl AgentTools {
     }
 
     fn errors(&self) -> ToolErrors {
-        self.sandbox.get().map_or_else(ToolErrors::default, |sandbox| sandbox.tool_errors())
+        self.options.tool_errors.unwrap_or(ToolErrors::FOR_MODELS)
     }
 
     fn unknown(&self, name: &str) -> Error {

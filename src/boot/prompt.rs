@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use url::Url;
 
 /// Characters that end a URL in a text, besides whitespace and control characters.
-const ENDS: [char; 12] = ['<', '>', '"', '`', '\\', '|', '^', '“', '”', '。', '、', '」'];
+const ENDS: [char; 20] = ['<', '>', '"', '`', '\\', '|', '^', '“', '”', '。', '、', '「', '」', '（', '）', '，', '；', '！', '《', '》'];
 /// Characters that belong to the sentence around a URL if they are its last ones.
 const TRAILING: [char; 11] = ['.', ',', ';', ':', '!', '?', '\'', '’', '*', '_', '~'];
 /// The longest URL that is looked at, in bytes.
@@ -131,6 +131,7 @@ mod tests {
             ("https://a.example/v1/{id}/y", "https://a.example/v1/%7Bid%7D/y"),
             ("HTTPS://A.EXAMPLE/x", "https://a.example/x"),
             ("见https://a.example/x。", "https://a.example/x"),
+            ("（https://a.example）", "https://a.example/"),
         ] {
             assert_eq!(texts(text), [url], "{text}");
         }

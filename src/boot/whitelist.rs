@@ -1,5 +1,7 @@
 //! The hosts that generated code may reach: those that the prompt and its pages name, and no others. A model adds none.
 
+use std::collections::{BTreeSet, HashSet};
+
 use url::Url;
 
 use super::prompt::{has_user, urls_in};
@@ -14,50 +16,36 @@ pub struct Whitelist {
     pub hosts: AllowedHosts,
     /// Number of entries that were left out, as there were too many.
     pub left_out: usize,
+    /// The hosts of URLs that no list of hosts can have, each with the reason.
+    pub unusable: BTreeSet<String>,
 }
 
 /// Returns the hosts of the prompt's URLs, and of the URLs on the pages that were read.
 ///
-/// Subdomains are included, unless the host is a public suffix (`github.io`, `co.uk`) or a single label: strangers own what is below these.
-/// The prompt's hosts come first if there are too many.
+/// Subdomains are included, unless strangers own what is below the host: a public suffix (`github.io`, `co.uk`), a name that has nothing but
+/// public suffixes below it, or a single label. The prompt's hosts come first if there are too many.
 #[must_use]
-pub fn whitelist<'a>(prompt: &str, pages: impl IntoIterator<Item = &'a str>) -> Whitelist {
-    let of_prompt: Vec<_> = entries(prompt).collect();
-    let of_pages = pages.into_iter().flat_map(entries);
-    let (mut hosts, mut kept, mut left_out) = (AllowedHosts::none(), std::collections::HashSet::new(), std::collections::HashSet::new());
-    for entry in of_prompt.into_iter().chain(of_pages) {
-        if kept.contains(&entry) {
-            continue;
-        }
-        if kept.len() < MAX_HOSTS {
-            hosts.extend([entry.clone()]);
-            kept.insert(entry);
-        } else {
-            left_out.insert(entry);
+pub fn whitelist<'a>(prompt: &'a str, pages: impl IntoIterator<Item = &'a str>) -> Whitelist {
+    let (mut hosts, mut unusable) = (AllowedHosts::none(), BTreeSet::new());
+    let (mut kept, mut left_out) = (HashSet::new(), HashSet::new());
+    for url in [prompt].into_iter().chain(pages).flat_map(urls_in).filter(|url| !has_user(url)) {
+        let entries = AllowedHost::of_url(&url).unwrap_or_else(|problem| {
+            unusable.insert(problem.to_string());
+            Vec::new()
+        });
+        for entry in entries {
+            if kept.contains(&entry) {
+                continue;
+            }
+            if kept.len() < MAX_HOSTS {
+                hosts.extend([entry.clone()]);
+                kept.insert(entry);
+            } else {
+                left_out.insert(entry);
+            }
         }
     }
-    Whitelist { hosts, left_out: left_out.len() }
-}
-
-fn entries(text: &str) -> impl Iterator<Item = AllowedHost> {
-    urls_in(text)
-        .into_iter()
-        .filter(|url| !has_user(url))
-        .flat_map(|url| AllowedHost::of_url(&url).into_iter().map(narrowed).collect::<Vec<_>>())
-}
-
-/// Takes the subdomains away from a public suffix.
-fn narrowed(entry: AllowedHost) -> AllowedHost {
-    if entry.has_subdomains() && is_public_suffix(&entry.host()) {
-        // The text without its wildcard is an entry too.
-        entry.to_string().replacen("*.", "", 1).parse().unwrap_or(entry)
-    } else {
-        entry
-    }
-}
-
-fn is_public_suffix(host: &str) -> bool {
-    psl::suffix_str(host).is_some_and(|suffix| suffix == host)
+    Whitelist { hosts, left_out: left_out.len(), unusable }
 }
 
 /// Returns the reason why an endpoint's URL is not within the whitelist, or `None` if it is.
@@ -116,6 +104,25 @@ mod tests {
         }
         let hosts = whitelist("https://github.io", []).hosts;
         assert!(!hosts.matches(&Url::parse("https://mallory.github.io").unwrap()));
+    }
+
+    #[test]
+    fn a_host_that_is_allowed_reads_back_as_itself_and_others_are_named() {
+        let found = whitelist(
+            "https://$HOST/x https://*.example.com/ https://example..com/ https://{region}.api.test/",
+            ["'https://api.test'+path https://example.com&x https://example.com） https://ok.example"],
+        );
+        let texts = found.hosts.texts();
+        assert_eq!(AllowedHosts::parse(texts.iter().map(String::as_str)).as_ref(), Ok(&found.hosts));
+        assert_eq!(texts, ["*.example.com", "*.ok.example"], "the full-width parenthesis ends the URL");
+        assert_eq!(found.unusable.len(), 6, "{:?}", found.unusable);
+    }
+
+    #[test]
+    fn strangers_below_a_name_that_has_only_suffixes_below_it_are_not_allowed() {
+        let prompt = "https://webpaas.ovh.net https://compute.amazonaws.com https://kawasaki.jp https://*.compute.amazonaws.com/";
+        let hosts = whitelist(prompt, []).hosts;
+        assert_eq!(hosts.texts(), ["compute.amazonaws.com", "kawasaki.jp", "webpaas.ovh.net"]);
     }
 
     #[test]

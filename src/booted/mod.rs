@@ -11,9 +11,10 @@ use serde::Serialize;
 
 use crate::blocking::blocking;
 use crate::boot::{
-    BootParts, CodeCheck, FetchedPages, Generate, HandlerTrial, Origin, Plan, PrepareOptions, Prepared, ProgressListener, SystemClock,
-    generated_tool, prepare, prompt_digest,
+    BootParts, CodeCheck, FetchedPages, Generate, HandlerTrial, Origin, Plan, PrepareOptions, Prepared, ProgressListener, SecretName,
+    SystemClock, generated_tool, prepare, prompt_digest,
 };
+use crate::config::CodeProblem;
 use crate::error::{Error, Result};
 use crate::fetch::{AllowedHosts, Fetcher};
 use crate::gateway::{Attached, Gateway};
@@ -54,6 +55,8 @@ pub struct Booted {
     pub plan: Plan,
     /// The hosts that the tools may reach.
     pub hosts: Vec<String>,
+    /// The secrets that the tools may use, and the only host that gets the value of each.
+    pub secrets: Vec<SecretName>,
     pub origin: Origin,
     /// The moment at which the model made the tools, in milliseconds since 1970.
     pub created_at: u64,
@@ -65,8 +68,10 @@ pub struct Booted {
 struct GatewayCheck<'a>(&'a Gateway);
 
 impl CodeCheck for GatewayCheck<'_> {
-    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Vec<String>>> {
-        async move { self.0.try_generated(&generated_tool(trial.tool, trial.body), trial.arguments).await }.boxed()
+    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Option<CodeProblem>>> {
+        let HandlerTrial { tool, body, module: _, secrets, arguments } = trial;
+        let secrets = secrets.iter().map(|secret| secret.name.clone()).collect::<Vec<_>>();
+        async move { self.0.try_generated(&generated_tool(tool, body), &secrets, arguments).await }.boxed()
     }
 }
 
@@ -123,7 +128,7 @@ impl Gateway {
             self.set_generated(&name, prepared.generated(&private_hosts)).await?;
             Some(self.command_digest(&name).await?)
         };
-        let Prepared { plan, handlers: _, hosts, pages: _, secrets: _, origin, created_at_ms, warnings } = prepared;
-        Ok(Booted { name, digest, plan, hosts: hosts.texts(), origin, created_at: created_at_ms, warnings })
+        let Prepared { plan, handlers: _, hosts, pages: _, secrets, origin, created_at_ms, warnings } = prepared;
+        Ok(Booted { name, digest, plan, hosts: hosts.texts(), secrets, origin, created_at: created_at_ms, warnings })
     }
 }

@@ -28,6 +28,8 @@ const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 /// Dropping it ends all fetches of the run.
 pub struct FetchCalls {
     session: FetchSession,
+    /// Limit of a request in bytes, as the guest hands it over: its text and its body.
+    max_request_bytes: usize,
     /// Requests without a response, by the numbers that the guest gave them.
     opening: Opening,
 }
@@ -50,9 +52,10 @@ impl Opening {
 }
 
 impl FetchCalls {
+    /// Returns the calls of a run. `max_request_bytes` is `limits.maxArgumentBytes`.
     #[must_use]
-    pub fn new(session: FetchSession) -> Self {
-        Self { session, opening: Opening::default() }
+    pub fn new(session: FetchSession, max_request_bytes: usize) -> Self {
+        Self { session, max_request_bytes, opening: Opening::default() }
     }
 
     /// Returns whether a call is for this module.
@@ -72,7 +75,7 @@ impl FetchCalls {
     }
 
     fn begin(&self, function: &str, arguments: Arguments) -> Result<HostAnswer, FetchError> {
-        let argument = only(arguments)?;
+        let argument = only(arguments, self.max_request_bytes)?;
         Ok(match function {
             "open" => {
                 let (id, request) = request_of(argument)?;
@@ -121,13 +124,19 @@ fn invalid(problem: &str) -> FetchError {
     FetchError::InvalidRequest { problem: problem.to_owned() }
 }
 
-fn only(arguments: Arguments) -> Result<Value, FetchError> {
+fn only(arguments: Arguments, limit: usize) -> Result<Value, FetchError> {
+    let too_large = |size: usize| {
+        let problem = format!("the request has {size} bytes");
+        Err(FetchError::LimitExceeded { problem, limit_name: "maxArgumentBytes", limit: limit as u64 })
+    };
     match arguments {
-        Arguments::Given(mut given) if given.len() == 1 => Ok(given.remove(0)),
-        Arguments::Given(_) => Err(invalid("it takes one argument")),
-        Arguments::Oversize(size) => {
-            Err(invalid(&format!("the request has {size} bytes, more than limits.maxArgumentBytes allows: send less, or raise it")))
+        Arguments::Given(mut given) if given.len() == 1 => {
+            let argument = given.remove(0);
+            let size = argument.wire_size();
+            if size > limit { too_large(size) } else { Ok(argument) }
         }
+        Arguments::Given(_) => Err(invalid("it takes one argument")),
+        Arguments::Oversize(size) => too_large(size),
         Arguments::Invalid(problem) => Err(invalid(&format!("the request is no value that can leave the VM: {problem}"))),
     }
 }
@@ -199,9 +208,11 @@ mod tests {
     use super::*;
     use crate::fetch::{AllowedHosts, FetchPolicy, Fetcher, NoObserver};
 
+    const MAX_BYTES: usize = 1_000;
+
     fn calls() -> FetchCalls {
         let policy = FetchPolicy::new(AllowedHosts::parse(["api.example.org"]).unwrap(), "Add it to fetch.hosts.");
-        FetchCalls::new(Fetcher::new().session(policy, Arc::new(NoObserver)).unwrap())
+        FetchCalls::new(Fetcher::new().session(policy, Arc::new(NoObserver)).unwrap(), MAX_BYTES)
     }
 
     async fn call(function: &str, arguments: Arguments) -> HostReply {
@@ -222,6 +233,19 @@ mod tests {
         let HostReply::Throw { name, message, code } = call("open", given(request)).await else { panic!("it was sent") };
         assert_eq!(message, "Fetch blocked: domain \"evil.example\" not in whitelist. Add it to fetch.hosts.");
         assert_eq!((name.as_deref(), code.as_deref()), (Some("TypeError"), Some("ERR_FETCH_HOST_NOT_ALLOWED")));
+    }
+
+    #[tokio::test]
+    async fn a_request_has_as_many_bytes_as_the_limit_allows() {
+        let request =
+            |url: &str| json!({ "method": "GET", "url": format!("https://evil.example/{url}"), "headers": [], "redirect": "follow" });
+        let most = MAX_BYTES - Value::from(request("")).wire_size();
+        for (bytes, expected) in [(most, "ERR_FETCH_HOST_NOT_ALLOWED"), (most + 1, "ERR_FETCH_LIMIT")] {
+            let HostReply::Throw { code, message, .. } = call("open", given(request(&"x".repeat(bytes)))).await else {
+                panic!("it was sent")
+            };
+            assert_eq!(code.as_deref(), Some(expected), "{message}");
+        }
     }
 
     #[tokio::test]

@@ -12,9 +12,9 @@ use crate::text::{sanitise_json, sanitise_text};
 
 /// Name of the module `host:mcp`. It calls any tool by its raw name, lists tools, and reads resources, prompts and saved values.
 pub const MCP_MODULE: &str = "mcp";
-/// Functions that `host:mcp` exports. The guest itself implements the last three.
-pub(super) const MCP_FUNCTIONS: [&str; 12] =
-    ["call", "tools", "search", "describe", "resources", "read", "prompts", "prompt", "saved", "sleep", "all", "allSettled"];
+/// Functions that `host:mcp` exports. The guest itself implements the last four.
+pub(super) const MCP_FUNCTIONS: [&str; 13] =
+    ["call", "tools", "search", "describe", "resources", "read", "prompts", "prompt", "saved", "sleep", "all", "allSettled", "isError"];
 const MODULE_PREFIX: &str = "mcp-";
 
 /// Returns the name of a server's module, without `host:`.

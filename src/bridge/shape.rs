@@ -21,6 +21,9 @@ pub enum ToolErrors {
 }
 
 impl ToolErrors {
+    /// The default where a model writes the code. An error that travels on as data becomes a wrong answer, because a model's code seldom checks.
+    pub const FOR_MODELS: Self = Self::Throw;
+
     /// Returns the reply for an error of this crate, for example a time-out, a crash, a refusal or an exceeded limit. The reply contains
     /// the message for agent code ([`Error::for_guest`]), because a model may read it.
     #[must_use]
@@ -40,6 +43,9 @@ impl ToolErrors {
         }
     }
 }
+
+/// The field that a structured result gets for the images and sounds beside it.
+const MEDIA_FIELD: &str = "mediaContent";
 
 /// A converted result.
 #[derive(Debug, PartialEq)]
@@ -94,13 +100,31 @@ impl<'a> Shaper<'a> {
         }
         if let Some(structured) = structured {
             self.take(json_bytes(&structured))?;
-            return Ok(HostReply::Value(Value::from(structured)));
+            let hidden = self.hidden_media(&structured, blocks);
+            let mut value = Value::from(structured);
+            if let (Value::Record(fields), false) = (&mut value, hidden.is_empty()) {
+                fields.push((MEDIA_FIELD.to_owned(), Value::List(hidden)));
+            }
+            return Ok(HostReply::Value(value));
         }
         Ok(HostReply::Value(match <[Json; 1]>::try_from(blocks) {
             Ok([block]) => self.own_block(block)?,
             Err(blocks) if blocks.is_empty() => Value::Null,
             Err(blocks) => Value::List(blocks.into_iter().map(|block| self.own_block(block)).collect::<Result<_, _>>()?),
         }))
+    }
+
+    /// Returns the images and sounds that stand beside the structured content and are not in it. One that does not fit or has no bytes is left
+    /// out, because the structured content is the result.
+    fn hidden_media(&mut self, structured: &Json, blocks: Vec<Json>) -> Vec<Value> {
+        let is_media = |block: &Json| matches!(block.get("type").and_then(Json::as_str), Some("image" | "audio"));
+        let media: Vec<Json> = blocks.into_iter().filter(is_media).collect();
+        if media.is_empty() || structured.get(MEDIA_FIELD).is_some() || !structured.is_object() {
+            return Vec::new();
+        }
+        let text = structured.to_string();
+        let is_hidden = |block: &Json| block.get("data").and_then(Json::as_str).is_some_and(|data| !text.contains(data));
+        media.into_iter().filter(is_hidden).filter_map(|block| self.own_block(block).ok()).collect()
     }
 
     fn error_text(&mut self, blocks: &[Json], structured: Option<&Json>) -> String {
@@ -275,6 +299,20 @@ mod tests {
         let result = json!({ "content": [{ "type": "text", "text": "x" }], "structuredContent": { "b": 1, "a": 2 } });
         assert_eq!(value(&result, 99), Value::from(json!({ "b": 1, "a": 2 })));
         assert_eq!(value(&json!({ "content": [], "structuredContent": null }), 99), Value::Null);
+    }
+
+    #[test]
+    fn images_beside_structured_content_are_there_too_unless_it_has_them() {
+        let block = json!({ "type": "image", "mimeType": "image/png", "data": "AAEC" });
+        let bytes = Value::record([("mimeType", Value::from("image/png")), ("data", Value::Bytes(vec![0, 1, 2]))]);
+        let result = |structured: Json| json!({ "content": [{ "type": "text", "text": "x" }, block], "structuredContent": structured });
+        let expected = Value::record([("width", Value::from(json!(1))), ("mediaContent", Value::List(vec![bytes]))]);
+        assert_eq!(value(&result(json!({ "width": 1 })), 99), expected);
+        for whole in [json!({ "content": [block] }), json!([1]), json!({ "mediaContent": 1 })] {
+            assert_eq!(value(&result(whole.clone()), 99), Value::from(whole));
+        }
+        // The bytes do not fit any more, and the structured content does.
+        assert_eq!(value(&result(json!({ "width": 1 })), 12), Value::from(json!({ "width": 1 })));
     }
 
     #[test]

@@ -204,8 +204,7 @@ fn check_level(value: &Json, level: usize) -> Result<(), Unshown> {
     if level >= MAX_LEVELS && (value.is_array() || value.is_object()) { Err(Unshown::TooDeep) } else { Ok(()) }
 }
 
-/// Checks that an approval request shows a text completely. The request may change backticks and the ends of comments, but this hides
-/// nothing.
+/// Checks that an approval request shows a text completely.
 fn check(text: &str, limit: usize) -> Result<(), Unshown> {
     if text.len() > limit && text.chars().nth(limit).is_some() {
         return Err(Unshown::TooLong);

@@ -54,7 +54,7 @@ impl Text {
 
 impl Section {
     pub(super) fn new(module: &ModuleInfo, declarations: &str) -> Self {
-        let full = Text::new(format!("```ts\n{}\n```\n", declarations.trim_end()));
+        let full = Text::new(fenced("ts", declarations.trim_end()));
         Self { full: Some(full), ..Self::outline(module, true) }
     }
 
@@ -86,6 +86,14 @@ impl Section {
             Level::Full => self.full.as_ref(),
         }
     }
+}
+
+/// Puts code into a code block. The fence is longer than every run of backticks in the code, so that no text of a server ends the block.
+fn fenced(language: &str, code: &str) -> String {
+    const LEAST: usize = 3;
+    let longest = code.split(|character| character != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat(LEAST.max(longest + 1));
+    format!("{fence}{language}\n{code}\n{fence}\n")
 }
 
 /// Formats a function's line, for example `get_forecast({ city, days? }): The forecast of a city.`
@@ -176,7 +184,7 @@ fn head(sections: &[Section], failures: Failures) -> String {
          once:\n",
     );
     if let Some(example) = sections.iter().find_map(|section| section.example.as_ref()) {
-        let _ = writeln!(head, "```js\n{example}\n```");
+        head.push_str(&fenced("js", example));
     }
     let _ = writeln!(head, "{}. {FINDING}", capital(failure_caveat(failures)));
     let functions: usize = sections.iter().map(|section| section.functions).sum();
@@ -225,6 +233,12 @@ mod tests {
     use super::*;
     use crate::catalog::hints::ModuleKind;
     use proptest::prelude::*;
+
+    #[test]
+    fn no_text_ends_a_code_block() {
+        assert_eq!(fenced("ts", "/** Use `x`. */"), "```ts\n/** Use `x`. */\n```\n");
+        assert_eq!(fenced("ts", "/**\n```\n````sh\n */"), "`````ts\n/**\n```\n````sh\n */\n`````\n");
+    }
 
     fn section(name: &str, functions: usize, declared: usize) -> Section {
         let function = |index: usize| FunctionInfo {

@@ -130,8 +130,9 @@ impl Catalog {
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
     pub fn tool_info(&self, server: &str, tool: &str) -> Result<ToolInfo> {
         let (manifest, found, identifier) = self.tool(server, tool)?;
-        let declaration = declare_tool(server, manifest, &found.name, &self.style).unwrap_or_default();
-        let wording = &self.style.wording;
+        let style = self.style_of_one();
+        let declaration = declare_tool(server, manifest, &found.name, &style).unwrap_or_default();
+        let wording = &style.wording;
         Ok(ToolInfo {
             server: server.to_owned(),
             specifier: format!("host:mcp-{server}"),
@@ -170,7 +171,8 @@ impl Catalog {
         Ok(self.declared(&self.module(name)?))
     }
 
-    /// Returns the TypeScript declarations of a module (`weather`) or of one function (`weather.get_forecast`).
+    /// Returns the TypeScript declarations of a module (`weather`) or of one function (`weather.get_forecast`). The description of one function
+    /// is whole, up to [`MAX_WHOLE_DESCRIPTION_CHARS`](crate::limits::MAX_WHOLE_DESCRIPTION_CHARS).
     ///
     /// # Errors
     /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`.
@@ -189,7 +191,8 @@ impl Catalog {
                 other if functions_of(&other).iter().any(|known| known == function) => return Ok(self.declared(&other)),
                 _ => continue,
             };
-            let found = manifest.tool_or_identifier(tool).and_then(|(found, _)| declare_tool(server, manifest, &found.name, &self.style));
+            let found =
+                manifest.tool_or_identifier(tool).and_then(|(found, _)| declare_tool(server, manifest, &found.name, &self.style_of_one()));
             return found.ok_or_else(|| manifest.unknown_tool(server, tool));
         }
         Err(unknown)
@@ -236,6 +239,11 @@ impl Catalog {
             resource_templates: manifest.resource_templates.len(),
             prompts: manifest.prompts.len(),
         }
+    }
+
+    /// Returns the style for one tool that is described alone.
+    fn style_of_one(&self) -> DeclarationStyle {
+        DeclarationStyle { wording: self.style.wording.whole(), ..self.style }
     }
 
     fn declared(&self, module: &Module<'_>) -> String {
@@ -345,6 +353,21 @@ mod tests {
         let (server, manifest) = catalog.servers.iter().next().unwrap();
         let _ = Catalog::server_offer(server, manifest, &catalog.style);
         assert_eq!(ASSIGNMENTS.get() - before, 1);
+    }
+
+    #[test]
+    fn a_description_that_is_cut_among_others_is_whole_where_its_tool_is_described_alone() {
+        let text = format!("Finds '**/*.ts'. {}The end.", "More. ".repeat(1_000));
+        let manifest = serde_json::json!({
+            "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [{ "name": "find", "description": text }],
+        });
+        let manifest: Arc<Manifest> = Arc::new(serde_json::from_value(manifest).unwrap());
+        let catalog = Catalog { servers: BTreeMap::from([("files".to_owned(), manifest)]), ..catalog() };
+        let all = catalog.describe("files").unwrap();
+        assert!(all.contains("[cut: describe(\"files.find\") of host:mcp has all of it]") && !all.contains("The end."), "{all}");
+        let alone = catalog.describe("files.find").unwrap();
+        assert!(alone.contains(&text.replace("*/", "*\\/")) && !alone.contains("[cut"), "{alone}");
+        assert_eq!(catalog.tool_info("files", "find").unwrap().description, Some(text));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Prepares the texts of servers for a model.
 
+use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
+
 /// Functions that sanitise texts. The module `trust` provides them, because it decides which texts a model may read.
 #[derive(Debug, Clone, Copy)]
 pub struct Wording {
@@ -16,6 +18,12 @@ impl Wording {
     #[must_use]
     pub fn description(&self, text: &str) -> String {
         (self.text)(text, self.max_chars)
+    }
+
+    /// Returns the wording for one tool that is described alone: its description is not cut to `max_chars`.
+    #[must_use]
+    pub fn whole(self) -> Self {
+        Self { max_chars: self.max_chars.max(MAX_WHOLE_DESCRIPTION_CHARS), ..self }
     }
 
     /// Sanitises a text that must be on one line, for example a title or a name.

@@ -151,6 +151,9 @@ pub struct Serve {
     /// Form of these names: with underscores after a common start, or with hyphens
     #[arg(long, value_name = "STYLE", default_value = "underscore", requires = "direct")]
     pub names: Names,
+    /// Throw a tool's error in the code of models, or return it as a value
+    #[arg(long, value_name = "HOW", default_value = "throw")]
+    pub tool_errors: Errors,
     /// Name of the agent, for logs and grants [default: the name of its token; the host's own name is for logs only]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
@@ -246,6 +249,12 @@ pub struct Run {
     /// Cut the value to this many tokens, at least 100
     #[arg(long, value_name = "N")]
     pub max_result_tokens: Option<usize>,
+    /// Host that the script may fetch from, if a person has approved it (approve --fetch)
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    pub fetch: Vec<String>,
+    /// With --fetch: those of the hosts that may have private addresses, as they were approved
+    #[arg(long, value_name = "HOST,…", requires = "fetch", value_delimiter = ',')]
+    pub private_hosts: Vec<String>,
     /// Print a string as it is, without quotes
     #[arg(long)]
     pub raw: bool,

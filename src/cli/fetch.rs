@@ -7,6 +7,8 @@ use serde_json::json;
 use super::Exit;
 use super::error::CliError;
 use super::session::Session;
+use crate::command::LOOKALIKE;
+use crate::fetch::shown_host_entry;
 use crate::trust::FetchApproval;
 
 /// Shows the hosts, and asks. With a digest, approves exactly that request.
@@ -57,14 +59,18 @@ pub(super) fn revoke(session: &Session, agent: Option<&str>) -> Result<Exit, Cli
 
 /// Says what a yes means. Hosts and names have no characters that a terminal would not show as they are.
 fn request_text(request: &FetchApproval) -> String {
-    let FetchApproval { agent, shown, digest, approved: _, approved_hosts } = request;
+    let FetchApproval { agent, shown, unicode_hosts, digest, approved: _, approved_hosts } = request;
     let mut text = format!("\nCode of {} asks to fetch from:\n", whose(agent.as_deref()));
     for host in &shown.hosts {
         let subdomains = if host.contains("*.") { " (with all subdomains)" } else { "" };
         let plain = if host.starts_with("http://") { " (without TLS: others on the way can read and change it)" } else { "" };
         let private = if shown.private_hosts.contains(host) { " (may be a private address of this network)" } else { "" };
         // Writing to a String cannot fail.
+        let host = shown_host_entry(host);
         let _ = writeln!(text, "  {host}{subdomains}{plain}{private}");
+    }
+    if !unicode_hosts.is_empty() {
+        let _ = writeln!(text, "note: {LOOKALIKE}");
     }
     text += "A yes means: code that a model writes may send whatever it knows to these hosts, and read what they answer. It may make any request \
              there, also such that change or delete something, without asking again.\n";
@@ -106,4 +112,26 @@ fn tell(session: &Session, request: &FetchApproval) -> Exit {
         session.terminal.print(&text);
     }
     Exit::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trust::FetchHosts;
+
+    fn text(host: &str) -> String {
+        let shown = FetchHosts { hosts: [host.to_owned()].into(), ..FetchHosts::default() };
+        let (unicode_hosts, approved_hosts) = (shown.in_unicode(), shown.hosts.clone());
+        request_text(&FetchApproval { agent: None, digest: shown.digest(None), approved: false, approved_hosts, unicode_hosts, shown })
+    }
+
+    #[test]
+    fn a_host_with_letters_outside_of_ascii_is_shown_in_both_forms_with_a_warning() {
+        let shown = text("*.xn--pple-43d.com");
+        assert!(
+            shown.contains("*.xn--pple-43d.com (in Unicode: *.\u{430}pple.com) (with all subdomains)\n") && shown.contains(LOOKALIKE),
+            "{shown}"
+        );
+        assert!(!text("apple.com").contains("Unicode") && !text("apple.com").contains(LOOKALIKE));
+    }
 }

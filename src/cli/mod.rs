@@ -184,7 +184,7 @@ async fn stop_of(command: &CliCommand, stop: &Stop) {
 
 /// Returns whether a signal stopped the program.
 fn is_interrupted(stop: &Stop) -> bool {
-    stop.reason().is_some_and(|reason| reason != StopReason::Deadline)
+    stop.reason().is_some_and(|reason| !matches!(reason, StopReason::Deadline | StopReason::Compute { .. }))
 }
 
 async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliError> {

@@ -9,14 +9,14 @@ use super::args::Run;
 use super::error::{CliError, told};
 use super::next_command::NextCommand;
 use super::resolve::{show_for_run, task_of};
-use super::session::{Session, name_in_code};
+use super::session::{Session, hosts_of, name_in_code};
 use super::terminal::Terminal;
 use super::untrusted::indented;
 use super::{Exit, files};
 use crate::bridge::{ToolErrors, inexact};
 use crate::command::{Tone, printable};
 use crate::error::Error;
-use crate::gateway::{Agent, Gateway, RunOptions, RunReport, Sandbox};
+use crate::gateway::{Agent, Gateway, RunFetch, RunOptions, RunReport, Sandbox};
 use crate::redact::Redactor;
 use crate::registry::ServerStatus;
 use crate::sandbox::{LogEntry, Stop, Value};
@@ -33,7 +33,9 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     let input = read_input(&arguments.input, &session.stop).await?;
     let allowed = AllowedWrites::read(&arguments.allow_writes);
     let needs = |server: &str| imports(&code, server);
-    let (gateway, agent) = session.open_for_script(arguments.servers.as_deref(), allowed.clone(), &arguments.as_agent, needs).await?;
+    let (fetch, private_hosts) = (hosts_of("--fetch", &arguments.fetch)?, hosts_of("--private-hosts", &arguments.private_hosts)?);
+    let opening = session.open_for_script(arguments.servers.as_deref(), allowed.clone(), &arguments.as_agent, private_hosts, needs);
+    let (gateway, agent) = opening.await?;
     check_allowed(session, &gateway, &allowed)?;
     if arguments.resolve_only {
         return show_for_run(session, &gateway, arguments.task.as_deref()).await;
@@ -46,6 +48,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
         max_result_tokens: arguments.max_result_tokens,
         stop: session.stop.clone(),
         task: arguments.task.as_deref().map(task_of),
+        fetch: if fetch.is_empty() { RunFetch::OfAgent } else { RunFetch::Hosts(fetch) },
         on_log: (!session.json()).then(|| Arc::new(move |entry: &LogEntry| tell(&logs, entry)) as Arc<_>),
         ..RunOptions::default()
     };

@@ -35,7 +35,13 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
     {
         session.terminal.note(Tone::Warning, "warning:", NO_TOKEN);
     }
-    let options = ServeOptions { allow_writes, agent: arguments.agent.clone(), direct: direct(arguments), names: arguments.names.into() };
+    let options = ServeOptions {
+        allow_writes,
+        agent: arguments.agent.clone(),
+        direct: direct(arguments),
+        names: arguments.names.into(),
+        tool_errors: Some(arguments.tool_errors.into()),
+    };
     let served = Box::pin(crate::serve::serve(gateway, options, transport)).await?;
     if let Some(url) = served.url() {
         session.terminal.note(Tone::Good, "serving", url);

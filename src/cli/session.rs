@@ -1,5 +1,6 @@
 //! The state that all commands share: the options, the terminal, and the open gateway.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -47,6 +48,11 @@ impl Session {
         self.global.json
     }
 
+    /// Returns the state folder that the arguments name.
+    pub(super) fn state(&self) -> Option<&Path> {
+        self.global.state.as_deref()
+    }
+
     /// Returns whether a person at the terminal can be asked. This is false with `--json`.
     pub(super) fn can_ask(&self) -> bool {
         self.context.screens.can_ask() && !self.json()
@@ -88,15 +94,16 @@ impl Session {
 
     /// Opens the gateway and the agent of a script. Enables the servers in `servers`, or all approved ones if it is `None`. Before that,
     /// asks the person at the terminal to approve servers that are not approved yet: the servers in `servers`, or the servers for which
-    /// `needs` is true if `servers` is `None`. Servers are named as the agent's code names them.
+    /// `needs` is true if `servers` is `None`. Servers are named as the agent's code names them. `private_hosts` may have private addresses.
     pub(super) async fn open_for_script(
         &self,
         servers: Option<&[String]>,
         allowed: AllowedWrites,
         as_agent: &AsAgent,
+        private_hosts: AllowedHosts,
         needs: impl Fn(&str) -> bool,
     ) -> Result<(Gateway, Agent)> {
-        let gateway = self.opened(self.asking(allowed))?;
+        let gateway = self.opened(GatewayOptions { fetch_private_hosts: private_hosts, ..self.asking(allowed) })?;
         let agent = agent_of(self, &gateway, as_agent)?;
         let wanted = |name: &str| servers.map_or_else(|| needs(name), |names| names.iter().any(|wanted| wanted == name));
         let is_wanted = |server: &ServerStatus| name_in_code(&agent, server).is_some_and(wanted);
@@ -127,9 +134,7 @@ impl Session {
     /// # Errors
     /// A usage error for a text that is no host.
     pub(super) fn open_with_private_hosts(&self, hosts: &[String]) -> std::result::Result<Gateway, CliError> {
-        let mut options = self.options();
-        let parsed = AllowedHosts::parse(hosts.iter().map(String::as_str));
-        options.fetch_private_hosts = parsed.map_err(|problem| CliError::Usage(format!("--private-hosts: {problem}")))?;
+        let options = GatewayOptions { fetch_private_hosts: hosts_of("--private-hosts", hosts)?, ..self.options() };
         Ok(self.open_enabled(options, None)?)
     }
 
@@ -143,10 +148,13 @@ impl Session {
     }
 
     /// Opens the gateway for tools that are made from a prompt: without the servers of the config. Prints what the tools' code logs.
+    ///
+    /// The state folder is shared with other gateways. Grants in it are for their agents, so a caller without one gets the tools, as there are no
+    /// other servers here.
     pub(super) fn open_boot(&self) -> Result<Gateway> {
         let mut options = self.options();
         options.config_path = None;
-        options.config = Some(json!({ "mcpServers": {} }));
+        options.config = Some(json!({ "mcpServers": {}, "defaultGrant": "all" }));
         options.trace = true;
         let (terminal, next_command) = (Arc::clone(&self.terminal), self.next_command.clone());
         options.on_event = Some(Arc::new(move |event| match event["type"].as_str() {
@@ -206,6 +214,14 @@ impl Session {
         }
         self.terminal.leave();
     }
+}
+
+/// Parses the hosts of an option.
+///
+/// # Errors
+/// A usage error for a text that is no host.
+pub(super) fn hosts_of(option: &str, texts: &[String]) -> std::result::Result<AllowedHosts, CliError> {
+    AllowedHosts::parse(texts.iter().map(String::as_str)).map_err(|problem| CliError::Usage(format!("{option}: {problem}")))
 }
 
 /// Returns the name by which the agent's code knows a server in the agent's list. Returns `None` for variants of other agents, which are

@@ -17,6 +17,8 @@ use serde_json::{Map, Value as Json, json};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::inbound::caller::Caller;
+use super::inbound::calls::Calls;
 use crate::limits::MAX_WIRE_MESSAGE_BYTES;
 
 /// Size of the pipe's buffer in each direction.
@@ -27,8 +29,8 @@ pub trait LocalTools: Send + Sync {
     /// Returns the tools in the form of `tools/list`.
     fn list(&self) -> Vec<Json>;
 
-    /// Calls a tool and returns its result in the form of `tools/call`. Dropping the future cancels the call.
-    fn call(&self, tool: String, arguments: Map<String, Json>) -> Pin<Box<dyn Future<Output = Json> + Send>>;
+    /// Calls a tool for a caller, and returns its result in the form of `tools/call`. Dropping the future cancels the call.
+    fn call(&self, tool: String, arguments: Map<String, Json>, caller: &dyn Caller) -> Pin<Box<dyn Future<Output = Json> + Send>>;
 }
 
 /// A running server within this process. It ends when this value is dropped.
@@ -38,14 +40,15 @@ pub(in crate::client) struct LocalServer {
 }
 
 impl LocalServer {
-    /// Starts the server. Returns the client's ends of the pipe: for reading and for writing.
+    /// Starts the server of a connection with these calls. Returns the client's ends of the pipe: for reading and for writing.
     pub(in crate::client) fn start(
         name: &str,
         tools: Arc<dyn LocalTools>,
+        calls: Arc<Calls>,
     ) -> (Self, impl AsyncRead + Send + Unpin + use<>, impl AsyncWrite + Send + Unpin + use<>) {
         let (client, server) = tokio::io::duplex(PIPE_BYTES);
         let ended = CancellationToken::new();
-        tokio::spawn(serve(Handler { name: name.to_owned(), tools }, server, ended.clone()));
+        tokio::spawn(serve(Handler { name: name.to_owned(), tools, calls }, server, ended.clone()));
         let (read, write) = tokio::io::split(client);
         let guard = ended.clone().drop_guard();
         (Self { ended, _ends_with_this: guard }, read, write)
@@ -80,6 +83,8 @@ async fn serve(handler: Handler, pipe: DuplexStream, ended: CancellationToken) {
 struct Handler {
     name: String,
     tools: Arc<dyn LocalTools>,
+    /// The calls of the connection, which know the caller of each request.
+    calls: Arc<Calls>,
 }
 
 impl ServerHandler for Handler {
@@ -103,7 +108,11 @@ impl ServerHandler for Handler {
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
-        let calling = self.tools.call(request.name.into_owned(), request.arguments.unwrap_or_default());
+        // The client records a call before it sends the request. So a request without a caller belongs to a call that is over.
+        let over = || ErrorData::internal_error("the call is over", None);
+        let caller = self.calls.with_id(&context.id).ok_or_else(over)?.caller;
+        let calling = self.tools.call(request.name.into_owned(), request.arguments.unwrap_or_default(), &*caller);
+        drop(caller);
         let Some(result) = context.ct.run_until_cancelled(calling).await else {
             return Err(ErrorData::internal_error("the call was cancelled", None));
         };

@@ -20,6 +20,8 @@ mod proxies;
 mod stdio;
 mod wire;
 
+use crate::network::{NetworkRuntime, NetworkThreads};
+
 #[cfg(test)]
 mod abandoned_tests;
 
@@ -45,3 +47,9 @@ pub use pool::{ConnectionRequest, Connections, Lease, LeaseOrigin};
 pub use proxies::proxy_logins;
 pub use stdio::watchdog::Watchdog;
 pub use wire::answer::{CallFailure, Sent};
+
+/// Returns the threads for the connections of one gateway to servers over HTTP. There are two, so that one server which keeps a thread busy does
+/// not stop the others.
+pub(crate) fn network() -> NetworkRuntime {
+    NetworkRuntime::new(NetworkThreads { name: "mcp-http", workers: 2, blocking: 64 })
+}

@@ -124,7 +124,9 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
 pub async fn perform_as(gateway: &Gateway, agent: &Agent, command: &Command, style: &Style, speaker: Speaker) -> Result<Outcome> {
     match command {
         Command::List => {
-            let servers: Vec<_> = agent.servers()?.into_iter().map(|status| speaker.status(status)).collect();
+            // The operator's code cannot import a variant, which is for agents with profiles.
+            let is_there = |status: &ServerStatus| speaker == Speaker::Person || !agent.is_operator() || status.variant_of.is_none();
+            let servers: Vec<_> = agent.servers()?.into_iter().filter(is_there).map(|status| speaker.status(status)).collect();
             let text = render::list_text(&servers, style);
             Outcome::of(&json!({ "servers": servers }), text)
         }

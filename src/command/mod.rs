@@ -19,7 +19,7 @@ pub use complete::complete;
 pub use execute::{CommandOptions, Outcome, Speaker, execute, perform, perform_as};
 pub(crate) use providers::{provider_approved_text, provider_list_text, provider_request_text};
 pub use render::{logs_text, problem_text};
-pub(crate) use request::{bordered, quoted};
+pub(crate) use request::{LOOKALIKE, bordered, quoted};
 pub use request::{request_text, stage_of};
 pub(crate) use text::one_line;
 pub use text::{DEFAULT_WIDTH, Style, Tone, date_time, printable};

@@ -106,6 +106,26 @@ impl Style {
         if text == "\n" { format!("{tone}\n") } else { format!("{tone}{gap}{text}") }
     }
 
+    /// Breaks a line of code where it reaches the width, without changing a character. The first part begins with `mark`, and each further one with
+    /// `further`.
+    #[must_use]
+    pub(crate) fn broken(&self, mark: &str, further: &str, code: &str) -> Vec<String> {
+        let (mut parts, mut part, mut used) = (Vec::new(), mark.to_owned(), mark.width());
+        let mut is_empty = true;
+        for character in code.chars() {
+            let columns = character.width().unwrap_or(0);
+            if used + columns > self.width && !is_empty {
+                parts.push(std::mem::replace(&mut part, further.to_owned()));
+                used = further.width();
+            }
+            part.push(character);
+            used += columns;
+            is_empty = false;
+        }
+        parts.push(part);
+        parts
+    }
+
     /// Wraps each line of the text, and indents all lines by `indent`.
     #[must_use]
     pub fn wrapped(&self, indent: &str, text: &str) -> String {

@@ -6,6 +6,10 @@ use serde_json::{Value as Json, json};
 use super::definition::{Confirm, Origin, Parallel, ProtocolVersion, ServerDefinition, ToolFilter, Transport};
 use super::filters::UriFilter;
 use super::source::{ServerSource, SourceKind};
+use crate::text::sanitise_line;
+
+/// Maximum number of characters of a name in a sentence about it.
+const SHOWN_NAME_CHARS: usize = 100;
 
 /// Everything of a generated server that a person approves: its tools with their code, and what this code may reach.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,7 +54,34 @@ pub struct GeneratedSecret {
     pub host: String,
 }
 
+/// What was found wrong with the code of a generated tool before a person is asked about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CodeProblem {
+    /// The code cannot be kept. Each text is a sentence for the model that wrote it.
+    Defects(Vec<String>),
+    /// The code throws an error of its own for a value that the tool's schema allows. That may be right: a schema cannot say everything.
+    Refuses(String),
+}
+
 impl GeneratedTool {
+    /// Returns what a reader of the code could misread: a character that ends a line for the engine and not for the reader.
+    ///
+    /// ```
+    /// # use hyperlight_mcp::config::GeneratedTool;
+    /// # let tool = serde_json::json!({
+    /// #     "name": "one", "description": "One.", "inputSchema": {}, "endpoints": [], "notes": "",
+    /// #     "needsNetwork": false, "readOnly": true, "code": "return 1 // or\u{2028}2"
+    /// # });
+    /// # let tool: GeneratedTool = serde_json::from_value(tool).unwrap();
+    /// assert!(tool.hidden_line_end().unwrap().starts_with("the code of the tool \"one\" has the character U+2028"));
+    /// ```
+    #[must_use]
+    pub fn hidden_line_end(&self) -> Option<String> {
+        let hidden = self.code.chars().find(|next| matches!(next, '\r' | '\u{2028}' | '\u{2029}'))?;
+        let name = sanitise_line(&self.name, SHOWN_NAME_CHARS);
+        Some(format!("the code of the tool \"{name}\" has the character U+{:04X}, which ends a line unseen: write \\n", u32::from(hidden)))
+    }
+
     /// Returns whether calls of the tool change nothing outside of their VM.
     ///
     /// ```

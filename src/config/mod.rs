@@ -47,7 +47,7 @@ pub use definition::{
 };
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, UriMatcher, covers};
-pub use generated::{GeneratedSecret, GeneratedTool, GeneratedTools};
+pub use generated::{CodeProblem, GeneratedSecret, GeneratedTool, GeneratedTools};
 pub use grants::{
     AgentDefinition, DefaultGrant, GrantSettings, MAX_FETCH_HOSTS, MAX_PATTERNS, ToolboxDefinition, check_label, parse_patterns,
 };

@@ -6,10 +6,15 @@ use crate::text::is_server_name;
 
 impl Error {
     /// Returns the message if all its parts are trusted: checked names, numbers, limits, and text that the model itself passed. Returns a fixed
-    /// sentence if the message quotes a server, a program, the config or the operating system. The log has the full message.
-    // long: every variant has its arm, so that a new variant does not compile until it is listed.
+    /// sentence if the message quotes a server, a program, the config or the operating system. The log has the full message. A variant of a server
+    /// has the name that code imports.
     #[must_use]
     pub fn for_model(&self) -> String {
+        self.named_as_imported(Self::trusted_message)
+    }
+
+    // long: every variant has its arm, so that a new variant does not compile until it is listed.
+    fn trusted_message(&self) -> String {
         match self {
             Self::ConfigUnreadable { .. } => "the config cannot be read",
             Self::ConfigSyntax { .. } => "the config is not valid JSON",
@@ -43,7 +48,7 @@ impl Error {
             Self::FetchNotApproved { .. } => "the user has not approved the hosts that this code may fetch from",
             Self::FetchDigestChanged { .. } => "only the user can approve hosts",
             // For a model, an item that was not granted to it does not exist.
-            Self::NotGranted { instead, .. } => return instead.for_model(),
+            Self::NotGranted { instead, .. } => return instead.trusted_message(),
             Self::GrantInConfig { .. } => "the config says which agent may use what",
             Self::ProfileConflict { .. } => "two profiles of this agent contradict each other: the user has to choose one of them",
             Self::UnknownServer { server, place, known } => {
@@ -121,7 +126,7 @@ impl Error {
             | Self::RequestFailed { .. }
             | Self::Protocol { .. }
             | Self::OutputSchema { .. }
-            | Self::ResponseTooLarge { .. } => self.to_string(),
+            | Self::ResponseTooLarge { .. } => self.named_as_imported(Self::to_string),
             _ => self.for_model(),
         }
     }
@@ -189,6 +194,35 @@ mod tests {
             ["ERR_CONNECT_FAILED", "ERR_CONNECT_TIMEOUT", "ERR_PROTOCOL", "ERR_REQUEST_FAILED", "ERR_SERVER_EXITED", "ERR_SPAWN_FAILED"];
         assert_eq!(heard.into_iter().map(|(code, _)| code).collect::<Vec<_>>(), codes);
         assert!(unheard.iter().any(|(code, _)| *code == "ERR_CONFIG_INVALID"));
+    }
+
+    #[test]
+    fn a_variant_is_called_by_the_name_that_code_imports() {
+        let (server, tool) = ("weather@staging".to_owned(), ErrorText::own("t"));
+        let unknown = Error::UnknownTool { server: server.clone(), tool: tool.clone(), meant: None, known: Vec::new() };
+        let (agent, item, reason) = ("a".into(), "x".into(), MARK.into());
+        for error in [
+            Error::NotApproved { server: server.clone(), reason: "nobody has approved it".into() },
+            Error::NotEnabled { server: server.clone() },
+            Error::ServerExited {
+                server: server.clone(),
+                during: "weather@staging.crash".into(),
+                status: "7".into(),
+                stderr: "ada@staging".into(),
+            },
+            Error::CallTimeout { server: server.clone(), tool, limit_ms: 1, limit_name: "x" },
+            Error::TooManyConnections { server: server.clone(), limit: 1, holders: vec!["weather@production".into()] },
+            Error::NotGranted { agent, server, item, reason, instead: Box::new(unknown) },
+        ] {
+            let error = error.opened();
+            for told in [error.for_model(), error.for_guest()] {
+                assert!(!told.contains("weather@") && error.to_string().contains("weather@"), "{told}");
+            }
+        }
+        let exited =
+            Error::ServerExited { server: "weather@staging".into(), during: "a".into(), status: "b".into(), stderr: "ada@staging".into() };
+        let told = exited.opened().for_guest();
+        assert!(told.contains("\"weather\"") && told.contains("ada@staging"), "texts of others stay as they are: {told}");
     }
 
     #[test]

@@ -184,8 +184,8 @@ pub enum Error {
     PromptChanged { server: String, prompt: ErrorText },
 
     /// A run asked for hosts to fetch from that no person has approved for its agent.
-    #[error("{} may not fetch from {}: {}. A person approves them with: {}", .agent.shown(), .hosts.shown(), .reason.shown(), .command.shown())]
-    FetchNotApproved { agent: ErrorText, hosts: ErrorText, reason: ErrorText, command: ErrorText },
+    #[error("{} may not fetch from {}: {}. {}", .agent.shown(), .hosts.shown(), .reason.shown(), .way_out.shown())]
+    FetchNotApproved { agent: ErrorText, hosts: ErrorText, reason: ErrorText, way_out: ErrorText },
 
     /// The digest of hosts that was approved is not that of these hosts.
     #[error(
@@ -352,8 +352,8 @@ pub enum Error {
     NeverSettles,
 
     /// The run took too long.
-    #[error("the run did not end within {limit_ms} ms (timeoutMs, limits.runTimeoutMs)")]
-    RunTimeout { limit_ms: u64 },
+    #[error("the run did not end within {limit_ms} ms ({limit})")]
+    RunTimeout { limit_ms: u64, limit: &'static str },
 
     /// The caller's signal was aborted.
     #[error("the {what} was aborted")]

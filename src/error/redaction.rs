@@ -10,69 +10,108 @@
 //! There could be a second error type that only redaction produces. Then the compiler would also report a forgotten redaction. But this
 //! would double the signature of every function between a server and the exits, and a closed field protects the secret just as well.
 
+use std::cell::RefCell;
+
 use super::{Error, ErrorProblems, ErrorText, MissingCallback, OwnText};
 use crate::redact::Redactor;
+use crate::text::marked_name;
+
+/// A change of all parts of an error.
+#[derive(Clone, Copy)]
+enum Change<'r> {
+    Redact(&'r Redactor),
+    /// Replaces the registry's names of servers by the names that code imports: `weather@staging` by `weather`. Notes the names that were replaced.
+    NameAsImported(&'r RefCell<Vec<String>>),
+}
+
+impl Change<'_> {
+    fn of_server(self, name: String) -> String {
+        match self {
+            Self::Redact(_) => name,
+            Self::NameAsImported(replaced) => {
+                let imported = marked_name(&name).0.to_owned();
+                if imported != name {
+                    replaced.borrow_mut().push(name);
+                }
+                imported
+            }
+        }
+    }
+
+    fn of_servers(self, names: Vec<OwnText>) -> Vec<OwnText> {
+        match self {
+            Self::Redact(redactor) => names.into_iter().map(|name| name.redacted(redactor)).collect(),
+            Self::NameAsImported(_) => names.into_iter().map(|name| marked_name(&name).0.into()).collect(),
+        }
+    }
+}
 
 /// A part of an error that can be redacted. The trait is not implemented for `String`, so an error with such a field does not compile.
 trait Redact {
-    fn redact_with(self, redactor: &Redactor) -> Self;
+    fn changed_by(self, change: Change<'_>) -> Self;
 }
 
 /// Implements [`Redact`] for the text types. All of them go through the redactor.
 macro_rules! redacted_text {
     ($($text:ty),*) => { $(impl Redact for $text {
-        fn redact_with(self, redactor: &Redactor) -> Self {
-            self.redacted(redactor)
+        fn changed_by(self, change: Change<'_>) -> Self {
+            match change {
+                Change::Redact(redactor) => self.redacted(redactor),
+                Change::NameAsImported(_) => self,
+            }
         }
     })* };
 }
 redacted_text!(ErrorText, ErrorProblems, OwnText);
 
 impl<T: Redact> Redact for Vec<T> {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        self.into_iter().map(|part| part.redact_with(redactor)).collect()
+    fn changed_by(self, change: Change<'_>) -> Self {
+        self.into_iter().map(|part| part.changed_by(change)).collect()
     }
 }
 
 impl<T: Redact> Redact for Option<T> {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        self.map(|part| part.redact_with(redactor))
+    fn changed_by(self, change: Change<'_>) -> Self {
+        self.map(|part| part.changed_by(change))
     }
 }
 
 impl Redact for Box<Error> {
-    fn redact_with(self, redactor: &Redactor) -> Self {
-        Self::new((*self).redacted(redactor))
+    fn changed_by(self, change: Change<'_>) -> Self {
+        Self::new((*self).changed_by(change))
     }
 }
 
 /// Implements [`Redact`] for types that contain no untrusted text: fixed texts and numbers.
 macro_rules! unchanged_by_redaction {
     ($($kind:ty),*) => { $(impl Redact for $kind {
-        fn redact_with(self, _redactor: &Redactor) -> Self {
+        fn changed_by(self, _change: Change<'_>) -> Self {
             self
         }
     })* };
 }
 unchanged_by_redaction!(&'static str, usize, u64, u32, i64, MissingCallback);
 
-/// Redacts a field. A field named `server` is not changed: it contains the name of a server in the config, or the name that a caller asked
-/// for.
-macro_rules! redact_field {
-    (server $value:ident $redactor:ident) => {
-        $value
+/// Changes a field. A field named `server` is not redacted: it contains the name of a server in the config, or the name that a caller asked
+/// for. The field `holders` contains names of servers, too.
+macro_rules! change_field {
+    (server $value:ident $change:ident) => {
+        $change.of_server($value)
     };
-    ($field:ident $value:ident $redactor:ident) => {
-        $value.redact_with($redactor)
+    (holders $value:ident $change:ident) => {
+        $change.of_servers($value)
+    };
+    ($field:ident $value:ident $change:ident) => {
+        $value.changed_by($change)
     };
 }
 
 /// Destructures the error without `..` and builds it again. So a new variant or field does not compile until it is listed.
-macro_rules! redacted {
-    ($error:expr, $redactor:ident, $($variant:ident { $($field:ident),* })*) => {
+macro_rules! changed {
+    ($error:expr, $change:ident, $($variant:ident { $($field:ident),* })*) => {
         match $error {
-            $(Error::$variant { $($field),* } => Error::$variant { $($field: redact_field!($field $field $redactor)),* },)*
-            Error::Internal(problem) => Error::Internal(problem.redact_with($redactor)),
+            $(Error::$variant { $($field),* } => Error::$variant { $($field: change_field!($field $field $change)),* },)*
+            Error::Internal(problem) => Error::Internal(problem.changed_by($change)),
             Error::NoHandler => Error::NoHandler,
             Error::NeverSettles => Error::NeverSettles,
             Error::PluginOff => Error::PluginOff,
@@ -84,10 +123,22 @@ macro_rules! redacted {
 impl Error {
     /// Returns the error with its texts redacted and sanitised, so that they can be read: they contain no secrets, no invisible text and no
     /// control sequences for terminals. Names of servers are not changed.
-    // Long: one line for each variant.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
-        redacted! { self, redactor,
+        self.changed_by(Change::Redact(redactor))
+    }
+
+    /// Returns the message for a model or agent code, which know a variant of a server by the name that they import. The texts of the error may have the
+    /// registry's name too.
+    pub(super) fn named_as_imported(&self, message: impl Fn(&Self) -> String) -> String {
+        let replaced = RefCell::default();
+        let error = self.clone().changed_by(Change::NameAsImported(&replaced));
+        replaced.into_inner().iter().fold(message(&error), |text, name| text.replace(name.as_str(), marked_name(name).0))
+    }
+
+    // Long: one line for each variant.
+    fn changed_by(self, change: Change<'_>) -> Self {
+        changed! { self, change,
             InvalidOption { method, problem }
             ConfigUnreadable { path, problem }
             ConfigSyntax { file, line, column, problem }
@@ -105,7 +156,7 @@ impl Error {
             ProfileConflict { problem }
             DigestChanged { server }
             ProviderDigestChanged { provider }
-            FetchNotApproved { agent, hosts, reason, command }
+            FetchNotApproved { agent, hosts, reason, way_out }
             FetchDigestChanged { agent }
             UnknownProvider { provider, known }
             Provider { provider, problem }
@@ -149,7 +200,7 @@ impl Error {
             CodeSyntax { message, line, column }
             GuestThrew { name, message, stack, line, column }
             InvalidValue { problem }
-            RunTimeout { limit_ms }
+            RunTimeout { limit_ms, limit }
             Aborted { what }
             Closed { what }
             GuestMemory { limit }

@@ -17,6 +17,8 @@ pub(super) enum AddressKind {
 
 use AddressKind::{Global, LinkLocal, Private, Unusable};
 
+const OF_A_CLOUD: &str = "a service of a cloud for its own machines";
+
 type V4Range = (Ipv4Addr, u32, AddressKind);
 type V6Range = (Ipv6Addr, u32, AddressKind);
 
@@ -32,10 +34,12 @@ const fn v6(a: u16, b: u16, c: u16) -> Ipv6Addr {
 const V4: &[V4Range] = &[
     (v4(0, 0, 0, 0), 8, Unusable("an address of \"this network\"")),
     (v4(10, 0, 0, 0), 8, Private("private")),
+    // Alibaba Cloud serves credentials and configuration to its machines at this address.
+    (v4(100, 100, 100, 200), 32, LinkLocal(OF_A_CLOUD)),
     (v4(100, 64, 0, 0), 10, Private("shared by a provider's customers")),
     (v4(127, 0, 0, 0), 8, Private("this machine itself")),
     // Azure serves credentials and configuration to its machines at this public address.
-    (v4(168, 63, 129, 16), 32, LinkLocal("a service of a cloud for its own machines")),
+    (v4(168, 63, 129, 16), 32, LinkLocal(OF_A_CLOUD)),
     (v4(169, 254, 0, 0), 16, LinkLocal("link-local")),
     (v4(172, 16, 0, 0), 12, Private("private")),
     (v4(192, 0, 0, 0), 24, Unusable("for IETF protocols")),
@@ -73,6 +77,11 @@ const V6: &[V6Range] = &[
     (v6(0x64, 0xff9b, 1), 48, Unusable("for NAT64, which contains an IPv4 address")),
     (v6(0x100, 0, 0), 64, Unusable("discarded by every network")),
     (v6(0x5f00, 0, 0), 16, Unusable("for segment routing")),
+    // Services of clouds for their own machines: of Amazon (fd00:ec2::254, fd00:ec2::23), Google, Oracle and Scaleway.
+    (v6(0xfd00, 0xec2, 0), 32, LinkLocal(OF_A_CLOUD)),
+    (Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128, LinkLocal(OF_A_CLOUD)),
+    (Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe), 128, LinkLocal(OF_A_CLOUD)),
+    (Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42), 128, LinkLocal(OF_A_CLOUD)),
     (v6(0xfc00, 0, 0), 7, Private("private")),
     (v6(0xfe80, 0, 0), 10, LinkLocal("link-local")),
     (v6(0xfec0, 0, 0), 10, Unusable("site-local")),
@@ -124,8 +133,8 @@ mod tests {
 
     #[test]
     fn the_operator_can_allow_private_hosts() {
-        let private = "10.0.0.0 10.255.255.255 100.64.0.0 100.127.255.255 100.100.100.200 127.0.0.1 127.255.255.255 172.16.0.0 172.31.255.255 \
-            192.168.0.1 192.168.255.255 192.0.2.1 198.18.0.0 198.19.255.255 198.51.100.7 203.0.113.9 ::1 fc00::1 fd00:ec2::254 fdff:ffff::1 \
+        let private = "10.0.0.0 10.255.255.255 100.64.0.0 100.127.255.255 100.100.100.199 127.0.0.1 127.255.255.255 172.16.0.0 172.31.255.255 \
+            192.168.0.1 192.168.255.255 192.0.2.1 198.18.0.0 198.19.255.255 198.51.100.7 203.0.113.9 ::1 fc00::1 fd00:ec1::254 fd00:ec3:: fd20:ce::253 fdff:ffff::1 \
             2001:db8::1 2001:2::1 3fff::1 3fff:fff:ffff::1";
         for address in private.split_whitespace() {
             assert!(matches!(kind(address), Private(_)), "{address}: {:?}", kind(address));
@@ -134,7 +143,10 @@ mod tests {
 
     #[test]
     fn hosts_on_the_link_and_services_of_clouds_are_allowed_by_address_only() {
-        for address in "169.254.169.254 169.254.0.0 169.254.255.255 168.63.129.16 fe80::1 febf:ffff::1".split_whitespace() {
+        for address in "169.254.169.254 169.254.0.0 169.254.255.255 168.63.129.16 100.100.100.200 fe80::1 febf:ffff::1 \
+            fd00:ec2::254 fd00:ec2::23 fd20:ce::254 fd00:c1::a9fe:a9fe fd00:42::42"
+            .split_whitespace()
+        {
             assert!(matches!(kind(address), LinkLocal(_)), "{address}");
         }
     }

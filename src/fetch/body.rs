@@ -33,7 +33,19 @@ impl TimeLeft {
         let started = Instant::now();
         let waited = tokio::time::timeout(self.left, waiting).await;
         self.left = self.left.saturating_sub(started.elapsed());
-        waited.map_err(|_| FetchError::Timeout { host: shown_host(url), limit_ms: self.limit.as_millis() })
+        waited.map_err(|_| self.exceeded(url))
+    }
+
+    /// Does work on what a server has sent, and counts the time. A body can take much work and give nothing.
+    pub(super) fn spend<T>(&mut self, url: &Url, work: impl FnOnce() -> T) -> Result<T, FetchError> {
+        let started = Instant::now();
+        let done = work();
+        self.left = self.left.saturating_sub(started.elapsed());
+        if self.left.is_zero() { Err(self.exceeded(url)) } else { Ok(done) }
+    }
+
+    fn exceeded(&self, url: &Url) -> FetchError {
+        FetchError::Timeout { host: shown_host(url), limit_ms: self.limit.as_millis() }
     }
 }
 
@@ -47,8 +59,11 @@ pub(super) struct Body {
     /// Bytes that can be handed over.
     ready: Bytes,
     is_at_end: bool,
+    /// Bytes before decompression. A compressed body can be endless and give nothing.
+    received: usize,
     /// Bytes after decompression.
     bytes: usize,
+    /// Limit of each of these two.
     limit: usize,
     time: TimeLeft,
     record: RecordGuard,
@@ -65,7 +80,7 @@ impl Body {
     ) -> Result<Self, FetchError> {
         let decoder = Decoder::of(encoding(&url, response.headers())?);
         let limit = limits.response_body_bytes;
-        Ok(Self { url, response, decoder, secrets, ready: Bytes::new(), is_at_end: false, bytes: 0, limit, time, record })
+        Ok(Self { url, response, decoder, secrets, ready: Bytes::new(), is_at_end: false, received: 0, bytes: 0, limit, time, record })
     }
 
     /// Returns the next chunk, or `None` at the end.
@@ -91,14 +106,17 @@ impl Body {
             let chunk = self.time.wait(&self.url, self.response.chunk()).await?;
             let Some(chunk) = chunk.map_err(|error| failure(&self.url, &error))? else { return self.finish() };
             self.record.received(chunk.len());
+            self.received += chunk.len();
+            if self.received > self.limit {
+                return Err(self.too_large());
+            }
             self.decoder.feed(chunk);
         }
-        let decoded = match self.decoder.pull(self.limit - self.bytes).map_err(|problem| self.undecodable(problem))? {
+        let (decoder, room) = (&mut self.decoder, self.limit - self.bytes);
+        let pulled = self.time.spend(&self.url, || decoder.pull(room))?;
+        let decoded = match pulled.map_err(|problem| self.undecodable(problem))? {
             Decoded::Bytes(decoded) => decoded,
-            Decoded::TooLarge => {
-                let problem = format!("the body of the response from \"{}\" is too large", shown_host(&self.url));
-                return Err(FetchError::LimitExceeded { problem, limit_name: "responseBodyBytes", limit: self.limit as u64 });
-            }
+            Decoded::TooLarge => return Err(self.too_large()),
         };
         self.bytes += decoded.len();
         self.ready = match &mut self.secrets {
@@ -114,6 +132,11 @@ impl Body {
         self.is_at_end = true;
         self.record.ended(FetchOutcome::Done);
         Ok(())
+    }
+
+    fn too_large(&self) -> FetchError {
+        let problem = format!("the body of the response from \"{}\" is too large", shown_host(&self.url));
+        FetchError::LimitExceeded { problem, limit_name: "responseBodyBytes", limit: self.limit as u64 }
     }
 
     fn undecodable(&self, problem: &'static str) -> FetchError {
@@ -138,5 +161,25 @@ pub(super) fn encoding(url: &Url, headers: &HeaderMap) -> Result<Encoding, Fetch
             let problem = "sent a body in a compression that was not asked for".to_owned();
             Err(FetchError::Network { host: shown_host(url), problem })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_on_a_body_counts_towards_the_time_of_its_request() {
+        let url = "https://api.example/".parse().unwrap();
+        let mut time = TimeLeft::new(Duration::from_millis(20));
+        assert_eq!(time.spend(&url, || 1).unwrap(), 1);
+        let work = || {
+            let started = Instant::now();
+            while started.elapsed() < Duration::from_millis(20) {
+                std::hint::spin_loop();
+            }
+        };
+        assert_eq!(time.spend(&url, work).unwrap_err().code(), "ERR_FETCH_TIMEOUT");
+        assert_eq!(time.spend(&url, || ()).unwrap_err().code(), "ERR_FETCH_TIMEOUT");
     }
 }

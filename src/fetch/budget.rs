@@ -15,14 +15,14 @@ pub struct FetchLimits {
     pub requests: usize,
     /// Maximum number of requests that wait for their response at the same time. Further requests wait.
     pub parallel: usize,
-    /// Time that one request may wait for its servers: from the start of the first connection to the end of the body. Time in which nobody reads
-    /// the body does not count.
+    /// Time that one request may wait for its servers, and in which their bodies are decompressed: from the start of the first connection to the end
+    /// of the body. Time in which nobody reads the body does not count.
     pub request_time: Duration,
     /// Time to connect to one server, with TLS.
     pub connect_time: Duration,
     /// Bytes of the body of a request.
     pub request_body_bytes: usize,
-    /// Bytes of the body of a response, after decompression.
+    /// Bytes of the body of a response: as it is received, and after decompression.
     pub response_body_bytes: usize,
     /// Bytes of all headers of a request, and of a response: names and values.
     pub header_bytes: usize,

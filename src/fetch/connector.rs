@@ -14,7 +14,7 @@ use url::{Host, Url};
 use super::address::{AddressKind, kind_of};
 use super::error::FetchError;
 use super::policy::{FetchPolicy, shown_host};
-use super::runtime::FetchRuntime;
+use crate::network::NetworkRuntime;
 use crate::tls;
 
 /// Number of connections to one host that are kept open for the next request.
@@ -58,7 +58,7 @@ pub(super) struct Connector {
     tls: Option<rustls::ClientConfig>,
     connect_time: Duration,
     max_headers: usize,
-    runtime: Arc<FetchRuntime>,
+    runtime: Arc<NetworkRuntime>,
     /// The client for each scheme, host and port. It connects to no other host.
     clients: Mutex<HashMap<String, reqwest::Client>>,
 }
@@ -67,7 +67,7 @@ impl Connector {
     pub(super) fn new(
         resolver: Arc<dyn Resolve>,
         tls: Option<rustls::ClientConfig>,
-        runtime: Arc<FetchRuntime>,
+        runtime: Arc<NetworkRuntime>,
         policy: &FetchPolicy,
     ) -> Self {
         let limits = &policy.limits;

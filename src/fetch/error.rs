@@ -1,5 +1,7 @@
 //! The errors of a fetch. Agent code gets them as a `TypeError` with a code.
 
+use crate::network::NetworkUnavailable;
+
 /// The reason why a fetch failed or was refused. No message has a URL's path or query, a header's value or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -20,8 +22,9 @@ pub enum FetchError {
     #[error("Fetch blocked: the method {method} can change something, and only GET and HEAD are allowed here")]
     MethodNotAllowed { method: String },
 
-    /// The host is, or resolves to, an address that is not on the public internet.
-    #[error("Fetch blocked: \"{host}\" has the address {address}, which is {kind}. The operator can allow it as a private host")]
+    /// The host is, or resolves to, an address that is not on the public internet. The message does not have the address, because agent code must not
+    /// learn the addresses of names in the network of this machine.
+    #[error("Fetch blocked: \"{host}\" has an address that is not on the public internet. The operator can allow it as a private host")]
     AddressNotAllowed { host: String, address: String, kind: &'static str },
 
     /// The request has the placeholder of a secret that belongs to another host.
@@ -57,6 +60,15 @@ pub enum FetchError {
     Unavailable { problem: String },
 }
 
+impl From<NetworkUnavailable> for FetchError {
+    fn from(unavailable: NetworkUnavailable) -> Self {
+        match unavailable {
+            NetworkUnavailable::Ended => Self::Ended,
+            NetworkUnavailable::NoThread(_) => Self::Unavailable { problem: unavailable.to_string() },
+        }
+    }
+}
+
 impl FetchError {
     /// Returns the stable code. `docs/FETCH.md` lists all codes.
     #[must_use]
@@ -89,6 +101,14 @@ impl FetchError {
                 | Self::AddressNotAllowed { .. }
                 | Self::SecretNotAllowed { .. }
         )
+    }
+
+    /// Returns what only the audit may have: the address that was refused, and what it is.
+    pub(super) fn refused_address(&self) -> Option<String> {
+        match self {
+            Self::AddressNotAllowed { host: _, address, kind } => Some(format!("{address} ({kind})")),
+            _ => None,
+        }
     }
 
     pub(super) fn invalid(problem: impl Into<String>) -> Self {

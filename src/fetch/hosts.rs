@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use url::{Host, Url};
 
-use crate::text::sanitise_line;
+use super::suffix::{is_above_a_suffix, owns_subdomains};
+use crate::text::{sanitise_line, visible};
 
 /// Maximum number of bytes of one entry of a list of hosts.
 const MAX_ENTRY_BYTES: usize = 300;
@@ -66,21 +67,35 @@ pub enum HostMatch {
 }
 
 impl AllowedHost {
-    /// Returns the entries that allow what a URL of a prompt names: its host with all subdomains, at the default port, and at the URL's own
-    /// port. Returns nothing for a URL that is neither `http:` nor `https:`.
+    /// Returns the entries that allow what a URL of a prompt names: its host at the default port, and at the URL's own port, with its
+    /// subdomains unless strangers own these. Returns nothing for a URL that is neither `http:` nor `https:`.
+    ///
+    /// # Errors
+    /// Fails for a host that no list of hosts can have, such as one with `*` or with an empty label. The URL standard accepts some of these.
     ///
     /// ```
     /// use hyperlight_mcp::fetch::AllowedHost;
-    /// let entries = AllowedHost::of_url(&"http://docs.example.org:8080/api".parse().unwrap());
-    /// let texts: Vec<_> = entries.iter().map(ToString::to_string).collect();
-    /// assert_eq!(texts, ["http://*.docs.example.org", "http://*.docs.example.org:8080"]);
+    /// let entries = AllowedHost::of_url(&"http://docs.example.org:8080/api".parse().unwrap()).unwrap();
+    /// assert_eq!(entries[1].to_string(), "http://*.docs.example.org:8080");
+    /// assert!(AllowedHost::of_url(&"https://{region}.example.org/".parse().unwrap()).is_err());
     /// ```
+    pub fn of_url(url: &Url) -> Result<Vec<Self>, InvalidHost> {
+        let (Some(found), "http" | "https") = (HostName::of_url(url), url.scheme()) else { return Ok(Vec::new()) };
+        let text = found.to_string();
+        // The text of an entry must mean the entry: a host that begins with `*.` would read as a wildcard.
+        let Self { name, .. } = text.parse()?;
+        if name != found {
+            return Err(InvalidHost { text: sanitise_line(&text, SHOWN_CHARS), problem: "a host of a URL has no wildcard".to_owned() });
+        }
+        let has_subdomains = matches!(&name, HostName::Domain(name) if owns_subdomains(name));
+        let entry = |port| Self { has_subdomains, name: name.clone(), port, allows_http: url.scheme() == "http" };
+        Ok([None, url.port()].into_iter().collect::<BTreeSet<_>>().into_iter().map(entry).collect())
+    }
+
+    /// Returns whether the entry has subdomains that strangers are known to own, as `*.amazonaws.com` has.
     #[must_use]
-    pub fn of_url(url: &Url) -> Vec<Self> {
-        let (Some(name), "http" | "https") = (HostName::of_url(url), url.scheme()) else { return Vec::new() };
-        let entry =
-            |port| Self { has_subdomains: name.can_have_subdomains(), name: name.clone(), port, allows_http: url.scheme() == "http" };
-        [None, url.port()].into_iter().collect::<BTreeSet<_>>().into_iter().map(entry).collect()
+    pub fn includes_strangers(&self) -> bool {
+        self.has_subdomains && matches!(&self.name, HostName::Domain(name) if !owns_subdomains(name) || is_above_a_suffix(name))
     }
 
     /// Returns whether the entry allows requests to this URL.
@@ -93,6 +108,23 @@ impl AllowedHost {
     #[must_use]
     pub fn host(&self) -> String {
         self.name.to_string()
+    }
+
+    /// Returns the entry with its host in Unicode, if the host has letters outside of ASCII. Such a host can look like another one, so a person must see
+    /// both forms.
+    ///
+    /// ```
+    /// use hyperlight_mcp::fetch::AllowedHost;
+    /// let unicode = |text: &str| text.parse::<AllowedHost>().unwrap().in_unicode();
+    /// assert_eq!(unicode("*.xn--bcher-kva.example:8443").as_deref(), Some("*.bücher.example:8443"));
+    /// assert_eq!(unicode("books.example"), None);
+    /// ```
+    #[must_use]
+    pub fn in_unicode(&self) -> Option<String> {
+        let HostName::Domain(ascii) = &self.name else { return None };
+        let (unicode, _) = idna::domain_to_unicode(ascii);
+        let unicode = visible(&unicode);
+        (unicode != *ascii).then(|| self.to_string().replacen(ascii.as_str(), &unicode, 1))
     }
 
     #[must_use]
@@ -311,156 +343,5 @@ impl Extend<AllowedHost> for AllowedHosts {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn host(text: &str) -> AllowedHost {
-        text.parse().unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    fn url(text: &str) -> Url {
-        Url::parse(text).unwrap()
-    }
-
-    #[test]
-    fn an_entry_has_one_normal_form() {
-        for (text, normal) in [
-            ("api.github.com", "api.github.com"),
-            ("API.GitHub.COM.", "api.github.com"),
-            ("https://api.github.com", "api.github.com"),
-            ("HTTP://api.github.com", "http://api.github.com"),
-            ("*.example.org:443", "*.example.org:443"),
-            ("http://*.example.org:08080", "http://*.example.org:8080"),
-            ("bücher.example", "xn--bcher-kva.example"),
-            ("ｅｘａｍｐｌｅ。org", "example.org"),
-            ("10.0.0.5:5432", "10.0.0.5:5432"),
-            ("[::1]:8080", "[::1]:8080"),
-            ("[0:0:0:0:0:0:0:1]", "[::1]"),
-            ("localhost", "localhost"),
-            ("my_service.internal", "my_service.internal"),
-        ] {
-            assert_eq!(host(text).to_string(), normal, "{text}");
-            assert_eq!(host(normal), host(text));
-        }
-    }
-
-    #[test]
-    fn what_is_no_host_is_refused_with_a_reason() {
-        for (text, part) in [
-            ("", "no host"),
-            ("*", "wildcard"),
-            ("*.", "no host"),
-            ("*.com", "two labels"),
-            ("*.com.", "two labels"),
-            ("*.localhost", "two labels"),
-            ("*.*.example.org", "wildcard"),
-            ("api.*.org", "wildcard"),
-            ("*example.org", "wildcard"),
-            ("*.10.0.0.5", "no subdomains"),
-            ("*.[::1]", "no subdomains"),
-            ("a..b", "labels"),
-            (".example.org", "labels"),
-            ("example.org..", "labels"),
-            ("user@example.org", "'@'"),
-            ("example.org/path", "'/'"),
-            ("example.org?x", "'?'"),
-            ("example.org#x", "'#'"),
-            ("example.org\\x", "'\\\\'"),
-            ("exa mple.org", "' '"),
-            ("%65xample.org", "'%'"),
-            ("ftp://example.org", "http://"),
-            ("example.org:", "port"),
-            ("example.org:0", "port"),
-            ("example.org:+1", "port"),
-            ("example.org:65536", "port"),
-            ("example.org:1:2", "IPv6"),
-            ("::1", "IPv6"),
-            ("[::1", "bracket"),
-            ("[::1]8080", "port"),
-            ("0x7f.1", "127.0.0.1"),
-            ("2130706433", "127.0.0.1"),
-            ("127.1", "127.0.0.1"),
-            ("１２７.0.0.1", "127.0.0.1"),
-            ("256.0.0.1", "IPv4"),
-        ] {
-            let error = text.parse::<AllowedHost>().unwrap_err().to_string();
-            assert!(error.contains(part), "{text}: {error}");
-        }
-        assert!("x".repeat(64).parse::<AllowedHost>().is_err() && "x.".repeat(140).parse::<AllowedHost>().is_err());
-    }
-
-    #[test]
-    fn a_wildcard_covers_the_host_and_its_subdomains_at_labels_only() {
-        let wildcard = host("*.example.org");
-        for allowed in ["https://example.org", "https://a.example.org", "https://a.b.example.org./x", "https://A.EXAMPLE.org:443"] {
-            assert!(wildcard.matches(&url(allowed)), "{allowed}");
-        }
-        for other in ["https://evilexample.org", "https://example.org.evil", "https://org", "https://xexample.org", "https://example.orgx"]
-        {
-            assert!(!wildcard.matches(&url(other)), "{other}");
-        }
-        assert!(!host("example.org").matches(&url("https://a.example.org")));
-        assert!(host("*.bücher.example").matches(&url("https://a.xn--bcher-kva.example")));
-        assert!(!host("10.0.0.5").matches(&url("https://x.10.0.0.5.example")));
-    }
-
-    #[test]
-    fn ports_and_plain_http_are_only_those_that_are_named() {
-        let hosts = AllowedHosts::parse(["a.example", "b.example:8443", "http://c.example"]).unwrap();
-        for (text, expected) in [
-            ("https://a.example/", HostMatch::Allowed),
-            ("https://a.example:443/", HostMatch::Allowed),
-            ("https://a.example:444/", HostMatch::OtherPort),
-            ("http://a.example/", HostMatch::NeedsHttps),
-            ("http://a.example:443/", HostMatch::OtherPort),
-            ("https://b.example:8443/", HostMatch::Allowed),
-            ("https://b.example/", HostMatch::OtherPort),
-            ("http://b.example:8443/", HostMatch::NeedsHttps),
-            ("http://c.example/", HostMatch::Allowed),
-            ("https://c.example/", HostMatch::Allowed),
-            ("http://c.example:8080/", HostMatch::OtherPort),
-            ("ftp://c.example/", HostMatch::OtherHost),
-            ("https://d.example/", HostMatch::OtherHost),
-            ("file:///etc/passwd", HostMatch::OtherHost),
-        ] {
-            assert_eq!(hosts.judge(&url(text)), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_url_of_a_prompt_allows_its_host_with_subdomains_and_its_port() {
-        let texts = |text: &str| AllowedHost::of_url(&url(text)).iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(texts("https://api.example.org/v1?x#y"), ["*.api.example.org"]);
-        assert_eq!(texts("http://api.example.org:8080/"), ["http://*.api.example.org", "http://*.api.example.org:8080"]);
-        assert_eq!(texts("http://localhost:3000/"), ["http://localhost", "http://localhost:3000"]);
-        assert_eq!(texts("https://[::1]:8443/"), ["[::1]", "[::1]:8443"]);
-        assert!(texts("ftp://example.org/").is_empty() && texts("mailto:a@example.org").is_empty());
-    }
-
-    #[test]
-    fn a_list_has_one_order_and_no_duplicates() {
-        let list = |texts: &[&str]| AllowedHosts::parse(texts.iter().copied()).unwrap().texts();
-        assert_eq!(list(&["b.example", "A.example.", "a.example"]), list(&["a.example", "b.example"]));
-        assert!(AllowedHosts::none().is_empty() && !AllowedHosts::none().matches(&url("https://a.example")));
-    }
-
-    proptest! {
-        #[test]
-        fn each_entry_reads_back_as_itself(text in "(http://)?(\\*\\.)?[a-zA-Z0-9äß_.-]{0,20}(:[0-9]{0,6})?") {
-            if let Ok(entry) = text.parse::<AllowedHost>() {
-                prop_assert_eq!(entry.to_string().parse::<AllowedHost>().unwrap(), entry);
-            }
-        }
-
-        #[test]
-        fn no_text_allows_more_than_its_own_name(entry: String, other in "[a-z0-9.-]{1,20}") {
-            if let (Ok(entry), Ok(url)) = (entry.parse::<AllowedHost>(), Url::parse(&format!("https://{other}/"))) {
-                let name = url.host_str().unwrap_or_default().trim_end_matches('.').to_owned();
-                let is_own = name == entry.host() || entry.has_subdomains() && name.ends_with(&format!(".{}", entry.host()));
-                prop_assert!(!entry.matches(&url) || is_own);
-            }
-        }
-    }
-}
+#[path = "hosts_tests.rs"]
+mod tests;

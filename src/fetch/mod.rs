@@ -15,9 +15,10 @@ mod policy;
 mod record;
 mod redirect;
 mod request;
-mod runtime;
 mod secrets;
 mod session;
+mod shown_hosts;
+mod suffix;
 
 use std::sync::Arc;
 
@@ -29,9 +30,14 @@ pub use hosts::{AllowedHost, AllowedHosts, HostMatch, InvalidHost};
 pub use policy::FetchPolicy;
 pub use record::{FetchObserver, FetchOutcome, FetchRecord, NoObserver};
 pub use request::{FetchRequest, Methods, RedirectMode};
-use runtime::FetchRuntime;
 pub use secrets::FetchSecret;
 pub use session::{FetchResponse, FetchSession};
+pub use shown_hosts::shown_host_entry;
+pub(crate) use shown_hosts::{normal_host_entry, unicode_entries};
+
+use crate::network::{NetworkRuntime, NetworkThreads};
+
+const THREADS: NetworkThreads = NetworkThreads { name: "mcp-fetch", workers: 1, blocking: 16 };
 
 /// Makes sessions. It holds what they share: the resolver, and the certificate authorities.
 ///
@@ -52,7 +58,7 @@ pub use session::{FetchResponse, FetchSession};
 pub struct Fetcher {
     resolver: Arc<dyn Resolve>,
     tls: Option<rustls::ClientConfig>,
-    runtime: Arc<FetchRuntime>,
+    runtime: Arc<NetworkRuntime>,
 }
 
 impl Default for Fetcher {
@@ -65,7 +71,7 @@ impl Fetcher {
     /// Makes a fetcher that resolves names as the operating system does, and trusts the certificate authorities of this machine.
     #[must_use]
     pub fn new() -> Self {
-        Self { resolver: Arc::new(SystemResolver), tls: None, runtime: Arc::default() }
+        Self { resolver: Arc::new(SystemResolver), tls: None, runtime: Arc::new(NetworkRuntime::new(THREADS)) }
     }
 
     /// Sets another way to resolve names.

@@ -46,12 +46,7 @@ impl FetchPolicy {
     /// Fails with the reason why no request may go there. The addresses of the host are checked only when a request is sent.
     pub fn judge(&self, text: &str) -> Result<Url, FetchError> {
         let limit = self.limits.url_bytes;
-        if text.len() > limit {
-            let problem = format!("the URL has {} bytes", text.len());
-            return Err(FetchError::LimitExceeded { problem, limit_name: "urlBytes", limit: limit as u64 });
-        }
-        let url = Url::parse(text).map_err(|error| FetchError::invalid(format!("the URL cannot be parsed: {error}")))?;
-        let url = normal(url)?;
+        let url = normal(self.parsed(text)?)?;
         // Parsing may have lengthened the URL.
         if url.as_str().len() > limit.saturating_mul(3) {
             let problem = format!("the URL has {} bytes", url.as_str().len());
@@ -59,6 +54,16 @@ impl FetchPolicy {
         }
         self.judge_host(&url)?;
         Ok(url)
+    }
+
+    /// Parses a URL within the limit of its size.
+    pub(super) fn parsed(&self, text: &str) -> Result<Url, FetchError> {
+        let limit = self.limits.url_bytes;
+        if text.len() > limit {
+            let problem = format!("the URL has {} bytes", text.len());
+            return Err(FetchError::LimitExceeded { problem, limit_name: "urlBytes", limit: limit as u64 });
+        }
+        Url::parse(text).map_err(|error| FetchError::invalid(format!("the URL cannot be parsed: {error}")))
     }
 
     fn judge_host(&self, url: &Url) -> Result<(), FetchError> {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use url::Url;
+use http::Method;
+use url::{Origin, Url};
 
 use super::error::FetchError;
+use super::request::MAX_METHOD_BYTES;
 use crate::text::sanitise_line;
 
 /// Maximum number of characters of an origin in a record.
@@ -14,9 +16,9 @@ const MAX_ORIGIN_CHARS: usize = 280;
 /// One request that was sent or refused. Each redirect is a request of its own. It has no path, query, header or secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchRecord {
-    /// The method, or `?` if it is no token.
+    /// The method, or `?` if it cannot be one.
     pub method: String,
-    /// Scheme, host and port, such as `https://api.github.com`; empty if the URL has none.
+    /// Scheme, host and port, such as `https://api.github.com`; empty if the URL has no host.
     pub origin: String,
     /// The status of the response; `None` if there was none.
     pub status: Option<u16>,
@@ -27,6 +29,8 @@ pub struct FetchRecord {
     /// Time from the request to the end of the body.
     pub duration: Duration,
     pub outcome: FetchOutcome,
+    /// The address that was refused, and what it is: `10.0.0.1 (private)`. The code that sent the request does not get it.
+    pub refused_address: Option<String>,
 }
 
 /// The end of a request.
@@ -74,16 +78,26 @@ impl RecordGuard {
             received_bytes: 0,
             duration: Duration::ZERO,
             outcome: FetchOutcome::Cancelled,
+            refused_address: None,
         };
         Self { observer, started: Instant::now(), record: Some(record) }
     }
 
-    /// Sets the method and the URL, of which only the origin is kept.
-    pub(super) fn names(&mut self, method: &str, url: &Url, sent_bytes: usize) {
+    /// Sets the method and the URL that code asks for, before they are checked, so that the record of a refused request has them too. Only the
+    /// URL's origin is kept.
+    pub(super) fn asks(&mut self, method: &str, url: Option<&Url>) {
         if let Some(record) = &mut self.record {
-            method.clone_into(&mut record.method);
-            record.origin = sanitise_line(&url.origin().ascii_serialization(), MAX_ORIGIN_CHARS);
-            record.sent_bytes = sent_bytes as u64;
+            let is_token = method.len() <= MAX_METHOD_BYTES && Method::from_bytes(method.as_bytes()).is_ok();
+            (if is_token { method } else { "?" }).clone_into(&mut record.method);
+            let origin = url.map(Url::origin).filter(Origin::is_tuple).map(|origin| origin.ascii_serialization());
+            record.origin = sanitise_line(&origin.unwrap_or_default(), MAX_ORIGIN_CHARS);
+        }
+    }
+
+    /// Sets the number of bytes of the request's body, which is about to be sent.
+    pub(super) fn sends(&mut self, bytes: usize) {
+        if let Some(record) = &mut self.record {
+            record.sent_bytes = bytes as u64;
         }
     }
 
@@ -113,6 +127,9 @@ impl RecordGuard {
             error if error.is_refusal() => FetchOutcome::Refused(error.code()),
             error => FetchOutcome::Failed(error.code()),
         };
+        if let Some(record) = &mut self.record {
+            record.refused_address = error.refused_address();
+        }
         self.ended(outcome);
     }
 

@@ -41,8 +41,7 @@ pub(super) fn next(current: &Outgoing, status: u16, target: &str, policy: &Fetch
         });
     }
     let mut next = Outgoing { url, ..current.clone() };
-    let is_post = current.method == Method::POST;
-    if matches!(status, 301 | 302) && is_post || status == 303 && !matches!(current.method, Method::GET | Method::HEAD) {
+    if becomes_get(&current.method, status) {
         next.method = Method::GET;
         next.body = None;
         for name in ABOUT_THE_BODY {
@@ -53,6 +52,16 @@ pub(super) fn next(current: &Outgoing, status: u16, target: &str, policy: &Fetch
         next.headers = without_secrets(&next.headers, secrets);
     }
     Ok(next)
+}
+
+/// Returns the method and the target of the next request, before any check.
+pub(super) fn asked(current: &Outgoing, status: u16, target: &str) -> (Method, Option<Url>) {
+    let method = if becomes_get(&current.method, status) { Method::GET } else { current.method.clone() };
+    (method, current.url.join(target).ok())
+}
+
+fn becomes_get(method: &Method, status: u16) -> bool {
+    matches!(status, 301 | 302) && method == Method::POST || status == 303 && !matches!(*method, Method::GET | Method::HEAD)
 }
 
 fn is_same_origin(one: &Url, other: &Url) -> bool {

@@ -10,7 +10,7 @@ use super::policy::FetchPolicy;
 use crate::text::sanitise_line;
 
 /// Maximum number of bytes of a method.
-const MAX_METHOD_BYTES: usize = 32;
+pub(super) const MAX_METHOD_BYTES: usize = 32;
 /// Methods that the Fetch standard writes in upper case, however they are given.
 const NORMALISED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 /// Methods that the Fetch standard forbids.
@@ -87,11 +87,14 @@ impl Outgoing {
     }
 }
 
+/// Returns a method as the Fetch standard writes it.
+pub(super) fn normal_method(text: &str) -> &str {
+    NORMALISED.into_iter().find(|known| text.eq_ignore_ascii_case(known)).unwrap_or(text)
+}
+
 fn checked_method(text: &str, methods: Methods) -> Result<Method, FetchError> {
-    let upper = text.to_ascii_uppercase();
-    let method = if NORMALISED.contains(&upper.as_str()) { upper.as_str() } else { text };
-    let is_forbidden = text.len() > MAX_METHOD_BYTES || FORBIDDEN.contains(&upper.as_str());
-    let parsed = Method::from_bytes(method.as_bytes()).ok().filter(|_| !is_forbidden);
+    let is_forbidden = text.len() > MAX_METHOD_BYTES || FORBIDDEN.iter().any(|forbidden| text.eq_ignore_ascii_case(forbidden));
+    let parsed = Method::from_bytes(normal_method(text).as_bytes()).ok().filter(|_| !is_forbidden);
     let parsed =
         parsed.ok_or_else(|| FetchError::invalid(format!("the method \"{}\" cannot be fetched", sanitise_line(text, MAX_METHOD_BYTES))))?;
     match (methods, &parsed) {

@@ -57,6 +57,12 @@ impl FetchSecret {
         Ok(Self { placeholder: format!("{PREFIX}{}", hex::encode(random)), name, value, host })
     }
 
+    /// Returns a text of the form of a placeholder, which stands for no secret.
+    #[must_use]
+    pub fn made_up() -> String {
+        format!("{PREFIX}{}", "0".repeat(2 * RANDOM_BYTES))
+    }
+
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

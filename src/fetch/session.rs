@@ -17,13 +17,14 @@ use super::error::FetchError;
 use super::headers::{response_headers, text_of_bytes};
 use super::policy::{FetchPolicy, shown_host};
 use super::record::{FetchObserver, FetchOutcome, RecordGuard};
-use super::redirect::{is_redirect, location, next};
-use super::request::{FetchRequest, Outgoing, RedirectMode};
+use super::redirect::{asked, is_redirect, location, next};
+use super::request::{FetchRequest, Outgoing, RedirectMode, normal_method};
 use super::secrets::Secrets;
 use crate::queue::queue_now;
 
 /// The compression that the border asks servers for.
 const ACCEPTED_ENCODING: HeaderValue = HeaderValue::from_static("gzip");
+const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 
 /// A response whose body can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,10 +159,13 @@ impl Inner {
         let mode = request.redirect;
         let mut time = TimeLeft::new(self.policy.limits.request_time);
         let mut record = self.begin()?;
+        record.asks(normal_method(&request.method), self.policy.parsed(&request.url).ok().as_ref());
         let mut outgoing = record.watch(Outgoing::check(request, &self.policy))?;
         let mut redirects = 0;
         loop {
-            record.names(outgoing.method.as_str(), &outgoing.url, outgoing.body.as_ref().map_or(0, Bytes::len));
+            // As it is sent: the host has no dot at its end.
+            record.asks(outgoing.method.as_str(), Some(&outgoing.url));
+            record.sends(outgoing.body.as_ref().map_or(0, Bytes::len));
             let sent = self.send(&outgoing, &mut time).await;
             let response = record.watch(sent)?;
             record.answered(response.status().as_u16());
@@ -171,7 +175,10 @@ impl Inner {
             };
             record.ended(FetchOutcome::Redirected);
             record = self.begin()?;
-            outgoing = record.watch(next(&outgoing, response.status().as_u16(), &target, &self.policy, &self.secrets))?;
+            let status = response.status().as_u16();
+            let (method, url) = asked(&outgoing, status, &target);
+            record.asks(method.as_str(), url.as_ref());
+            outgoing = record.watch(next(&outgoing, status, &target, &self.policy, &self.secrets))?;
             redirects += 1;
         }
     }
@@ -192,7 +199,9 @@ impl Inner {
         let client = self.connector.client(url, &self.policy)?;
         let mut request = reqwest::Request::new(outgoing.method.clone(), filled.url);
         *request.headers_mut() = filled.headers;
-        request.headers_mut().insert(header::ACCEPT_ENCODING, ACCEPTED_ENCODING);
+        // A range counts bytes of what is sent, so a part of a compressed body could not be read.
+        let accepted = if request.headers().contains_key(header::RANGE) { NO_ENCODING } else { ACCEPTED_ENCODING };
+        request.headers_mut().insert(header::ACCEPT_ENCODING, accepted);
         *request.body_mut() = filled.body.map(reqwest::Body::from);
         let response = time.wait(url, self.connector.send(url, client, request)).await?;
         response.map_err(|error| self.cleaned(error))

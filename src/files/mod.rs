@@ -12,7 +12,7 @@ mod target;
 pub(crate) mod testing;
 
 pub(crate) use lock::{lock_within, wait_for};
-pub(crate) use private::{PrivateFolder, append_own, close_own, open_own, private_folder, read_own};
+pub(crate) use private::{PrivateFolder, append_own, close_own, named_folder, open_own, private_folder, read_own};
 pub(crate) use read::{Links, open_regular, read_bounded, read_open};
 pub(crate) use replace::{Writing, create, replace, replace_kept, replace_with_mode};
 pub(crate) use stamp::Stamp;

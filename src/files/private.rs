@@ -20,7 +20,7 @@ const OPEN_TO_OTHERS: u32 = 0o077;
 pub(crate) struct PrivateFolder {
     /// Path of the folder, with symbolic links resolved.
     pub(crate) path: PathBuf,
-    /// Previous mode of the folder. `None` if other users had no permissions.
+    /// Mode in which the folder was found. `None` if other users had no permissions.
     pub(crate) was_open: Option<u32>,
 }
 
@@ -36,6 +36,19 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<PrivateFolder> {
     let folder = OpenOptions::new().read(true).custom_flags(i32::try_from(flags.bits()).map_err(io::Error::other)?).open(&path)?;
     let was_open = close_to_others(&folder, FOLDER_MODE)?;
     Ok(PrivateFolder { path, was_open })
+}
+
+/// Opens a folder that a person has named, or creates it with mode 0700. Fails for the same folders as [`private_folder`]. The mode of a folder that
+/// exists is the person's and stays; [`PrivateFolder::was_open`] has it if other users may read the folder.
+pub(crate) fn named_folder(path: &Path) -> io::Result<PrivateFolder> {
+    if !path.is_dir() {
+        return private_folder(path);
+    }
+    let path = fs::canonicalize(path)?;
+    let folder = fs::metadata(&path)?;
+    check_own(&folder, FOLDER_MODE)?;
+    let bits = folder.mode() & 0o7777;
+    Ok(PrivateFolder { path, was_open: (bits & OPEN_TO_OTHERS != 0).then_some(bits) })
 }
 
 /// Opens one of this program's files for reading. The file must be regular, must belong to this user, and must not be writable by other
@@ -104,6 +117,22 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn the_mode_of_a_folder_that_a_person_named_stays_and_others_may_not_write_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (made, there, link) = (folder.path().join("a/made"), folder.path().join("there"), folder.path().join("link"));
+        assert_eq!(named_folder(&made).unwrap().was_open, None);
+        assert_eq!((mode(&made), mode(&folder.path().join("a"))), (0o700, 0o700));
+        fs::create_dir(&there).unwrap();
+        set(&there, 0o755);
+        std::os::unix::fs::symlink(&there, &link).unwrap();
+        for named in [&there, &link] {
+            assert_eq!((named_folder(named).unwrap().was_open, mode(&there)), (Some(0o755), 0o755));
+        }
+        set(&there, 0o777);
+        assert!(named_folder(&link).unwrap_err().to_string().contains("chmod 700") && mode(&there) == 0o777);
     }
 
     fn set(path: &Path, mode: u32) {

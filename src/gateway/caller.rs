@@ -18,6 +18,7 @@ use crate::error::ForeignText;
 use crate::redact::Redactor;
 use crate::sandbox::RunControl;
 use crate::telemetry::TraceContext;
+use crate::text::marked_name;
 
 /// The maximum length in characters of a server's question when it is shown to a person.
 const MAX_MESSAGE_CHARS: usize = 4_000;
@@ -58,7 +59,7 @@ impl ScopeCaller {
     /// Counts a server's question, if the scope can ask it. Returns `None` if the run has reached the maximum.
     fn may_ask(&self, server: &str, can_ask: bool) -> Option<()> {
         let counted = if can_ask { self.scope.count_question() } else { Ok(()) };
-        counted.map_err(|reason| self.scope.warn(format!("a question of server \"{server}\" was declined: {reason}"))).ok()
+        counted.map_err(|reason| self.scope.warn(format!("a question of server \"{}\" was declined: {reason}", marked_name(server).0))).ok()
     }
 
     /// Makes a question readable for a person. A URL is not changed, because it is opened and not read. Returns an error if a form could

@@ -338,10 +338,10 @@ impl Sandbox {
     ///
     /// # Errors
     /// The errors of [`Agent::search_tools`].
-    pub fn search_tools(&self, query: &ToolQuery) -> Result<Vec<ToolMatch>> {
+    pub fn search_tools(&self, query: &ToolQuery, errors: Option<ToolErrors>) -> Result<Vec<ToolMatch>> {
         self.identity.check_open()?;
-        let found =
-            self.attached(ApprovalRead::Fresh).and_then(|attached| self.core.search(&self.identity, &attached, query, self.tool_errors));
+        let errors = errors.unwrap_or(self.tool_errors);
+        let found = self.attached(ApprovalRead::Fresh).and_then(|attached| self.core.search(&self.identity, &attached, query, errors));
         found.map_err(|error| self.core.redacted(error))
     }
 

@@ -55,7 +55,8 @@ impl Core {
         let definition = self.registry.server(server).ok().filter(|definition| definition.filter.admits(tool));
         let Some(definition) = definition else { return Ok(arguments) };
         let Ok(manifest) = self.usable(&definition, viewer) else { return Ok(arguments) };
-        let checked = self.argument_checks(&[(server, &definition)]).check(server, &manifest, tool, arguments);
+        let checked =
+            self.argument_checks(&[(definition.given_name(), &definition)]).check(definition.given_name(), &manifest, tool, arguments);
         let (arguments, warning) = checked.map_err(|error| self.redacted(error))?;
         if let Some(warning) = warning {
             self.events.warn(warning);
@@ -68,7 +69,8 @@ impl Core {
         // The server was removed, or its approval was revoked, during the call. The answer is returned without a check.
         let Ok(definition) = self.registry.server(server) else { return Ok(()) };
         let ApprovalStatus::Full(manifest) = self.approval_status(&definition)? else { return Ok(()) };
-        let checked = self.output_checks(&[(server, &definition)]).check(server, &manifest, tool, result)?;
+        let checked =
+            self.output_checks(&[(definition.given_name(), &definition)]).check(definition.given_name(), &manifest, tool, result)?;
         if let Some(warning) = checked {
             self.events.warn(warning);
         }

@@ -30,9 +30,10 @@ use crate::client::{Connections, TokenStore};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::network::NetworkRuntime;
 use crate::redact::Redactor;
 use crate::registry::Registry;
-use crate::sandbox::Sandboxes;
+use crate::sandbox::{CodeOwner, Sandboxes};
 use crate::store::Store;
 use crate::store::audit::Audit;
 use crate::telemetry::Telemetry;
@@ -58,6 +59,8 @@ pub(super) struct Core {
     pub(super) grants: GrantState,
     pub(super) fetch: FetchState,
     pub(super) connections: Connections,
+    /// The threads for servers over HTTP.
+    pub(super) network: Arc<NetworkRuntime>,
     pub(super) requests: RequestState,
     pub(super) people: People,
     /// The open agents, without the operator's own.
@@ -97,6 +100,8 @@ pub(super) struct RequestState {
     pub(super) subscriptions: Subscriptions,
     /// The servers that tasks have added.
     pub(super) tasks: BroughtServers,
+    /// The owner of generated code that is looked at and tried before a person is asked about it.
+    pub(super) trial_owner: CodeOwner,
 }
 
 /// The callbacks with which this gateway asks people, and their answers.

@@ -12,6 +12,7 @@ use crate::config::{Item, server_of_key};
 use crate::error::{Error, ErrorText, Result};
 use crate::sandbox::Stop;
 use crate::text::json::json_bytes;
+use crate::text::marked_name;
 
 impl Agent {
     /// Describes the tools that the agent can call, for a host that lists each tool under its own name. Leaves out a tool if a model would
@@ -113,7 +114,7 @@ impl Agent {
         if size <= limit {
             return Ok(result);
         }
-        let (what, size) = (format!("the result of {server}.{tool}").into(), size.to_string().into());
+        let (what, size) = (format!("the result of {}.{tool}", marked_name(server).0).into(), size.to_string().into());
         Err(self.core.redacted(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" }))
     }
 

@@ -160,6 +160,7 @@ impl Gateway {
     pub fn release(&self) {
         self.core.sandboxes.end();
         self.core.fetch.fetcher().end();
+        self.core.network.end();
     }
 
     /// Sends SIGKILL to every server without waiting for its end. Used when the JavaScript environment is torn down. Only writing the audit

@@ -89,8 +89,14 @@ impl Core {
             allow_insecure: server.allow_insecure_http,
         };
         let tokens = OAuth::new(&server.name, url.expose_secret(), oauth.unwrap_or_default(), context)?;
-        let target =
-            HttpTarget { server: server.name.clone(), url, headers, allow_insecure: server.allow_insecure_http, tokens: Some(tokens) };
+        let target = HttpTarget {
+            server: server.name.clone(),
+            url,
+            headers,
+            allow_insecure: server.allow_insecure_http,
+            tokens: Some(tokens),
+            network: Arc::clone(&self.network),
+        };
         self.launch_of(server, Target::Http(target), clock, caller)
     }
 
@@ -140,7 +146,9 @@ impl Core {
     /// Registers secrets for redaction: values from outside of the config, and literals that look secret, including those in arguments.
     fn register_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
-        let in_arguments: Vec<SecretString> = secrets_of_arguments(&command.arguments).into_iter().map(SecretString::from).collect();
+        // Which option takes a password depends on the program.
+        let words: Vec<String> = [&command.command].into_iter().chain(&command.arguments).cloned().collect();
+        let in_arguments: Vec<SecretString> = secrets_of_arguments(&words).into_iter().map(SecretString::from).collect();
         self.redactor.add(&in_arguments);
         let Transport::Stdio { environment, .. } = &server.transport else { return };
         // The values are checked as the process gets them, because a literal may be the default of a placeholder or may contain a variable.

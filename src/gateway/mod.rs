@@ -63,8 +63,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Question, Sampling};
 pub use agent::{Agent, IdentityOptions, NameOrigin};
@@ -83,7 +82,7 @@ pub use options::{EnableAtOpen, GatewayOptions};
 pub use providers::{Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
 pub use reload::ReloadReport;
 pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
-pub use results::ModelRun;
+pub use results::{CONTENT, ModelRun};
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_details::{ServerDetails, ServerLimits, ToolDetails, TransportKind};
 pub use server_logs::LogLine;
@@ -114,7 +113,7 @@ use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::{Kind, Store};
 use crate::telemetry::{Telemetry, TraceContext};
-use crate::text::{sanitise_line, variant_of};
+use crate::text::{marked_name, sanitise_line, variant_of};
 use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
@@ -143,7 +142,7 @@ impl ConnectionReport {
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { server, connect_ms, era, server_name: _, server_version: _, tools, warnings: _ } = self;
-        json!({ "server": server, "connected": true, "connectMs": connect_ms.round(), "protocolVersion": era, "tools": tools.len() })
+        json!({ "server": marked_name(server).0, "connected": true, "connectMs": connect_ms.round(), "protocolVersion": era, "tools": tools.len() })
     }
 }
 
@@ -265,6 +264,7 @@ impl Gateway {
                 limits.max_connections,
                 limits.max_reconnects,
             ),
+            network: Arc::new(crate::client::network()),
             requests: RequestState::default(),
             people: People::new(core, callbacks, &grants.everything, &closed),
             grants,

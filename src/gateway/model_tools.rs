@@ -144,13 +144,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// The errors of [`Agent::describe`].
-    pub fn describe(&self, what: &str) -> Result<String> {
-        self.catalog(None)?.describe(what).map_err(|error| self.core.redacted(error))
-    }
-
-    /// Returns how a failed call appears in code, for runs that do not set this.
-    #[must_use]
-    pub fn tool_errors(&self) -> ToolErrors {
-        self.tool_errors
+    pub fn describe(&self, what: &str, errors: Option<ToolErrors>) -> Result<String> {
+        self.catalog(errors)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 }

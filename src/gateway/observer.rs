@@ -90,7 +90,10 @@ impl Observer for CoreObserver {
         let ends = core.is_unapproved(server);
         if ends {
             let server = server.to_owned();
-            tokio::spawn(async move { core.end_if_unapproved(&server).await });
+            // The caller may be a thread of the network, on which a server can delay work.
+            if let Some(runtime) = core.trust.approval_cache.runtime() {
+                runtime.spawn(async move { core.end_if_unapproved(&server).await });
+            }
         }
         ends
     }

@@ -1,6 +1,6 @@
 //! Applies a changed config. Servers whose entry changed lose their connection; the others are not affected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::{Error, Result};
 use crate::registry::{Entry, Registry};
-use crate::text::is_registry_name;
+use crate::text::{is_registry_name, marked_name};
 use crate::trust::{Canonical, Circumstances, Subject};
 
 /// The result of `reload()`, with the names of servers.
@@ -34,7 +34,9 @@ impl ReloadReport {
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { added, removed, changed, invalid, warnings } = self;
-        let names = |names: &[String]| -> Json { names.iter().filter(|name| is_registry_name(name)).cloned().collect() };
+        // A variant has the name that code imports.
+        let name = |name: &'_ String| is_registry_name(name).then(|| marked_name(name).0.to_owned());
+        let names = |names: &[String]| -> Json { names.iter().filter_map(name).collect::<BTreeSet<_>>().into_iter().collect() };
         let mut told = json!({
             "added": names(added),
             "removed": names(removed),

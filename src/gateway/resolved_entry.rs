@@ -7,7 +7,7 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value as Json, json};
 
 use crate::config::{Part, Placeholder, ServerDefinition, Surroundings, Template, ToolFilter, Transport};
-use crate::redact::{is_key_name, is_secret, is_secret_name, secrets_within};
+use crate::redact::{is_key_name, is_secret, is_secret_name, passwords_of_words, secrets_within};
 use crate::trust::{shown_header, shown_variable};
 
 /// Schemes of credentials in headers, each with the space after it.
@@ -70,7 +70,7 @@ pub(super) fn resolved_entry(
     let mut writer = Writer { name, surroundings, secrets, hidden: Vec::new(), without_default: Vec::new() };
     let json = match &server.transport {
         Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } => {
-            let mut entry = json!({ "command": writer.plain("command", command), "args": writer.arguments(arguments) });
+            let mut entry = json!({ "command": writer.plain("command", command), "args": writer.arguments(command, arguments) });
             let variables = environment.iter().map(|(key, value)| (key.clone(), json!(writer.variable(key, value.expose_secret()))));
             let variables: Map<String, Json> = variables.collect();
             if !variables.is_empty() {
@@ -138,14 +138,22 @@ impl Writer<'_, '_> {
         written.0
     }
 
-    fn arguments(&mut self, words: &[String]) -> Vec<String> {
+    fn arguments(&mut self, program: &str, words: &[String]) -> Vec<String> {
+        // Which option takes a password depends on the program, which is the first of these words.
+        let whole: Vec<&str> = [program].into_iter().chain(words.iter().map(String::as_str)).collect();
+        let passwords: BTreeMap<usize, _> = passwords_of_words(&whole).into_iter().collect();
         let mut before = "";
         let mut written = Vec::with_capacity(words.len());
         for (index, word) in words.iter().enumerate() {
             let field = format!("args[{index}]");
             let option = before.trim_start_matches('-');
             let is_value = before.starts_with('-') && !word.starts_with('-') && !word.contains("${") && is_secret(option, word);
-            written.push(if is_value {
+            let password = passwords.get(&(index + 1)).filter(|place| !place.is_empty() && !word.contains("${"));
+            written.push(if let Some(place) = password {
+                self.hidden.push(field);
+                let variable = self.secrets.placeholder(self.name, "password", &word[place.clone()]);
+                format!("{}{variable}{}", &word[..place.start], &word[place.end..])
+            } else if is_value {
                 self.hidden.push(field);
                 self.secrets.placeholder(self.name, option, word)
             } else {
@@ -315,6 +323,23 @@ mod tests {
             })
         );
         assert_eq!(warnings, ["\"my-server\": args[4] has a secret, which the program must take from a variable"]);
+    }
+
+    #[test]
+    fn the_password_of_a_program_is_a_name_whatever_option_it_has_for_it() {
+        for (words, shown) in [
+            (r#"["-u", "root", "-pswordfish", "shop"]"#, json!(["-u", "root", "-p${MY_SERVER_PASSWORD}", "shop"])),
+            (r#"["-p", "x y"]"#, json!(["-p", "${MY_SERVER_PASSWORD}"])),
+            (
+                r#"["-e", "CREATE USER ada IDENTIFIED BY 'swordfish'"]"#,
+                json!(["-e", "CREATE USER ada IDENTIFIED BY '${MY_SERVER_ARGS_1_}'"]),
+            ),
+        ] {
+            let ResolvedEntry { json, warnings } = resolved(&format!(r#"{{ "command": "/usr/bin/mysql", "args": {words} }}"#), &[]);
+            assert_eq!(json["args"], shown);
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+        }
+        assert_eq!(resolved(r#"{ "command": "mkdir", "args": ["-p", "swordfish"] }"#, &[]).json["args"], json!(["-p", "swordfish"]));
     }
 
     #[test]

@@ -33,6 +33,20 @@ impl Agent {
         Ok(prompt_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
 
+    /// Returns the part of a server's approved manifest that this agent sees. While neither changes, it is the same object. Starts no server.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::resources`].
+    pub(crate) fn visible_manifest(&self, name: &str) -> Result<Arc<Manifest>> {
+        self.usable(name)
+    }
+
+    /// Lists the resources, resource templates and prompts of a manifest that [`Agent::visible_manifest`] returned.
+    pub(crate) fn entries(&self, name: &str, manifest: &Manifest) -> (Vec<ResourceEntry>, Vec<PromptEntry>) {
+        let max_chars = self.core.limits.max_description_chars;
+        (resource_entries(name, manifest, max_chars), prompt_entries(name, manifest, max_chars))
+    }
+
     /// Reads a resource. Returns `{ contents, meta? }`.
     ///
     /// # Errors

@@ -11,8 +11,13 @@ use super::sandbox::{RunOptions, RunReport, Sandbox, failed};
 use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
-use crate::results::{Handle, MIN_RESULT_TOKENS, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id};
+use crate::results::{
+    Handle, MIN_RESULT_TOKENS, Media, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id, take_media,
+};
 use crate::sandbox::{Value, Wire};
+
+/// The field of a report with the images and sounds of the value, as content blocks of MCP. The JSON that a model reads does not contain it.
+pub const CONTENT: &str = "content";
 
 /// The report of a run for a model.
 #[derive(Debug)]
@@ -113,7 +118,7 @@ impl Sandbox {
 
     fn rendered(&self, report: &RunReport, code: &str, budget: usize) -> Result<Json> {
         let redact = |text: &str| self.core.redactor.redact(text).into_owned();
-        let render = |outcome, code: &str, handle: Handle<'_>| {
+        let render = |outcome, code: &str, budget: usize, handle: Handle<'_>| {
             let report = ModelReport { outcome, code, logs: &report.outcome.logs, warnings: &report.warnings };
             for_model(&report, budget, || handle)
         };
@@ -121,6 +126,9 @@ impl Sandbox {
             Ok(wire) => {
                 // Secrets in the value are replaced for the model. The saved value is not redacted, because only the guest reads it.
                 let value = redacted(&self.core.redactor, returned(wire)?);
+                let (value, media) = take_media(value, budget);
+                let media_tokens: usize = media.iter().map(|one| one.tokens).sum();
+                let budget = budget.saturating_sub(media_tokens).max(MIN_RESULT_TOKENS);
                 let mut must_be_cut = false;
                 let whole = ModelReport { outcome: Ok(&value), code: "", logs: &report.outcome.logs, warnings: &report.warnings };
                 let json = for_model(&whole, budget, || {
@@ -128,10 +136,10 @@ impl Sandbox {
                     Handle::None
                 });
                 if !must_be_cut {
-                    return Ok(json);
+                    return Ok(with_content(json, &media));
                 }
                 let saved = self.keep(wire.clone())?;
-                Ok(render(Ok(&value), "", saved.handle()))
+                Ok(with_content(render(Ok(&value), "", budget, saved.handle()), &media))
             }
             Err(error) => {
                 let (line, column) = match error {
@@ -140,7 +148,7 @@ impl Sandbox {
                 };
                 let error = ModelError { code: error.code(), message: &error.for_model(), line, column };
                 // The code is redacted too, because it may contain secrets.
-                Ok(render(Err(error), &redact(code), Handle::None))
+                Ok(render(Err(error), &redact(code), budget, Handle::None))
             }
         }
     }
@@ -172,6 +180,14 @@ struct CutValue {
     omitted: Vec<crate::results::Omission>,
     saved_as: Option<String>,
     warning: Option<String>,
+}
+
+/// Adds the images and sounds of a value to its report, as the field [`CONTENT`].
+fn with_content(mut report: Json, media: &[Media]) -> Json {
+    if !media.is_empty() {
+        report[CONTENT] = media.iter().map(Media::block).collect();
+    }
+    report
 }
 
 /// Returns the handler's value, which is the field `value` of the record.

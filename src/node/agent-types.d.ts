@@ -18,6 +18,11 @@ export interface AgentToolsOptions {
    * agent. These tools approve nothing. Default false.
    */
   manage?: boolean
+  /**
+   * The form in which the model's code gets errors of calls, and in which they are described to it. It counts for a given `sandbox` too, whatever
+   * the sandbox's own form is. Default `throw`.
+   */
+  toolErrors?: ToolErrors
 }
 
 /** The names of the tools for a model. */
@@ -53,9 +58,21 @@ export interface AgentCallOptions extends CallerCallbacks {
   signal?: AbortSignal
 }
 
+/** An image or a sound. `data` is base64. */
+export interface AgentToolContent {
+  type: 'image' | 'audio'
+  mimeType: string
+  data: string
+}
+
 /** The answer of a tool: plain JSON for the model, within `maxResultTokens`. */
 export interface AgentToolResult {
   error?: AgentToolError
+  /**
+   * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it out: in the
+   * JSON, a mark stands in the place of each.
+   */
+  readonly content?: AgentToolContent[]
   [key: string]: unknown
 }
 

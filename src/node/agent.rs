@@ -36,6 +36,7 @@ struct ToolsOptions {
     describe_servers: Option<f64>,
     max_pending_runs: Option<f64>,
     manage: bool,
+    tool_errors: Option<ToolErrors>,
 }
 
 #[derive(Default, Deserialize)]
@@ -46,6 +47,7 @@ struct PluginOptions {
     describe_servers: Option<f64>,
     max_pending_runs: Option<f64>,
     manage: bool,
+    tool_errors: Option<ToolErrors>,
     approved: Option<String>,
 }
 
@@ -69,6 +71,7 @@ impl ToolsOptions {
             describe_servers: whole(method, "describeServers", self.describe_servers)?,
             max_pending_runs: whole(method, "maxPendingRuns", self.max_pending_runs)?,
             manage: self.manage,
+            tool_errors: self.tool_errors,
             run_setup: None,
         })
     }
@@ -152,8 +155,8 @@ impl Gateway {
             let events = sandbox.as_ref().and_then(|sandbox| sandbox.events.clone()).or_else(|| events.clone());
             let run_setup = run_setup(events.clone());
             let made = given.and_then(|given| {
-                let PluginOptions { max_result_tokens, include, describe_servers, max_pending_runs, manage, approved } = given;
-                let options = ToolsOptions { max_result_tokens, include, describe_servers, max_pending_runs, manage };
+                let PluginOptions { max_result_tokens, include, describe_servers, max_pending_runs, manage, tool_errors, approved } = given;
+                let options = ToolsOptions { max_result_tokens, include, describe_servers, max_pending_runs, manage, tool_errors };
                 let options = options.read(PLUGIN)?;
                 let options = AgentOptions { run_setup: Some(run_setup), ..options };
                 let tools = AgentTools::new(gateway.clone(), sandbox.map(|sandbox| Arc::clone(&sandbox.inner)), options)?;

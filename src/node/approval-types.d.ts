@@ -34,6 +34,11 @@ export interface CommandRequest {
   url?: string
   /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
+  /**
+   * The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one.
+   * Missing if there are none.
+   */
+  unicodeHosts?: Record<string, string>
   /** Placeholders that determine the host, the port or the scheme of `url`, like `${HOST}`. Missing if there are none. */
   hostFrom?: string[]
   /**

@@ -76,6 +76,7 @@ export interface AuditRow {
   /**
    * The subject of the action. Of an approval: the approved digest. Of a row about a server: its source. Of a grant: the toolbox, or `profile:`
    * with the name of a profile. Of a default: `all` or `none`. Of a config: the digest of all its grants.
+   * Of a fetch that was refused because of a private address: the address, and what it is.
    */
   subject?: string
   /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB; the hosts that were approved for fetch. */

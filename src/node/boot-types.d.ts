@@ -39,6 +39,8 @@ export interface Booted {
   plan: BootPlan
   /** The hosts that the tools may reach. */
   hosts: string[]
+  /** The secrets that the tools may use, and the only host that gets the value of each. */
+  secrets: { name: string; host: string }[]
   origin: BootOrigin
   /** The moment at which the model made the tools, in milliseconds since 1970. */
   createdAt: number

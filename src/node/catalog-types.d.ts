@@ -188,7 +188,9 @@ export interface DeclarationOptions {
 }
 
 /** Options of `systemMessage`. */
-export interface SystemMessageOptions extends DeclarationOptions {
+export interface SystemMessageOptions {
+  /** The form of a failed call in the text. Default: the sandbox's setting; for a gateway or an agent, `throw`, as in the code of `agentTools`. */
+  toolErrors?: ToolErrors
   /**
    * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
    * from `o200k_base` by some tens of percent. Default 2,000.

@@ -88,7 +88,7 @@ impl Caller {
     fn system_message<'env>(&self, env: &'env Env, method: &'static str, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.method(env, method, [options], move |agent, (options,): (Option<SystemMessageOptions>,)| async move {
             let SystemMessageOptions { budget_tokens, tool_errors } = options.unwrap_or_default();
-            agent.system_message(whole(method, "budgetTokens", budget_tokens)?, tool_errors.unwrap_or_default())
+            agent.system_message(whole(method, "budgetTokens", budget_tokens)?, tool_errors.unwrap_or(ToolErrors::FOR_MODELS))
         })
     }
 

@@ -39,6 +39,11 @@ export interface FetchApproval {
   hosts: string[]
   /** Those of them that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
   privateHosts: string[]
+  /**
+   * The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one. Missing if
+   * there are none.
+   */
+  unicodeHosts?: Record<string, string>
   /** The digest of exactly this: the agent and its hosts. */
   digest: string
   /** True if a person has approved all of these hosts for the agent. */

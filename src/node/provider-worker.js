@@ -1,7 +1,8 @@
 // Runs the code of one provider package in a worker thread, and posts its answer: { text } or { problem }. The thread has no environment, no arguments
 // and no streams of this process, and providers.js ends it. The code has no port to this process, and its output is dropped here, because Node would
 // read any amount of messages and output on its main thread. The code cannot import files outside its package by mistake, because a person has approved
-// only the digest of the package. This is not a sandbox: approved code can do everything that Node can do.
+// only the digest of the package. It cannot start threads or programs by Node's own functions, because these would go on, and grow, while this thread
+// waits in a system call and cannot be ended. This is not a sandbox: approved code can get around it (docs/THREAT-MODEL.md, T23).
 {
   const threads = require("node:worker_threads");
   const { Writable } = require("node:stream");
@@ -36,6 +37,41 @@
       throw new Error('it imports "' + specifier + '", which is not in its package; bundle what it needs');
     }`;
   loading.register(`data:text/javascript,${encodeURIComponent(hooks)}`);
+
+  withhold();
+
+  /** Takes everything from the code that starts a thread, a program or native code. No function here keeps an original, so a debugger finds none. */
+  function withhold() {
+    const refusing = (name) =>
+      function refused() {
+        throw new Error(`it uses ${name}, and the code of a provider cannot start threads or programs`);
+      };
+    const take = (holder, names, label) => {
+      for (const name of names)
+        if (typeof holder?.[name] === "function")
+          Object.defineProperty(holder, name, {
+            value: refusing(`${label}.${name}`),
+            configurable: true,
+            enumerable: true,
+            writable: true,
+          });
+    };
+    const programs = require("node:child_process");
+    take(programs, Object.keys(programs), "child_process");
+    take(threads, ["Worker"], "worker_threads");
+    take(require("node:cluster"), ["fork", "Worker"], "cluster");
+    // The hooks of a module run in a thread of their own.
+    take(loading, ["register"], "module");
+    take(process, ["binding", "_linkedBinding", "dlopen", "execve"], "process");
+    try {
+      // A debugger of this process could call everything in it.
+      take(require("node:inspector/promises"), ["Session", "open"], "inspector");
+      take(require("node:inspector"), ["Session", "open"], "inspector");
+    } catch {
+      // This Node has no debugger.
+    }
+    loading.syncBuiltinESMExports();
+  }
 
   /** The function may be exported by itself, or as a method of the default export, which CommonJS puts one level deeper. */
   async function answer() {

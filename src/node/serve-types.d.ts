@@ -50,6 +50,8 @@ export interface ServeOptions {
   only?: string
   /** The form of direct names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
   names?: 'underscore' | 'hyphen'
+  /** The form in which the code of models gets errors of calls, and in which they are described. Default `throw`. */
+  toolErrors?: ToolErrors
 }
 
 /**
@@ -65,11 +67,11 @@ export interface ServeLimits {
   maxHttpConnections: number
   /** The maximum number of connections from one IP address. Default 1,024. */
   maxConnectionsPerAddress: number
-  /** The maximum number of sessions. Default 1,000. */
+  /** The maximum number of sessions. The last quarter is for clients that have none. Default 1,000. */
   maxSessions: number
   /** The maximum number of sessions of one client. Default 500. */
   maxSessionsPerClient: number
-  /** The maximum number of requests in progress. Default 512. */
+  /** The maximum number of requests in progress. The last quarter is for clients that have none. Default 512. */
   maxRequests: number
   /** The maximum number of requests in progress of one client. Default 256. */
   maxRequestsPerClient: number

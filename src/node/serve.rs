@@ -12,6 +12,7 @@ use super::gateway::Gateway;
 use super::reply::{Reply, method, promise_of};
 use super::runtime::Core;
 use super::{glue, options};
+use crate::bridge::ToolErrors;
 use crate::catalog::NameStyle;
 use crate::error::{Error, Result};
 use crate::serve::http::{HttpOptions, Listen, ProtectedResource, ServeLimits, TlsFiles};
@@ -37,6 +38,7 @@ struct ServeOptions {
     /// The only server whose tools are served, under their own names.
     only: Option<String>,
     names: NameStyle,
+    tool_errors: Option<ToolErrors>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -80,6 +82,17 @@ struct ResourceOptions {
     scopes: Vec<String>,
 }
 
+/// Returns the servers whose tools are served under their own names.
+fn direct_of(only: Option<String>, direct: Option<DirectOption>) -> Result<Direct> {
+    match (only, direct) {
+        (Some(_), Some(_)) => {
+            Err(invalid("only and direct exclude each other: with only, one server's tools are served under their own names".into()))
+        }
+        (Some(server), None) => Ok(Direct::Only(server)),
+        (None, direct) => Ok(direct.map_or(Direct::Off, Direct::from)),
+    }
+}
+
 impl ServeOptions {
     fn read(data: &str, functions: &str) -> Result<Self> {
         let functions: Vec<String> = options::arguments(METHOD, functions)?;
@@ -90,8 +103,22 @@ impl ServeOptions {
     }
 
     fn split(self) -> Result<(serve::ServeOptions, Transport)> {
-        let Self { http, stdio, token_file, tls, oauth, allowed_hosts, allowed_origins, limits, allow_writes, agent, direct, only, names } =
-            self;
+        let Self {
+            http,
+            stdio,
+            token_file,
+            tls,
+            oauth,
+            allowed_hosts,
+            allowed_origins,
+            limits,
+            allow_writes,
+            agent,
+            direct,
+            only,
+            names,
+            tool_errors,
+        } = self;
         let of_http = [
             ("tokenFile", token_file.is_some()),
             ("tls", tls.is_some()),
@@ -100,16 +127,8 @@ impl ServeOptions {
             ("allowedOrigins", allowed_origins.is_some()),
             ("limits", limits.is_some()),
         ];
-        let direct = match (only, direct) {
-            (Some(_), Some(_)) => {
-                return Err(invalid(
-                    "only and direct exclude each other: with only, one server's tools are served under their own names".into(),
-                ));
-            }
-            (Some(server), None) => Direct::Only(server),
-            (None, direct) => direct.map_or(Direct::Off, Direct::from),
-        };
-        let options = serve::ServeOptions { allow_writes: AllowedWrites::read(&allow_writes), agent, direct, names };
+        let direct = direct_of(only, direct)?;
+        let options = serve::ServeOptions { allow_writes: AllowedWrites::read(&allow_writes), agent, direct, names, tool_errors };
         let Some(address) = http else {
             if stdio == Some(false) {
                 return Err(invalid("stdio: must not be false without http: give a port in http".to_owned()));

@@ -39,12 +39,22 @@
         const [native, stop] = start(name, modelArguments(args), ...listening(callbacks, name));
         const release = watch(signal, stop);
         try {
-          return await settle(native, trace, signal);
+          return withContent(await settle(native, trace, signal));
         } finally {
           release();
         }
       },
     }));
+  }
+
+  /**
+   * Makes the images and sounds of an answer a property that is not enumerable. So whoever writes the answer as JSON does not send them to a model as
+   * text, which costs very many tokens.
+   */
+  function withContent(answer) {
+    if (!Array.isArray(answer?.content)) return answer;
+    const { content, ...rest } = answer;
+    return Object.defineProperty(rest, "content", { value: content });
   }
 
   /** Writes a model's arguments as JSON. A value that JSON cannot represent becomes a string, which is then reported as a wrong argument. */

@@ -38,6 +38,8 @@ export interface Limits {
   maxCallTimeoutMs: number
   /** The time limit of one run. It counts from the start of the run, without the time in the queue. Default 60,000. */
   runTimeoutMs: number
+  /** The time in which the code of one run works itself, without the time of its calls, timers and questions to a person. Default 5,000. */
+  computeTimeoutMs: number
   /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number
   /** The maximum number of simultaneous calls to one server, from all callers together. Further calls wait. Default 128. */
@@ -107,9 +109,9 @@ export interface AgentOptions extends CallerCallbacks {
  * the run.
  */
 export interface WarmVms {
-  /** The maximum number of VMs that are kept ready; 0 for none. Default 2. */
+  /** The maximum number of VMs of a pool that are kept ready; 0 for none. Default 2. */
   vms: number
-  /** The maximum memory of these VMs together, at 4 MiB for each VM. Default 64 MiB. */
+  /** The maximum memory of these VMs of a pool together, at 4 MiB for each VM. Default 64 MiB. */
   maxBytes: number
   /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
   idleMs: number
@@ -143,7 +145,10 @@ export interface GatewayOptions extends Callbacks {
   limits?: Partial<Limits>
   /** The guest to run. `auto` selects the standard guest, or the ring-3 guest if the machine's KVM cannot run the standard one. Default `auto`. */
   guest?: 'auto' | 'standard' | 'ring3'
-  /** VMs that are started in advance for the next runs. */
+  /**
+   * VMs that are started in advance for the next runs. Holds for each of two pools: runs that may fetch have a pool of their own, from their first one
+   * on. So a gateway keeps at most twice as much ready.
+   */
   warm?: Partial<WarmVms>
   /**
    * The folder in which the guest's snapshot is kept between processes. It is created with mode 0700 and may be deleted at any time. With `false`, no
@@ -313,8 +318,8 @@ export interface HypervisorReport {
 export interface ServerSource {
   kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'
   /**
-   * The name of the agent, the provider or the task. With `config`, it is the name of the program whose config is a layer under the operator's
-   * config. Missing for the operator's own config.
+   * The name of the agent, of the provider's package (or of the provider, if the agent's code has registered it), or of the task. With `config`, it is
+   * the name of the program whose config is a layer under the operator's config. Missing for the operator's own config.
    */
   name?: string
 }

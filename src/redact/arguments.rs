@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::composite::secrets_within;
-use super::secret_rules::{is_secret, is_secret_name};
+use super::passwords::passwords_of_words;
+use super::secret_rules::{is_redactable, is_secret, is_secret_name};
 
 /// Prefixes of digests. The digest of an image or a file is public, so it is not a secret.
 const DIGESTS: [&str; 4] = ["sha1:", "sha256:", "sha384:", "sha512:"];
@@ -12,6 +13,7 @@ const DIGESTS: [&str; 4] = ["sha1:", "sha256:", "sha384:", "sha512:"];
 ///
 /// - arguments that look like a secret, at any position
 /// - values of options and variables whose names are names of secrets
+/// - passwords of programs whose name is among the words: `mysql -pVALUE`. So pass the program as the first word
 /// - everything that [`secrets_within`] finds in an argument
 ///
 /// ```
@@ -30,6 +32,9 @@ pub fn secrets_of_arguments(arguments: &[String]) -> BTreeSet<String> {
             secrets.insert(value.clone());
         }
     }
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let passwords = passwords_of_words(&words).into_iter().map(|(index, place)| &words[index][place]);
+    secrets.extend(passwords.filter(|password| is_redactable("password", password)).map(ToOwned::to_owned));
     secrets
 }
 
@@ -107,6 +112,41 @@ mod tests {
             (["run", "ghp_16C7e42F292c6912E7710c838347Ae178B4a", ""], "ghp_16C7e42F292c6912E7710c838347Ae178B4a"),
         ] {
             assert!(found(&words).contains(secret), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn the_password_of_a_program_is_found_by_the_option_that_it_has_for_it() {
+        for words in [
+            &["mysql", "-u", "root", "-pswordfish", "shop"][..],
+            &["mysql", "-u", "root", "-p", "swordfish"],
+            &["/usr/bin/mysqldump", "-uroot", "-pswordfish", "--all-databases"],
+            &["docker", "exec", "db", "mariadb", "-pswordfish"],
+            &["sshpass", "-p", "swordfish", "ssh", "host"],
+            &["sshpass", "-pswordfish", "ssh", "host"],
+            &["redis-cli", "-a", "swordfish"],
+            &["docker", "login", "-u", "ada", "-p", "swordfish"],
+            &["mongosh", "-p", "swordfish"],
+            &["sqlcmd", "-P", "swordfish"],
+            &["ldapsearch", "-w", "swordfish"],
+            &["tool", "--password", "swordfish"],
+            &["sh", "-c", "mysql -u root -pswordfish shop"],
+            &["sh", "-c", "mysql -u root -p 'swordfish' shop"],
+            &["sh", "-c", "cd /x && sudo mysqladmin -p\"swordfish\" status"],
+            &["mysql", "-e", "CREATE USER 'ada'@'%' IDENTIFIED BY 'swordfish'"],
+            &["psql", "-c", "ALTER ROLE ada WITH ENCRYPTED PASSWORD 'swordfish'"],
+        ] {
+            assert!(found(words).contains("swordfish"), "{words:?}: {:?}", found(words));
+        }
+        for words in [
+            &["mkdir", "-p", "production"][..],
+            &["ssh", "-p", "production", "host"],
+            &["docker", "run", "-p", "8080:production", "image"],
+            &["cp", "-a", "swordfish", "there"],
+            &["sh", "-c", "mkdir -p swordfish && mysql shop"],
+            &["psql", "-c", "select 'swordfish' from fish"],
+        ] {
+            assert!(found(words).is_empty(), "{words:?}: {:?}", found(words));
         }
     }
 

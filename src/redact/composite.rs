@@ -8,6 +8,7 @@ use ::base64::engine::general_purpose::STANDARD_NO_PAD;
 use percent_encoding::percent_decode_str;
 use serde_json::Value as Json;
 
+use super::passwords::{passwords_in, passwords_of_words};
 use super::secret_rules::{FEWEST_CHARACTERS, after_scheme, is_key_name, is_redactable, is_secret, is_secret_name, is_secret_segment};
 use super::settings::{after_colon, elements, options, settings};
 
@@ -28,6 +29,7 @@ const MAX_USER_BYTES: usize = 64;
 /// - credentials after `Bearer` or `Basic`
 /// - the login in a URL and its password, and secret segments of the URL's path
 /// - values after the name of a secret in assignments, headers and JSON
+/// - values of options that take a password in the program before them, and passwords in SQL
 /// - values that look like secrets
 ///
 /// ```
@@ -71,6 +73,9 @@ impl Found {
             self.url(word);
         }
         self.settings(text, levels);
+        for place in passwords_in(text, passwords_of_words) {
+            self.value("password", &text[place], levels);
+        }
         self.pair(text);
         self.words(text);
         self.encoded(text, levels);

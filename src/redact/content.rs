@@ -1,18 +1,19 @@
 //! Replaces values that look like secrets in the arguments of a call, for the audit. The redactor knows the secrets of the config only. A model may
 //! also pass a secret that is in no config, such as a password that a person has typed.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Map, Value as Json};
 
 use super::arguments::secrets_of_arguments;
 use super::composite::secrets_within;
+use super::passwords::{Place, passwords_in, passwords_of_words, values_of_named_options};
 use super::secret_rules::{is_key_name, is_named_for_a_secret, is_secret};
 use super::{JSON_DEPTH, MARK, Redactor, insert_distinct};
 
 /// Keys of the field that names the value in a pair such as `{ "name": "Authorization", "value": … }`.
 const NAMES: [&str; 3] = ["name", "key", "header"];
 const VALUE: &str = "value";
+/// Keys of the field with the program to which a list in the same object may belong: `{ "command": "mysql", "args": […] }`.
+const PROGRAMS: [&str; 4] = ["command", "cmd", "program", "executable"];
 
 impl Redactor {
     /// Returns a JSON value without known secrets and without values that look like secrets: values under the names of secrets, values with the form of
@@ -37,24 +38,44 @@ fn without_secret_looks(name: &str, json: &Json, depth: usize) -> Json {
         Json::Null | Json::Bool(_) | Json::Number(_) => json.clone(),
         Json::String(text) => text_without_secrets(name, text).into(),
         Json::Array(_) | Json::Object(_) if depth == 0 => MARK.into(),
-        Json::Array(items) => list(name, items, depth),
+        Json::Array(items) => list(name, None, items, depth),
         Json::Object(fields) => object(name, fields, depth),
     }
 }
 
-fn list(name: &str, items: &[Json], depth: usize) -> Json {
-    let words: Vec<String> = items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect();
+/// Replaces secrets in a list, which may be the words of a command. `program` is the program that gets these words, if it is not among them.
+fn list(name: &str, program: Option<&str>, items: &[Json], depth: usize) -> Json {
+    let mut words: Vec<String> = items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect();
+    if words.len() < items.len() {
+        return items.iter().map(|item| without_secret_looks(name, item, depth - 1)).collect();
+    }
     // In the words of a command, a word may name the secret after it: `["--token", "x"]`.
-    let secrets = if words.len() == items.len() { secrets_of_arguments(&words) } else { BTreeSet::new() };
-    let item = |item: &Json| match item.as_str() {
-        Some(word) if secrets.contains(word) => MARK.into(),
-        _ => without_secret_looks(name, item, depth - 1),
+    let secrets = secrets_of_arguments(&words);
+    let whole: Vec<&str> = program.into_iter().chain(words.iter().map(String::as_str)).collect();
+    let before = whole.len() - words.len();
+    for (index, place) in passwords_of_command(&whole) {
+        if let Some(word) = index.checked_sub(before).and_then(|index| words.get_mut(index)) {
+            word.replace_range(place, MARK);
+        }
+    }
+    let item = |(word, item): (String, &Json)| match item.as_str() {
+        Some(given) if secrets.contains(given) => MARK.into(),
+        _ => without_secret_looks(name, &Json::from(word), depth - 1),
     };
-    items.iter().map(item).collect()
+    words.into_iter().zip(items).map(item).collect()
+}
+
+/// Returns the places of passwords in the words of a command, at most one in each word.
+fn passwords_of_command(words: &[&str]) -> Vec<Place> {
+    let mut places = [passwords_of_words(words), values_of_named_options(words)].concat();
+    places.sort_by_key(|(index, place)| (*index, place.start));
+    places.dedup_by_key(|(index, _)| *index);
+    places
 }
 
 fn object(name: &str, fields: &Map<String, Json>, depth: usize) -> Json {
     let mut all = Map::new();
+    let program = PROGRAMS.iter().find_map(|key| fields.get(*key).and_then(Json::as_str));
     let of_pair = NAMES.iter().find_map(|key| fields.get(*key).and_then(Json::as_str));
     for (key, value) in fields {
         let inner = match of_pair {
@@ -62,7 +83,10 @@ fn object(name: &str, fields: &Map<String, Json>, depth: usize) -> Json {
             Some(named) if key == VALUE => named,
             _ => key,
         };
-        let kept = without_secret_looks(inner, value, depth - 1);
+        let kept = match value {
+            Json::Array(items) if program.is_some() && depth > 1 => list(inner, program, items, depth - 1),
+            _ => without_secret_looks(inner, value, depth - 1),
+        };
         insert_distinct(&mut all, text_without_secrets("", key), kept);
     }
     Json::Object(all)
@@ -77,6 +101,11 @@ fn text_without_secrets(name: &str, text: &str) -> String {
     if is_named_for_a_secret(name) || (is_key_name(name) && is_secret(name, text)) {
         return MARK.to_owned();
     }
+    let mut text = text.to_owned();
+    for place in passwords_in(&text, passwords_of_command).into_iter().rev() {
+        text.replace_range(place, MARK);
+    }
+    let text = text.as_str();
     let mut parts: Vec<String> = secrets_within(text).into_iter().filter(|part| !part.is_empty()).collect();
     // A secret may be part of a longer one.
     parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
@@ -113,6 +142,19 @@ mod tests {
             (json!({ "dsn": "postgres://ada:swordfish@db/x" }), json!({ "dsn": MARK })),
             (json!({ "address": "postgres://ada:swordfish@db/x" }), json!({ "address": format!("postgres://{MARK}@db/x") })),
             (json!({ "args": ["--token", "swordfish", "-v"] }), json!({ "args": ["--token", MARK, "-v"] })),
+            (json!({ "command": "mysql -u root -phunter2 shop" }), json!({ "command": format!("mysql -u root -p{MARK} shop") })),
+            (json!({ "command": "mysql -u root -p 'hunter2'" }), json!({ "command": format!("mysql -u root -p '{MARK}'") })),
+            (json!({ "command": "tool --password x9 --user ada" }), json!({ "command": format!("tool --password {MARK} --user ada") })),
+            (json!({ "args": ["mysql", "-phunter2"] }), json!({ "args": ["mysql", format!("-p{MARK}")] })),
+            (
+                json!({ "command": "mysql", "args": ["-u", "root", "-phunter2"] }),
+                json!({ "command": "mysql", "args": ["-u", "root", format!("-p{MARK}")] }),
+            ),
+            (
+                json!({ "sql": "create user ada identified with caching_sha2_password by \"x\"\"y\"" }),
+                json!({ "sql": format!("create user ada identified with caching_sha2_password by \"{MARK}\"") }),
+            ),
+            (json!({ "sql": "SET PASSWORD FOR ada = 'x''y'" }), json!({ "sql": format!("SET PASSWORD FOR ada = '{MARK}'") })),
             (
                 json!({ "headers": [{ "name": "X-Api-Key", "value": "swordfish" }] }),
                 json!({ "headers": [{ "name": "X-Api-Key", "value": MARK }] }),
@@ -130,6 +172,7 @@ mod tests {
         let plain = json!({
             "path": "src/main.rs", "query": "how to rotate a password", "limit": 10, "recursive": true, "none": null, "empty": "", "max_tokens": 400,
             "location": "Oslo", "ids": ["3f2b8c1e-8a54-4c6b-9d55-0f1e2d3c4b5a"], "url": "https://example.com/a?page=2", "public_key": "primary",
+            "command": "mkdir -p production && ssh -p 2222 host", "sql": "select password from users where name = 'ada'", "args": ["mysql", "-u", "root"],
         });
         assert_eq!(kept(&plain), plain);
     }

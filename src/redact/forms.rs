@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 use super::base64;
 use super::composite::secrets_within;
 use super::secret_rules::FEWEST_CHARACTERS;
-use crate::text::{sanitise_line, sanitise_text, visible};
+use crate::text::{escape_comment_end, sanitise_line, sanitise_text};
 
 pub(super) fn is_long_enough(text: &str) -> bool {
     text.chars().nth(FEWEST_CHARACTERS - 1).is_some()
@@ -96,9 +96,12 @@ pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
     // URL parsers convert hosts and schemes to lower case. Programs also convert names of HTTP headers to lower case, to compare them.
     forms.insert(plain.to_ascii_lowercase());
     // A text is sanitised before it is searched, so the sanitised forms of the secret are needed too.
-    let sanitised = |form: &String| [visible(form), sanitise_text(form, usize::MAX), sanitise_line(form, usize::MAX)];
+    let sanitised = |form: &String| [sanitise_text(form, usize::MAX), sanitise_line(form, usize::MAX)];
     let shown: Vec<String> = forms.iter().flat_map(sanitised).collect();
     forms.extend(shown);
+    // Declarations escape the ends of comments.
+    let in_comments: Vec<String> = forms.iter().filter(|form| form.contains("*/")).map(|form| escape_comment_end(form)).collect();
+    forms.extend(in_comments);
     forms
 }
 

@@ -47,14 +47,16 @@ pub struct ServerStatus {
 const NO_NAME: &str = "(a server whose name is not valid)";
 
 impl ServerStatus {
-    /// Returns the status for a model. Removes texts that no approval covers. Replaces the name of an invalid entry, because it may be any
+    /// Returns the status for a model. A variant of a server has the name that code imports. Removes texts that no approval covers. Replaces the name of an invalid entry, because it may be any
     /// text. Replaces the error message, because it may quote a server.
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
         (status.display_name, status.description) = (None, None);
-        if !is_registry_name(&self.name) {
-            NO_NAME.clone_into(&mut status.name);
+        match self.variant_of.clone() {
+            _ if !is_registry_name(&self.name) => NO_NAME.clone_into(&mut status.name),
+            Some(server) => (status.name, status.variant_of) = (server, None),
+            None => {}
         }
         if !self.approved {
             // The names of the variables come from an entry that nobody has approved.

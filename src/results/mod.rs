@@ -10,6 +10,7 @@ mod fit;
 mod json_walk;
 mod mark;
 mod measure;
+mod media;
 mod omission;
 mod plain;
 mod pointer;
@@ -22,6 +23,7 @@ mod text;
 
 pub use fit::{Fitted, fit, fit_json, fits};
 pub use mark::Handle;
+pub use media::{Media, MediaKind, take_media};
 pub use omission::{Omission, OmissionKind};
 pub use pointer::{PointerError, part};
 pub use report::{ModelError, ModelReport, for_model};

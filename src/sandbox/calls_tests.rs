@@ -5,6 +5,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::sandbox::compute_slots::ComputeSlots;
+use crate::sandbox::compute_time::ComputeTime;
 use crate::sandbox::deadline::Deadline;
 use crate::sandbox::run_binding::RunBinding;
 use crate::sandbox::stop::{Stop, StopReason};
@@ -42,6 +43,10 @@ fn rig_of(stop: Stop, timeout: Duration, answer: impl Fn(usize) -> HostAnswer + 
     rig_in(ComputeSlots::default(), stop, timeout, answer)
 }
 
+fn slot_of(slots: ComputeSlots) -> ComputeSlot {
+    ComputeSlot::new(slots, Arc::new(ComputeTime::new(LONG)))
+}
+
 /// A run of an owner with these slots. It does not hold one yet.
 fn rig_in(slots: ComputeSlots, stop: Stop, timeout: Duration, answer: impl Fn(usize) -> HostAnswer + Send + Sync + 'static) -> Rig {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -49,17 +54,8 @@ fn rig_in(slots: ComputeSlots, stop: Stop, timeout: Duration, answer: impl Fn(us
     let host = Arc::new(Host { looked_at: AtomicUsize::new(0), answer: Box::new(answer) });
     let sources = Sources::new(String::new(), Arc::new(Vec::<GuestModule>::new()));
     let limits = Arc::new(Limits { max_log_bytes: 256, ..Limits::default() });
-    let run = RunState::new(
-        Instant::now(),
-        control,
-        ComputeSlot::new(slots),
-        limits,
-        CAPACITY,
-        Arc::clone(&host) as Arc<_>,
-        Wire::null(),
-        sources,
-        None,
-    );
+    let run =
+        RunState::new(Instant::now(), control, slot_of(slots), limits, CAPACITY, Arc::clone(&host) as Arc<_>, Wire::null(), sources, None);
     let (run, binding) = (Arc::new(run), RunBinding::default());
     binding.bind(Arc::clone(&run) as Arc<_>);
     Rig { _runtime: runtime, stop, host, run, binding }
@@ -259,7 +255,7 @@ fn a_guest_that_sleeps_lets_another_run_of_its_owner_execute() {
     let (slots, _) = one_slot();
     let rig = rig_in(slots.clone(), Stop::new(), LONG, |_| HostAnswer::Ready(null()));
     let _in_guest = rig.run.slot.enter(&rig.run.control).unwrap();
-    let (other, control) = (ComputeSlot::new(slots), rig.run.control.clone());
+    let (other, control) = (slot_of(slots), rig.run.control.clone());
     let waiting = std::thread::spawn(move || other.enter(&control).is_ok());
     let until = Instant::now() + Duration::from_mins(1);
     while !waiting.is_finished() && Instant::now() < until {
@@ -271,7 +267,7 @@ fn a_guest_that_sleeps_lets_another_run_of_its_owner_execute() {
 #[test]
 fn a_guest_whose_time_ends_before_it_has_a_slot_again_is_not_entered() {
     let (slots, executing) = one_slot();
-    let taking = Arc::new(ComputeSlot::new(slots.clone()));
+    let taking = Arc::new(slot_of(slots.clone()));
     let rig = rig_in(slots, Stop::new(), Duration::from_millis(200), move |_| {
         let other = Arc::clone(&taking);
         HostAnswer::Later(Box::pin(async move {

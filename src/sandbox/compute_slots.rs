@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::compute_time::{ComputeTime, Working};
 use super::host::{RunControl, Stopped};
 use super::reader::ParseOwner;
 
@@ -53,6 +54,7 @@ impl ComputeSlots {
 #[derive(Debug)]
 pub(super) struct ComputeSlot {
     slots: ComputeSlots,
+    time: Arc<ComputeTime>,
     held: Mutex<Option<HeldSlot>>,
 }
 
@@ -88,9 +90,18 @@ impl Drop for Executing<'_> {
 }
 
 impl ComputeSlot {
-    /// Returns the slot of a new run, which does not hold it yet.
-    pub(super) fn new(slots: ComputeSlots) -> Self {
-        Self { slots, held: Mutex::default() }
+    /// Returns the slot of a new run, which does not hold it yet. `time` is the time in which its guest works.
+    pub(super) fn new(slots: ComputeSlots, time: Arc<ComputeTime>) -> Self {
+        Self { slots, time, held: Mutex::default() }
+    }
+
+    /// Counts the guest's own time until the returned guard is dropped, without the waits in [`ComputeSlot::without`].
+    pub(super) fn working(&self) -> Working<'_> {
+        self.time.working()
+    }
+
+    pub(super) fn time(&self) -> &Arc<ComputeTime> {
+        &self.time
     }
 
     /// Waits for a slot, and holds it until the returned guard is dropped.
@@ -107,6 +118,7 @@ impl ComputeSlot {
     /// # Errors
     /// Fails with [`Stopped`] if the run ends during one of the two waits. The run then has no slot, and its guest must not execute.
     pub(super) fn without<T>(&self, control: &RunControl, wait: impl FnOnce() -> Result<T, Stopped>) -> Result<T, Stopped> {
+        let _waiting = self.time.waiting();
         self.give_back();
         let output = wait()?;
         self.take(control)?;
@@ -157,7 +169,7 @@ mod tests {
         }
 
         fn run(&self) -> ComputeSlot {
-            ComputeSlot::new(self.slots.clone())
+            ComputeSlot::new(self.slots.clone(), Arc::new(ComputeTime::new(LONG)))
         }
 
         fn control(&self, stop: &Stop, timeout: Duration) -> RunControl {

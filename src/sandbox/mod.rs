@@ -6,6 +6,7 @@
 mod calls;
 mod check_value;
 mod compute_slots;
+mod compute_time;
 mod deadline;
 mod exchange;
 mod features;
@@ -52,7 +53,7 @@ pub use module::{GuestModule, GuestModules, ModuleFunction};
 pub use pool::WarmVms;
 pub use reader::{ParseOwner, StillWanted, serve_reader};
 pub use run::{LogListener, RunOutcome, RunRequest, RunStats};
-pub use script::{Export, Importable, Problem, ProblemKind, body_problems, check, is_function_type, to_javascript};
+pub use script::{Export, Importable, Problem, ProblemKind, check, is_function_type, to_javascript};
 pub use stop::{Stop, StopReason};
 pub use value::{Value, Wire};
 
@@ -167,6 +168,23 @@ impl Sandboxes {
             Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(look),
             _ => look(),
         }
+    }
+
+    /// Returns what is wrong with the body of an async function, as sentences with lines: errors of syntax, a brace that ends the function,
+    /// `import`, and names that are neither parameters nor declared nor among `globals`. Blocks like [`Self::check`], and returns `None` for the
+    /// same reasons.
+    ///
+    /// # Errors
+    /// `ERR_IO` if the reader program cannot be started.
+    pub fn check_body(
+        &self,
+        owner: &ParseOwner,
+        body: &str,
+        parameters: &[&str],
+        globals: &[&str],
+        wanted: StillWanted<'_>,
+    ) -> Result<Option<Vec<String>>> {
+        self.reader.check_body(body, parameters, globals, Asker { owner, wanted })
     }
 
     /// Ends the idle reader processes and the VMs that were prepared in advance, until the next run.

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 
 use super::calls::RunState;
 use super::compute_slots::{CodeOwner, ComputeSlot};
+use super::compute_time::ComputeTime;
 use super::deadline::Deadline;
 use super::features::GuestFeatures;
 use super::host::{HostFunctions, RunControl};
@@ -120,7 +121,8 @@ impl RunContext<'_> {
         let sources = Sources::new(format!("{prologue}{text}{CODE_EPILOGUE}"), Arc::clone(&modules));
         let control = RunControl::new(stop.clone(), deadline, self.runtime.clone());
         let (limits, capacity) = (Arc::clone(self.limits), self.image.reply_capacity());
-        let slot = ComputeSlot::new(self.owner.compute.clone());
+        let time = Arc::new(ComputeTime::new(Duration::from_millis(self.limits.compute_timeout_ms)));
+        let slot = ComputeSlot::new(self.owner.compute.clone(), time);
         let state = RunState::new(started, control, slot, limits, capacity, request.host, request.input, sources, request.on_log);
         let state = Arc::new(state);
         let value = self.execute(&state, &text, &code).map_err(|failure| failure.into_error(&state, &stop, limit_ms));
@@ -154,10 +156,12 @@ impl RunContext<'_> {
         // The slot comes before the VM, so that a run that waits takes no memory of a VM. A run that ended meanwhile never has a VM.
         let Ok(executing) = state.slot.enter(&state.control) else { return Ok(Ok(())) };
         let mut vm = self.pool.take(self.image)?;
-        let watch = Watch::start(vm.sandbox(), self.runtime, code.stop.clone(), code.deadline.clone());
+        let (stop, deadline, time) = (code.stop.clone(), code.deadline.clone(), Arc::clone(state.slot.time()));
+        let watch = Watch::start(vm.sandbox(), self.runtime, stop, deadline, time);
         state.has_started(started.elapsed());
+        let working = state.slot.working();
         let outcome = vm.run(Arc::clone(state) as Arc<_>);
-        drop((watch, executing));
+        drop((working, watch, executing));
         self.pool.give_back(self.image, vm);
         Ok(outcome)
     }

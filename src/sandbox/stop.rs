@@ -6,11 +6,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 
+/// The names of the limits in the error of a run that took too long.
+const RUN_LIMIT: &str = "timeoutMs, limits.runTimeoutMs";
+const COMPUTE_LIMIT: &str = "its own work, without the time of its calls: limits.computeTimeoutMs";
+
 /// The reason why a run was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// The time of the run is over.
     Deadline,
+    /// The guest has worked for as long as it may, without the time of calls and timers.
+    Compute { limit_ms: u64 },
     /// The caller aborted its `AbortSignal`.
     Aborted,
     /// The sandbox or gateway was closed with `close()`.
@@ -65,7 +71,8 @@ impl Stop {
             Some(StopReason::Aborted) => Error::Aborted { what },
             Some(StopReason::Closed) => Error::Closed { what: "sandbox" },
             Some(StopReason::SwitchedOff) => Error::PluginOff,
-            Some(StopReason::Deadline) | None => Error::RunTimeout { limit_ms },
+            Some(StopReason::Deadline) | None => Error::RunTimeout { limit_ms, limit: RUN_LIMIT },
+            Some(StopReason::Compute { limit_ms }) => Error::RunTimeout { limit_ms, limit: COMPUTE_LIMIT },
         }
     }
 }

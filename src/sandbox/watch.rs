@@ -1,4 +1,4 @@
-//! Stops the guest of a run from outside, at the deadline or on request.
+//! Stops the guest of a run from outside: at the deadline, when its own time is over, or on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,19 +8,20 @@ use hyperlight_host::hypervisor::InterruptHandle;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::compute_time::ComputeTime;
 use super::deadline::Deadline;
 use super::stop::{Stop, StopReason};
 
 /// The interval between two attempts to stop a guest. They are repeated because a kill has no effect while the VM is not running yet.
 const KILL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Watches a run, and stops its guest at the deadline or on request. Dropping this value ends the watch.
+/// Watches a run, and stops its guest at the deadline, when its own time is over, or on request. Dropping this value ends the watch.
 pub(super) struct Watch {
     done: CancellationToken,
 }
 
 impl Watch {
-    pub(super) fn start(guest: &MultiUseSandbox, runtime: &Handle, stop: Stop, deadline: Deadline) -> Self {
+    pub(super) fn start(guest: &MultiUseSandbox, runtime: &Handle, stop: Stop, deadline: Deadline, time: Arc<ComputeTime>) -> Self {
         let done = CancellationToken::new();
         let killer = Killer { guest: guest.interrupt_handle(), done: done.clone() };
         runtime.spawn(async move {
@@ -28,6 +29,7 @@ impl Watch {
                 () = killer.done.cancelled() => {}
                 () = stop.stopped() => {}
                 () = deadline.passed() => stop.stop(StopReason::Deadline),
+                () = time.passed() => stop.stop(StopReason::Compute { limit_ms: time.limit_ms() }),
             }
             // If the run is not done, dropping `killer` stops the guest. It is dropped here, or when the runtime ends, because then nothing
             // else would stop the guest.

@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::agent::{Tool as AgentTool, ToolDefinition};
 use crate::error::{Error, ErrorText};
+use crate::gateway::CONTENT;
 
 /// Converts the definition of a tool for a host.
 pub(super) fn definition(definition: ToolDefinition) -> Tool {
@@ -64,9 +65,11 @@ fn output_schema(tool: AgentTool) -> Json {
 }
 
 /// Converts the answer of a tool to a result. The result contains the answer as text, for hosts that read only text, and as structured
-/// content. A failure of the tool is also a result, so that the model can read it.
-pub(super) fn result(answer: Json) -> CallToolResult {
-    let content = vec![ContentBlock::text(answer.to_string())];
+/// content. Images and sounds of the answer follow the text. A failure of the tool is also a result, so that the model can read it.
+pub(super) fn result(mut answer: Json) -> CallToolResult {
+    let blocks = answer.as_object_mut().and_then(|fields| fields.shift_remove(CONTENT));
+    let blocks: Vec<ContentBlock> = blocks.and_then(|blocks| serde_json::from_value(blocks).ok()).unwrap_or_default();
+    let content = [vec![ContentBlock::text(answer.to_string())], blocks].concat();
     let mut result = if answer.get("error").is_some() { CallToolResult::error(content) } else { CallToolResult::success(content) };
     result.meta = super::stateless::meta(&answer);
     result.structured_content = Some(answer);
@@ -195,6 +198,14 @@ mod tests {
         assert_eq!((invalid.code, invalid.data), (ErrorCode::INVALID_REQUEST, Some(json!({ "code": "ERR_INVALID_REQUEST" }))));
         assert_eq!(no_such_resource().data, Some(json!({ "code": "ERR_UNKNOWN_RESOURCE" })));
         assert_eq!(typed::<CallToolResult>(json!(1)).unwrap_err().data, Some(json!({ "code": "ERR_INTERNAL" })));
+    }
+
+    #[test]
+    fn images_and_sounds_follow_the_text_and_stay_out_of_it() {
+        let block = |kind: &str| json!({ "type": kind, "mimeType": format!("{kind}/x"), "data": "AAEC" });
+        let shown = json!(result(json!({ "value": 1, "content": [block("image"), block("audio")] })));
+        assert_eq!(shown["content"], json!([{ "type": "text", "text": "{\"value\":1}" }, block("image"), block("audio")]));
+        assert_eq!(shown["structuredContent"], json!({ "value": 1 }));
     }
 
     #[test]

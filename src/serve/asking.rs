@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
 use super::cited::{asker, cited, cited_form, quoted, visible_messages};
+use super::waiting_calls::AskingCall;
 use crate::error::{Error, Result};
 use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Question as Asked, SamplingQuestion};
 use crate::results::{SAVED_ID_BYTES, saved_id};
@@ -43,8 +44,8 @@ pub(super) struct Question {
 /// The way in which questions are sent to the client.
 #[derive(Clone)]
 pub(super) enum ClientChannel {
-    /// A request of this program to the client, up to protocol 2025-11-25.
-    Request(Peer<RoleServer>),
+    /// A request of this program to the client, up to protocol 2025-11-25. The call counts as waiting until it is answered.
+    Request(Peer<RoleServer>, Arc<AskingCall>),
     /// The answer to the client's own request, since protocol 2026-07-28.
     Round(mpsc::Sender<Question>),
 }
@@ -90,7 +91,7 @@ impl Callbacks for ClientCallbacks {
         if !self.support.forms {
             return None;
         }
-        let choices = choices(question, matches!(self.channel, ClientChannel::Request(_)));
+        let choices = choices(question, matches!(self.channel, ClientChannel::Request(..)));
         let (form, channel) = (permission(question, &choices), self.channel.clone());
         Some(Box::pin(async move { Ok(decision(&elicited(&channel.ask(form).await?), &choices)) }))
     }
@@ -161,7 +162,10 @@ impl Callbacks for ClientCallbacks {
 impl ClientChannel {
     async fn ask(self, request: InputRequest) -> Result<Json> {
         match self {
-            Self::Request(peer) => ask_now(&peer, request).await,
+            Self::Request(peer, call) => {
+                let _waiting = call.wait()?;
+                ask_now(&peer, request).await
+            }
             Self::Round(questions) => {
                 let (answer, answered) = oneshot::channel();
                 let gone = || unanswered("the client has ended the call");

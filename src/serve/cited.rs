@@ -1,6 +1,6 @@
 //! Prepares the texts of a server for questions to a person: each text is marked as the server's, and contains no hidden characters.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::text::{escaped, visible};
 
@@ -30,60 +30,139 @@ pub(super) fn cited(message: &str) -> String {
     lines.join("\n")
 }
 
-/// Prefixes the titles and descriptions in a server's form, and puts each in one line. A client shows a field without a title by its name,
-/// which the server chose as well, so the name becomes the title. Returns `None` if a choice without a label contains hidden characters. Such a
-/// choice cannot be changed, because the answer must be the choice itself.
+/// The longest name of a schema dialect or of a format.
+const MAX_WORD_BYTES: usize = 80;
+/// Keywords of a field whose values are numbers.
+const NUMBERS: [&str; 6] = ["minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"];
+
+/// Returns a server's form for a client: the keywords that forms have, and no other text of the server. Titles and descriptions are prefixed and in one line. A
+/// client shows a field without a title by its name, which the server chose as well, so the name becomes the title. Returns `None` if something that
+/// cannot be changed could be misread: the name of a field, a choice without a label that shows something, a type or a format. The answer must have
+/// these as they are.
 pub(super) fn cited_form(schema: &Json) -> Option<Json> {
-    let mut schema = schema.clone();
-    for (name, field) in schema.get_mut("properties").and_then(Json::as_object_mut).into_iter().flatten() {
-        let Json::Object(keywords) = field else { continue };
-        keywords.entry("title").or_insert_with(|| name.as_str().into());
-        for keyword in ["title", "description"] {
-            if let Some(Json::String(text)) = keywords.get_mut(keyword) {
-                *text = format!("{QUOTE}{}", one_line(text));
+    let given = schema.as_object()?;
+    let fields = given.get("properties").and_then(Json::as_object);
+    let mut form = Map::new();
+    for (keyword, value) in given {
+        let shown = match (keyword.as_str(), value) {
+            ("type", _) => only_types(value)?,
+            ("$schema", Json::String(dialect)) if is_dialect(dialect) => value.clone(),
+            ("title" | "description", Json::String(text)) => cited_line(text).into(),
+            ("properties", Json::Object(fields)) => {
+                let cited = |(name, field): (&String, &Json)| Some((name.clone(), cited_field(name, field)?));
+                fields.iter().map(cited).collect::<Option<Map<_, _>>>()?.into()
             }
-        }
-        let choices = keywords.get("enum").or_else(|| keywords.get("items")?.get("enum"));
-        if !keywords.contains_key("enumNames") && choices.and_then(Json::as_array).into_iter().flatten().any(hides) {
-            return None;
-        }
-        for labels in ["enumNames", "oneOf", "anyOf", "items"] {
-            keywords.get_mut(labels).into_iter().for_each(flatten_labels);
-        }
-        let is_free = !["enum", "oneOf", "anyOf", "items"].iter().any(|choices| keywords.contains_key(*choices));
-        if let Some(Json::String(text)) = keywords.get_mut("default").filter(|_| is_free) {
-            *text = visible(text);
-        }
+            ("required", Json::Array(names)) => {
+                let is_field = |name: &&Json| name.as_str().is_some_and(|name| fields.is_some_and(|fields| fields.contains_key(name)));
+                names.iter().filter(is_field).cloned().collect()
+            }
+            _ => continue,
+        };
+        form.insert(keyword.clone(), shown);
     }
-    for keyword in ["title", "description"] {
-        if let Some(Json::String(text)) = schema.get_mut(keyword) {
-            *text = format!("{QUOTE}{}", one_line(text));
-        }
+    Some(form.into())
+}
+
+/// Returns the field of a form with this name.
+fn cited_field(name: &str, field: &Json) -> Option<Json> {
+    let given = field.as_object().filter(|_| !hides_text(name))?;
+    let mut shown = cited_choices(given)?;
+    let title = given.get("title").and_then(Json::as_str).unwrap_or(name);
+    shown.insert("title".to_owned(), cited_line(title).into());
+    let is_free = !["enum", "oneOf", "anyOf", "items"].iter().any(|choices| given.contains_key(*choices));
+    for (keyword, value) in given {
+        let value = match (keyword.as_str(), value) {
+            ("description", Json::String(text)) => cited_line(text).into(),
+            ("format", Json::String(format)) if is_word(format) => value.clone(),
+            ("format", _) => return None,
+            (keyword, Json::Number(_)) if NUMBERS.contains(&keyword) => value.clone(),
+            ("items", Json::Object(items)) => cited_choices(items)?.into(),
+            ("default", Json::String(text)) if is_free => visible(text).into(),
+            ("default", Json::String(_) | Json::Number(_) | Json::Bool(_)) | ("uniqueItems", Json::Bool(_)) => value.clone(),
+            ("default", Json::Array(items)) if items.iter().all(is_plain) => value.clone(),
+            _ => continue,
+        };
+        shown.insert(keyword.clone(), value);
     }
-    Some(schema)
+    Some(shown.into())
+}
+
+/// Returns the type and the choices of a field, or of the items of a list. The choices themselves are unchanged, and their labels are in one line each.
+fn cited_choices(given: &Map<String, Json>) -> Option<Map<String, Json>> {
+    let mut shown = Map::new();
+    for (keyword, value) in given {
+        let value = match (keyword.as_str(), value) {
+            ("type", _) => only_types(value)?,
+            ("enum", Json::Array(choices)) => {
+                let labels = given.get("enumNames").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+                let is_shown = |(index, choice): (usize, &Json)| is_plain(choice) && (is_label(labels.get(index)) || !hides(choice));
+                choices.iter().enumerate().all(is_shown).then(|| value.clone())?
+            }
+            ("enumNames", Json::Array(labels)) => {
+                labels.iter().map(|label| Some(Json::from(one_line(label.as_str()?)))).collect::<Option<Json>>()?
+            }
+            ("oneOf" | "anyOf", Json::Array(choices)) => choices.iter().map(cited_choice).collect::<Option<Json>>()?,
+            _ => continue,
+        };
+        shown.insert(keyword.clone(), value);
+    }
+    Some(shown)
+}
+
+/// Returns one choice with its label.
+fn cited_choice(choice: &Json) -> Option<Json> {
+    let value = choice.get("const").filter(|value| is_plain(value))?;
+    let title = choice.get("title").and_then(Json::as_str);
+    if !is_label(choice.get("title")) && hides(value) {
+        return None;
+    }
+    let mut shown = Map::from_iter([("const".to_owned(), value.clone())]);
+    let texts = [("title", title), ("description", choice.get("description").and_then(Json::as_str))];
+    shown.extend(texts.into_iter().filter_map(|(keyword, text)| Some((keyword.to_owned(), one_line(text?).into()))));
+    Some(shown.into())
+}
+
+/// Returns whether a label shows anything. In the place of another one, a client may show the choice itself.
+fn is_label(label: Option<&Json>) -> bool {
+    label.and_then(Json::as_str).is_some_and(|label| !one_line(label).trim().is_empty())
+}
+
+/// Returns the types of a schema if they are types of JSON, and no other texts.
+fn only_types(types: &Json) -> Option<Json> {
+    let is_type = |kind: &Json| {
+        kind.as_str().is_some_and(|kind| ["array", "boolean", "integer", "null", "number", "object", "string"].contains(&kind))
+    };
+    let are_types = types.as_array().map_or_else(|| is_type(types), |types| types.iter().all(is_type));
+    are_types.then(|| types.clone())
+}
+
+fn is_dialect(text: &str) -> bool {
+    let rest = text.strip_prefix("https://json-schema.org/").or_else(|| text.strip_prefix("http://json-schema.org/"));
+    text.len() <= MAX_WORD_BYTES
+        && rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-./#".contains(&byte)))
+}
+
+/// Returns whether a text is one word, such as `date-time`.
+fn is_word(text: &str) -> bool {
+    text.len() <= MAX_WORD_BYTES && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Returns whether a value has no inner texts of its own.
+fn is_plain(value: &Json) -> bool {
+    !value.is_object() && !value.is_array()
 }
 
 /// Returns whether a choice contains hidden characters or line breaks.
 fn hides(choice: &Json) -> bool {
-    choice.as_str().is_some_and(|text| cited(text) != format!("{QUOTE}{text}"))
+    choice.as_str().is_some_and(hides_text)
 }
 
-/// Puts the labels of choices in one line each. The choices themselves are sent unchanged.
-fn flatten_labels(labels: &mut Json) {
-    match labels {
-        Json::Array(items) => items.iter_mut().for_each(flatten_labels),
-        Json::Object(fields) => {
-            for (key, value) in fields {
-                match value {
-                    Json::String(text) if key == "title" || key == "description" => *text = one_line(text),
-                    Json::Array(_) | Json::Object(_) if key != "enum" => flatten_labels(value),
-                    _ => {}
-                }
-            }
-        }
-        Json::String(text) => *text = one_line(text),
-        Json::Null | Json::Bool(_) | Json::Number(_) => {}
-    }
+fn hides_text(text: &str) -> bool {
+    cited(text) != format!("{QUOTE}{text}")
+}
+
+fn cited_line(text: &str) -> String {
+    format!("{QUOTE}{}", one_line(text))
 }
 
 fn one_line(text: &str) -> String {
@@ -141,8 +220,61 @@ mod tests {
             assert_eq!(form(json!({ "type": "string", "enum": ["yes", hidden] })), None, "{hidden:?}");
             assert_eq!(form(json!({ "type": "array", "items": { "type": "string", "enum": [hidden] } })), None, "{hidden:?}");
             assert!(form(json!({ "type": "string", "enum": ["yes", hidden], "enumNames": ["Yes", "No"] })).is_some());
+            for labels in [
+                json!([]),
+                json!(["Yes"]),
+                json!(["Yes", ""]),
+                json!(["Yes", " \n"]),
+                json!(["Yes", "\u{200b}"]),
+                json!(["Yes", 1]),
+                json!("No"),
+            ] {
+                assert_eq!(form(json!({ "type": "string", "enum": ["yes", hidden], "enumNames": labels })), None, "{hidden:?} {labels}");
+            }
+            for list in ["oneOf", "anyOf"] {
+                assert!(form(json!({ "type": "string", list: [{ "const": hidden, "title": "No" }] })).is_some());
+                for choice in
+                    [json!({ "const": hidden }), json!({ "const": hidden, "title": "" }), json!({ "const": hidden, "title": "\u{2060} " })]
+                {
+                    assert_eq!(
+                        form(json!({ "type": "string", list: [{ "const": "a", "title": "A" }, choice] })),
+                        None,
+                        "{hidden:?} {choice}"
+                    );
+                    assert_eq!(form(json!({ "type": "array", "items": { list: [choice] } })), None, "{hidden:?} {choice}");
+                }
+            }
         }
         assert!(form(json!({ "type": "string", "enum": ["yes", "no", "später"] })).is_some());
+    }
+
+    #[test]
+    fn a_form_whose_field_has_a_name_that_a_person_cannot_see_in_one_line_is_not_shown() {
+        for name in ["a\n> Allow the call?", "a\u{2028}b", "a\r\nb", "a\u{202e}", "a\u{85}b"] {
+            let schema = json!({ "type": "object", "properties": { name: { "type": "boolean", "title": "Sure?" } } });
+            assert_eq!(cited_form(&schema), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_form_a_person_gets_the_words_that_forms_have_and_no_other_text() {
+        let fake = "Allow the call of the tool?";
+        let field = json!({
+            "type": "string", "format": "email", "minLength": 1, "pattern": format!("a\n{fake}"), "$comment": fake, "examples": [fake], "errorMessage": fake,
+            "oneOf": [{ "const": "a", "title": "A", "description": "a\nb", "$comment": fake }],
+        });
+        let schema = json!({
+            "$schema": format!("https://json-schema.org\n{fake}"), "$id": fake, "$defs": { "x": { "title": fake } }, "description": "why",
+            "type": "object", "properties": { "a": field }, "required": ["a", fake],
+        });
+        let property = json!({ "type": "string", "format": "email", "minLength": 1, "title": "> a", "oneOf": [{ "const": "a", "title": "A", "description": "a b" }] });
+        let shown = json!({ "type": "object", "description": "> why", "properties": { "a": property }, "required": ["a"] });
+        assert_eq!(cited_form(&schema), Some(shown));
+        let dialect = json!({ "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {} });
+        assert_eq!(cited_form(&dialect), Some(dialect));
+        for wrong in [json!({ "type": fake }), json!({ "type": "string", "format": fake }), json!({ "type": ["string", fake] })] {
+            assert_eq!(cited_form(&json!({ "type": "object", "properties": { "a": wrong } })), None, "{wrong}");
+        }
     }
 
     #[test]

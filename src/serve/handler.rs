@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerCapabilities, ServerConfig,
-    SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
+    CustomResult, DiscoverResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
+    Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Reference, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -24,7 +25,7 @@ use super::direct::MAX_NAME_CHARS;
 use super::http::{Owner, Principal};
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
-use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
+use super::resources_and_prompts::{self, ResourcesAndPrompts, ServedPrompt, Target, prompt_definition};
 use super::rounds::{Input, until_cancelled, worked};
 use super::run_limits::RunPermit;
 use super::session::{CallerName, ClientNotification, Session, SessionCell};
@@ -33,8 +34,7 @@ use super::tasks::{Begun, Place, Run};
 use super::{Served, answers, changes, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
-use crate::bridge::ToolErrors;
-use crate::gateway::{Agent, ApprovalRead, CallOptions, Completed, RunOptions};
+use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
 use crate::sandbox::Stop;
 use crate::telemetry::TraceContext;
 use crate::text::sanitise_line;
@@ -106,17 +106,20 @@ impl Handler {
         if let Some(session) = self.session_cell.get() {
             return Ok(Arc::clone(session));
         }
-        let client = context.client_info();
-        let name = CallerName { of_token: self.caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
         // Without a session, the connection ends with this request.
         let is_stateless = stateless::owner(context).is_some();
         let told = (!is_stateless).then(|| ClientNotification::Client(context.peer.clone()));
-        let opened = Session::open(&self.served.0, &self.caller.key, name, told);
-        let opened = opened.map_err(|error| refused(&error))?;
+        let opened = self.open_session(context, told)?;
         if is_stateless {
             self.served.0.hold_servers_of(&opened.agent).map_err(|error| refused(&error))?;
         }
         Ok(Arc::clone(self.session_cell.get_or_init(|| opened)))
+    }
+
+    fn open_session(&self, context: &RequestContext<RoleServer>, told: Option<ClientNotification>) -> Answer<Arc<Session>> {
+        let client = context.client_info();
+        let name = CallerName { of_token: self.caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
+        Session::open(&self.served.0, &self.caller.key, name, told).map_err(|error| refused(&error))
     }
 
     fn agent(&self, context: &RequestContext<RoleServer>) -> Answer<Agent> {
@@ -162,7 +165,8 @@ impl Handler {
 
     /// Returns the owner of a task: the caller, or this connection if there is no caller's token.
     pub(super) fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
-        stateless::owner(context).unwrap_or_else(|| Owner { key: format!("connection:{}", self.number), ended: self.ended.clone() })
+        let of_connection = || Owner { key: format!("connection:{}", self.number), ended: Arc::new(self.ended.clone()) };
+        stateless::owner(context).unwrap_or_else(of_connection)
     }
 
     /// Reserves a place for a task. Returns `None` if the client does not support tasks or has too many.
@@ -171,14 +175,14 @@ impl Handler {
         knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
     }
 
-    /// Reads the resources of all servers, and processes them. Runs on a blocking thread, because it takes long if there are very many.
+    /// Processes the lists of the resources and prompts of all servers.
     pub(super) async fn with_items<T: Send + 'static>(
         &self,
         context: &RequestContext<RoleServer>,
         work: impl FnOnce(&Agent, &ResourcesAndPrompts) -> crate::Result<T> + Send + 'static,
     ) -> Answer<T> {
-        let (agent, options) = (self.agent(context)?, self.served.0.options.clone());
-        let done = blocking(move || work(&agent, &ResourcesAndPrompts::read(&agent, &options.direct)?));
+        let shared = &self.served.0;
+        let done = shared.items.with(&self.caller.key, self.agent(context)?, shared.options.direct.clone(), work);
         done.await.map_err(|error| refused(&error))
     }
 
@@ -190,11 +194,13 @@ impl Handler {
     }
 
     async fn prompt(&self, context: &RequestContext<RoleServer>, name: &str) -> Answer<(String, String)> {
-        let prompts = self.with_items(context, |agent, items| resources_and_prompts::prompts(agent, items.servers())).await?;
-        let found = prompts.into_iter().find(|prompt| prompt.name == name);
+        let asked = name.to_owned();
+        let of_server = |prompt: &ServedPrompt| (prompt.entry.server.clone(), prompt.entry.name.clone());
+        let find =
+            move |_: &Agent, items: &ResourcesAndPrompts| Ok(items.prompts().iter().find(|prompt| prompt.name == asked).map(of_server));
+        let found = self.with_items(context, find).await?;
         let shown = || format!("there is no prompt \"{}\"", sanitise_line(name, MAX_NAME_CHARS));
-        let found = found.ok_or_else(|| ErrorData::invalid_params(shown(), Some(data("ERR_UNKNOWN_PROMPT"))))?;
-        Ok((found.entry.server, found.entry.name))
+        found.ok_or_else(|| ErrorData::invalid_params(shown(), Some(data("ERR_UNKNOWN_PROMPT"))))
     }
 }
 
@@ -214,6 +220,7 @@ pub(super) fn with_meta(mut value: Json) -> Json {
 }
 
 impl ServerHandler for Handler {
+    /// Returns what is the same for all callers. rmcp calls this for each request without a session, so it must cost little.
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
@@ -229,12 +236,28 @@ impl ServerHandler for Handler {
             .build();
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new("hyperlight-mcp", env!("CARGO_PKG_VERSION"));
-        // The instructions are about the tools of this program.
-        if !self.served.0.options.direct.has_own_tools() {
-            return info;
-        }
-        info.instructions = self.served.0.gateway.system_message_by(None, ToolErrors::default(), ApprovalRead::Cached).ok();
         info
+    }
+
+    async fn initialize(&self, request: InitializeRequestParams, context: RequestContext<RoleServer>) -> Answer<InitializeResult> {
+        context.peer.set_peer_info(request.clone());
+        let mut negotiated = self.negotiate_initialize(&request)?;
+        // Without a session, the host gets no instructions, and its next request gets the reason.
+        if let Ok(session) = self.session(&context) {
+            negotiated.instructions = self.instructions_of(session).await;
+        }
+        Ok(negotiated)
+    }
+
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Answer<DiscoverResult> {
+        // The instructions are those of one caller: `from_server_info` allows no cache that callers share.
+        let mut discovered = DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), self.get_info());
+        // The peer of this request may reach no client, so a new session ends with the request.
+        let session = self.session_cell.get().cloned().map_or_else(|| self.open_session(&context, None), Ok);
+        if let Ok(session) = session {
+            discovered.instructions = self.instructions_of(session).await;
+        }
+        Ok(discovered)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -268,7 +291,8 @@ impl ServerHandler for Handler {
     }
 
     async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {
-        self.served.0.tasks.answer(&self.owner(&context).key, &request.task_id, request.input_responses)
+        let held = self.hold_answers(&request.input_responses).map_err(|error| refused(&error))?;
+        self.served.0.tasks.answer(&self.owner(&context).key, &request.task_id, request.input_responses, held)
     }
 
     async fn cancel_task(&self, request: CancelTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {
@@ -291,7 +315,7 @@ impl ServerHandler for Handler {
         let definitions = if has_own { session.tools.definitions().map_err(|error| refused(&error))? } else { Vec::new() };
         let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
         tools.extend(self.direct_definitions(&context).await?);
-        if stateless::owner(&context).is_some() {
+        if has_own && stateless::owner(&context).is_some() {
             stateless::offer(&mut tools);
         }
         Ok(ListToolsResult::with_all_items(tools))
@@ -359,7 +383,7 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListResourcesResult> {
-        Ok(ListResourcesResult::with_all_items(self.with_items(&context, |_, items| Ok(items.resources())).await?))
+        Ok(ListResourcesResult::with_all_items(self.with_items(&context, |_, items| Ok(items.resources().to_vec())).await?))
     }
 
     async fn list_resource_templates(
@@ -376,9 +400,9 @@ impl ServerHandler for Handler {
         let (server, uri) = match self.target(&context, &served).await? {
             Target::ServerResource { server, uri } => (server, uri),
             Target::Types { server } => {
-                let agent = self.agent(&context)?;
+                let (agent, errors) = (self.agent(&context)?, self.served.0.options.errors());
                 let (text, mime) =
-                    blocking(move || resources_and_prompts::types(&agent, &server)).await.map_err(|error| refused(&error))?;
+                    blocking(move || resources_and_prompts::types(&agent, &server, errors)).await.map_err(|error| refused(&error))?;
                 let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
                 return Ok(ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?));
             }
@@ -405,10 +429,10 @@ impl ServerHandler for Handler {
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
         let session = self.session(&context)?;
-        match self.target(&context, &request.uri).await? {
-            Target::ServerResource { server, uri } => session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
-            Target::Types { .. } => Ok(()),
-        }
+        // A client can always end what it has begun, also if the resource is not listed any more.
+        let subscribed = session.subscribed_as(&request.uri);
+        let target = if subscribed.is_empty() { Some(self.target(&context, &request.uri).await?) } else { None };
+        subscriptions::unsubscribe(&session, subscribed, target).await
     }
 
     async fn list_prompts(
@@ -416,8 +440,8 @@ impl ServerHandler for Handler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Answer<ListPromptsResult> {
-        let prompts = self.with_items(&context, |agent, items| resources_and_prompts::prompts(agent, items.servers())).await?;
-        Ok(ListPromptsResult::with_all_items(prompts.iter().map(resources_and_prompts::prompt_definition).collect()))
+        let defined = |_: &Agent, items: &ResourcesAndPrompts| Ok(items.prompts().iter().map(prompt_definition).collect());
+        Ok(ListPromptsResult::with_all_items(self.with_items(&context, defined).await?))
     }
 
     async fn get_prompt(&self, request: GetPromptRequestParams, context: RequestContext<RoleServer>) -> Answer<GetPromptResponse> {
@@ -457,7 +481,7 @@ impl ServerHandler for Handler {
                 return Err(ErrorData::invalid_params("ref: must be a prompt or a resource template", Some(data("ERR_INVALID_ARGUMENTS"))));
             }
         };
-        let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
+        let client = self.client(&context, self.request_channel(&context))?;
         let argument = json!(request.argument);
         let text = |field: &str| argument[field].as_str().unwrap_or_default().to_owned();
         let known: Map<String, Json> = match request.context {

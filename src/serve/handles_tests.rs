@@ -1,5 +1,3 @@
-use tokio_util::sync::CancellationToken;
-
 use super::*;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -9,7 +7,7 @@ fn handles() -> Handles<u32> {
 }
 
 fn owner(key: &str) -> Owner {
-    Owner { key: key.into(), ended: CancellationToken::new() }
+    Owner { key: key.into(), ended: Arc::default() }
 }
 
 fn problem(handles: &Handles<u32>, owner: &Owner, handle: &str, now: Instant) -> &'static str {

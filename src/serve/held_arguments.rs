@@ -12,6 +12,9 @@ use crate::error::{Error, Result};
 /// The maximum memory in bytes for the arguments of one caller's calls, and of all calls.
 const MAX_OF_CALLER: usize = 128 * MIB;
 const MAX_OF_ALL: usize = 512 * MIB;
+/// The part of it that is only for callers whose calls use at most [`LEAST_OF_CALLER`], so that some callers cannot use up everything.
+const RESERVED: usize = 128 * MIB;
+const LEAST_OF_CALLER: usize = 8 * MIB;
 const MIB: usize = 1024 * 1024;
 /// The memory of one value in bytes. A call stores its arguments twice: as received, and as its code gets them.
 const VALUE_BYTES: usize = 2 * size_of::<Json>();
@@ -34,6 +37,11 @@ pub(super) struct HeldArguments {
 }
 
 impl ArgumentMemory {
+    #[cfg(test)]
+    pub(super) fn is_free(&self) -> bool {
+        self.0.lock().all == 0
+    }
+
     /// Reserves the memory for the arguments of one call.
     ///
     /// # Errors
@@ -42,15 +50,17 @@ impl ArgumentMemory {
         let bytes = text_bytes(arguments).saturating_add(parts(arguments).saturating_mul(VALUE_BYTES));
         let mut taken = self.0.lock();
         let of_caller = taken.of_callers.get(caller).copied().unwrap_or_default();
+        let own = of_caller.saturating_add(bytes);
         let busy = |what, limit| Err(Error::Busy { what, limit });
-        if of_caller.saturating_add(bytes) > MAX_OF_CALLER {
+        if own > MAX_OF_CALLER {
             return busy("bytes for the arguments of this caller's calls, or nearly as many,", MAX_OF_CALLER);
         }
-        if taken.all.saturating_add(bytes) > MAX_OF_ALL {
+        let most = if own > LEAST_OF_CALLER { MAX_OF_ALL - RESERVED } else { MAX_OF_ALL };
+        if taken.all.saturating_add(bytes) > most {
             return busy("bytes for the arguments of all calls, or nearly as many,", MAX_OF_ALL);
         }
         taken.all += bytes;
-        taken.of_callers.insert(caller.to_owned(), of_caller + bytes);
+        taken.of_callers.insert(caller.to_owned(), own);
         Ok(HeldArguments { memory: self.clone(), caller: caller.to_owned(), bytes })
     }
 }
@@ -122,6 +132,18 @@ mod tests {
         let told = refused.redacted(&Redactor::new(None, None)).for_model();
         assert!(told.contains("1001 values") && told.contains("maxValueParts"), "{told}");
         assert_eq!(parts(&json!({ "a": [[], {}, "x", null], "b": 1 })), 7);
+    }
+
+    #[test]
+    fn however_much_some_callers_have_under_way_another_may_call() {
+        let memory = ArgumentMemory::default();
+        let mebibyte = json!("x".repeat(MIB));
+        let held: Vec<_> = ["a", "b", "c", "d", "e"]
+            .iter()
+            .flat_map(|caller| std::iter::from_fn(|| memory.hold(caller, &mebibyte).ok()).take(MAX_OF_CALLER / MIB).collect::<Vec<_>>())
+            .collect();
+        assert!(held.len() * MIB <= MAX_OF_ALL - RESERVED + 2 * LEAST_OF_CALLER, "{}", held.len());
+        assert!(memory.hold("another", &mebibyte).is_ok());
     }
 
     #[test]

@@ -18,8 +18,11 @@ mod handles;
 mod held_agents;
 mod held_arguments;
 pub mod http;
+mod instructions;
+mod items;
 mod listeners;
 mod paused_calls;
+mod places;
 mod resources_and_prompts;
 mod rounds;
 mod run_limits;
@@ -32,6 +35,7 @@ mod stdio;
 mod subscriptions;
 mod tasks;
 mod unreadable;
+mod waiting_calls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +43,7 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::bridge::ToolErrors;
 use crate::error::{Error, Result};
 use crate::gateway::{Agent, Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
@@ -54,11 +59,13 @@ use self::handles::Handles;
 use self::held_agents::HeldAgents;
 use self::held_arguments::ArgumentMemory;
 use self::http::{Metrics, Principal};
+use self::items::ItemLists;
 use self::paused_calls::PausedCalls;
 use self::run_limits::{CodeOwners, Runs};
 use self::saved_shares::SavedShares;
 use self::session::Session;
 use self::tasks::Tasks;
+use self::waiting_calls::WaitingCalls;
 
 /// Options of a served gateway.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +78,8 @@ pub struct ServeOptions {
     pub direct: Direct,
     /// The style of these names.
     pub names: NameStyle,
+    /// The form in which failed calls appear in the code of models, and in its declarations. Default: [`ToolErrors::FOR_MODELS`].
+    pub tool_errors: Option<ToolErrors>,
 }
 
 /// A served gateway: the state that all its clients share. Clones are cheap.
@@ -90,9 +99,11 @@ struct Shared {
     saved_shares: SavedShares<Session>,
     tasks: Tasks,
     arguments: ArgumentMemory,
+    waiting_calls: Arc<WaitingCalls>,
     metrics: Arc<Metrics>,
     runs: Runs,
     code_owners: CodeOwners,
+    items: ItemLists,
     /// The number of the next run in events and questions.
     next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
@@ -125,8 +136,10 @@ impl Served {
             saved_shares: SavedShares::new(max_bytes),
             tasks: Tasks::new(runtime, &closed),
             arguments: ArgumentMemory::default(),
+            waiting_calls: Arc::default(),
             runs: Runs::new(Arc::clone(&metrics)),
             code_owners: CodeOwners::new(Arc::clone(&metrics)),
+            items: ItemLists::default(),
             metrics,
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
@@ -165,6 +178,12 @@ impl Served {
 
     fn enable_approved(&self) -> Result<()> {
         self.0.enable_approved().map(drop)
+    }
+}
+
+impl ServeOptions {
+    fn errors(&self) -> ToolErrors {
+        self.tool_errors.unwrap_or(ToolErrors::FOR_MODELS)
     }
 }
 

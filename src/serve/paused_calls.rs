@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::{data, refused};
 use super::asking::Question;
+use super::held_arguments::HeldArguments;
 use super::http::Owner;
 use super::listeners::SentEvents;
 use crate::error::Error;
@@ -79,6 +80,14 @@ struct Paused {
     events: Option<SentEvents>,
     questions: mpsc::Receiver<Question>,
     answers: HashMap<String, oneshot::Sender<Json>>,
+    /// The memory of the answers that the call got. It may use them until it ends.
+    held: Vec<HeldArguments>,
+}
+
+/// The answers of a client to the questions of a round, with their memory reserved.
+pub(super) struct Answers {
+    pub(super) responses: InputResponses,
+    pub(super) held: Option<HeldArguments>,
 }
 
 type Calls = Arc<Mutex<HashMap<u64, Call>>>;
@@ -115,7 +124,7 @@ impl PausedCalls {
         bound: Vec<u8>,
     ) -> impl Future<Output = Round> + Send + use<> {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
-        self.round(call, 0, Paused { owner, work, stop, events, questions, answers: HashMap::new() }, bound)
+        self.round(call, 0, Paused { owner, work, stop, events, questions, answers: HashMap::new(), held: Vec::new() }, bound)
     }
 
     /// Continues a call with its client's answers. `to_this_request` redirects the events of the call to the present request. Returns the
@@ -126,7 +135,7 @@ impl PausedCalls {
     pub(super) fn resume(
         &self,
         state: &str,
-        responses: &InputResponses,
+        answers: Answers,
         bound: Vec<u8>,
         to_this_request: impl FnOnce(&SentEvents),
     ) -> Result<(SharedRound, Stop), ErrorData> {
@@ -143,12 +152,14 @@ impl PausedCalls {
             return Err(unknown());
         }
         let CallState::Paused { mut paused, .. } = std::mem::replace(&mut known.state, CallState::Running) else { return Err(unknown()) };
+        let Answers { mut responses, held } = answers;
         for (key, answer) in paused.answers.drain() {
             // A question without an answer is cancelled, because its sender is dropped.
-            if let Some(response) = responses.get(&key) {
-                let _ = answer.send(response.clone());
+            if let Some(response) = responses.remove(&key) {
+                let _ = answer.send(response);
             }
         }
+        paused.held.extend(held);
         // The round runs in a separate task, so that it continues to its end or next question even if no request waits for it.
         let running = tokio::spawn(self.round(call, round + 1, paused, bound));
         let failed = |error: tokio::task::JoinError| Err(ErrorData::internal_error(error.to_string(), Some(data("ERR_INTERNAL"))));
@@ -161,7 +172,7 @@ impl PausedCalls {
     fn round(&self, call: u64, round: usize, paused: Paused, bound: Vec<u8>) -> impl Future<Output = Round> + Send + use<> {
         let (calls, codec, now, closed) = (Arc::clone(&self.calls), self.codec.clone(), Arc::clone(&self.now), self.closed.clone());
         async move {
-            let Paused { owner, mut work, stop, events, mut questions, answers: _ } = paused;
+            let Paused { owner, mut work, stop, events, mut questions, answers: _, held } = paused;
             let first = tokio::select! {
                 biased;
                 outcome = &mut work => {
@@ -190,7 +201,7 @@ impl PausedCalls {
             let state = codec
                 .seal_json_with(&State { call, round }, &SealOptions::new().associated_data(&bound).ttl(PATIENCE))
                 .map_err(|error| ErrorData::internal_error(error.to_string(), Some(data("ERR_INTERNAL"))))?;
-            keep(&calls, call, round, Paused { owner, work, stop, events, questions, answers }, now())?;
+            keep(&calls, call, round, Paused { owner, work, stop, events, questions, answers, held }, now())?;
             Ok(Step::Ask(InputRequiredResult::new(Some(requests), Some(state))))
         }
     }
@@ -252,7 +263,10 @@ fn keep(calls: &Calls, call: u64, round: usize, paused: Paused, now: Instant) ->
     // The call is dropped after the lock is released, because dropping it ends its run.
     let ended = surplus.and_then(|surplus| all.remove(&surplus));
     drop(all);
-    drop(ended);
+    // A call whose round is running is not ended by being dropped, because its round has a task of its own.
+    if let Some(ended) = ended {
+        ended.stop.stop(StopReason::Closed);
+    }
     Ok(())
 }
 
@@ -278,6 +292,7 @@ mod tests {
     use rmcp::model::{ElicitRequest, InputRequest};
     use serde_json::json;
 
+    use super::super::held_arguments::ArgumentMemory;
     use super::*;
 
     fn asks() -> InputRequest {
@@ -291,7 +306,7 @@ mod tests {
     }
 
     fn owner(caller: &str) -> Owner {
-        Owner { key: caller.to_owned(), ended: CancellationToken::new() }
+        Owner { key: caller.to_owned(), ended: Arc::default() }
     }
 
     fn paused_calls(key: u8) -> PausedCalls {
@@ -324,37 +339,50 @@ mod tests {
         asked.request_state.unwrap()
     }
 
-    fn answer(text: &str) -> InputResponses {
-        InputResponses::from([("q1".to_owned(), json!(text))])
+    fn answer(text: &str) -> Answers {
+        Answers { responses: InputResponses::from([("q1".to_owned(), json!(text))]), held: None }
     }
 
     #[tokio::test]
     async fn a_call_goes_on_with_each_answer_and_a_request_that_is_repeated_runs_nothing_twice() {
         let (waiting, count) = (paused_calls(7), Arc::default());
         let first = state(call(&waiting, &count, b"ours").await);
-        let round = waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
-        let again = waiting.resume(&first, &answer("another"), b"ours".to_vec(), |_| {}).unwrap().0;
+        let round = waiting.resume(&first, answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+        let again = waiting.resume(&first, answer("another"), b"ours".to_vec(), |_| {}).unwrap().0;
         let (second, same) = tokio::join!(round, again);
         assert_eq!(count.load(Ordering::Relaxed), 1);
         let second = state(second);
         assert_eq!(second, state(same));
-        let Ok(Step::Done(given)) = waiting.resume(&second, &answer("b"), b"ours".to_vec(), |_| {}).unwrap().0.await else {
+        let Ok(Step::Done(given)) = waiting.resume(&second, answer("b"), b"ours".to_vec(), |_| {}).unwrap().0.await else {
             panic!("not done")
         };
         assert_eq!(given, json!(["a", "b"]));
         assert!(waiting.calls.lock().is_empty());
-        assert!(waiting.resume(&second, &answer("b"), b"ours".to_vec(), |_| {}).is_err());
+        assert!(waiting.resume(&second, answer("b"), b"ours".to_vec(), |_| {}).is_err());
+    }
+
+    #[tokio::test]
+    async fn answers_count_against_the_limits_of_their_caller_until_the_call_ends() {
+        let (waiting, count, memory) = (paused_calls(7), Arc::default(), ArgumentMemory::default());
+        let answers = |text: &str| Answers { held: Some(memory.hold("one", &json!(text)).unwrap()), ..answer(text) };
+        let first = state(call(&waiting, &count, b"ours").await);
+        let second = state(waiting.resume(&first, answers("a"), b"ours".to_vec(), |_| {}).unwrap().0.await);
+        assert!(!memory.is_free(), "the call has its answer");
+        let repeated = waiting.resume(&first, answers("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+        assert_eq!(state(repeated.await), second);
+        let done = waiting.resume(&second, answers("b"), b"ours".to_vec(), |_| {}).unwrap().0.await;
+        assert!(matches!(done, Ok(Step::Done(_))) && memory.is_free());
     }
 
     #[tokio::test]
     async fn a_state_holds_for_its_own_request_and_process_alone() {
         let (waiting, other, count) = (paused_calls(7), paused_calls(8), Arc::default());
         let known = state(call(&waiting, &count, b"ours").await);
-        assert!(waiting.resume(&known, &answer("a"), b"of another".to_vec(), |_| {}).is_err());
-        assert!(other.resume(&known, &answer("a"), b"ours".to_vec(), |_| {}).is_err());
-        assert!(waiting.resume("nonsense", &answer("a"), b"ours".to_vec(), |_| {}).is_err());
+        assert!(waiting.resume(&known, answer("a"), b"of another".to_vec(), |_| {}).is_err());
+        assert!(other.resume(&known, answer("a"), b"ours".to_vec(), |_| {}).is_err());
+        assert!(waiting.resume("nonsense", answer("a"), b"ours".to_vec(), |_| {}).is_err());
         assert_eq!(count.load(Ordering::Relaxed), 0);
-        assert!(waiting.resume(&known, &answer("a"), b"ours".to_vec(), |_| {}).is_ok());
+        assert!(waiting.resume(&known, answer("a"), b"ours".to_vec(), |_| {}).is_ok());
     }
 
     #[tokio::test]
@@ -366,8 +394,31 @@ mod tests {
             state(call_of("loud", &waiting, &count, b"ours").await);
         }
         assert_eq!(waiting.calls.lock().len(), MAX_CALLS);
-        assert!(waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).is_err());
-        assert!(waiting.resume(&of_another, &answer("a"), b"ours".to_vec(), |_| {}).is_ok());
+        assert!(waiting.resume(&first, answer("a"), b"ours".to_vec(), |_| {}).is_err());
+        assert!(waiting.resume(&of_another, answer("a"), b"ours".to_vec(), |_| {}).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_one_too_many_ends_also_while_it_runs() {
+        let (waiting, count) = (paused_calls(7), Arc::default());
+        let (sender, questions) = mpsc::channel(4);
+        let stop = Stop::new();
+        let stopped = stop.clone();
+        let work = work(async move {
+            let (answer, answered) = oneshot::channel();
+            let _ = sender.send(Question { request: asks(), answer }).await;
+            let _ = answered.await;
+            stopped.stopped().await;
+            Ok(json!("stopped"))
+        });
+        let running = state(waiting.begin(owner("loud"), work, (stop.clone(), None), questions, b"ours".to_vec()).await);
+        let running = waiting.resume(&running, answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+        for _ in 0..MAX_CALLS {
+            state(call_of("loud", &waiting, &count, b"ours").await);
+        }
+        assert_eq!(stop.reason(), Some(StopReason::Closed));
+        assert!(matches!(running.await, Ok(Step::Done(outcome)) if outcome == "stopped"));
+        assert_eq!(waiting.calls.lock().len(), MAX_CALLS);
     }
 
     #[tokio::test]
@@ -382,13 +433,13 @@ mod tests {
         let count = Arc::default();
         let first = state(call(&waiting, &count, b"ours").await);
         pass(590);
-        let second = state(waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0.await);
+        let second = state(waiting.resume(&first, answer("a"), b"ours".to_vec(), |_| {}).unwrap().0.await);
         pass(590);
-        let last = waiting.resume(&second, &answer("b"), b"ours".to_vec(), |_| {}).unwrap().0;
+        let last = waiting.resume(&second, answer("b"), b"ours".to_vec(), |_| {}).unwrap().0;
         assert!(matches!(last.await, Ok(Step::Done(_))));
         let left = state(call(&waiting, &count, b"ours").await);
         pass(600);
-        assert!(waiting.calls.lock().is_empty() && waiting.resume(&left, &answer("a"), b"ours".to_vec(), |_| {}).is_err());
+        assert!(waiting.calls.lock().is_empty() && waiting.resume(&left, answer("a"), b"ours".to_vec(), |_| {}).is_err());
     }
 
     #[tokio::test]
@@ -406,10 +457,10 @@ mod tests {
             Ok(given)
         });
         let first = state(waiting.begin(owner("one"), work, (Stop::new(), None), questions, b"ours".to_vec()).await);
-        let round = waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+        let round = waiting.resume(&first, answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
         *time.lock() += PATIENCE * 2;
         waiting.end_left();
-        let again = waiting.resume(&first, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+        let again = waiting.resume(&first, answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
         release.send(()).unwrap();
         assert!(matches!((round.await, again.await), (Ok(Step::Done(one)), Ok(Step::Done(other))) if one == "a" && other == "a"));
     }
@@ -431,7 +482,7 @@ mod tests {
                 std::future::pending().await
             });
             let running = state(waiting.begin(one.clone(), endless, (stop.clone(), None), questions, b"ours".to_vec()).await);
-            let running = waiting.resume(&running, &answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
+            let running = waiting.resume(&running, answer("a"), b"ours".to_vec(), |_| {}).unwrap().0;
             assert_eq!(Arc::strong_count(&count), 3);
             if ends_server {
                 closed.cancel();
@@ -441,7 +492,7 @@ mod tests {
                 waiting.end_left();
             }
             assert!(running.await.is_err() && stop.reason() == Some(StopReason::Closed));
-            assert!(waiting.resume(&paused, &answer("a"), b"ours".to_vec(), |_| {}).is_err());
+            assert!(waiting.resume(&paused, answer("a"), b"ours".to_vec(), |_| {}).is_err());
             assert!(waiting.calls.lock().is_empty());
             assert_eq!(Arc::strong_count(&count), 1, "the work is dropped");
         }

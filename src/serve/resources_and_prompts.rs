@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
 
 use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate};
 use serde_json::Value as Json;
@@ -9,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::direct::Direct;
 use crate::bridge::{PromptEntry, ResourceEntry, ToolErrors};
-use crate::catalog::UriTemplate;
-use crate::error::{Error, Result};
+use crate::catalog::{Manifest, UriTemplate};
+use crate::error::Result;
 use crate::gateway::Agent;
 
 /// The scheme for the TypeScript declarations of a server's tools: `mcp-types://weather.d.ts`.
@@ -44,34 +45,30 @@ pub(super) struct ResourcesAndPrompts {
     only: Option<String>,
     servers: Vec<String>,
     resources: Vec<ResourceEntry>,
+    prompts: Vec<ServedPrompt>,
     /// The servers that have each URI, as a listed resource or as a view of a tool (MCP Apps). A view can be read even if it is not listed.
     owners: HashMap<String, BTreeSet<String>>,
     /// The literal prefixes of the templates of each server.
     starts: BTreeMap<String, BTreeSet<String>>,
+    listed: OnceLock<Vec<Resource>>,
 }
 
 impl ResourcesAndPrompts {
-    /// Reads the approved resources and views of the servers that are served. Starts no server.
-    pub(super) fn read(agent: &Agent, direct: &Direct) -> Result<Self> {
-        let servers: Vec<_> = agent.list_modules()?.into_iter().map(|module| module.name).collect();
-        let servers = servers.into_iter().filter_map(|name| name.strip_prefix("mcp-").map(str::to_owned));
-        let servers: Vec<_> = servers.filter(|server| direct.only().is_none_or(|only| only == server)).collect();
-        let (mut resources, mut views) = (Vec::new(), Vec::new());
-        for server in &servers {
-            match agent.resources(server).and_then(|entries| Ok((entries, agent.views(server)?))) {
-                Ok((entries, uris)) => {
-                    resources.extend(entries);
-                    views.extend(uris.into_iter().map(|uri| (server.clone(), uri)));
-                }
-                // The server was disabled or its approval was revoked after it was listed.
-                Err(Error::NotEnabled { .. } | Error::NotApproved { .. } | Error::UnknownServer { .. }) => {}
-                Err(error) => return Err(error),
-            }
+    /// Makes the lists of what an agent sees of the servers that are served.
+    pub(super) fn read(agent: &Agent, direct: &Direct, sources: &[(String, Arc<Manifest>)]) -> Self {
+        let (mut resources, mut prompts, mut views) = (Vec::new(), Vec::new(), Vec::new());
+        for (server, manifest) in sources {
+            let (of_server, prompts_of_server) = agent.entries(server, manifest);
+            resources.extend(of_server);
+            prompts.extend(prompts_of_server);
+            views.extend(manifest.distinct_tools().filter_map(|tool| Some((server.clone(), tool.view()?.to_owned()))));
         }
-        Ok(Self { only: direct.only().map(str::to_owned), ..Self::new(servers, resources, views) })
+        let servers: Vec<_> = sources.iter().map(|(server, _)| server.clone()).collect();
+        let prompts = served_prompts(prompts, &servers);
+        Self { only: direct.only().map(str::to_owned), prompts, ..Self::new(servers, resources, views) }
     }
 
-    fn new(servers: Vec<String>, resources: Vec<ResourceEntry>, views: Vec<(String, String)>) -> Self {
+    pub(super) fn new(servers: Vec<String>, resources: Vec<ResourceEntry>, views: Vec<(String, String)>) -> Self {
         let (mut owners, mut starts) = (HashMap::<_, BTreeSet<_>>::new(), BTreeMap::<_, BTreeSet<_>>::new());
         for entry in &resources {
             if let Some(uri) = &entry.uri {
@@ -84,14 +81,19 @@ impl ResourcesAndPrompts {
         for (server, uri) in views {
             owners.entry(uri).or_default().insert(server);
         }
-        Self { only: None, servers, resources, owners, starts }
+        Self { only: None, servers, resources, prompts: Vec::new(), owners, starts, listed: OnceLock::new() }
     }
 
-    pub(super) fn servers(&self) -> &[String] {
-        &self.servers
+    pub(super) fn prompts(&self) -> &[ServedPrompt] {
+        &self.prompts
     }
 
-    pub(super) fn resources(&self) -> Vec<Resource> {
+    /// Returns the resources of the list. It is made when it is first used.
+    pub(super) fn resources(&self) -> &[Resource] {
+        self.listed.get_or_init(|| self.list())
+    }
+
+    fn list(&self) -> Vec<Resource> {
         let types = self.servers.iter().map(|server| {
             let mut resource = Resource::new(format!("{TYPES}{server}{TYPES_END}"), format!("{server}{TYPES_END}"));
             resource.description = Some(format!("TypeScript declarations of the module host:mcp-{server}"));
@@ -213,8 +215,8 @@ impl ResourceEntry {
 }
 
 /// Returns the TypeScript declarations of a server's tools, with their MIME type.
-pub(super) fn types(agent: &Agent, server: &str) -> Result<(String, &'static str)> {
-    Ok((agent.declarations(Some(server), ToolErrors::default())?, TYPES_MIME))
+pub(super) fn types(agent: &Agent, server: &str, errors: ToolErrors) -> Result<(String, &'static str)> {
+    Ok((agent.declarations(Some(server), errors)?, TYPES_MIME))
 }
 
 /// Returns whether a host could mistake a server's own URI for a URI of this program. Schemes and hosts are case-insensitive (RFC 3986,
@@ -252,17 +254,9 @@ pub(super) struct ServedPrompt {
 
 /// Returns the prompts of all servers. If two servers have a name, or it looks like a name of another server, the prompt is listed as
 /// `<server>_<name>`.
-pub(super) fn prompts(agent: &Agent, servers: &[String]) -> Result<Vec<ServedPrompt>> {
-    let mut entries = Vec::new();
-    for server in servers {
-        match agent.prompts(server) {
-            Ok(of_server) => entries.extend(of_server),
-            Err(Error::NotEnabled { .. } | Error::NotApproved { .. } | Error::UnknownServer { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
+fn served_prompts(entries: Vec<PromptEntry>, servers: &[String]) -> Vec<ServedPrompt> {
     let names = prompt_names(&entries, servers);
-    Ok(entries.into_iter().zip(names).map(|(entry, name)| ServedPrompt { name, entry }).collect())
+    entries.into_iter().zip(names).map(|(entry, name)| ServedPrompt { name, entry }).collect()
 }
 
 fn prompt_names(entries: &[PromptEntry], servers: &[String]) -> Vec<String> {
@@ -359,7 +353,7 @@ mod tests {
     }
 
     fn uris(items: &ResourcesAndPrompts) -> Vec<String> {
-        let uris: Vec<_> = items.resources().into_iter().map(|resource| resource.uri).collect();
+        let uris: Vec<_> = items.resources().iter().map(|resource| resource.uri.clone()).collect();
         let unique: BTreeSet<_> = uris.iter().collect();
         assert_eq!(unique.len(), uris.len(), "{uris:?}");
         uris

@@ -1,6 +1,7 @@
 //! Requests that may ask their client questions before they are answered, and the parameters that each of their rounds repeats.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, InputResponses};
@@ -11,8 +12,10 @@ use tokio::sync::mpsc;
 use super::asking::ClientChannel;
 use super::handler::{Answer, Client, Handler, MAX_QUESTIONS, in_rounds};
 use super::held_arguments::{HeldArguments, check_parts};
+use super::http::SessionEnd;
 use super::listeners::SentEvents;
-use super::paused_calls::{Step, work};
+use super::paused_calls::{Answers, Step, work};
+use super::waiting_calls::AskingCall;
 use crate::sandbox::{Stop, StopReason};
 
 /// The parameters of a request that belong to its rounds.
@@ -21,7 +24,7 @@ pub(super) struct Input {
     responses: Option<InputResponses>,
     /// The bytes that must be the same in each round.
     bound: Vec<u8>,
-    /// The memory that is reserved for the arguments. Only the first round reserves it.
+    /// The memory that is reserved for the arguments in the first round, and for the answers in the others.
     pub(super) held: Option<HeldArguments>,
 }
 
@@ -39,14 +42,15 @@ impl Handler {
     {
         let Input { state, responses, bound, held } = input;
         if !in_rounds(&context) {
-            let client = self.client(&context, ClientChannel::Request(context.peer.clone()))?;
+            let client = self.client(&context, self.request_channel(&context))?;
             let stop = client.stop.clone();
             return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), held, work_of(client)))).await.map(Step::Done);
         }
         let paused_calls = &self.served.0.paused_calls;
         if let Some(state) = state {
             let to_this_request = |events: &SentEvents| events.send_to(context.peer.clone(), context.meta.get_progress_token());
-            let (round, stop) = paused_calls.resume(&state, &responses.unwrap_or_default(), bound, to_this_request)?;
+            let answers = Answers { responses: responses.unwrap_or_default(), held };
+            let (round, stop) = paused_calls.resume(&state, answers, bound, to_this_request)?;
             return until_cancelled(&context, &stop, round).await;
         }
         let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
@@ -58,14 +62,34 @@ impl Handler {
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
+    /// Returns the channel on which questions are requests to the client of this request.
+    pub(super) fn request_channel(&self, context: &RequestContext<RoleServer>) -> ClientChannel {
+        ClientChannel::Request(context.peer.clone(), Arc::new(AskingCall::new(&self.served.0.waiting_calls, &self.caller.key)))
+    }
+
     /// Returns the input of a round. It is bound to the caller, the method and the parameters. The first round reserves the memory for the
-    /// arguments.
+    /// arguments, each other one that for its answers.
     ///
     /// # Errors
-    /// `ERR_BUSY`.
+    /// `ERR_BUSY`, and `ERR_INVALID_ARGUMENTS` for answers of too many values.
     pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> crate::Result<Input> {
-        let held = state.is_none().then(|| self.served.0.arguments.hold(&self.caller.key, request)).transpose()?;
+        let held = match (&state, &responses) {
+            (None, _) => Some(self.served.0.arguments.hold(&self.caller.key, request)?),
+            (Some(_), Some(responses)) => Some(self.hold_answers(responses)?),
+            (Some(_), None) => None,
+        };
         Ok(Input { state, responses, bound: json!([self.caller.key, request]).to_string().into_bytes(), held })
+    }
+
+    /// Reserves the memory for answers to questions.
+    ///
+    /// # Errors
+    /// `ERR_BUSY`, and `ERR_INVALID_ARGUMENTS` for too many values.
+    pub(super) fn hold_answers(&self, responses: &InputResponses) -> crate::Result<HeldArguments> {
+        let answers = Json::Object(responses.iter().map(|(name, answer)| (name.clone(), answer.clone())).collect());
+        let gateway = &self.served.0.gateway;
+        check_parts("inputResponses", answers.as_object(), gateway.max_value_parts()).map_err(|error| gateway.redacted(error))?;
+        self.served.0.arguments.hold(&self.caller.key, &answers)
     }
 
     /// Checks the arguments of a call of a tool.
@@ -86,14 +110,22 @@ pub(super) async fn worked(events: SentEvents, held: Option<HeldArguments>, work
     outcome
 }
 
-/// Waits for the outcome of a request. If the client cancels the request, the call is stopped and its outcome says so. A call that waits
-/// for its next round continues after the request that started it.
+/// Waits for the outcome of a request. If the client cancels the request or ends its session, the call is stopped and its outcome says so.
+/// A call that waits for its next round continues after the request that started it.
 pub(super) async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
     tokio::pin!(outcome);
+    let session_end = context.extensions.get::<http::request::Parts>().and_then(|parts| parts.extensions.get::<SessionEnd>());
+    let session_ended = async {
+        match session_end {
+            Some(SessionEnd(ended)) => ended.cancelled().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         biased;
         outcome = &mut outcome => return outcome,
         () = context.ct.cancelled() => stop.stop(StopReason::Aborted),
+        () = session_ended => stop.stop(StopReason::Closed),
     }
     outcome.await
 }

@@ -6,16 +6,17 @@ use std::num::NonZero;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::http::{Metrics, RunInFlight};
+use super::places::{Full, Place, PlaceLimits, Places, Share};
 use crate::error::{Error, Result};
 use crate::sandbox::{CodeOwner, ComputeSlots, ParseOwner};
 
 /// The maximum number of runs of all callers, and of one caller. Runs that wait for an answer count too. The limits keep one caller from
-/// using up everything.
+/// using up everything. The last places are for callers that have no run ([`Places`]).
 const MAX_OF_ALL: usize = 128;
 const MAX_OF_CALLER: usize = 64;
+const LIMITS: PlaceLimits = PlaceLimits { of_all: MAX_OF_ALL, of_caller: MAX_OF_CALLER, least_of_caller: 1 };
 
 /// The number of guests of one caller that execute at the same time: `EXECUTING_PER_PROCESSOR` for each processor, and at least
 /// `MIN_EXECUTING_OF_CALLER`. With few of them, other callers get a processor soon. With more than one for each processor, the processors stay
@@ -58,21 +59,20 @@ fn max_executing(processors: usize) -> usize {
 
 /// The runs of all callers.
 pub(super) struct Runs {
-    all: Arc<Semaphore>,
-    of_callers: Mutex<HashMap<String, Weak<Semaphore>>>,
+    all: Arc<Places>,
+    of_callers: Mutex<HashMap<String, Weak<Share>>>,
     metrics: Arc<Metrics>,
 }
 
 /// The permission for one run, until this value is dropped.
 pub(super) struct RunPermit {
-    _of_caller: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
+    _place: Place,
     _in_flight: RunInFlight,
 }
 
 impl Runs {
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { all: Arc::new(Semaphore::new(MAX_OF_ALL)), of_callers: Mutex::default(), metrics }
+        Self { all: Places::new(LIMITS), of_callers: Mutex::default(), metrics }
     }
 
     /// Admits another run of a caller.
@@ -80,19 +80,20 @@ impl Runs {
     /// # Errors
     /// `ERR_BUSY` immediately, if this caller or all callers together have too many runs.
     pub(super) fn admit(&self, caller: &str) -> Result<RunPermit> {
-        let busy = |what, limit| Error::Busy { what, limit };
-        let of_caller = self.of_caller(caller).try_acquire_owned().map_err(|_| busy("runs of this caller", MAX_OF_CALLER))?;
-        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| busy("runs of all callers", MAX_OF_ALL))?;
-        Ok(RunPermit { _of_caller: of_caller, _of_all: of_all, _in_flight: self.metrics.run_started() })
+        let place = self.of_caller(caller).take(1).map_err(|full| match full {
+            Full::OfCaller => Error::Busy { what: "runs of this caller", limit: MAX_OF_CALLER },
+            Full::OfAll => Error::Busy { what: "runs of all callers, or nearly as many,", limit: MAX_OF_ALL },
+        })?;
+        Ok(RunPermit { _place: place, _in_flight: self.metrics.run_started() })
     }
 
-    fn of_caller(&self, caller: &str) -> Arc<Semaphore> {
+    fn of_caller(&self, caller: &str) -> Arc<Share> {
         let mut all = self.of_callers.lock();
         if let Some(known) = all.get(caller).and_then(Weak::upgrade) {
             return known;
         }
         all.retain(|_, known| known.strong_count() > 0);
-        let own = Arc::new(Semaphore::new(MAX_OF_CALLER));
+        let own = self.all.share();
         all.insert(caller.to_owned(), Arc::downgrade(&own));
         own
     }
@@ -126,12 +127,14 @@ mod tests {
         let admit = |caller: &str, count: usize| (0..count).map(|_| runs.admit(caller)).collect::<Result<Vec<_>>>();
         let loud = admit("loud", MAX_OF_CALLER).unwrap();
         assert_eq!(runs.admit("loud").err().unwrap().code(), "ERR_BUSY");
-        let quiet = admit("quiet", MAX_OF_ALL - MAX_OF_CALLER).unwrap();
-        assert_eq!(runs.admit("third").err().unwrap().code(), "ERR_BUSY");
-        assert_eq!(metrics.runs_in_flight(), MAX_OF_ALL);
+        let others: Vec<_> = (0..MAX_OF_CALLER).map_while(|_| runs.admit("other").ok()).collect();
+        let third = runs.admit("third").unwrap();
+        let refused = [runs.admit("other"), runs.admit("third")].map(|refused| refused.err().unwrap().code());
+        assert_eq!(refused, ["ERR_BUSY"; 2], "two callers cannot take the last places, and a third cannot take many of them");
+        assert_eq!(metrics.runs_in_flight(), loud.len() + others.len() + 1);
         drop(loud);
         assert!(runs.admit("third").is_ok());
-        drop(quiet);
+        drop((others, third));
         assert_eq!(metrics.runs_in_flight(), 0);
         let _last = runs.admit("fourth").unwrap();
         assert_eq!(runs.of_callers.lock().len(), 1, "no caller is kept that has no run");

@@ -56,7 +56,8 @@ impl Session {
         let code_owner = Some(shared.code_owners.of(caller));
         let options = IdentityOptions { on_event, name_origin, code_owner, ..IdentityOptions::default() };
         let agent = shared.gateway.agent(&name, options)?;
-        let tools = AgentTools::new(agent.clone(), None, AgentOptions::default())?;
+        let tools =
+            AgentTools::new(agent.clone(), None, AgentOptions { tool_errors: Some(shared.options.errors()), ..AgentOptions::default() })?;
         Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
     }
 
@@ -69,6 +70,12 @@ impl Session {
             self.subscribed.lock().remove(&known);
         }
         outcome
+    }
+
+    /// Returns the servers, and their own URIs, of the resources to which the client has subscribed under this URI.
+    pub(super) fn subscribed_as(&self, served: &str) -> Vec<(String, String)> {
+        let subscribed = self.subscribed.lock();
+        subscribed.iter().filter(|(_, listed)| *listed == served).map(|(known, _)| known.clone()).collect()
     }
 
     pub(super) async fn unsubscribe(&self, server: &str, own: &str) -> Result<()> {

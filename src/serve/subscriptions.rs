@@ -14,7 +14,7 @@ use super::http::Principal;
 use super::resources_and_prompts::{ResourcesAndPrompts, Target};
 use super::session::{CallerName, ClientNotification, Session};
 use super::{Shared, changes};
-use crate::blocking::blocking;
+use crate::gateway::Agent;
 
 /// The maximum number of resources of one stream. Further ones are not accepted, and the acknowledgment shows this.
 const MAX_RESOURCES: usize = 64;
@@ -64,10 +64,8 @@ async fn subscribed(shared: &Shared, caller: &Principal, context: &SubscriptionC
         .map_err(|error| refused(&error))?;
     let (agent, options) = (session.agent.clone(), shared.options.clone());
     let asked = uris.clone();
-    let targets = blocking(move || {
-        let items = ResourcesAndPrompts::read(&agent, &options.direct)?;
-        Ok(asked.iter().map(|uri| items.target(uri)).collect::<Vec<_>>())
-    });
+    let find = move |_: &Agent, items: &ResourcesAndPrompts| Ok(asked.iter().map(|uri| items.target(uri)).collect::<Vec<_>>());
+    let targets = shared.items.with(&caller.key, agent, options.direct, find);
     let mut declarations = Vec::new();
     for (uri, target) in uris.iter().zip(targets.await.map_err(|error| refused(&error))?) {
         let target = target.ok_or_else(|| about(no_such_resource(), uri))?;
@@ -99,6 +97,21 @@ pub(super) async fn subscribe(session: &Session, target: Target, uri: &str) -> R
         Target::ServerResource { server, uri: own } => session.subscribe(&server, &own, uri).await.map_err(|error| refused(&error)),
         // The declarations change only when the lists change. These changes are sent to every client.
         Target::Types { .. } => Ok(()),
+    }
+}
+
+/// Ends what a client has subscribed to under one URI, or else the subscription of the resource that is listed under it.
+///
+/// # Errors
+/// The error of the server that has the listed resource.
+pub(super) async fn unsubscribe(session: &Session, subscribed: Vec<(String, String)>, target: Option<Target>) -> Result<(), ErrorData> {
+    for (server, uri) in subscribed {
+        // The client gets no more updates. Only the server may not learn that, for example because the agent may no longer use it.
+        let _ = session.unsubscribe(&server, &uri).await;
+    }
+    match target {
+        Some(Target::ServerResource { server, uri }) => session.unsubscribe(&server, &uri).await.map_err(|error| refused(&error)),
+        Some(Target::Types { .. }) | None => Ok(()),
     }
 }
 

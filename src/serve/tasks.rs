@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers;
 use super::asking::Question;
+use super::held_arguments::HeldArguments;
 use super::http::Owner;
 use super::paused_calls::Work;
 use crate::error::Error;
@@ -62,6 +63,8 @@ struct Entry {
     /// The questions that wait for an answer, in order.
     questions: BTreeMap<u64, (InputRequest, oneshot::Sender<Json>)>,
     asked: u64,
+    /// The memory of the answers that the run got.
+    held: Vec<HeldArguments>,
     /// True if the client has seen the outcome of the task.
     is_told: bool,
     changed: watch::Sender<()>,
@@ -221,6 +224,7 @@ impl Tasks {
         let Some(entry) = all.get_mut(id) else { return };
         entry.state = State::Ended(payload);
         let unanswered = std::mem::take(&mut entry.questions);
+        entry.held.clear();
         entry.touch();
         drop(all);
         drop(unanswered);
@@ -241,10 +245,13 @@ impl Tasks {
     ///
     /// # Errors
     /// See [`Tasks::get`].
-    pub(super) fn answer(&self, caller: &str, id: &str, responses: InputResponses) -> Result<(), ErrorData> {
+    pub(super) fn answer(&self, caller: &str, id: &str, responses: InputResponses, held: HeldArguments) -> Result<(), ErrorData> {
         let answered = self.with(caller, id, |entry| {
             let of_key = |(key, response): (String, Json)| Some((entry.questions.remove(&number(&key)?)?.1, response));
             let answered: Vec<_> = responses.into_iter().filter_map(of_key).collect();
+            if !answered.is_empty() && entry.state == State::Working {
+                entry.held.push(held);
+            }
             entry.touch();
             answered
         })?;
@@ -289,7 +296,7 @@ impl Entry {
         let mut task = Task::new(id, rmcp::model::TaskStatus::Working, now.clone(), now);
         task.ttl_ms = u64::try_from(LIFE.as_millis()).ok();
         task.poll_interval_ms = u64::try_from(POLL.as_millis()).ok();
-        Self { owner, task, state: State::Working, stop, questions: BTreeMap::new(), asked: 0, is_told: false, changed }
+        Self { owner, task, state: State::Working, stop, questions: BTreeMap::new(), asked: 0, held: Vec::new(), is_told: false, changed }
     }
 
     fn touch(&mut self) {

@@ -1,5 +1,6 @@
 use rmcp::model::{ElicitRequest, TaskStatus};
 
+use super::super::held_arguments::ArgumentMemory;
 use super::super::paused_calls::work;
 use super::*;
 
@@ -9,7 +10,11 @@ fn tasks() -> Tasks {
 }
 
 fn owner(key: &str) -> Owner {
-    Owner { key: key.into(), ended: CancellationToken::new() }
+    Owner { key: key.into(), ended: Arc::default() }
+}
+
+fn held() -> HeldArguments {
+    ArgumentMemory::default().hold("one", &json!(null)).unwrap()
 }
 
 fn form() -> InputRequest {
@@ -75,7 +80,7 @@ async fn until(tasks: &Tasks, owner: &str, id: &str, status: TaskStatus) -> Deta
 }
 
 fn is_gone(tasks: &Tasks, caller: &str, id: &str) -> bool {
-    tasks.get(caller, id).is_err() && tasks.cancel(caller, id).is_err() && tasks.answer(caller, id, InputResponses::new()).is_err()
+    tasks.get(caller, id).is_err() && tasks.cancel(caller, id).is_err() && tasks.answer(caller, id, InputResponses::new(), held()).is_err()
 }
 
 #[tokio::test]
@@ -101,7 +106,7 @@ async fn each_question_of_a_task_gets_its_answer_and_an_answer_to_no_question_is
         assert_eq!(asked.len(), 1);
         let responses = [("q0", "x"), ("nonsense", "x"), (&key(number), answer)];
         let responses = responses.into_iter().map(|(key, answer)| (key.to_owned(), json!(answer))).collect();
-        tasks.answer("one", &id, responses).unwrap();
+        tasks.answer("one", &id, responses, held()).unwrap();
     }
     let TaskPayload::Completed { result } = until(&tasks, "one", &id, TaskStatus::Completed).await.payload else { panic!("not done") };
     assert_eq!(result["structuredContent"], json!({ "value": ["a", "b"] }));

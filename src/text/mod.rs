@@ -12,7 +12,7 @@ pub use nearest::nearest;
 pub use problem::Problem;
 pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};
 pub(crate) use sanitise::{MAX_LEVELS, hidden, is_tag, is_unseen, visible};
-pub use sanitise::{has_invisible, sanitise_json, sanitise_line, sanitise_text};
+pub use sanitise::{escape_comment_end, has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub use server_name::{NameMark, is_server_name, marked_name, variant_of};
 pub(crate) use server_name::{PROFILE_SIGN, TASK_MARK, check_server_name, is_registry_name, server_name_for, server_name_of, with_mark};
 pub(crate) use shown_arguments::{arguments_text, escaped, whole_arguments_text};

@@ -1,9 +1,9 @@
-//! Sanitises a server's text for a model or a person. The result has no invisible characters and no terminal control sequences, and cannot
-//! end the comment or the code span around it.
+//! Sanitises a server's text for a model or a person. The result has no invisible characters and no terminal control sequences. Nothing else
+//! is changed, so that a pattern such as `**/*.ts` stays the pattern that it is. Who writes a text into a comment or between backticks escapes
+//! it there (`catalog/declarations/text.rs`, `catalog/system_message.rs`).
 //!
 //! Every function here is pure, reads its text once and is idempotent. The output has no ESC and no C1 character, so that the remaining
-//! characters cannot form a new escape sequence. The end of a comment is searched for in the *output*, so that removed characters cannot
-//! hide it.
+//! characters cannot form a new escape sequence.
 
 use std::collections::{HashMap, HashSet};
 use std::iter::Peekable;
@@ -35,8 +35,7 @@ pub struct Hidden {
     pub tags: bool,
 }
 
-/// Removes invisible characters and terminal control sequences, makes comment ends and backticks harmless, and cuts the text to
-/// `max_chars`.
+/// Removes invisible characters and terminal control sequences, and cuts the text to `max_chars`.
 ///
 /// Line breaks of every kind become `\n`; `\n` and tabs stay.
 ///
@@ -44,7 +43,7 @@ pub struct Hidden {
 /// use hyperlight_mcp::text::sanitise_text;
 ///
 /// assert_eq!(sanitise_text("a\u{1b}[31mred\u{1b}[0m\r\nline", 100), "ared\nline");
-/// assert_eq!(sanitise_text("end *\u{200b}/ `code`", 100), "end * / 'code'");
+/// assert_eq!(sanitise_text("all of \u{200b}`**/*.ts`", 100), "all of `**/*.ts`");
 /// assert_eq!(sanitise_text("a long sentence", 7), "a long…");
 /// ```
 #[must_use]
@@ -52,9 +51,20 @@ pub fn sanitise_text(text: &str, max_chars: usize) -> String {
     cut(clean(text, SanitiseMode::Text), max_chars)
 }
 
-/// Removes only invisible characters and terminal control sequences. Use it for text outside of comments and code spans.
+/// Removes invisible characters and terminal control sequences, and cuts nothing.
 pub(crate) fn visible(text: &str) -> String {
-    clean(text, SanitiseMode::Visible)
+    clean(text, SanitiseMode::Text)
+}
+
+/// Escapes the ends of comments: `*/` becomes `*\/`. In a string of JavaScript both are the same text, so a pattern that a model copies from a
+/// comment keeps its meaning.
+///
+/// ```
+/// assert_eq!(hyperlight_mcp::text::escape_comment_end("finds **/*.ts, */"), "finds **\\/*.ts, *\\/");
+/// ```
+#[must_use]
+pub fn escape_comment_end(text: &str) -> String {
+    text.replace("*/", "*\\/")
 }
 
 /// Sanitises a text like [`sanitise_text`] and puts it in one line, for names and titles. Consecutive line breaks and tabs become one
@@ -169,8 +179,6 @@ pub(crate) fn is_unseen(character: char) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SanitiseMode {
     /// Only removes invisible characters.
-    Visible,
-    /// Also makes ends of comments and backticks harmless.
     Text,
     /// Also replaces line breaks by spaces.
     Line,
@@ -179,8 +187,6 @@ enum SanitiseMode {
 /// Sanitises a text in one pass.
 fn clean(text: &str, manner: SanitiseMode) -> String {
     let mut out = String::with_capacity(text.len());
-    // The last character of the output. A removed character between `*` and `/` must not hide the end of a comment.
-    let mut last = '\0';
     let mut broke = false;
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
@@ -193,13 +199,7 @@ fn clean(text: &str, manner: SanitiseMode) -> String {
             visible = ' ';
         }
         broke = breaks;
-        match visible {
-            '/' if last == '*' && manner != SanitiseMode::Visible => out.push(' '),
-            '`' if manner != SanitiseMode::Visible => visible = '\'',
-            _ => {}
-        }
         out.push(visible);
-        last = visible;
     }
     out
 }
@@ -392,9 +392,10 @@ mod tests {
     }
 
     #[test]
-    fn no_comment_end_and_no_backtick_is_left() {
-        assert_eq!(text("*/ **/ *\u{200b}/ *\u{1b}[0m/ /*/ `x`"), "* / ** / * / * / /* / 'x'");
-        assert_eq!(sanitise_line("*\n/", 9), "* /");
+    fn patterns_and_backticks_stay_as_they_are() {
+        assert_eq!(text("'**/*.ext' */ `x` *\u{200b}/"), "'**/*.ext' */ `x` */");
+        assert_eq!(sanitise_line("`**/*.ext`\n*/", 20), "`**/*.ext` */");
+        assert_eq!(sanitise_json(&json!({ "`k`": "**/*" }), 20), json!({ "`k`": "**/*" }));
     }
 
     #[test]
@@ -475,7 +476,6 @@ mod tests {
             for (sanitise, line) in [(sanitise_text as fn(&str, usize) -> String, false), (sanitise_line, true)] {
                 let output = sanitise(&input, max_chars);
                 prop_assert!(output.chars().count() <= max_chars);
-                prop_assert!(!output.contains("*/") && !output.contains('`'));
                 prop_assert!(!output.chars().any(|character| character.is_control() && (line || !matches!(character, '\n' | '\t'))));
                 prop_assert!(!output.chars().any(|character| is_invisible(character) || is_direction(character) || is_tag(character)));
                 prop_assert_eq!(sanitise(&output, max_chars), output.clone());
@@ -483,7 +483,7 @@ mod tests {
         }
 
         #[test]
-        fn ordinary_text_is_left_as_it_is(input in "[ -)+-.0-_a-~\n]{0,60}") {
+        fn ordinary_text_is_left_as_it_is(input in "[ -~\n]{0,60}") {
             prop_assert_eq!(sanitise_text(&input, 60), input);
         }
 

@@ -1,12 +1,13 @@
 //! The approval of hosts that code of an agent may fetch from: what is shown, its digest, and its row in the store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use super::digest::digest;
+use crate::fetch::unicode_entries;
 use crate::store::Canonical;
 
 /// The name of the operator's own row. No agent can have this name.
@@ -30,6 +31,9 @@ pub struct FetchApproval {
     pub agent: Option<String>,
     #[serde(flatten)]
     pub shown: FetchHosts,
+    /// The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. They can look like other hosts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unicode_hosts: BTreeMap<String, String>,
     /// The digest of exactly this: the agent and its hosts.
     pub digest: String,
     /// True if a person has approved all of these hosts for the agent.
@@ -50,6 +54,12 @@ struct Row {
 }
 
 impl FetchHosts {
+    /// Returns the Unicode forms of those hosts that have letters outside of ASCII, by the hosts.
+    #[must_use]
+    pub fn in_unicode(&self) -> BTreeMap<String, String> {
+        unicode_entries(self.hosts.iter().chain(&self.private_hosts))
+    }
+
     /// Returns the digest of these hosts for an agent.
     ///
     /// ```
@@ -76,6 +86,12 @@ impl FetchHosts {
     pub fn missing_in(&self, approved: &Self) -> BTreeSet<String> {
         let hosts = self.hosts.difference(&approved.hosts);
         hosts.chain(self.private_hosts.difference(&approved.private_hosts)).cloned().collect()
+    }
+
+    /// Returns these hosts together with others.
+    #[must_use]
+    pub fn with(&self, others: &Self) -> Self {
+        Self { hosts: &self.hosts | &others.hosts, private_hosts: &self.private_hosts | &others.private_hosts }
     }
 
     /// Returns the body of the row that approves these hosts for an agent.

@@ -1,5 +1,7 @@
 //! Builds the approval requests. They contain everything that a person must see before an approval.
 
+use std::collections::BTreeMap;
+
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -20,7 +22,9 @@ use crate::config::{
     Address, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code,
     redirects_traffic,
 };
-use crate::text::{is_unseen, sanitise_json, sanitise_line, sanitise_text};
+use crate::fetch::{normal_host_entry, unicode_entries};
+use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
+use crate::text::{has_invisible, is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
@@ -115,6 +119,12 @@ pub struct CommandRequest {
     /// The tools of a generated server, with their code and everything that it may reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generated: Option<GeneratedTools>,
+    /// The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. They can look like other hosts.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unicode_hosts: BTreeMap<String, String>,
+    /// Whether a text of `generated` has invisible characters, which are written as escapes there.
+    #[serde(skip)]
+    pub has_invisible_code: bool,
     pub confirm: Confirm,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
@@ -200,7 +210,7 @@ impl CommandRequest {
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
         let (mut environment, mut loaders, mut redirectors) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut headers, mut oauth, mut generated) = (Vec::new(), None, None);
+        let (mut headers, mut oauth, mut generated, mut has_invisible_code) = (Vec::new(), None, None, false);
         let workspace_folder = subject.folder.as_ref().map(|folder| folder.display().to_string());
         let warning = match &server.transport {
             Transport::Stdio {
@@ -227,6 +237,7 @@ impl CommandRequest {
             }
             Transport::Generated(tools) => {
                 generated = Some(shown_tools(tools));
+                has_invisible_code = tools.tools.iter().any(has_invisible_text);
                 GENERATED_WARNING
             }
         };
@@ -251,7 +262,9 @@ impl CommandRequest {
             input_descriptions: server.input_descriptions.iter().map(|(id, description)| format!("{id}={description}")).collect(),
             headers,
             oauth,
+            unicode_hosts: generated.as_ref().map(unicode_hosts).unwrap_or_default(),
             generated,
+            has_invisible_code,
             confirm: server.confirm,
             allow_tools: server.filter.allow.clone(),
             deny_tools: server.filter.deny.clone(),
@@ -268,6 +281,11 @@ impl CommandRequest {
     }
 }
 
+fn has_invisible_text(tool: &GeneratedTool) -> bool {
+    let schema = tool.input_schema.to_string();
+    [&tool.name, &tool.description, &schema, &tool.notes, &tool.code].into_iter().chain(&tool.endpoints).any(|text| has_invisible(text))
+}
+
 /// Returns generated tools as they are shown. Texts keep each character that has a meaning; invisible ones are written as escapes.
 fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
     let GeneratedTools { tools, hosts, private_hosts, secrets } = tools;
@@ -280,14 +298,22 @@ fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
         notes: visible(&tool.notes),
         needs_network: tool.needs_network,
         read_only: tool.read_only,
-        code: visible(&tool.code),
+        // A tab is a blank of the code's layout, as a person knows it.
+        code: tool.code.split('\t').map(visible).collect::<Vec<_>>().join("\t"),
     };
+    // Requests have hosts in ASCII. Letters of other alphabets can look the same.
+    let host = |text: &String| visible(&normal_host_entry(text));
     GeneratedTools {
         tools: tools.iter().map(shown).collect(),
-        hosts: hosts.iter().map(line).collect(),
-        private_hosts: private_hosts.iter().map(line).collect(),
-        secrets: secrets.iter().map(|secret| GeneratedSecret { name: visible(&secret.name), host: visible(&secret.host) }).collect(),
+        hosts: hosts.iter().map(host).collect(),
+        private_hosts: private_hosts.iter().map(host).collect(),
+        secrets: secrets.iter().map(|secret| GeneratedSecret { name: visible(&secret.name), host: host(&secret.host) }).collect(),
     }
+}
+
+fn unicode_hosts(tools: &GeneratedTools) -> BTreeMap<String, String> {
+    let GeneratedTools { tools: _, hosts, private_hosts, secrets } = tools;
+    unicode_entries(hosts.iter().chain(private_hosts).chain(secrets.iter().map(|secret| &secret.host)))
 }
 
 /// Returns the address in this field. If the values of its variables are not known, the address is made from the entry alone.
@@ -306,7 +332,9 @@ impl ManifestRequest {
     /// only the items that the config's filters admit.
     #[must_use]
     pub fn new(server: &ServerDefinition, manifest: &Manifest, live: &Manifest, before: Option<&Manifest>, max_chars: usize) -> Self {
-        let text = |text: &String| sanitise_text(text, max_chars);
+        // A model can read each description whole, by `describe`. So it is shown whole here.
+        let shown_chars = max_chars.max(MAX_WHOLE_DESCRIPTION_CHARS);
+        let text = |text: &String| sanitise_text(text, shown_chars);
         let digest = manifest_digest(manifest);
         Self {
             server: server.name.clone(),
@@ -316,10 +344,10 @@ impl ManifestRequest {
             server_version: sanitise_line(&manifest.server_version, MAX_NAME_CHARS),
             protocol_version: sanitise_line(&manifest.protocol_version, MAX_NAME_CHARS),
             instructions: manifest.instructions.as_ref().map(text),
-            tools: summaries(manifest, max_chars),
-            resources: resource_summaries(manifest, max_chars),
-            resource_templates: template_summaries(manifest, max_chars),
-            prompts: prompt_summaries(manifest, max_chars),
+            tools: summaries(manifest, shown_chars),
+            resources: resource_summaries(manifest, shown_chars),
+            resource_templates: template_summaries(manifest, shown_chars),
+            prompts: prompt_summaries(manifest, shown_chars),
             findings: audit_manifest(manifest),
             warnings: [filter_warnings(server, live), unoffered_warnings(manifest, max_chars)].concat(),
             changes: before.map(|before| changes(before, manifest)),

@@ -99,6 +99,20 @@ async fn code_that_does_not_parse_is_asked_for_once_more_with_the_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn code_whose_lines_end_unseen_is_asked_for_once_more_and_never_kept() {
+    let (service, folder) = (Service::start().await, tempfile::tempdir().unwrap());
+    for end in ["\r", "\u{2028}", "\u{2029}"] {
+        let hidden = format!("return args.a // or{end} args.b");
+        let model = Model::planning([plan(&[pure("add")])]).writing("add", &[&hidden, "const sum = args.a + args.b\r\nreturn sum"]);
+        let made = run(&format!("Add {end:?}"), &crate::model::cached(folder.path()), &service, &model).await;
+        assert_eq!(made.prepared().handlers[0].body, "const sum = args.a + args.b\nreturn sum");
+        assert!(model.requests()[2].user.contains("which ends a line unseen"), "{end:?}");
+    }
+    let entries = std::fs::read_dir(folder.path().join("cache")).unwrap();
+    assert_eq!(entries.count(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_prompt_that_is_none_and_a_model_that_is_away_are_errors() {
     let service = Service::start().await;
     for (prompt, expected) in [(" \n", "ERR_BOOT_PROMPT"), (&"x".repeat(200_001), "ERR_BOOT_PROMPT"), ("Add", "ERR_BOOT_MODEL")] {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hyperlight_mcp::boot::{Origin, PrepareOptions, Prepared};
+use hyperlight_mcp::boot::{Origin, PrepareOptions, Prepared, Progress};
 
 use crate::model::{Model, cached, plan, pure, run};
 use crate::service::Service;
@@ -57,6 +57,36 @@ async fn a_network_that_is_down_does_not_replace_tools_by_worse_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tools_are_not_made_anew_while_one_of_their_pages_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::start().await;
+    service.set("/other.md", "text/markdown", "# One");
+    let (options, prompt) = (cached(folder.path()), format!("Tools for {} and {}", service.url("/guide.md"), service.url("/other.md")));
+    let before = run(&prompt, &options, &service, &model()).await.prepared().clone();
+    service.set("/guide.md", "image/png", "x");
+    service.set("/other.md", "text/markdown", "# Two");
+    let found = run(&prompt, &options, &service, &Model::none()).await;
+    let kept = found.prepared();
+    assert_eq!((kept.origin, kept.digest()), (Origin::Cache, before.digest()));
+    let [warning] = &kept.warnings[..] else { panic!("{:?}", kept.warnings) };
+    assert!(warning.contains("/guide.md has the type image/png") && warning.contains("another page has changed"), "{warning}");
+    service.set("/guide.md", "text/markdown", "# Both can be read");
+    assert_eq!(run(&prompt, &options, &service, &model()).await.prepared().origin, Origin::Model);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hit_tells_what_the_tools_may_reach() {
+    let (service, folder) = (Service::start().await, tempfile::tempdir().unwrap());
+    let (options, prompt) = (cached(folder.path()), format!("Tools for {}", service.url("/guide.md")));
+    made(&service, &options).await;
+    for options in [options.clone(), PrepareOptions { locked: true, ..options }] {
+        let found = run(&prompt, &options, &service, &Model::none()).await;
+        let hosts = found.steps.iter().find_map(|step| if let Progress::Hosts { hosts, .. } = step { Some(hosts) } else { None });
+        assert_eq!(hosts, Some(&found.prepared().hosts.texts()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_entry_is_removed_told_and_made_anew() {
     let (service, folder) = (Service::start().await, tempfile::tempdir().unwrap());
     let options = cached(folder.path());
@@ -77,5 +107,5 @@ async fn neither_prompt_nor_pages_are_in_the_cache() {
     made(&service, &cached(folder.path())).await;
     let file = fs::read_dir(folder.path().join("cache")).unwrap().next().unwrap().unwrap().path();
     let text = fs::read_to_string(file).unwrap();
-    assert!(!text.contains("Tools for") && !text.contains("A page of secrets"), "{text}");
+    assert!(!text.contains("Tools for") && !text.contains("A page of secrets") && !text.contains("guide.md"), "{text}");
 }

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use hyperlight_mcp::boot::{
     BootParts, Clock, CodeCheck, FetchedPages, Generate, GenerateRequest, HandlerTrial, PrepareOptions, Prepared, Progress, prepare,
 };
+use hyperlight_mcp::config::CodeProblem;
 use hyperlight_mcp::fetch::{AllowedHosts, Fetcher};
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::check;
@@ -66,10 +67,10 @@ impl Generate for Model {
 struct Parses;
 
 impl CodeCheck for Parses {
-    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Vec<String>>> {
+    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Option<CodeProblem>>> {
         let problems = check(trial.module, &[]).into_iter().map(|problem| format!("line {}: {}", problem.line, problem.message));
-        let problems = problems.collect();
-        async move { Ok(problems) }.boxed()
+        let problems: Vec<_> = problems.collect();
+        async move { Ok((!problems.is_empty()).then_some(CodeProblem::Defects(problems))) }.boxed()
     }
 }
 

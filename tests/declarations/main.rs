@@ -155,6 +155,33 @@ fn compile_hostile_and_recorded() {
 }
 
 #[test]
+fn the_failure_of_a_call_is_told_from_its_result_by_is_error() {
+    let schema = json!({ "type": "object", "properties": { "words": { "type": "integer" } }, "required": ["words"] });
+    let manifest = server(vec![tool("count", json!({ "type": "object" }), Some(schema)), tool("say", json!({ "type": "object" }), None)]);
+    let problems = |body: &str| {
+        let mut project = Project::new();
+        project.add("mcp.d.ts", &declare_mcp(&style(Failures::Returned)));
+        project.add("s.d.ts", &declare_server("s", &manifest, &style(Failures::Returned)));
+        let imports = "import { count, say } from 'host:mcp-s'; import { isError } from 'host:mcp';";
+        project.add(
+            "use.ts",
+            &format!("{imports}\nexport function handler() {{ const counted = count({{}}); const said = say({{}}); {body} }}\n"),
+        );
+        project.problems()
+    };
+    for sound in [
+        "if (isError(counted)) throw new Error(counted.error); return counted.words + 1",
+        "return isError(counted) ? counted.code : counted.words",
+        "if (isError(said)) throw new Error(said.error); return String(said)",
+    ] {
+        assert_eq!(problems(sound), Vec::<String>::new(), "{sound}");
+    }
+    for wrong in ["return counted.words", "if (isError(counted)) return counted.words; return 0"] {
+        assert_eq!(problems(wrong).len(), 1, "{wrong}");
+    }
+}
+
+#[test]
 fn outstanding_calls_are_typed_as_the_calls_that_they_are() {
     let schema = |field: &str, kind: &str| json!({ "type": "object", "properties": { field: { "type": kind } }, "required": [field] });
     let manifest = server(vec![tool("count", schema("text", "string"), Some(schema("words", "integer")))]);

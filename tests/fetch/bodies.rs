@@ -85,6 +85,22 @@ async fn a_body_beyond_its_limit_is_refused_whether_it_says_so_or_not() {
 }
 
 #[tokio::test]
+async fn a_compressed_body_that_unfolds_to_nothing_is_refused_beyond_the_limit() {
+    let empty = zipped(b"").repeat(1_000);
+    let server = Server::start(move |_| {
+        let head = Answer::raw("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n");
+        (0..10).fold(head, |answer, _| answer.then(empty.clone())).closing()
+    })
+    .await;
+    let mut policy = policy(&[server.entry("api.example")]);
+    policy.limits.response_body_bytes = 100_000;
+    let (session, records) = session(policy);
+    let error = get(&session, &server.url("api.example", "/")).await.unwrap_err();
+    assert!(error.code() == "ERR_FETCH_LIMIT" && error.to_string().contains("the limit responseBodyBytes is 100000"), "{error}");
+    assert!(records.all()[0].received_bytes < 200_000 + 20_000, "{:?}", records.all());
+}
+
+#[tokio::test]
 async fn a_compressed_body_is_decompressed_within_the_limit() {
     let text = "compress me ".repeat(50);
     let (small, bomb) = (zipped(text.as_bytes()), zipped(&vec![b'0'; 20 << 20]));

@@ -242,3 +242,53 @@ async fn servers_that_speak_no_http_are_errors_without_their_words() {
         assert!(error.to_string().contains("api.example") || code == "ERR_FETCH_LIMIT", "{path}: {error}");
     }
 }
+
+#[tokio::test]
+async fn a_refused_request_is_recorded_with_the_host_and_the_method_that_code_asked_for() {
+    let server = Server::start(|received| match received.target.as_str() {
+        "/away" => Answer::new(303, &[("location", "https://away.example:8443/path?query")], ""),
+        "/nowhere" => Answer::new(307, &[("location", "data:text/plain,x")], ""),
+        _ => Answer::new(200, &[], ""),
+    })
+    .await;
+    let (session, records) = session(policy(&[server.entry("api.example")]));
+    for (method, url, origin) in [
+        ("put", "https://other.example/path?query#part".to_owned(), "https://other.example"),
+        ("GET", "http://user:password@other.example:8080/".to_owned(), "http://other.example:8080"),
+        ("TRACE", server.url("api.example", "/"), &*server.entry("api.example")),
+        ("DELETE", "file:///etc/passwd".to_owned(), ""),
+        ("GET", "nonsense".to_owned(), ""),
+        ("not a method", "https://other.example".to_owned(), "https://other.example"),
+        (&"X".repeat(40), "https://other.example".to_owned(), "https://other.example"),
+    ] {
+        fetch(&session, request(method, url, &[], None)).await.unwrap_err();
+        let record = records.all().pop().unwrap();
+        assert!(matches!(record.outcome, FetchOutcome::Refused(_)), "{record:?}");
+        let shown = match method {
+            "put" => "PUT",
+            known @ ("GET" | "TRACE" | "DELETE") => known,
+            _ => "?",
+        };
+        assert_eq!((record.method.as_str(), record.origin.as_str(), record.sent_bytes), (shown, origin, 0));
+    }
+    for (path, method, origin) in [("/away", "GET", "https://away.example:8443"), ("/nowhere", "POST", "")] {
+        fetch(&session, request("POST", server.url("api.example", path), &[], Some("body"))).await.unwrap_err();
+        let record = records.all().pop().unwrap();
+        assert!(matches!(record.outcome, FetchOutcome::Refused(_)), "{record:?}");
+        assert_eq!((record.method.as_str(), record.origin.as_str(), record.sent_bytes), (method, origin, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_a_body_is_asked_for_as_it_is() {
+    let server = Server::start(|received| match received.header("range") {
+        Some("bytes=2-3") => Answer::new(206, &[("content-range", "bytes 2-3/6")], "cd"),
+        _ => Answer::new(200, &[], "abcdef"),
+    })
+    .await;
+    let (session, _) = session(policy(&[server.entry("api.example")]));
+    let (response, body) = fetch(&session, request("GET", server.url("api.example", "/"), &[("Range", "bytes=2-3")], None)).await.unwrap();
+    assert_eq!((response.status, body.as_slice(), server.last().header("accept-encoding")), (206, &b"cd"[..], Some("identity")));
+    fetch(&session, request("GET", server.url("api.example", "/"), &[], None)).await.unwrap();
+    assert_eq!(server.last().header("accept-encoding"), Some("gzip"));
+}

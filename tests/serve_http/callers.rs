@@ -1,8 +1,12 @@
 //! Callers with tokens, and the sessions that belong to them.
 
+use std::sync::Arc;
+
 use futures::future::join_all;
 use hyperlight_mcp::serve::http::{HttpLimits, HttpOptions, Listen};
 use reqwest::{Method, Response};
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use crate::support::*;
@@ -94,6 +98,87 @@ async fn a_caller_that_uses_up_its_limits_takes_nothing_from_another() {
     assert_eq!(server.call(Some(TWO), "whoami").await.result(), "two");
     server.probe.release.add_permits(1);
     assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn however_many_places_two_callers_hold_a_third_gets_one() {
+    const THREE: &str = "00112233445566778899aabbccddeeff";
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = token_file(folder.path(), &format!("one:{ONE}\ntwo:{TWO}\nthree:{THREE}"));
+    let limits =
+        HttpLimits { max_requests: 8, max_requests_per_client: 4, max_sessions: 8, max_sessions_per_client: 4, ..HttpLimits::default() };
+    let server = Arc::new(start(HttpOptions { limits, ..with_tokens(tokens) }).await);
+    let mut waiting = Vec::new();
+    for (token, most) in [(ONE, 4), (TWO, 2)] {
+        for _ in 0..most {
+            server.session(Some(token)).await;
+        }
+        assert_eq!(server.open(Some(token)).await.status, 503);
+        for _ in 0..most {
+            waiting.push(tokio::spawn(server.stateless(Some(token), "wait").send()));
+            taken(&server.probe.started, "the call").await;
+        }
+        assert_eq!(server.call(Some(token), "whoami").await.status, 503);
+    }
+    server.session(Some(THREE)).await;
+    assert_eq!(server.call(Some(THREE), "whoami").await.result(), "three");
+    server.probe.release.add_permits(waiting.len());
+    for answer in waiting {
+        assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_call_in_a_session_keeps_its_place_after_its_connection_and_its_answer_needs_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = HttpLimits { max_requests_per_client: 1, ..HttpLimits::default() };
+    let server = start(HttpOptions { limits, ..with_tokens(token_file(folder.path(), &format!("one:{ONE}\ntwo:{TWO}"))) }).await;
+    let session = server.session(Some(ONE)).await;
+    let of_two = server.session(Some(TWO)).await;
+    let connections = server.metric("hyperlight_mcp_http_connections");
+    let mut stream = server.raw().await;
+    stream.write_all(&raw_session_call("wait", ONE, &session)).await.unwrap();
+    taken(&server.probe.started, "the call").await;
+    drop(stream);
+    until("its connection ends", || server.metric("hyperlight_mcp_http_connections") <= connections).await;
+    // A large answer holds its place for some seconds. When it is free again, as much time has passed for the first caller.
+    assert_eq!(server.call_in(&of_two, Some(TWO), "large").await.result().len(), 32 * 1024 * 1024);
+    assert_eq!(server.call(Some(TWO), "whoami").await.status, 503);
+    while server.call(Some(TWO), "whoami").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.call(Some(ONE), "whoami").await.status, 503);
+    // The caller can still cancel the call.
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } });
+    let cancelled = server.post(Some(ONE), &cancel).header("mcp-session-id", &session).send().await.unwrap();
+    assert_eq!(cancelled.status(), 202);
+    taken(&server.probe.cancelled, "the cancellation").await;
+    while server.call(Some(ONE), "whoami").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn an_address_with_too_many_failed_attempts_gets_only_tokens_checked_that_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let fresh: Vec<_> = (0..20).map(|number| format!("{number:02}{}", &ONE[2..])).collect();
+    let lines: Vec<_> = fresh.iter().enumerate().map(|(number, token)| format!("fresh-{number}:{token}")).collect();
+    let limits = HttpLimits { requests_per_second: 50, ..HttpLimits::default() };
+    let tokens = token_file(folder.path(), &format!("known:{TWO}\n{}", lines.join("\n")));
+    let server = start(HttpOptions { limits, ..with_tokens(tokens) }).await;
+    assert_eq!(server.call(Some(TWO), "whoami").await.result(), "known");
+    let mut refused = 0;
+    for token in &fresh {
+        while server.call(Some("wrong"), "whoami").await.status != 429 {}
+        let answer = server.call(Some(token), "whoami").await;
+        refused += usize::from(answer.status == 429);
+        assert_eq!(server.call(Some(TWO), "whoami").await.result(), "known");
+    }
+    // Now and then a request comes when the address may try again.
+    assert!(refused > 0, "each token was checked");
+    while server.call(Some(&fresh[0]), "whoami").await.status != 200 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

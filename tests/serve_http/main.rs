@@ -7,3 +7,4 @@ mod hostile;
 mod oauth;
 mod support;
 mod tls;
+mod users;

@@ -242,6 +242,17 @@ pub fn raw_call(tool: &str) -> Vec<u8> {
     (head + &body).into_bytes()
 }
 
+/// Returns the bytes of a call in a session.
+pub fn raw_session_call(tool: &str, token: &str, session: &str) -> Vec<u8> {
+    let body = session_call(tool).to_string();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\naccept: application/json, text/event-stream\r\ncontent-type: application/json\r\n\
+         authorization: Bearer {token}\r\nmcp-session-id: {session}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    (head + &body).into_bytes()
+}
+
 /// Sends bytes, and returns everything that comes until the server ends the connection.
 pub async fn exchange(server: &Server, bytes: &[u8]) -> String {
     let mut stream = server.raw().await;

@@ -37,7 +37,7 @@ impl<'a> Remote<'a> {
     }
 
     pub fn target(&self) -> HttpTarget {
-        HttpTarget { server: self.server.clone(), url: self.url.clone().into(), headers: Vec::new(), allow_insecure: false, tokens: None }
+        HttpTarget::new(self.server.clone(), self.url.clone())
     }
 
     /// Returns the launch of the server. `era` is the remembered era.

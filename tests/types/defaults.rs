@@ -48,6 +48,8 @@ fn real() -> BTreeMap<String, Json> {
         ("ResolveOptions.dryRun", json!(ResolveOptions::default().dry_run)),
         ("SandboxOptions.toolErrors", json!(ToolErrors::default())),
         ("SearchOptions.toolErrors", json!(ToolErrors::default())),
+        ("AgentToolsOptions.toolErrors", json!(ToolErrors::FOR_MODELS)),
+        ("ServeOptions.toolErrors", json!(ToolErrors::FOR_MODELS)),
         ("SearchOptions.limit", constant("bridge/discovery.rs", "DEFAULT_LIMIT")),
         ("SystemMessageOptions.budgetTokens", constant("gateway/catalog.rs", "DEFAULT_BUDGET_TOKENS")),
         ("AgentToolsOptions.maxResultTokens", constant("agent/options.rs", "DEFAULT_RESULT_TOKENS")),

@@ -117,6 +117,7 @@ pub const PAIRS: &[Pair] = &[
 pub const OTHERS: &[(&str, &str)] = &[
     ("Agent", "a class"),
     ("AgentCallOptions", "functions, and a signal"),
+    ("AgentToolContent", "a content item of MCP, put together in results/media.rs"),
     ("AgentToolError", "put together in agent/advice.rs and results/report.rs"),
     ("AgentToolName", "of constants"),
     ("AgentToolResult", "whatever a tool answers"),

@@ -4,6 +4,8 @@
 (host, codec, timers) => {
   const { encode, decode } = codec;
   const { defineProperty, hasOwn } = Object;
+  const { isArray } = Array;
+  const { ownKeys } = Reflect;
 
   /**
    * The largest number of calls that the host holds for one run; further calls wait in `queue`. src/sandbox/exchange.rs has the same limit.
@@ -31,6 +33,7 @@
 
   function encoded(args) {
     while (args.length > 0 && args[args.length - 1] === undefined) args.pop();
+    // A promise in the arguments is an error here: a call that waits inside this function could not await it.
     const [json, blobs] = encode(args);
     if (json === undefined) throw new TypeError("the arguments have no JSON: toJSON of Array.prototype or Object.prototype gives none");
     return [json, blobs];
@@ -178,9 +181,20 @@
     return outcomes("allSettled", pending).map(settled);
   }
 
+  /**
+   * Returns whether a value is what a failed call returns: an object with the text `error`, perhaps the text `code`, and no other field
+   * (`ToolErrors` in src/bridge/shape.rs). A result that has a field `error` among others is not one.
+   */
+  function isError(value) {
+    if (typeof value !== "object" || value === null || isArray(value)) return false;
+    const keys = ownKeys(value);
+    if (!keys.includes("error") || typeof value.error !== "string") return false;
+    return keys.length === 1 || (keys.length === 2 && keys.includes("code") && typeof value.code === "string");
+  }
+
   // ---- the functions of modules -----------------------------------------------------------------------------------
-  /** Functions of `host:mcp` that the guest runs itself, because they only wait. */
-  const OWN = { mcp: { sleep: timers.sleep, all, allSettled } };
+  /** Functions of `host:mcp` that the guest runs itself, because they call nothing. */
+  const OWN = { mcp: { sleep: timers.sleep, all, allSettled, isError } };
 
   /**
    * The property descriptors of `.async`, by module. The functions of one module share a descriptor, because a module can have many

@@ -80,15 +80,27 @@
   async function run(code) {
     const result = await outcome(code);
     if ("failure" in result) return fail(result.failure);
-    warnOfUnsettled();
+    const settled = new Map();
+    let kind = "value";
     try {
       if (typeof result.value === "function" || typeof result.value === "symbol")
         throw new TypeError(`a ${typeof result.value} cannot leave the sandbox`);
-      const [json, blobs] = encode(result.value ?? null);
-      if (json === undefined) throw new TypeError("the value has a toJSON method that returns undefined");
-      return host.finishValue(json, blobs);
+      // Promises within the value are awaited, and so are those within their values: code often returns `list.map(async (item) => …)`.
+      for (;;) {
+        kind = "value";
+        const [json, blobs, promises, lost] = encode(result.value ?? null, settled);
+        if (promises.length === 0) {
+          if (json === undefined) throw new TypeError("the value has a toJSON method that returns undefined");
+          warnOfUnsettled();
+          if (lost !== "") host.log("warn", `the value is incomplete, because JSON has no form for parts of it: ${lost}`);
+          return host.finishValue(json, blobs);
+        }
+        kind = "throw";
+        const values = await guarded(() => Promise.all(promises));
+        for (const [index, promise] of promises.entries()) settled.set(promise, values[index]);
+      }
     } catch (error) {
-      return fail(describe("value", error));
+      return fail(describe(kind, error));
     }
   }
 

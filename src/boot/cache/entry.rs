@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::key::{FORMAT, key_of, prompt_digest};
-use crate::boot::handlers::Handler;
+use crate::boot::handlers::{Handler, MAX_HANDLER_BYTES, generated_tool};
 use crate::boot::pages::KnownPages;
 use crate::boot::plan::{Plan, problems_of};
 use crate::boot::secrets::SecretName;
@@ -88,6 +88,15 @@ impl CacheEntry {
         if let Some(problem) = problems_of(&self.plan, &hosts).into_iter().next() {
             return Err(problem);
         }
+        for Handler { tool, body } in &self.handlers {
+            if body.len() > MAX_HANDLER_BYTES {
+                return Err(format!("the code of {tool} has {} bytes; at most {MAX_HANDLER_BYTES} are allowed", body.len()));
+            }
+            let planned = self.plan.tools.iter().find(|planned| planned.name == *tool);
+            if let Some(problem) = planned.and_then(|planned| generated_tool(planned, body).hidden_line_end()) {
+                return Err(problem);
+            }
+        }
         let tools: BTreeSet<_> = self.plan.tools.iter().map(|tool| &tool.name).collect();
         let handlers: BTreeSet<_> = self.handlers.iter().map(|handler| &handler.tool).collect();
         if tools == handlers && self.handlers.len() == tools.len() { Ok(()) } else { Err("its tools and its handlers differ".to_owned()) }
@@ -112,14 +121,14 @@ pub(super) mod tests {
             needs_network: false,
             read_only_hint: true,
         };
-        let facts = PageFacts { read_url: "https://a.example/".to_owned(), digest: page_digest.to_owned(), etag: None };
+        let facts = PageFacts { read_url: "0".repeat(64), digest: page_digest.to_owned(), etag: None };
         CacheEntry::new(EntryParts {
             prompt,
             created_at_ms,
             plan: Plan { tools: vec![tool] },
             handlers: vec![Handler { tool: "one".to_owned(), body: "return 1".to_owned() }],
             hosts: &AllowedHosts::parse(["*.a.example"]).unwrap(),
-            pages: KnownPages::from([("https://a.example/".to_owned(), facts)]),
+            pages: KnownPages::from([("0".repeat(64), facts)]),
             secrets: Vec::new(),
         })
     }
@@ -134,7 +143,11 @@ pub(super) mod tests {
 
     #[test]
     fn an_entry_that_no_pipeline_would_make_is_refused() {
-        let changes: [fn(&mut CacheEntry); 5] = [
+        let changes: [fn(&mut CacheEntry); 9] = [
+            |entry| entry.handlers[0].body = "return 1 // or\r2".to_owned(),
+            |entry| entry.handlers[0].body = "return 1 // or\u{2028}2".to_owned(),
+            |entry| entry.handlers[0].body = "return 1 // or\u{2029}2".to_owned(),
+            |entry| entry.handlers[0].body = "x".repeat(MAX_HANDLER_BYTES + 1),
             |entry| entry.hosts.push("*".to_owned()),
             |entry| entry.plan.tools[0].name = "No Name".to_owned(),
             |entry| entry.plan.tools.clear(),

@@ -7,7 +7,7 @@ use crate::boot::secrets::SecretName;
 use crate::store::Canonical;
 
 /// The format of the entries, of the requests to the model and of the modules. An entry of another format is not used.
-pub(super) const FORMAT: &str = "hyperlight-mcp-boot-1";
+pub(super) const FORMAT: &str = "hyperlight-mcp-boot-2";
 
 /// Returns the digest of a prompt, and of the names of the secrets that its tools may use.
 #[must_use]

@@ -29,6 +29,8 @@ const SUFFIX: &str = ".json";
 #[derive(Debug, Clone)]
 pub struct Cache {
     folder: PathBuf,
+    /// Mode of a folder that other users may read.
+    open_mode: Option<u32>,
 }
 
 /// What was found, and what was removed on the way.
@@ -40,13 +42,23 @@ pub struct Found {
 }
 
 impl Cache {
-    /// Opens or creates the folder, with mode 0700.
+    /// Opens the folder, or creates it with mode 0700. The mode of a folder that exists stays.
     ///
     /// # Errors
     /// `ERR_BOOT_CACHE` if the folder cannot be made, or if other users may write to it.
     pub fn open(folder: &Path) -> Result<Self> {
-        let opened = files::private_folder(folder).map_err(|error| problem(folder, &error))?;
-        Ok(Self { folder: opened.path })
+        let opened = files::named_folder(folder).map_err(|error| problem(folder, &error))?;
+        Ok(Self { folder: opened.path, open_mode: opened.was_open })
+    }
+
+    /// Returns a sentence about a folder that other users may read, although they cannot read its entries.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let mode = self.open_mode?;
+        let folder = sanitise_line(&self.folder.display().to_string(), 200);
+        Some(format!(
+            "other users may look into the folder of made tools {folder} (mode {mode:o}): chmod 700 it, or name a folder of its own"
+        ))
     }
 
     /// Returns the entry with this key. An entry that is damaged, or that another user or program may have written, is removed.
@@ -217,7 +229,7 @@ mod tests {
                 std::os::unix::fs::symlink("/etc/hostname", path).unwrap();
             }),
             ("format", |path| {
-                let text = fs::read_to_string(path).unwrap().replacen("boot-1", "boot-0", 1);
+                let text = fs::read_to_string(path).unwrap().replacen("boot-2", "boot-1", 1);
                 fs::write(path, text).unwrap();
             }),
             ("place", |path| {

@@ -17,6 +17,8 @@ pub use parse::{ParsedCode, parse_code};
 pub(super) use request::{HandlerMaterial, handler_request};
 
 use super::plan::PlannedTool;
+use super::secrets::SecretName;
+use crate::config::CodeProblem;
 use crate::error::Result;
 
 /// The largest handler, in bytes.
@@ -39,15 +41,17 @@ pub struct HandlerTrial<'a> {
     pub body: &'a str,
     /// The module that the VM would run. Its first line is the body's first line.
     pub module: &'a str,
+    /// The secrets that the code may use. A trial gives it made-up placeholders.
+    pub secrets: &'a [SecretName],
     /// Arguments that the tool's schema allows, or `None` if none could be made.
     pub arguments: Option<&'a Json>,
 }
 
 /// Looks at code, and tries it without network.
 pub trait CodeCheck: Send + Sync {
-    /// Returns what is wrong with a handler, as sentences for the model that wrote it; nothing if it can be kept.
+    /// Returns what is wrong with a handler, for the model that wrote it; `None` if it can be kept.
     ///
     /// # Errors
     /// Fails if the code cannot be judged at all, for example if no VM starts.
-    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Vec<String>>>;
+    fn check<'a>(&'a self, trial: HandlerTrial<'a>) -> BoxFuture<'a, Result<Option<CodeProblem>>>;
 }

@@ -14,15 +14,17 @@ pub enum ParsedCode {
     Unusable(Vec<String>),
 }
 
-/// Reads the answer to the request for a handler: a fenced block, or bare code.
+/// Reads the answer to the request for a handler: a fenced block, or bare code. A body with a network may use `fetch` and `secrets`.
 ///
 /// ```
 /// use hyperlight_mcp::boot::{ParsedCode, parse_code};
-/// assert_eq!(parse_code("Here:\n```js\nreturn args.a + args.b\n```"), ParsedCode::Body("return args.a + args.b".to_owned()));
-/// assert_eq!(parse_code("return 1"), ParsedCode::Body("return 1".to_owned()));
+/// assert_eq!(parse_code("Here:\n```js\nreturn args.a + args.b\n```", false), ParsedCode::Body("return args.a + args.b".to_owned()));
+/// assert_eq!(parse_code("return 1", false), ParsedCode::Body("return 1".to_owned()));
 /// ```
 #[must_use]
-pub fn parse_code(answer: &str) -> ParsedCode {
+pub fn parse_code(answer: &str, needs_network: bool) -> ParsedCode {
+    // For the engine, both end a line. A person sees one of them alone.
+    let answer = &answer.replace("\r\n", "\n");
     let unusable = |problem: &str| ParsedCode::Unusable(vec![problem.to_owned()]);
     if let Some(problem) = unreadable(answer) {
         return ParsedCode::Unusable(vec![problem]);
@@ -40,7 +42,7 @@ pub fn parse_code(answer: &str) -> ParsedCode {
         None if blocks.is_empty() => answer,
         None => return unusable("the answer has no block of JavaScript"),
     };
-    let body = body_of(code.trim());
+    let body = body_of(code.trim(), needs_network);
     if body.is_empty() {
         return unusable("the answer has no code");
     }
@@ -55,14 +57,15 @@ fn is_code(block: &Fence<'_>) -> bool {
 }
 
 /// Returns the body, also of an answer that is a whole function. Whether the result parses is for the check to say.
-fn body_of(code: &str) -> String {
+fn body_of(code: &str, needs_network: bool) -> String {
     let function = code.strip_prefix("export ").map_or(code, str::trim_start);
     let function = function.strip_prefix("default ").map_or(function, str::trim_start).trim_end_matches([';', '\n', ' ']);
-    let begins = ["async function", "function", "async (", "async(", "(args", "async args"].iter().any(|start| function.starts_with(start));
+    let begins =
+        ["async function", "function", "async (", "async(", "(args", "({", "async args"].iter().any(|start| function.starts_with(start));
     if begins && function.ends_with('}') {
-        // A parenthesis around more than one function does not parse, so nothing is lost unnoticed.
-        let has_fetch = function.split(['{', '>']).next().is_some_and(|head| head.contains("fetch"));
-        let arguments = if has_fetch { "args, fetch" } else { "args" };
+        // A parenthesis around more than one function does not parse, so nothing is lost unnoticed. All that there is, is given: a function takes
+        // what it declares.
+        let arguments = if needs_network { "args, fetch, secrets" } else { "args" };
         return format!("return await ({function})({arguments});");
     }
     code.to_owned()
@@ -73,7 +76,7 @@ mod tests {
     use super::*;
 
     fn body(answer: &str) -> String {
-        match parse_code(answer) {
+        match parse_code(answer, true) {
             ParsedCode::Body(body) => body,
             other => panic!("{other:?}"),
         }
@@ -89,10 +92,21 @@ mod tests {
     fn a_whole_function_is_called() {
         assert_eq!(
             body("```js\nexport default async function handler(args) {\n  return 1\n}\n```"),
-            "return await (async function handler(args) {\n  return 1\n})(args);"
+            "return await (async function handler(args) {\n  return 1\n})(args, fetch, secrets);"
         );
-        assert_eq!(body("async (args, fetch) => { return 1 };"), "return await (async (args, fetch) => { return 1 })(args, fetch);");
+        for function in
+            ["async (args, fetch) => { return 1 }", "async ({city}, fetch, secrets) => { return 1 }", "({ city }) => { return 1 }"]
+        {
+            assert_eq!(body(&format!("{function};")), format!("return await ({function})(args, fetch, secrets);"));
+            let without = parse_code(function, false);
+            assert_eq!(without, ParsedCode::Body(format!("return await ({function})(args);")));
+        }
         assert_eq!(body("function f() {}\nreturn f()"), "function f() {}\nreturn f()");
+    }
+
+    #[test]
+    fn lines_end_as_a_person_sees_them() {
+        assert_eq!(body("```js\r\nconst a = 1\r\nreturn a\r\n```\r\n"), "const a = 1\nreturn a");
     }
 
     #[test]
@@ -103,10 +117,10 @@ mod tests {
             ("```js\n\n```", "no code"),
             ("<!doctype html>", "web page"),
         ] {
-            let ParsedCode::Unusable(problems) = parse_code(answer) else { panic!("{answer}") };
+            let ParsedCode::Unusable(problems) = parse_code(answer, false) else { panic!("{answer}") };
             assert!(problems[0].contains(part), "{problems:?}");
         }
-        assert!(matches!(parse_code("I can't write this."), ParsedCode::Refused(_)));
-        assert!(matches!(parse_code(&"x;".repeat(40_000)), ParsedCode::Unusable(_)));
+        assert!(matches!(parse_code("I can't write this.", false), ParsedCode::Refused(_)));
+        assert!(matches!(parse_code(&"x;".repeat(40_000), false), ParsedCode::Unusable(_)));
     }
 }

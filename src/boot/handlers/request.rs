@@ -20,11 +20,11 @@ Rules:
 - `args` has the tool's arguments, which its input schema allows. Return JSON: an object, a list, a text or a number.
 - Throw an Error with a clear message if something is wrong. Catch no error only to hide it.
 - No `import`, no `require`, no TypeScript, no comments about these rules.
-- These globals exist: JSON, Math, String, Number, Boolean, Array, Object, Map, Set, Date, RegExp, Promise, parseInt, parseFloat, isNaN, isFinite, structuredClone, URL, URLSearchParams, TextEncoder, TextDecoder, Headers, Response, console.log.
+- These globals exist: JSON, Math, String, Number, Boolean, Array, Object, Map, Set, Date, RegExp, Promise, parseInt, parseFloat, isNaN, isFinite, structuredClone, URL, URLSearchParams, TextEncoder, TextDecoder, console.log.
 - Others do not exist: no process, no Buffer, no fs, no window, no setTimeout, no eval, no WebAssembly.
 - The tool has 30 seconds.";
 
-const NETWORK: &str = "`fetch` exists, as the standard has it, and `secrets`. At most 100 requests a call, to the tool's endpoints. Check `response.ok`, \
+const NETWORK: &str = "`fetch` exists, as the standard has it, with Headers, Request and Response, and `secrets` exists. At most 100 requests a call, to the tool's endpoints. Check `response.ok`, \
 and throw an Error with the status and the server's message if it is false.";
 const READ_ONLY: &str = " Only GET and HEAD requests are possible.";
 const NO_NETWORK: &str = "The tool has no network: `fetch` does not exist, and neither do Headers and Response.";
@@ -90,5 +90,6 @@ mod tests {
         }
         tool.needs_network = false;
         assert!(text(&tool).contains("`fetch` does not exist") && !text(&tool).contains("secrets.KEY"));
+        assert!(!SYSTEM.contains("Headers") && network.contains("Headers, Request and Response"));
     }
 }

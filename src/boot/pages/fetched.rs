@@ -52,7 +52,7 @@ impl FetchedPages {
     }
 
     fn session(&self, url: &Url) -> Result<FetchSession, PageProblem> {
-        let hosts = AllowedHost::of_url(url).into_iter().collect();
+        let hosts = AllowedHost::of_url(url).map_err(|problem| problem.to_string())?.into_iter().collect();
         let mut policy = FetchPolicy::new(hosts, "");
         policy.private_hosts = self.private_hosts.clone();
         policy.methods = Methods::ReadOnly;

@@ -15,14 +15,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use url::Url;
 
+use cut::cut_page;
 pub use cut::{MAX_CHARS, MAX_PAGE_CHARS, cut_pages};
 pub use fetched::FetchedPages;
 pub use kind::PageKind;
 pub use read::read_pages;
 
-/// The time that one request for a page may take.
+/// The time in which the page of a URL must be read, with all addresses that are tried for it.
 pub const PAGE_TIME: Duration = Duration::from_secs(15);
 /// The largest number of pages that are read at the same time.
 pub const PARALLEL_PAGES: usize = 8;
@@ -82,7 +84,7 @@ impl Page {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PageFacts {
-    /// The URL that was asked for. It differs from the prompt's for the page of a repository, whose README is read.
+    /// Digest of the URL that was asked for. It differs from the prompt's for the page of a repository, whose README is read.
     pub read_url: String,
     /// SHA-256 of the main text before any cut, in hexadecimal.
     pub digest: String,
@@ -90,7 +92,13 @@ pub struct PageFacts {
     pub etag: Option<String>,
 }
 
-/// The pages of an entry of the cache, by the URL in the prompt.
+/// Returns what stands for a URL in the cache: its SHA-256, in hexadecimal. The query of a URL may be a secret.
+#[must_use]
+pub fn url_digest(url: &Url) -> String {
+    hex::encode(Sha256::digest(url.as_str()))
+}
+
+/// The pages of an entry of the cache, by the digest of the URL in the prompt.
 pub type KnownPages = BTreeMap<String, PageFacts>;
 
 /// What has become of one URL.

@@ -9,7 +9,9 @@ use url::Url;
 
 use super::kind::{PageKind, decode};
 use super::repository::readmes;
-use super::{KnownPages, PAGE_TIME, PARALLEL_PAGES, Page, PageAnswer, PageFacts, PageProblem, PageResult, PageSource};
+use super::{
+    KnownPages, PAGE_TIME, PARALLEL_PAGES, Page, PageAnswer, PageFacts, PageProblem, PageResult, PageSource, cut_page, url_digest,
+};
 use crate::boot::prompt::has_user;
 use crate::text::visible;
 
@@ -44,34 +46,35 @@ async fn read_page(time: Duration, url: Url, known: &KnownPages, source: &dyn Pa
         let problem = "has a user name or password in it, which is not sent".into();
         return PageResult::Failed { url, problem };
     }
-    let known = known.get(url.as_str());
+    let known = known.get(&url_digest(&url));
     let mut addresses = readmes(&url);
     addresses.push(url.clone());
     // The address that was read the last time is the likeliest one.
-    if let Some(at) = known.and_then(|known| addresses.iter().position(|address| address.as_str() == known.read_url)) {
+    if let Some(at) = known.and_then(|known| addresses.iter().position(|address| url_digest(address) == known.read_url)) {
         addresses[..=at].rotate_right(1);
     }
-    let mut problem = None;
-    for address in addresses {
-        match read_address(time, &url, address, known, source).await {
-            Ok(result) => return result,
-            Err(failed) => problem = Some(failed),
-        }
-    }
-    PageResult::Failed { url, problem: problem.unwrap_or_else(|| "cannot be read".into()) }
+    let read = tokio::time::timeout(time, read_first(&url, addresses, known, source)).await;
+    let read = read.unwrap_or_else(|_| Err(PageProblem(format!("was not there within {} ms", time.as_millis()))));
+    read.unwrap_or_else(|problem| PageResult::Failed { url, problem })
 }
 
-async fn read_address(
-    time: Duration,
-    url: &Url,
-    address: Url,
-    known: Option<&PageFacts>,
-    source: &dyn PageSource,
-) -> Result<PageResult, PageProblem> {
-    let known = known.filter(|known| known.read_url == address.as_str());
+/// Reads the first of these addresses that can be read.
+async fn read_first(url: &Url, addresses: Vec<Url>, known: Option<&PageFacts>, source: &dyn PageSource) -> Result<PageResult, PageProblem> {
+    let mut problem = "cannot be read".into();
+    for address in addresses {
+        match read_address(url, address, known, source).await {
+            Ok(result) => return Ok(result),
+            Err(failed) => problem = failed,
+        }
+    }
+    Err(problem)
+}
+
+async fn read_address(url: &Url, address: Url, known: Option<&PageFacts>, source: &dyn PageSource) -> Result<PageResult, PageProblem> {
+    let read_url = url_digest(&address);
+    let known = known.filter(|known| known.read_url == read_url);
     let etag = known.and_then(|known| known.etag.as_deref());
-    let answer = tokio::time::timeout(time, source.get(&address, etag)).await;
-    let answer = answer.map_err(|_| PageProblem(format!("was not there within {} ms", time.as_millis())))??;
+    let answer = source.get(&address, etag).await?;
     let (content_type, etag, bytes) = match (answer, known) {
         (PageAnswer::Unchanged, Some(known)) => return Ok(PageResult::Unchanged { url: url.clone(), facts: known.clone() }),
         (PageAnswer::Unchanged, None) => return Err("answered that it has not changed, but it was never read".into()),
@@ -81,11 +84,13 @@ async fn read_address(
     // HTML takes some tenths of a second of computation.
     let text = tokio::task::spawn_blocking(move || text_of(content_type.as_deref(), &bytes, &path)).await;
     let (kind, text) = text.map_err(|_| PageProblem::from("cannot be parsed"))??;
-    let facts = PageFacts { read_url: address.into(), digest: hex::encode(Sha256::digest(text.as_bytes())), etag };
+    let facts = PageFacts { read_url, digest: hex::encode(Sha256::digest(text.as_bytes())), etag };
     if known.is_some_and(|known| known.digest == facts.digest) {
         return Ok(PageResult::Unchanged { url: url.clone(), facts });
     }
-    Ok(PageResult::Read(Box::new(Page { url: url.clone(), kind, chars: text.chars().count(), text, facts })))
+    // Of fifty pages, only what a model can be given is held.
+    let chars = text.chars().count();
+    Ok(PageResult::Read(Box::new(Page { url: url.clone(), kind, chars, text: cut_page(text), facts })))
 }
 
 /// Returns the text of a page that a model reads. It has no invisible characters, so that a person who looks at the page sees what the model
@@ -94,10 +99,34 @@ fn text_of(content_type: Option<&str>, bytes: &[u8], path: &str) -> Result<(Page
     let (kind, text) = decode(content_type, bytes, path)?;
     let text = match kind {
         PageKind::Html => super::html::main_text(&text),
-        PageKind::Json | PageKind::Yaml | PageKind::Markdown | PageKind::Text => text,
+        PageKind::Json => with_plain_slashes(&text),
+        PageKind::Yaml | PageKind::Markdown | PageKind::Text => text,
     };
     let text = visible(&text);
     if text.trim().is_empty() { Err("has no text: it may be made by a script in the browser".into()) } else { Ok((kind, text)) }
+}
+
+/// Writes the slashes of a JSON text plainly: some programs escape them, and `https:\/\/a.example` would not be found as a URL. The meaning of the
+/// text stays, as a backslash stands only in strings, where it begins an escape.
+fn with_plain_slashes(json: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(json.len()), json);
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let escape = &rest[at..];
+        let unicode = escape.get(..6).filter(|escape| ["\\u002f", "\\u003a"].iter().any(|known| escape.eq_ignore_ascii_case(known)));
+        let (written, length) = match (unicode, escape.chars().nth(1)) {
+            (Some(unicode), _) => (if unicode.ends_with(['f', 'F']) { "/" } else { ":" }, unicode.len()),
+            (None, Some('/')) => ("/", 2),
+            (None, next) => {
+                let length = 1 + next.map_or(0, char::len_utf8);
+                (&escape[..length], length)
+            }
+        };
+        out.push_str(written);
+        rest = &escape[length..];
+    }
+    out.push_str(rest);
+    out
 }
 
 #[cfg(test)]
@@ -178,13 +207,51 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn all_addresses_of_one_url_share_its_time() {
+        struct Slow;
+        impl PageSource for Slow {
+            fn get<'a>(&'a self, _: &'a Url, _: Option<&'a str>) -> BoxFuture<'a, Result<PageAnswer, PageProblem>> {
+                async {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    Err("answered 404".into())
+                }
+                .boxed()
+            }
+        }
+        // Each of the four addresses answers in time, and all of them together do not.
+        let time = Duration::from_millis(300);
+        let results = read_within(time, urls(&["https://github.com/o/r"]), &KnownPages::new(), &Slow, &|_| {}).await;
+        assert!(matches!(&results[0], PageResult::Failed { problem, .. } if problem.0.contains("300 ms")), "{results:?}");
+    }
+
+    #[tokio::test]
+    async fn of_a_long_page_only_what_a_model_can_be_given_is_held() {
+        let text: &'static str = "word ".repeat(100_000).leak();
+        let source = Pages(BTreeMap::from([("https://a.example/long", ("text/plain", text))]), AtomicUsize::new(0));
+        let results = read(&source, &["https://a.example/long"], &KnownPages::new()).await;
+        let PageResult::Read(page) = &results[0] else { panic!("{results:?}") };
+        assert_eq!((page.chars, page.is_cut()), (500_000, true));
+        assert!(page.text.len() <= super::super::MAX_PAGE_CHARS, "{}", page.text.len());
+    }
+
+    #[test]
+    fn escaped_slashes_of_json_hide_no_url() {
+        let json = r#"{"url":"https:\/\/api.a.example\/v1","same":"https\u003a\u002F\u002fb.example","kept":"a\\/b \" \n \u00e9"}"#;
+        let plain = with_plain_slashes(json);
+        assert_eq!(plain, r#"{"url":"https://api.a.example/v1","same":"https://b.example","kept":"a\\/b \" \n \u00e9"}"#);
+        let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(parsed(&plain), parsed(json));
+        assert_eq!(with_plain_slashes("\\"), "\\");
+    }
+
+    #[tokio::test]
     async fn the_readme_is_read_in_place_of_a_repositorys_page() {
         let results = read(&pages(), &["https://github.com/o/r"], &KnownPages::new()).await;
         let PageResult::Read(page) = &results[0] else { panic!("{results:?}") };
         assert_eq!((page.url.as_str(), page.text.as_str(), page.kind), ("https://github.com/o/r", "# Read me", PageKind::Markdown));
-        assert_eq!(page.facts.read_url, "https://raw.githubusercontent.com/o/r/HEAD/readme.md");
+        assert_eq!(page.facts.read_url, url_digest(&urls(&["https://raw.githubusercontent.com/o/r/HEAD/readme.md"])[0]));
         // The next time, the address that was there is asked for at once.
-        let known = KnownPages::from([("https://github.com/o/r".to_owned(), page.facts.clone())]);
+        let known = KnownPages::from([(url_digest(&page.url), page.facts.clone())]);
         let source = pages();
         let results = read(&source, &["https://github.com/o/r"], &known).await;
         assert!(matches!(&results[0], PageResult::Unchanged { .. }) && source.1.load(Ordering::Relaxed) == 1, "{results:?}");
@@ -195,7 +262,7 @@ mod tests {
         let first = read(&pages(), &["https://a.example/api.json"], &KnownPages::new()).await;
         let PageResult::Read(page) = &first[0] else { panic!("{first:?}") };
         let facts = PageFacts { etag: Some("\"other\"".to_owned()), ..page.facts.clone() };
-        let again = read(&pages(), &["https://a.example/api.json"], &KnownPages::from([(page.url.to_string(), facts)])).await;
+        let again = read(&pages(), &["https://a.example/api.json"], &KnownPages::from([(url_digest(&page.url), facts)])).await;
         assert_eq!(again[0], PageResult::Unchanged { url: page.url.clone(), facts: page.facts.clone() });
     }
 }

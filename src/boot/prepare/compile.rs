@@ -9,24 +9,35 @@ use super::model::{Asking, ask, joined};
 use crate::boot::handlers::{Handler, HandlerMaterial, HandlerTrial, ParsedCode, example_of, generated_tool, handler_request, parse_code};
 use crate::boot::plan::{Plan, PlannedTool};
 use crate::boot::progress::Progress;
+use crate::config::CodeProblem;
 use crate::error::{Error, ErrorText, Result};
 
 /// The number of tools whose code is written at the same time. Providers limit the rate of requests.
 const PARALLEL_TOOLS: usize = 4;
+/// The end of a problem that the model may judge better than a trial.
+const IF_RIGHT: &str = "If the code is right to refuse these arguments, answer with the same code";
+
+/// A handler that can be kept.
+pub(super) struct Written {
+    pub(super) handler: Handler,
+    /// What a person should know of it before they approve it.
+    pub(super) doubt: Option<String>,
+}
 
 /// Returns the handlers in the order of the plan. The first tool that has none ends the work on all.
-pub(super) async fn write_handlers(asking: Asking<'_>, plan: &Plan) -> Result<Vec<Handler>> {
+pub(super) async fn write_handlers(asking: Asking<'_>, plan: &Plan) -> Result<Vec<Written>> {
     let tools = plan.tools.len();
     (asking.parts.progress)(Progress::Compiling { tools });
     let done = &AtomicUsize::new(0);
     let write = |tool| {
         let writing = async move {
             let start = asking.parts.clock.now_ms();
-            let handler = write_handler(asking, tool).await?;
+            let written = write_handler(asking, tool).await?;
+            let handler = &written.handler;
             let ms = asking.parts.clock.now_ms().saturating_sub(start);
             let (lines, done) = (handler.body.lines().count(), done.fetch_add(1, Ordering::Relaxed) + 1);
             (asking.parts.progress)(Progress::Written { tool: handler.tool.clone(), done, tools, lines, ms });
-            Ok::<_, Error>(handler)
+            Ok::<_, Error>(written)
         };
         // The compiler cannot prove that the future of such a closure is `Send` unless it is boxed.
         writing.boxed()
@@ -35,16 +46,22 @@ pub(super) async fn write_handlers(asking: Asking<'_>, plan: &Plan) -> Result<Ve
     stream::iter(writing).buffered(PARALLEL_TOOLS).try_collect().await
 }
 
-async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Handler> {
+async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Written> {
     let Asking { prompt, material, options, parts } = asking;
     let first = handler_request(HandlerMaterial { prompt, pages: &material.pages, secrets: &options.secrets, tool });
     let mut request = first.clone();
+    let written = |body, doubt| Ok(Written { handler: Handler { tool: tool.name.clone(), body }, doubt });
     for attempt in 1..=2 {
         (parts.progress)(Progress::Writing { tool: tool.name.clone(), attempt, request_bytes: request.bytes() });
         let answer = ask(asking, &request).await?;
         let problems = match judge(asking, tool, &answer.text).await? {
-            Ok(body) => return Ok(Handler { tool: tool.name.clone(), body }),
-            Err(problems) => problems,
+            Judged::Kept(body) => return written(body, None),
+            // The model was told once, and has decided that the code is right.
+            Judged::Doubted(body, problem) if attempt == 2 => {
+                return written(body, Some(format!("the tool \"{}\" is kept as the model has written it twice: {problem}", tool.name)));
+            }
+            Judged::Doubted(_, problem) => vec![format!("{problem}. {IF_RIGHT}")],
+            Judged::Unusable(problems) => problems,
         };
         if attempt == 2 {
             return Err(Error::BootHandler { tool: ErrorText::own(&tool.name), problem: joined(&problems) });
@@ -55,18 +72,33 @@ async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Handler
     Err(Error::Internal("code was asked for more than twice".into()))
 }
 
-/// Returns the body that can be kept, or what is wrong with it.
-async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str) -> Result<std::result::Result<String, Vec<String>>> {
-    let body = match parse_code(answer) {
+/// What is thought of an answer.
+enum Judged {
+    Kept(String),
+    /// The body throws an error for a value that the tool's schema allows.
+    Doubted(String, String),
+    Unusable(Vec<String>),
+}
+
+async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str) -> Result<Judged> {
+    let body = match parse_code(answer, tool.needs_network) {
         ParsedCode::Body(body) => body,
         ParsedCode::Refused(reason) => {
             let what = ErrorText::own(format!("write the tool \"{}\"", tool.name));
             return Err(Error::BootRefused { what, reason: reason.into() });
         }
-        ParsedCode::Unusable(problems) => return Ok(Err(problems)),
+        ParsedCode::Unusable(problems) => return Ok(Judged::Unusable(problems)),
     };
-    let (module, arguments) = (generated_tool(tool, &body).module(), example_of(&tool.input_schema));
-    let trial = HandlerTrial { tool, body: &body, module: &module, arguments: arguments.as_ref() };
-    let problems = asking.parts.check.check(trial).await?;
-    Ok(if problems.is_empty() { Ok(body) } else { Err(problems) })
+    let generated = generated_tool(tool, &body);
+    // The gateway refuses such code, so it must not reach the cache.
+    if let Some(problem) = generated.hidden_line_end() {
+        return Ok(Judged::Unusable(vec![problem]));
+    }
+    let (module, arguments) = (generated.module(), example_of(&tool.input_schema));
+    let trial = HandlerTrial { tool, body: &body, module: &module, secrets: &asking.options.secrets, arguments: arguments.as_ref() };
+    Ok(match asking.parts.check.check(trial).await? {
+        None => Judged::Kept(body),
+        Some(CodeProblem::Refuses(problem)) => Judged::Doubted(body, problem),
+        Some(CodeProblem::Defects(problems)) => Judged::Unusable(problems),
+    })
 }

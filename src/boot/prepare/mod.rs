@@ -22,6 +22,7 @@ use crate::blocking::blocking;
 use crate::config::{GeneratedSecret, GeneratedTools};
 use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
+use compile::Written;
 use reading::Reading;
 
 /// The longest prompt, in characters.
@@ -130,6 +131,9 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
         Some(folder) => Some(blocking(move || Cache::open(&folder)).await?),
         None => None,
     };
+    if let Some(warning) = cache.as_ref().and_then(Cache::warning) {
+        notes.warn(warning);
+    }
     let newest = match &cache {
         Some(cache) => newest(cache, &prompt_digest(prompt, &options.secrets), &mut notes).await?,
         None => None,
@@ -140,15 +144,27 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
     let known = newest.as_ref().map(|entry| entry.pages.clone()).unwrap_or_default();
     let reading = Reading::begin(prompt, known, parts, &mut notes).await;
     if let Some(cache) = &cache
-        && let Some(entry) = hit(cache, prompt, options, &reading, newest, &mut notes).await?
+        && let Some(entry) = hit(cache, prompt, options, &reading, newest.as_ref(), &mut notes).await?
     {
-        notes.tell(Progress::FromCache { tools: entry.plan.tools.len(), created_at_ms: entry.created_at_ms });
-        return Ok(Prepared::from_entry(entry, Origin::Cache, notes.warnings));
+        for missed in reading.missed() {
+            notes.warn(format!("{missed}; the page that the tools were made from counts"));
+        }
+        return Ok(from_cache(entry, Origin::Cache, notes));
     }
-    let material = reading.finish(prompt, parts, &mut notes).await;
+    let material = match (reading.finish(prompt, parts, &mut notes).await, newest) {
+        (Ok(material), _) => material,
+        (Err(missed), Some(entry)) => {
+            for missed in missed {
+                notes.warn(format!("{missed}; another page has changed, and the tools stay as they are until all pages can be read"));
+            }
+            return Ok(from_cache(entry, Origin::Cache, notes));
+        }
+        (Err(_), None) => return Err(Error::Internal("a page is known, and no tools of it are".into())),
+    };
     let asking = model::Asking { prompt, material: &material, options, parts };
     let plan = plan::make_plan(asking).await?;
-    let handlers = if options.plan_only { Vec::new() } else { compile::write_handlers(asking, &plan).await? };
+    let written = if options.plan_only { Vec::new() } else { compile::write_handlers(asking, &plan).await? };
+    let handlers = kept(written, &mut notes);
     let created_at_ms = parts.clock.now_ms();
     let prepared = Prepared {
         plan,
@@ -165,6 +181,18 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
         notes.tell(Progress::Stored);
     }
     Ok(Prepared { warnings: notes.warnings, ..prepared })
+}
+
+/// Returns the handlers, and warns of those that are kept in spite of a doubt.
+fn kept(written: Vec<Written>, notes: &mut Notes<'_>) -> Vec<Handler> {
+    let mut handlers = Vec::with_capacity(written.len());
+    for Written { handler, doubt } in written {
+        if let Some(doubt) = doubt {
+            notes.warn(doubt);
+        }
+        handlers.push(handler);
+    }
+    handlers
 }
 
 fn checked_prompt(prompt: &str) -> Result<&str> {
@@ -216,8 +244,13 @@ fn locked(cache: Option<&Cache>, newest: Option<CacheEntry>, notes: Notes<'_>) -
         return Err(Error::InvalidOption { method: "boot", problem: "locked needs a cache: leave one of locked and noCache out".into() });
     };
     let entry = newest.ok_or_else(|| Error::BootNotCached { path: cache.folder().into() })?;
+    Ok(from_cache(entry, Origin::Locked, notes))
+}
+
+fn from_cache(entry: CacheEntry, origin: Origin, notes: Notes<'_>) -> Prepared {
     notes.tell(Progress::FromCache { tools: entry.plan.tools.len(), created_at_ms: entry.created_at_ms });
-    Ok(Prepared::from_entry(entry, Origin::Locked, notes.warnings))
+    notes.tell(Progress::Hosts { hosts: entry.hosts().texts(), left_out: 0 });
+    Prepared::from_entry(entry, origin, notes.warnings)
 }
 
 /// Returns the entry of the pages as they are now.
@@ -226,13 +259,13 @@ async fn hit(
     prompt: &str,
     options: &PrepareOptions,
     reading: &Reading,
-    newest: Option<CacheEntry>,
+    newest: Option<&CacheEntry>,
     notes: &mut Notes<'_>,
 ) -> Result<Option<CacheEntry>> {
     let digest = prompt_digest(prompt, &options.secrets);
     let key = super::cache::key_of(&digest, &reading.facts());
-    if newest.as_ref().is_some_and(|entry| entry.key() == key) {
-        return Ok(newest);
+    if let Some(entry) = newest.filter(|entry| entry.key() == key) {
+        return Ok(Some(entry.clone()));
     }
     let cache = cache.clone();
     let found = blocking(move || Ok(cache.load(&digest, &key))).await?;

@@ -1,7 +1,9 @@
 //! Reads the pages of a prompt, as far as that is needed: not at all again if the cache has tools of the pages as they are.
 
+use std::collections::BTreeSet;
+
 use super::{BootParts, Notes};
-use crate::boot::pages::{KnownPages, MAX_PAGES, Page, PageResult, cut_pages, read_pages};
+use crate::boot::pages::{KnownPages, MAX_PAGES, Page, PageResult, cut_pages, read_pages, url_digest};
 use crate::boot::progress::Progress;
 use crate::boot::prompt::{shown_url, urls_in};
 use crate::boot::whitelist::whitelist;
@@ -10,7 +12,12 @@ use crate::fetch::AllowedHosts;
 /// The pages after the first reading. Of pages that have not changed, there is no text yet.
 pub(super) struct Reading {
     results: Vec<PageResult>,
+    /// Pages of the newest tools that cannot be read now, each with its problem.
+    missed: Missed,
 }
+
+/// Pages that were read for earlier tools and cannot be read now, as beginnings of sentences. Tools are not made anew without them.
+pub(super) type Missed = Vec<String>;
 
 /// What a model is given of the pages.
 pub(super) struct Material {
@@ -21,7 +28,7 @@ pub(super) struct Material {
 
 impl Reading {
     /// Reads all pages. `known` has the pages of the newest tools of the prompt. If one of these cannot be read now, it counts as unchanged: a
-    /// network that is down must not replace tools that were made from a documentation by tools that were made without.
+    /// network that is down must not replace tools that were made from a documentation by tools that were made without. [`Self::missed`] has it.
     pub(super) async fn begin(prompt: &str, known: KnownPages, parts: BootParts<'_>, notes: &mut Notes<'_>) -> Self {
         let mut urls = urls_in(prompt);
         if urls.len() > MAX_PAGES {
@@ -29,11 +36,12 @@ impl Reading {
             urls.truncate(MAX_PAGES);
         }
         let mut results = read(urls, &known, parts, notes).await;
+        let mut missed = Missed::new();
         for result in &mut results {
             let PageResult::Failed { url, problem } = result else { continue };
             let shown = shown_url(url);
-            if let Some(facts) = known.get(url.as_str()) {
-                notes.warn(format!("{shown} {}; the page that the tools were made from counts", problem.0));
+            if let Some(facts) = known.get(&url_digest(url)) {
+                missed.push(format!("{shown} {}", problem.0));
                 *result = PageResult::Unchanged { url: url.clone(), facts: facts.clone() };
             } else {
                 notes.warn(format!("{shown} {}; it is left out", problem.0));
@@ -42,42 +50,51 @@ impl Reading {
         if !results.is_empty() && results.iter().all(|result| matches!(result, PageResult::Failed { .. })) {
             notes.warn("none of the pages can be used: the prompt alone is".to_owned());
         }
-        Self { results }
+        Self { results, missed }
+    }
+
+    pub(super) fn missed(&self) -> &Missed {
+        &self.missed
     }
 
     /// Returns what decides whether the cache has tools of these pages.
     pub(super) fn facts(&self) -> KnownPages {
         let facts = self.results.iter().filter_map(|result| match result {
-            PageResult::Read(page) => Some((page.url.to_string(), page.facts.clone())),
-            PageResult::Unchanged { url, facts } => Some((url.to_string(), facts.clone())),
+            PageResult::Read(page) => Some((url_digest(&page.url), page.facts.clone())),
+            PageResult::Unchanged { url, facts } => Some((url_digest(url), facts.clone())),
             PageResult::Failed { .. } => None,
         });
         facts.collect()
     }
 
-    /// Reads the texts that are missing, cuts all texts, and finds the hosts.
-    pub(super) async fn finish(self, prompt: &str, parts: BootParts<'_>, notes: &mut Notes<'_>) -> Material {
+    /// Reads the texts that are missing, cuts all texts, and finds the hosts. Fails with the pages of earlier tools that cannot be read any more.
+    pub(super) async fn finish(self, prompt: &str, parts: BootParts<'_>, notes: &mut Notes<'_>) -> Result<Material, Missed> {
+        if !self.missed.is_empty() {
+            return Err(self.missed);
+        }
         let unread = self.results.iter().filter_map(|result| match result {
             PageResult::Unchanged { url, .. } => Some(url.clone()),
             PageResult::Read(_) | PageResult::Failed { .. } => None,
         });
         let mut again = read(unread.collect(), &KnownPages::new(), parts, notes).await.into_iter();
-        let mut pages = Vec::new();
+        let (mut pages, mut missed) = (Vec::new(), Missed::new());
         for result in self.results {
-            let result = if matches!(result, PageResult::Unchanged { .. }) { again.next() } else { Some(result) };
+            let result = match result {
+                PageResult::Unchanged { .. } => again.next(),
+                PageResult::Read(_) => Some(result),
+                // It was told of, and no earlier tools know it.
+                PageResult::Failed { .. } => None,
+            };
             match result {
                 Some(PageResult::Read(page)) => pages.push(*page),
-                Some(PageResult::Failed { url, problem }) => {
-                    let is_new =
-                        !notes.warnings.iter().any(|warning| warning.starts_with(&shown_url(&url)) && warning.ends_with("it is left out"));
-                    if is_new {
-                        notes.warn(format!("{} {}; it is left out", shown_url(&url), problem.0));
-                    }
-                }
+                Some(PageResult::Failed { url, problem }) => missed.push(format!("{} {}", shown_url(&url), problem.0)),
                 Some(PageResult::Unchanged { .. }) | None => {}
             }
         }
-        let facts = pages.iter().map(|page| (page.url.to_string(), page.facts.clone())).collect();
+        if !missed.is_empty() {
+            return Err(missed);
+        }
+        let facts = pages.iter().map(|page| (url_digest(&page.url), page.facts.clone())).collect();
         cut(&mut pages, notes);
         let found = whitelist(prompt, pages.iter().map(|page| page.text.as_str()));
         notes.tell(Progress::Hosts { hosts: found.hosts.texts(), left_out: found.left_out });
@@ -87,8 +104,22 @@ impl Reading {
                 found.left_out
             ));
         }
-        Material { pages, facts, hosts: found.hosts }
+        warn_of_unusable(&found.unusable, notes);
+        Ok(Material { pages, facts, hosts: found.hosts })
     }
+}
+
+/// Names the hosts that are not allowed because they are none, such as `{region}.example.com` in an example.
+fn warn_of_unusable(unusable: &BTreeSet<String>, notes: &mut Notes<'_>) {
+    const SHOWN: usize = 5;
+    if unusable.is_empty() {
+        return;
+    }
+    let mut shown: Vec<_> = unusable.iter().take(SHOWN).cloned().collect();
+    if unusable.len() > SHOWN {
+        shown.push(format!("and {} more", unusable.len() - SHOWN));
+    }
+    notes.warn(format!("the tools cannot reach some hosts that prompt or pages name: {}", shown.join("; ")));
 }
 
 async fn read(urls: Vec<url::Url>, known: &KnownPages, parts: BootParts<'_>, notes: &Notes<'_>) -> Vec<PageResult> {

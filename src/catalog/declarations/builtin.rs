@@ -38,11 +38,13 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   /** Awaits `.async` calls: `all(cities.map((city) => get_forecast.async({ city })))`. */
   export function all<T extends unknown[]>(calls: [...T]): { [K in keyof T]: Awaited<T[K]> };
   export function allSettled<T extends unknown[]>(calls: [...T]): { [K in keyof T]: PromiseSettledResult<Awaited<T[K]>> };
+  /** Whether a value is what a failed call returns: `{ error, code? }` with texts, and nothing else. */
+  export function isError(value: unknown): value is { error: string; code?: string };
 "#;
 
 /// Declaration of the member `.async`. Each function of each module has this member.
 const ASYNC: &str = r"  global { interface CallableFunction {
-    /** The same call as a promise, for many calls at once; not for `sleep`, `all`, `allSettled`. */
+    /** The same call as a promise, for many calls at once; not for `sleep`, `all`, `allSettled`, `isError`. */
     async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
   } }
 ";

@@ -45,6 +45,7 @@ use self::text::comment;
 pub(in crate::catalog) use self::text::{key, quoted};
 use self::types::{Definition, Type};
 use super::{Manifest, Tool, Wording};
+use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
 
 /// The way in which a failed call reports its error (the sandbox option `toolErrors`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -150,8 +151,8 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Op
         }
         printed = module.definitions.len();
         let error = if style.failures == Failures::Returned { " | ToolError" } else { "" };
-        functions.push_str(&comment(&description(tool, style), INDENT));
         let (identifier, mark) = (&identifiers[&tool.name], if optional { "?" } else { "" });
+        functions.push_str(&comment(&description(tool, style, &format!("{server}.{identifier}")), INDENT));
         // `write!` to a `String` cannot fail.
         let _ = writeln!(functions, "{INDENT}export function {identifier}(input{mark}: {input_name}): {output}{error};");
     }
@@ -207,10 +208,14 @@ fn purpose(text: &str, style: &DeclarationStyle) -> String {
     style.wording.purpose(text)
 }
 
-/// Returns a tool's description with its annotations.
-fn description(tool: &Tool, style: &DeclarationStyle) -> String {
-    let text = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
-    let text = notes::sanitised(&style.wording, text);
+/// Returns a tool's description with its annotations. If it is cut, the end says how code reads the whole of it. `name` is the name for
+/// `describe`.
+fn description(tool: &Tool, style: &DeclarationStyle, name: &str) -> String {
+    let whole = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
+    let mut text = notes::sanitised(&style.wording, whole);
+    if text.ends_with('…') && !whole.trim_end().ends_with('…') && style.wording.max_chars < MAX_WHOLE_DESCRIPTION_CHARS {
+        let _ = write!(text, "\n[cut: describe({}) of host:mcp has all of it]", quoted(name));
+    }
     let hints = notes::hints(tool.annotations.as_ref());
     if hints.is_empty() {
         return text;

@@ -140,11 +140,14 @@ fn keys_and_literals_stay_true_and_inside_their_quotes() {
 
 #[test]
 fn nothing_leaves_a_comment_or_commands_the_compiler() {
-    for text in ["*/ evil", "a*\u{0}/", "x\n*/", "x\u{2028}*/", "**//", "@ts-ignore", "a\n@ts-expect-error"] {
+    for text in ["*/ evil", "a*\u{0}/", "x\n*/", "x\u{2028}*/", "**//", "@ts-ignore", "a\n@ts-expect-error", " @ts-ignore"] {
         let comment = text::comment(text, "");
         assert_eq!(comment.matches("*/").count(), 1, "{comment}");
-        assert!(comment.ends_with("*/\n") && !comment.contains("@ts-"), "{comment}");
+        // The compiler obeys a directive on the last line of a comment.
+        let last = comment.trim_end().lines().last().unwrap_or_default();
+        assert!(comment.ends_with("*/\n") && !last.contains("@ts-"), "{comment}");
     }
+    assert_eq!(text::comment("Finds '**/*.ts' and `x`; mind @ts-ignore", ""), "/** Finds '**\\/*.ts' and `x`; mind @ts-ignore */\n");
     assert_eq!(text::comment(" \n ", ""), "");
 }
 

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value as Json};
 
+use crate::text::escape_comment_end;
+
 /// Returns a string literal for this text. Invisible characters are escaped.
 pub(in crate::catalog) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
@@ -58,13 +60,17 @@ fn is_hidden(character: char) -> bool {
 
 /// Returns a comment for the next declaration. Returns an empty text if `text` is empty. The text cannot end the comment.
 pub(super) fn comment(text: &str, indent: &str) -> String {
-    let text = harmless(text);
+    let text = in_comment(text);
     let lines: Vec<&str> = text.split('\n').map(str::trim_end).collect();
     let lines = match (lines.iter().position(|line| !line.is_empty()), lines.iter().rposition(|line| !line.is_empty())) {
         (Some(first), Some(last)) => &lines[first..=last],
         _ => return String::new(),
     };
-    if let [line] = lines {
+    // TypeScript obeys a directive such as `@ts-ignore` at the start of the last line of a comment. In a comment of several lines, that line has
+    // only the comment's end, so no word has to be changed.
+    if let [line] = lines
+        && !line.trim_start().starts_with("@ts-")
+    {
         return format!("{indent}/** {} */\n", line.trim_start());
     }
     let mut comment = format!("{indent}/**\n");
@@ -76,9 +82,9 @@ pub(super) fn comment(text: &str, indent: &str) -> String {
     comment
 }
 
-/// Changes a text so that it is harmless in a comment. Sanitising has already done most of this, but a comment must be safe without it.
-/// Directives such as `@ts-nocheck` are changed too, because TypeScript obeys them.
-fn harmless(text: &str) -> String {
+/// Escapes a text so that it cannot end a comment. `*/` becomes `*\/`, which is the same text in a JavaScript string, so that a pattern which a
+/// model copies still has its meaning. Line breaks of every kind become `\n`, because sanitising is not this function's precondition.
+fn in_comment(text: &str) -> String {
     let lines: String = text
         .chars()
         .map(|character| match character {
@@ -88,11 +94,7 @@ fn harmless(text: &str) -> String {
             other => other,
         })
         .collect();
-    let mut harmless = lines.replace("@ts-", "@ ts-");
-    while harmless.contains("*/") {
-        harmless = harmless.replace("*/", "* /");
-    }
-    harmless
+    escape_comment_end(&lines)
 }
 
 /// Returns a value as JSON for a comment. Returns `None` if the JSON is too long.

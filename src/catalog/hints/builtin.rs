@@ -7,7 +7,7 @@ use super::{FunctionInfo, ModuleKind, ModuleSummary};
 pub(in crate::catalog) const MCP_MODULE: &str = "mcp";
 
 /// The name, parameters, return type, purpose and example of each function.
-const FUNCTIONS: [[&str; 5]; 12] = [
+const FUNCTIONS: [[&str; 5]; 13] = [
     [
         "call",
         "(server: string, tool: string, input?: object)",
@@ -44,6 +44,7 @@ const FUNCTIONS: [[&str; 5]; 12] = [
         "Like all, but a failed call gives its error in the list.",
         "allSettled([get_forecast.async({ city: \"Rome\" })])",
     ],
+    ["isError", "(value: unknown)", "boolean", "Returns whether a value is the error of a failed call.", "isError(forecast)"],
 ];
 
 /// Returns the summary of the module, and its functions.

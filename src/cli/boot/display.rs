@@ -8,7 +8,8 @@ use tokio::task::JoinHandle;
 
 use crate::boot::Progress;
 use crate::cli::terminal::Terminal;
-use crate::command::Tone;
+use crate::command::{Tone, date_time};
+use crate::fetch::shown_host_entry;
 use crate::text::sanitise_line;
 
 /// Time between two drawings of the bar.
@@ -111,8 +112,10 @@ fn lines(step: &Progress, verbose: bool) -> Vec<String> {
         Progress::PageRead { url, kind, chars, ms } => vec![format!("  {url}: {}, {chars} characters, {}", kind.as_str(), time(*ms))],
         Progress::PageUnchanged { url, ms } => vec![format!("  {url}: unchanged, {}", time(*ms))],
         Progress::Hosts { hosts, .. } if hosts.is_empty() => vec!["the tools may reach nothing: the prompt names no URL".to_owned()],
-        Progress::Hosts { hosts, .. } => vec![format!("the tools may reach {}: {}", counted(hosts.len(), "host"), hosts.join(", "))],
-        Progress::FromCache { tools, .. } => vec![format!("{} from the cache: no model is asked", counted(*tools, "tool"))],
+        Progress::Hosts { hosts, .. } => vec![format!("the tools may reach {}: {}", counted(hosts.len(), "host"), shown_hosts(hosts))],
+        Progress::FromCache { tools, created_at_ms } => {
+            vec![format!("{} from the cache, made at {} UTC: no model is asked", counted(*tools, "tool"), date_time(*created_at_ms))]
+        }
         Progress::Planning { attempt, request_bytes } => detail(format!("  plan, try {attempt}: {request_bytes} bytes to the model")),
         Progress::Planned { tools, answer_bytes, ms } => {
             let size = if verbose { format!(", {answer_bytes} bytes from the model") } else { String::new() };
@@ -134,6 +137,11 @@ fn lines(step: &Progress, verbose: bool) -> Vec<String> {
         // Warnings are shown in colour, and a cut is a warning too.
         Progress::Warning { .. } | Progress::PageCut { .. } | Progress::Compiling { .. } => Vec::new(),
     }
+}
+
+/// Lists hosts, those with letters outside of ASCII in both forms.
+pub(super) fn shown_hosts(hosts: &[String]) -> String {
+    hosts.iter().map(|host| shown_host_entry(host)).collect::<Vec<_>>().join(", ")
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -159,6 +167,12 @@ mod tests {
         assert_eq!(lines(&writing, true), ["  add, try 2: 70 bytes to the model"]);
         let written = Progress::Written { tool: "add".to_owned(), done: 1, tools: 3, lines: 12, ms: 80 };
         assert_eq!(lines(&written, false), ["wrote add (1 of 3): 12 lines, 80 ms"]);
+    }
+
+    #[test]
+    fn tools_of_the_cache_say_from_when_they_are() {
+        let found = Progress::FromCache { tools: 2, created_at_ms: 1_785_229_503_000 };
+        assert_eq!(lines(&found, false), ["2 tools from the cache, made at 2026-07-28 09:05:03 UTC: no model is asked"]);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 mod args;
 mod display;
+mod entry;
 mod model;
 mod review;
 
 use std::fmt::Write as _;
-use std::net::TcpListener;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value as Json, json};
@@ -25,15 +26,18 @@ use crate::gateway::Gateway;
 use crate::serve::http::{HttpOptions, Listen, TlsFiles};
 use crate::serve::{Direct, ServeOptions, Transport};
 use crate::trust::AllowedWrites;
-use display::Display;
+use display::{Display, shown_hosts};
 use model::CliModel;
 
 /// Makes the tools, asks a person about new ones, and serves them until a host or a signal ends it.
 pub(super) async fn boot(session: &Session, arguments: &Boot) -> Result<Exit, CliError> {
-    let options = options(arguments)?;
+    let options = options(session, arguments).await?;
     let transport = transport(arguments)?;
-    if !arguments.dry_run {
-        check_port(arguments)?;
+    // Whatever keeps the tools from being served is told before a model is paid and a person reads.
+    if let Transport::Http(http) = &transport
+        && !arguments.dry_run
+    {
+        crate::serve::http::check(http).await?;
     }
     let gateway = session.open_boot()?;
     let making = make(session, arguments, &gateway, options);
@@ -58,11 +62,15 @@ pub(super) async fn boot(session: &Session, arguments: &Boot) -> Result<Exit, Cl
     serve(session, arguments, gateway, &booted, transport).await
 }
 
-fn options(arguments: &Boot) -> Result<BootOptions, CliError> {
+async fn options(session: &Session, arguments: &Boot) -> Result<BootOptions, CliError> {
     let Boot { prompt, prompt_file, name, cache_dir, no_cache, locked, dry_run, secrets, allow_hosts, .. } = arguments;
     let (prompt, from) = match (prompt, prompt_file) {
         (Some(prompt), _) => (prompt.clone(), "--prompt".to_owned()),
-        (None, Some(file)) => (files::read(file)?, file.display().to_string()),
+        (None, Some(file)) if arguments.stdio && file == Path::new("-") => {
+            let text = "--prompt-file - cannot be used with --stdio, as standard input belongs to the host: name a file";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        (None, Some(file)) => (files::read_until(file, &session.stop).await?, file.display().to_string()),
         (None, None) => return Err(CliError::Usage("boot needs --prompt TEXT or --prompt-file FILE".to_owned())),
     };
     if prompt.trim().is_empty() {
@@ -91,18 +99,6 @@ fn transport(arguments: &Boot) -> Result<Transport, CliError> {
         _ => None,
     };
     Ok(Transport::Http(Box::new(HttpOptions { listen, token_file: token_file.clone(), tls, ..HttpOptions::default() })))
-}
-
-/// Fails if the port is in use, before a model is asked. Another program may take it later; then serving fails.
-fn check_port(arguments: &Boot) -> Result<(), CliError> {
-    let Boot { stdio: false, host, port, .. } = arguments else { return Ok(()) };
-    match TcpListener::bind((host.trim_matches(['[', ']']), *port)) {
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            let text = format!("port {port} of {host} is in use: pass another one with --port, or --port 0 for any free one");
-            Err(CliError::Message("ERR_IO", text))
-        }
-        _ => Ok(()),
-    }
 }
 
 async fn make(session: &Session, arguments: &Boot, gateway: &Gateway, options: BootOptions) -> Result<Booted, CliError> {
@@ -146,6 +142,11 @@ async fn serve(session: &Session, arguments: &Boot, gateway: Gateway, booted: &B
         session.terminal.print_json(&json!({ "mcpServers": Json::from_iter([(name.clone(), entry)]) }));
     } else {
         session.terminal.note(Tone::Good, "serving", &format!("{} on standard input and output", counted(&booted.plan)));
+        // Standard output belongs to the host.
+        if let Some(entry) = entry::of(session, arguments) {
+            let entry = json!({ "mcpServers": Json::from_iter([(name.clone(), entry)]) });
+            session.terminal.say(&format!("{}\n", serde_json::to_string_pretty(&entry).unwrap_or_default()));
+        }
     }
     tokio::select! {
         outcome = served.ended() => outcome?,
@@ -178,7 +179,14 @@ fn show_plan(session: &Session, booted: &Booted) {
         for endpoint in &tool.endpoints {
             let _ = writeln!(text, "  {} {}", one_line(&endpoint.method), one_line(&endpoint.url));
         }
+        if !tool.implementation_notes.is_empty() {
+            let _ = writeln!(text, "  notes: {}", one_line(&tool.implementation_notes));
+        }
     }
-    let hosts = if booted.hosts.is_empty() { "nothing".to_owned() } else { booted.hosts.join(", ") };
-    session.terminal.print(&format!("{text}may reach: {hosts}\n"));
+    let hosts = if booted.hosts.is_empty() { "nothing".to_owned() } else { shown_hosts(&booted.hosts) };
+    let _ = writeln!(text, "may reach: {hosts}");
+    for secret in &booted.secrets {
+        let _ = writeln!(text, "sends: the value of {} to {}", secret.name, secret.host);
+    }
+    session.terminal.print(&text);
 }

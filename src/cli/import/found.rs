@@ -100,7 +100,8 @@ fn secrets_in_the_open(found: &mut FoundServer) {
     let words: Vec<String> =
         found.entry["args"].as_array().into_iter().flatten().map(|word| word.as_str().unwrap_or_default().to_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    for (index, (word, shown)) in words.iter().zip(shown_arguments(&words)).enumerate() {
+    let program = found.entry["command"].as_str().unwrap_or_default().to_owned();
+    for (index, (word, shown)) in words.iter().zip(shown_arguments(&program, &words)).enumerate() {
         if *word != shown && !word.contains("${") {
             let before = index.checked_sub(1).map_or("", |index| words[index]);
             let variable = variable(&found.name, name_of(before, word));

@@ -16,14 +16,15 @@ const PLAIN_OF_OAUTH: [&str; 5] = ["clientId", "scopes", "callbackPort", "grant"
 /// Returns an entry for printing. If there is a suggestion for a value, the suggestion replaces the value.
 pub(super) fn shown_entry(entry: &Json, secrets: &[Secret]) -> Json {
     let Some(fields) = entry.as_object() else { return json!(MASKED) };
-    Json::Object(fields.iter().map(|(key, value)| (key.clone(), field(key, value, secrets))).collect())
+    let program = entry["command"].as_str().unwrap_or_default();
+    Json::Object(fields.iter().map(|(key, value)| (key.clone(), field(program, key, value, secrets))).collect())
 }
 
-fn field(key: &str, value: &Json, secrets: &[Secret]) -> Json {
+fn field(program: &str, key: &str, value: &Json, secrets: &[Secret]) -> Json {
     match (key, value) {
         ("env", Json::Object(variables)) => table(key, variables, shown_variable, secrets),
         ("headers", Json::Object(headers)) => table(key, headers, shown_header, secrets),
-        ("args", Json::Array(words)) => arguments(words),
+        ("args", Json::Array(words)) => arguments(program, words),
         ("oauth", Json::Object(settings)) => Json::Object(settings.iter().map(|(key, value)| (key.clone(), setting(key, value))).collect()),
         ("url", Json::String(url)) => json!(shown_url(url)),
         ("command" | "cwd" | "envFile" | "type", Json::String(text)) => json!(shown_text("", text)),
@@ -51,10 +52,10 @@ fn table(key: &str, values: &Map<String, Json>, show: fn(&str, &str) -> String, 
     Json::Object(values.iter().map(|(name, value)| (name.clone(), shown(name, value))).collect())
 }
 
-fn arguments(words: &[Json]) -> Json {
+fn arguments(program: &str, words: &[Json]) -> Json {
     // A word that is not a string is treated as an empty text here, so that each word after it keeps its position.
     let texts: Vec<&str> = words.iter().map(|word| word.as_str().unwrap_or_default()).collect();
-    let shown = words.iter().zip(shown_arguments(&texts));
+    let shown = words.iter().zip(shown_arguments(program, &texts));
     shown.map(|(word, shown)| if word.is_string() { json!(shown) } else { json!(MASKED) }).collect()
 }
 

@@ -2,12 +2,13 @@
 //! and all other words are kept, because they decide what runs.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
 
 use super::masked::{MASKED, shown_url};
 use crate::config::{Part, Template, shown_placeholder};
-use crate::redact::{is_secret, is_secret_name, secrets_within};
+use crate::redact::{is_secret, is_secret_name, passwords_of_words, secrets_within};
 
 /// Characters that separate words within one argument, for example in a shell script.
 const BORDERS: &[char] = &[' ', '\t', '\n', '\r', ';', '&', ',', '|', '"', '\'', '`', '(', ')'];
@@ -19,10 +20,16 @@ const USER_OPTIONS: [&str; 5] = ["u", "user", "userpwd", "proxy-user", "auth"];
 const SHORT_OPTIONS: [&str; 1] = ["p"];
 const MAX_NAME_BYTES: usize = 100;
 
-/// Returns the arguments of a command for printing, each with its secret parts masked.
-pub(super) fn shown_arguments(words: &[&str]) -> Vec<String> {
+/// Returns the arguments of a command for printing, each with its secret parts masked. Which option takes a password depends on the program.
+pub(super) fn shown_arguments(program: &str, words: &[&str]) -> Vec<String> {
+    let whole: Vec<&str> = [program].into_iter().chain(words.iter().copied()).collect();
+    let passwords: BTreeMap<usize, _> = passwords_of_words(&whole).into_iter().collect();
     let before = |index: usize| index.checked_sub(1).map_or("", |index| words[index]);
-    words.iter().enumerate().map(|(index, word)| without_known(word, shown_after(before(index), "", word))).collect()
+    let shown = |(index, word): (usize, &&str)| match passwords.get(&(index + 1)) {
+        Some(place) if !place.is_empty() && !word.contains("${") => format!("{}{MASKED}{}", &word[..place.start], &word[place.end..]),
+        _ => without_known(word, shown_after(before(index), "", word)),
+    };
+    words.iter().enumerate().map(shown).collect()
 }
 
 /// Returns the name of an argument: the name before its value, or the option before the argument.
@@ -252,8 +259,15 @@ mod tests {
             // Names such as API_KEY are also written with this word.
             let given: Vec<String> = given.iter().map(|word| word.replace(&format!("API_{KEY}"), "API_KEY")).collect();
             let words: Vec<&str> = given.iter().map(String::as_str).collect();
-            assert_eq!(shown_arguments(&words), shown, "{arguments:?}");
+            assert_eq!(shown_arguments("npx", &words), shown, "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn the_password_of_a_program_is_masked_whatever_option_it_has_for_it() {
+        assert_eq!(shown_arguments("/usr/bin/mysql", &["-uroot", "-phunter2", "shop"]), ["-uroot", "-p***", "shop"]);
+        assert_eq!(shown_arguments("redis-cli", &["-a", "x"]), ["-a", "***"]);
+        assert_eq!(shown_arguments("mysql", &["-p${PW}"]), ["-p${PW}"]);
     }
 
     #[test]
@@ -280,6 +294,6 @@ mod tests {
             "--allow=read,write",
             "https://mcp.example/mcp",
         ];
-        assert_eq!(shown_arguments(&words), words);
+        assert_eq!(shown_arguments("docker", &words), words);
     }
 }

@@ -248,7 +248,7 @@ impl Opening<'_> {
 
     async fn attempt_local(&self, tools: &Arc<dyn LocalTools>, plan: &Plan) -> std::result::Result<EstablishedConnection, FailedAttempt> {
         let Launch { server, clock, .. } = self.launch;
-        let (local, read, write) = LocalServer::start(server, Arc::clone(tools));
+        let (local, read, write) = LocalServer::start(server, Arc::clone(tools), Arc::clone(&self.calls));
         let transport = StdioTransport::new(read, write, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), None);
         let direct = Some(Arc::new(transport.direct()));
         let (service, manifest) = tokio::select! {

@@ -14,7 +14,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::discovery::unlisted;
 use super::request_scope::RequestScope;
-use super::rounds::{GivenInput, Round};
+use super::rounds::{GivenInput, Round, RoundsResult};
+use super::tools::TASK_UNASKED;
 use super::{Connection, paging};
 use crate::catalog::{Prompt, Resource, ResourceTemplate};
 use crate::client::clock::CallLimits;
@@ -189,7 +190,10 @@ impl Connection {
         caller: &Arc<dyn Caller>,
     ) -> std::result::Result<Json, CallFailure> {
         let scope = self.enter(request.method(), limits, caller).await?;
-        self.in_rounds(&scope, request).await
+        match self.in_rounds(&scope, request).await? {
+            RoundsResult::Complete(result) => Ok(result),
+            RoundsResult::Task(_) => Err(self.unusable(&scope, TASK_UNASKED)),
+        }
     }
 }
 

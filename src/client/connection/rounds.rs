@@ -8,12 +8,15 @@ use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Connection;
+use super::era::Era;
 use super::request_scope::RequestScope;
 use crate::client::inbound::calls::{InFlight, QuestionKind, QuestionRecipient};
 use crate::client::inbound::questions::{NOBODY_ASKED, declined};
-use crate::client::wire::answer::CallFailure;
+use crate::client::wire::answer::{CallFailure, in_error};
 use crate::error::Error;
 
+/// Fields of the results of calls, resources, prompts and completions.
+const ANSWERS: [&str; 5] = ["content", "structuredContent", "contents", "messages", "completion"];
 /// Maximum number of rounds of one request. rmcp has the same limit.
 const MAX_ROUNDS: usize = 10;
 
@@ -37,24 +40,65 @@ pub(in crate::client) trait Round: Sync {
     ) -> impl Future<Output = std::result::Result<Json, CallFailure>> + Send;
 }
 
+/// The result of a request after its rounds.
+pub(in crate::client) enum RoundsResult {
+    Complete(Json),
+    /// A task. Its result must be polled.
+    Task(Json),
+}
+
+/// The type of a result (MCP 2026-07-28).
+#[derive(Debug, PartialEq)]
+enum ResultKind {
+    Complete,
+    InputRequired,
+    Task,
+    /// A type that this client does not know, as JSON. The result may be anything, so it is never taken for an answer.
+    Unknown(String),
+}
+
+impl ResultKind {
+    fn of(result: &Json, era: Era) -> Self {
+        let kind = result.get("resultType").filter(|kind| !kind.is_null());
+        match (kind.and_then(Json::as_str), kind) {
+            (Some("input_required"), _) => Self::InputRequired,
+            (Some("task"), _) => Self::Task,
+            (Some("complete"), _) | (None, None) => Self::Complete,
+            // Before MCP 2026-07-28, the field belongs to the server, which may use it beside the fields of a result.
+            _ if era == Era::Initialize && ANSWERS.iter().any(|field| result.get(field).is_some()) => Self::Complete,
+            (_, kind) => Self::Unknown(kind.map(Json::to_string).unwrap_or_default()),
+        }
+    }
+}
+
 impl Connection {
-    /// Sends a request in rounds until its result asks for no more input. Returns the server's result unparsed.
+    /// Sends a request in rounds until its result asks for no more input. Returns the server's result unparsed, and whether it is a task.
+    ///
+    /// # Errors
+    /// `ERR_PROTOCOL` for a result of an unknown type, and the errors of a call.
     pub(in crate::client) async fn in_rounds(
         &self,
         scope: &RequestScope<'_>,
         request: &impl Round,
-    ) -> std::result::Result<Json, CallFailure> {
+    ) -> std::result::Result<RoundsResult, CallFailure> {
         let mut input = GivenInput::default();
         for _ in 0..MAX_ROUNDS {
             let result = request.send(self, scope, &input).await?;
-            if result.get("resultType").and_then(Json::as_str) != Some("input_required") {
-                return Ok(result);
+            match ResultKind::of(&result, self.era) {
+                ResultKind::InputRequired => {}
+                ResultKind::Complete => return Ok(RoundsResult::Complete(result)),
+                ResultKind::Task => return Ok(RoundsResult::Task(result)),
+                ResultKind::Unknown(kind) => return Err(self.unusable(scope, &format!("its resultType {kind} is not known"))),
             }
             input.responses = self.answers(scope, &result).await?;
             input.state = result.get("requestState").and_then(Json::as_str).map(ToOwned::to_owned);
         }
-        let message = format!("it still asks for input after {MAX_ROUNDS} rounds");
-        Err(Error::UnusableAnswer { server: self.server.clone(), tool: scope.what.into(), problem: message.into() }.into())
+        Err(self.unusable(scope, &format!("it still asks for input after {MAX_ROUNDS} rounds")))
+    }
+
+    /// Makes the failure of a request whose result cannot be used.
+    pub(in crate::client) fn unusable(&self, scope: &RequestScope<'_>, problem: &str) -> CallFailure {
+        Error::UnusableAnswer { server: self.server.clone(), tool: scope.what.into(), problem: in_error(problem).into() }.into()
     }
 
     /// Collects the answers to a result's `inputRequests`. Returns `None` if the result has no `inputRequests`.
@@ -115,4 +159,30 @@ impl Connection {
 /// Makes a model's answer whose only text is the reason of a refusal.
 fn refused(reason: &str) -> Json {
     json!({ "role": "assistant", "content": { "type": "text", "text": reason }, "model": "none", "stopReason": "refused" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_an_unknown_type_fails() {
+        let of = |result: Json, era| ResultKind::of(&result, era);
+        for era in [Era::Discover, Era::Initialize] {
+            for (result, kind) in [
+                (json!({}), ResultKind::Complete),
+                (json!({ "resultType": "complete" }), ResultKind::Complete),
+                (json!({ "resultType": "task", "taskId": "a" }), ResultKind::Task),
+                (json!({ "resultType": "input_required", "content": [] }), ResultKind::InputRequired),
+                (json!({ "resultType": "partial" }), ResultKind::Unknown("\"partial\"".into())),
+                (json!({ "resultType": 5 }), ResultKind::Unknown("5".into())),
+                (json!({ "resultType": null }), ResultKind::Complete),
+            ] {
+                assert_eq!(of(result, era), kind);
+            }
+        }
+        let own = json!({ "resultType": "table", "content": [] });
+        assert_eq!(of(own.clone(), Era::Initialize), ResultKind::Complete);
+        assert_eq!(of(own, Era::Discover), ResultKind::Unknown("\"table\"".into()));
+    }
 }

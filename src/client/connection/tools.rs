@@ -7,13 +7,16 @@ use serde_json::{Map, Value as Json, json};
 
 use super::era::Era;
 use super::request_scope::RequestScope;
-use super::rounds::{GivenInput, Round};
+use super::rounds::{GivenInput, Round, RoundsResult};
 use super::{Connection, tasks};
 use crate::client::clock::CallLimits;
 use crate::client::inbound::caller::Caller;
 use crate::client::stdio::requests::Param;
 use crate::client::wire::answer::{CallFailure, in_error};
 use crate::error::Error;
+
+/// The problem of a task that is the answer to a request which asked for none.
+pub(super) const TASK_UNASKED: &str = "it is a task, and none was asked for";
 
 /// A call to send.
 pub struct ToolRequest {
@@ -63,15 +66,19 @@ impl Connection {
             let created = self.exchange(&scope, request).await?;
             return self.follow(&scope, created).await;
         }
-        let result = self.in_rounds(&scope, &ToolParams { name: &tool, arguments: &arguments }).await?;
-        if result.get("resultType").and_then(Json::as_str) == Some("task") { self.follow(&scope, result).await } else { Ok(result) }
+        match self.in_rounds(&scope, &ToolParams { name: &tool, arguments: &arguments }).await? {
+            RoundsResult::Task(created) => self.follow(&scope, created).await,
+            RoundsResult::Complete(result) if is_task_alone(&result) => Err(self.unusable(&scope, TASK_UNASKED)),
+            RoundsResult::Complete(result) => Ok(result),
+        }
     }
 
     /// Polls a task until it has ended, and returns its result.
     async fn follow(&self, scope: &RequestScope<'_>, created: Json) -> std::result::Result<Json, CallFailure> {
         let Some(mut task) = tasks::Task::read(&created) else {
             // The server ran the tool directly instead of creating a task.
-            return Ok(created);
+            let is_task = is_task_alone(&created) || created.get("resultType").and_then(Json::as_str) == Some("task");
+            return if is_task { Err(self.unusable(scope, "it is a task without a taskId or a status")) } else { Ok(created) };
         };
         let guard = tasks::CancelTask::new(self, &task.id);
         loop {
@@ -118,6 +125,12 @@ impl Connection {
             }
         }
     }
+}
+
+/// Returns whether a result has a task (MCP 2025-11-25) and no part of a tool's own result.
+fn is_task_alone(result: &Json) -> bool {
+    let has = |field| result.get(field).is_some();
+    has("task") && !has("content") && !has("structuredContent")
 }
 
 pub(in crate::client) fn custom(method: &str, params: Json) -> ClientRequest {

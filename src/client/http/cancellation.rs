@@ -150,7 +150,7 @@ impl HttpClient {
     /// Starts a task that sends a cancellation. Returns `None` if the request was never sent.
     fn send_cancellation(&self, message: ClientJsonRpcMessage, Sent { route, at, .. }: Sent) -> Option<JoinHandle<()>> {
         let (client, earliest) = (self.clone(), at? + AFTER_REQUEST);
-        Some(self.unanswered.tasks.spawn(async move {
+        let task = async move {
             let sending = async {
                 tokio::time::sleep_until(earliest).await;
                 let _place = client.unanswered.places.acquire().await;
@@ -162,7 +162,8 @@ impl HttpClient {
                 () = client.unanswered.over.cancelled() => {}
                 () = sending => {}
             }
-        }))
+        };
+        Some(self.unanswered.tasks.spawn_on(task, &self.network))
     }
 
     /// Ends all running requests, and sends cancellations for those that are unanswered.

@@ -12,6 +12,7 @@ use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, JsonRpcError, Json
 use rmcp::transport::streamable_http_client::{SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse};
 use serde_json::{Value as Json, json};
 use sse_stream::Sse;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -30,8 +31,7 @@ use crate::client::inbound::rate_limit::{Pace, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS, ServerRequests};
 use crate::client::wire::json;
 
-/// Method of an internal message to the interceptor. The message reports that a new session has replaced a session that ended. The server
-/// has then lost its subscriptions and log levels.
+/// Method of an internal message to the interceptor: a new session has replaced one that ended, without its subscriptions and log levels.
 pub(in crate::client) const SESSION_RENEWED: &str = "notifications/hyperlight-mcp/session_renewed";
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -51,6 +51,8 @@ pub(super) struct Shared {
     pub(super) limits: HttpLimits,
     /// Token that cancels all running requests. It is needed because rmcp's worker ignores cancellations while it starts.
     pub(super) stop: CancellationToken,
+    /// Runtime of all work of this client.
+    pub(super) network: Handle,
     pub(super) unanswered: Unanswered,
     session: Mutex<Session>,
     server_requests: Mutex<ServerRequests>,
@@ -91,7 +93,7 @@ impl HttpClient {
         interceptor: Interceptor,
         owner_of: OwnerOf,
         limits: HttpLimits,
-        stop: CancellationToken,
+        (stop, network): (CancellationToken, Handle),
     ) -> Self {
         let budget = Budget::new(limits.unfinished_bytes);
         Self(Arc::new(Shared {
@@ -101,6 +103,7 @@ impl HttpClient {
             owner_of,
             limits,
             stop,
+            network,
             unanswered: Unanswered::new(),
             session: Mutex::default(),
             server_requests: Mutex::default(),
@@ -210,7 +213,7 @@ impl HttpClient {
         refusals.waiting.push_back(id);
         if !std::mem::replace(&mut refusals.are_sent, true) {
             let (client, route) = (self.clone(), route.clone());
-            tokio::spawn(async move { client.unless_stopped(client.send_refusals(&route)).await });
+            self.network.spawn(async move { client.unless_stopped(client.send_refusals(&route)).await });
         }
     }
 
@@ -261,8 +264,7 @@ impl HttpClient {
         };
         let is_initialized = matches!(message, JsonRpcMessage::Notification(sent) if matches!(sent.notification, rmcp::model::ClientNotification::InitializedNotification(_)));
         match sent.await {
-            // If this returned an error, rmcp would end without a reason. If the server really has a problem, the next request reports
-            // it.
+            // An error here would end rmcp without a reason. If the server really has a problem, the next request reports it.
             Err(failure) if is_initialized => {
                 tracing::warn!(%failure, "notifications/initialized was not accepted");
                 Ok(StreamableHttpPostResponse::Accepted)

@@ -12,6 +12,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::failure::{HttpFailure, MARKS};
 use crate::client::connection::paging::MAX_ITEMS;
+use crate::client::wire::answer::{NO_CONTENT, is_answer_without_content};
 
 /// The key under which a result is wrapped as text.
 const RAW: &str = "hyperlight-mcp/raw";
@@ -111,7 +112,10 @@ pub(super) fn sort(message: &mut Json, awaited: Option<&Awaited>) -> Inbound {
     }
     let is_error = fields.get("error").is_some_and(|error| !error.is_null());
     if !is_error && !fields.contains_key("result") {
-        return Inbound::Noise;
+        return match awaited.filter(|awaited| is_same(&awaited.id, fields.get("id")) && is_answer_without_content(message)) {
+            Some(awaited) => Inbound::Answer(Box::new(awaited.fail(&HttpFailure::Malformed(NO_CONTENT.to_owned())))),
+            None => Inbound::Noise,
+        };
     }
     // A server that could not parse the request cannot repeat its id. On the request's own stream, an error without an id can only be the
     // answer.
@@ -353,6 +357,9 @@ mod tests {
         assert_eq!(sorted(json!({ "id": 7, "result": null })), "answer");
         assert_eq!(sorted(json!({ "id": "7", "result": {} })), "answer");
         assert_eq!(sorted(json!({ "id": 8, "result": {} })), "foreign");
+        assert_eq!(sorted(json!({ "jsonrpc": "2.0", "id": 7 })), "error");
+        assert_eq!(sorted(json!({ "jsonrpc": "2.0", "id": 7, "error": null })), "error");
+        assert_eq!(sorted(json!({ "jsonrpc": "2.0", "id": 8 })), "noise");
         assert_eq!(sorted(json!({ "id": null, "error": { "code": -32700, "message": "?" } })), "error");
         assert_eq!(sorted(json!({ "id": 7, "error": "no object" })), "error");
         assert_eq!(sorted(json!({ "method": "notifications/progress", "params": {} })), "other");

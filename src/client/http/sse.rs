@@ -49,7 +49,7 @@ impl Parser {
                 bytes = &bytes[1..];
                 continue;
             }
-            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let end = memchr::memchr2(b'\n', b'\r', bytes);
             let part = &bytes[..end.unwrap_or(bytes.len())];
             let size = self.unfinished() + part.len();
             if size > self.limit {

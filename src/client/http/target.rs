@@ -13,6 +13,7 @@ use url::{Host, Url};
 use super::failure::Credentials;
 use super::token::TokenSource;
 use crate::error::{Error, Result};
+use crate::network::NetworkRuntime;
 
 /// Longest wait for the answer to a notification. This answer is only a confirmation.
 pub(super) const CONTROL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,6 +55,22 @@ pub struct HttpTarget {
     pub allow_insecure: bool,
     /// Source of bearer tokens. It is not used if `headers` contains an `Authorization` header.
     pub tokens: Option<Arc<dyn TokenSource>>,
+    /// The threads that drive its connections and read its answers.
+    pub(crate) network: Arc<NetworkRuntime>,
+}
+
+impl HttpTarget {
+    /// Creates a target without headers and tokens, which has threads of its own for its connections. They end with the last clone.
+    ///
+    /// ```
+    /// let target = hyperlight_mcp::client::HttpTarget::new("docs", "https://example.com/mcp".to_owned());
+    /// assert!(target.headers.is_empty() && !target.allow_insecure);
+    /// ```
+    #[must_use]
+    pub fn new(server: impl Into<String>, url: impl Into<SecretString>) -> Self {
+        let network = Arc::new(crate::client::network());
+        Self { server: server.into(), url: url.into(), headers: Vec::new(), allow_insecure: false, tokens: None, network }
+    }
 }
 
 impl fmt::Debug for HttpTarget {
@@ -198,13 +215,8 @@ mod tests {
     use super::*;
 
     fn target(url: &str, headers: &[(&str, &str)]) -> HttpTarget {
-        HttpTarget {
-            server: "remote".into(),
-            url: url.to_owned().into(),
-            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned().into())).collect(),
-            allow_insecure: false,
-            tokens: None,
-        }
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned().into())).collect();
+        HttpTarget { headers, ..HttpTarget::new("remote", url.to_owned()) }
     }
 
     fn problem(target: &HttpTarget) -> Error {

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use super::{HttpFailure, HttpLimits, HttpTarget, failure_of, http_transport, raw_result};
 use crate::client::inbound::notification::Interceptor;
 use crate::client::inbound::owner::RequestOwner;
+use crate::client::network;
 
 /// A request that the test server received.
 #[derive(Debug, Clone)]
@@ -250,7 +251,14 @@ async fn read_request(socket: &mut TcpStream, before: usize) -> Option<Seen> {
 }
 
 pub(in crate::client) fn target(url: &str) -> HttpTarget {
-    HttpTarget { server: "remote".into(), url: url.to_owned().into(), headers: Vec::new(), allow_insecure: false, tokens: None }
+    HttpTarget {
+        server: "remote".into(),
+        url: url.to_owned().into(),
+        headers: Vec::new(),
+        allow_insecure: false,
+        tokens: None,
+        network: Arc::new(network()),
+    }
 }
 
 /// Returns limits whose delays are short enough for tests.

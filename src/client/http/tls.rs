@@ -1,10 +1,12 @@
 //! Makes the HTTP client of one connection, with its connection pool.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use url::Url;
 
 use super::target::{HttpLimits, is_loopback};
+use crate::network::Lookups;
 use crate::tls;
 
 /// Number of idle connections that are kept open for later requests.
@@ -25,6 +27,7 @@ pub(super) fn client_for(url: &Url, limits: &HttpLimits) -> Result<reqwest::Clie
         .connect_timeout(limits.connect)
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .pool_idle_timeout(IDLE)
+        .dns_resolver(Arc::new(Lookups::default()))
         .user_agent(concat!("hyperlight-mcp/", env!("CARGO_PKG_VERSION")));
     // Requests to this machine must not go through a proxy.
     let builder = if is_loopback(url) { builder.no_proxy() } else { builder };

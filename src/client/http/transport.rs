@@ -19,6 +19,7 @@ use super::tls::client_for;
 use crate::client::inbound::notification::Interceptor;
 use crate::client::inbound::owner::OwnerOf;
 use crate::error::{Error, Result};
+use crate::network::NetworkRuntime;
 
 /// Maximum number of open requests. A call is open while it waits for its answer.
 const CONCURRENT_REQUESTS: usize = 1_024;
@@ -26,7 +27,8 @@ const CONCURRENT_REQUESTS: usize = 1_024;
 const QUEUE: usize = 64;
 
 /// Makes the transport of a connection. Also returns a [`Farewell`], which must be used before the transport is closed. The transport
-/// connects when the first message is sent. Must be called within a tokio runtime.
+/// connects when the first message is sent. The client and rmcp's worker run on the threads of the target's `network`, so that a server's
+/// bytes take no time of other threads.
 ///
 /// # Errors
 /// `ERR_INSECURE_URL`, or `ERR_CONNECT_FAILED` for an invalid url or header.
@@ -40,6 +42,10 @@ pub(in crate::client) fn http_transport(
     let web = client_for(&endpoint.url, &limits)
         .map_err(|problem| Error::ConnectFailed { server: target.server.clone(), problem: problem.into() })?;
     let stop = CancellationToken::new();
+    let network = Arc::clone(&target.network);
+    let handle = network
+        .handle()
+        .map_err(|unavailable| Error::ConnectFailed { server: target.server.clone(), problem: unavailable.to_string().into() })?;
     // rmcp gets a placeholder instead of the URL, because it would write the URL to its log.
     let mut config = StreamableHttpClientTransportConfig::with_uri("http:")
         .max_concurrent_requests(CONCURRENT_REQUESTS)
@@ -49,10 +55,13 @@ pub(in crate::client) fn http_transport(
         .reinit_on_expired_session(true);
     config.channel_buffer_capacity = QUEUE;
     config.retry_config = Arc::new(NeverRetry::default());
-    let client = HttpClient::new(endpoint, web, interceptor, owner_of, limits, stop.clone());
+    let client = HttpClient::new(endpoint, web, interceptor, owner_of, limits, (stop.clone(), handle.clone()));
+    // rmcp starts its worker on the current runtime.
+    let entered = handle.enter();
     let inner = StreamableHttpClientTransport::with_client(client.clone(), config);
+    drop(entered);
     let farewell = Farewell::of(&client);
-    Ok((HttpTransport { inner, client, discovering: None, overtaken: None, is_older: false, stop }, farewell))
+    Ok((HttpTransport { inner, client, discovering: None, overtaken: None, is_older: false, stop, _network: network }, farewell))
 }
 
 struct HttpTransport {
@@ -65,6 +74,8 @@ struct HttpTransport {
     /// True once the `initialize` handshake (MCP versions before 2026-07-28) has begun.
     is_older: bool,
     stop: CancellationToken,
+    /// Kept, because the runtime ends with its last owner.
+    _network: Arc<NetworkRuntime>,
 }
 
 impl Drop for HttpTransport {
@@ -73,10 +84,8 @@ impl Drop for HttpTransport {
         self.client.unanswered.end();
         // rmcp does not end the session if a handshake is abandoned, so the session is ended here. After a normal close, there is no
         // session left.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let client = self.client.clone();
-            runtime.spawn(async move { client.bye(&HashMap::new()).await });
-        }
+        let client = self.client.clone();
+        self.client.network.spawn(async move { client.bye(&HashMap::new()).await });
     }
 }
 

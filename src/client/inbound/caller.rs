@@ -1,5 +1,6 @@
 //! Callers of a server. If the server sends a question or a notification during a call, the caller of that call gets it.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -76,8 +77,9 @@ pub struct Sampling {
     pub params: Json,
 }
 
-/// The caller of a tool, a resource or a prompt. It receives questions and notices that belong to its calls.
-pub trait Caller: Send + Sync {
+/// The caller of a tool, a resource or a prompt. It receives questions and notices that belong to its calls. A server within this process may
+/// know the type of its callers.
+pub trait Caller: Any + Send + Sync {
     /// Returns the caller's identity. Questions of calls with the same identity go to the same person.
     fn identity(&self) -> u64;
 

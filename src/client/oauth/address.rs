@@ -8,6 +8,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::super::proxies;
+use crate::network::Lookups;
 
 /// The kind of network to which an address belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,13 +159,16 @@ fn normal(host: &str) -> String {
 }
 
 /// Resolves host names as the system does, and only returns addresses to which requests may be sent.
-pub(super) struct Resolver(pub(super) Arc<Policy>);
+pub(super) struct Resolver {
+    pub(super) policy: Arc<Policy>,
+    pub(super) lookups: Lookups,
+}
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let policy = Arc::clone(&self.0);
+        let (policy, lookups) = (Arc::clone(&self.policy), self.lookups.clone());
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let found = lookups.addresses(name.as_str()).await?;
             let host = normal(name.as_str());
             let reachable = policy.filter(&host, found);
             if reachable.is_empty() {

@@ -16,6 +16,7 @@ use super::OnSecret;
 use super::address::{Policy, Reach, Resolver, origin_of, reach_of_literal};
 use super::failure::{Problem, Refusal};
 use super::sent::secrets_of;
+use crate::network::Lookups;
 
 const TIME: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 1024 * 1024;
@@ -60,7 +61,7 @@ impl Http {
             .retry(reqwest::retry::never())
             .referer(false)
             .user_agent(concat!("hyperlight-mcp/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Arc::new(Resolver(Arc::clone(&policy))));
+            .dns_resolver(Arc::new(Resolver { policy: Arc::clone(&policy), lookups: Lookups::default() }));
         // Requests to this machine must not go through a proxy.
         let builder = if reach_of_literal(base) == Some(Reach::Loopback) { builder.no_proxy() } else { builder };
         let client = builder.build().map_err(|error| format!("no HTTP client can be made: {}", chain(&error)))?;

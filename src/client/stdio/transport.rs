@@ -28,6 +28,7 @@ use crate::client::http::error_of;
 use crate::client::inbound::notification::Interceptor;
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, REQUEST, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
+use crate::client::wire::answer::{NO_CONTENT, is_answer_without_content};
 use crate::client::wire::json::{self, ParseFailure};
 
 /// Number of messages that may wait to be handled or written. A server that sends more messages must wait.
@@ -36,7 +37,7 @@ const QUEUE: usize = 64;
 pub(in crate::client) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
 /// Key in an error's data. It marks an error that this client made because the parsed answer would need too much memory.
 pub(in crate::client) const DENSE_MARK: &str = "hyperlight-mcp/dense";
-/// Key in an error's data. It marks an error that this client made because the answer is not valid JSON.
+/// Key in an error's data. It marks an error that this client made because the answer cannot be read. Its value says why.
 pub(in crate::client) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
 pub(in crate::client) struct StdioTransport {
@@ -246,7 +247,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                         tracing::debug!(%error, bytes = text.len(), "a line that cannot be used was skipped");
                         let tail = &text[text.len().saturating_sub(ID_WINDOW)..];
                         let mark = if matches!(error, ParseFailure::TooLarge) { DENSE_MARK } else { MALFORMED_MARK };
-                        if text[0] == b'{' { self.fail(text, tail, &json!({ mark: error.to_string() })) } else { Vec::new() }
+                        let problem = format!("it is not valid JSON: {error}");
+                        if text[0] == b'{' { self.fail(text, tail, &json!({ mark: problem })) } else { Vec::new() }
                     }
                 }
             }
@@ -330,10 +332,14 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     #[expect(clippy::needless_pass_by_value, reason = "the caller takes the id out of the same message")]
     fn answer(&mut self, id: Option<RequestId>, mut message: Json) -> Option<RxJsonRpcMessage<RoleClient>> {
         let error = message.get("error").filter(|error| !error.is_null()).map(error_of);
-        if error.is_none() && message.get("result").is_none() {
-            tracing::debug!("JSON that is not a message was skipped");
-            return None;
-        }
+        let error = match (error, message.get("result")) {
+            (None, None) if id.is_some() && is_answer_without_content(&message) => Some(unusable(&json!({ MALFORMED_MARK: NO_CONTENT }))),
+            (None, None) => {
+                tracing::debug!("JSON that is not a message was skipped");
+                return None;
+            }
+            (error, _) => error,
+        };
         let (id, recipient) = {
             let mut requests = lock(&self.requests);
             let found = match (&id, &error) {
@@ -382,7 +388,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 .map(|(id, _)| id.clone())
                 .collect(),
         };
-        let error = || ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()));
+        let error = || unusable(data);
         let fail = |id: RequestId| match requests.take(&id)? {
             ResultRecipient::Direct(caller) => {
                 drop(caller.send(Err(error())));
@@ -404,6 +410,11 @@ impl Drop for Ends {
     fn drop(&mut self) {
         lock(&self.0).close();
     }
+}
+
+/// Makes the error of a call whose answer cannot be used. `data` has the mark of the reason.
+fn unusable(data: &Json) -> ErrorData {
+    ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()))
 }
 
 fn failed(id: RequestId, error: ErrorData) -> RxJsonRpcMessage<RoleClient> {

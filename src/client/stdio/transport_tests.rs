@@ -33,6 +33,18 @@ async fn what_is_said_without_being_asked_is_read_at_a_rate_and_an_answer_comes_
 }
 
 #[tokio::test]
+async fn an_answer_with_neither_a_result_nor_an_error_fails_its_call_at_once() {
+    for empty in [json!({ "jsonrpc": "2.0", "id": 5 }), json!({ "jsonrpc": "2.0", "id": 5, "error": null, "data": 1 })] {
+        let messages = receive(format!("{empty}\n").as_bytes(), &[4, 5], 1000).await;
+        assert_eq!(messages.len(), 1, "{empty}");
+        assert_eq!((&messages[0]["id"], &messages[0]["error"]["data"][MALFORMED_MARK]), (&json!(5), &json!(NO_CONTENT)));
+    }
+    for other in [json!({ "id": 5, "level": "debug" }), json!({ "jsonrpc": "2.0", "id": 6 }), json!({ "jsonrpc": "2.0" })] {
+        assert!(receive(format!("{other}\n").as_bytes(), &[4, 5], 1000).await.is_empty(), "{other}");
+    }
+}
+
+#[tokio::test]
 async fn a_tools_result_comes_through_as_it_is() {
     let result = json!({ "tools": [], "content": [{ "type": "hologram", "x": 1 }], "vendor": true });
     let line = format!("{}\n", json!({ "jsonrpc": "2.0", "id": 7, "result": result }));

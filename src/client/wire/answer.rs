@@ -11,6 +11,15 @@ use crate::limits::{MAX_MESSAGE_MEMORY_BYTES, MAX_WIRE_MESSAGE_BYTES};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
+/// The problem of an answer that [`is_answer_without_content`].
+pub(in crate::client) const NO_CONTENT: &str = "it has neither a result nor an error";
+
+/// Returns whether a message without a method, a result and an error is an answer all the same, and not other JSON, such as the debug output of
+/// a server.
+pub(in crate::client) fn is_answer_without_content(message: &Json) -> bool {
+    message.get("jsonrpc").is_some()
+}
+
 /// Information whether a request reached its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
@@ -57,7 +66,7 @@ pub(in crate::client) fn protocol_error(server: &str, what: &str, error: &ErrorD
     }
     let (server, tool) = (server.to_owned(), what.into());
     if let Some(problem) = mark(MALFORMED_MARK).and_then(Json::as_str) {
-        return Error::UnusableAnswer { server, tool, problem: in_error(&format!("it is not valid JSON: {problem}")).into() };
+        return Error::UnusableAnswer { server, tool, problem: in_error(problem).into() };
     }
     Error::Protocol { server, tool, code: i64::from(error.code.0), message: in_error(&error.message).into() }
 }

@@ -10,8 +10,15 @@ use crate::config::Confirm;
 use crate::text::has_invisible;
 use crate::trust::{ApprovalRequest, CommandRequest};
 
+/// The warning about a host with letters outside of ASCII.
+pub(crate) const LOOKALIKE: &str =
+    "a host has letters outside of ASCII, which can look like other letters: compare its ASCII form with the host that you know";
+/// Leading blanks of a line of code that are shown as they are. More are shown as a number.
+const MAX_INDENT: usize = 40;
 /// Width of the column with the field names.
 const NAMES: usize = 16;
+/// Start of a line that continues a note.
+const CONTINUED: &str = "     ";
 
 /// Returns the stage of a request as text for a person.
 #[must_use]
@@ -65,10 +72,25 @@ impl Page<'_> {
     }
 
     fn noted(&mut self, tone: Tone, text: &str) {
-        let wrapped = self.style.wrapped("  ", &line(text));
-        for line in wrapped.lines() {
-            self.text.push_str("  ");
+        // The text may be a server's. What does not fit is indented like no field, so that it cannot look like one.
+        let wrapped = self.style.wrapped(CONTINUED, &line(text));
+        for (index, line) in wrapped.lines().enumerate() {
+            self.text.push_str(if index == 0 { "  " } else { CONTINUED });
             self.text.push_str(&self.style.paint(tone, line.trim_start()));
+            self.text.push('\n');
+        }
+    }
+
+    /// Adds a line of code with its number. What does not fit into the width follows behind a mark. Both stand where code never does. The layout of
+    /// the code stays: leading blanks, and tabs as blanks.
+    fn code(&mut self, number: usize, text: &str) {
+        let text = text.replace('\t', "    ");
+        let code = text.trim_start_matches(' ');
+        let (blanks, code) = text.split_at((text.len() - code.len()).min(MAX_INDENT));
+        let mark = format!("  {number:>4} | ");
+        let further = format!("{:>width$} ", "\\", width = mark.len() - 1);
+        for part in self.style.broken(&mark, &further, &format!("{blanks}{}", line(code))) {
+            self.text.push_str(&self.style.paint(Tone::Quiet, &part));
             self.text.push('\n');
         }
     }
@@ -89,6 +111,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
         page.field("connects to", url);
         if let Some(host) = &request.unicode_host {
             page.field("host", &format!("{host} (in Unicode)"));
+            page.noted(Tone::Bad, LOOKALIKE);
         }
         page.list("host from", &request.host_from);
     }
@@ -142,9 +165,7 @@ fn has_unseen(request: &CommandRequest) -> bool {
         .flatten()
         .chain(request.args.iter().flatten())
         .chain(request.environment.iter().chain(&request.input_defaults).chain(&request.input_descriptions));
-    // Generated code comes with invisible characters written as escapes.
-    let in_code = request.generated.iter().flat_map(|made| &made.tools).any(|tool| tool.code.contains("\\u{"));
-    in_code || all.into_iter().any(|text| has_invisible(text))
+    request.has_invisible_code || all.into_iter().any(|text| has_invisible(text))
 }
 
 /// Shows the variables, headers, inputs, OAuth settings and roots that a server gets.

@@ -30,6 +30,7 @@ impl Gateway {
             digest: shown.digest(agent),
             approved: shown.is_within(&approved),
             approved_hosts: approved.hosts,
+            unicode_hosts: shown.in_unicode(),
             shown,
         })
     }
@@ -54,8 +55,15 @@ impl Gateway {
         // Runs that go on may have hosts that are no longer approved.
         self.core.fetch.end_fetches(agent);
         self.record_fetch_approval(agent, &shown.hosts, Some(digest));
-        let approved_hosts = shown.hosts.clone();
-        Ok(FetchApproval { agent: agent.map(str::to_owned), digest: digest.to_owned(), approved: true, approved_hosts, shown })
+        let (approved_hosts, unicode_hosts) = (shown.hosts.clone(), shown.in_unicode());
+        Ok(FetchApproval {
+            agent: agent.map(str::to_owned),
+            digest: digest.to_owned(),
+            approved: true,
+            approved_hosts,
+            unicode_hosts,
+            shown,
+        })
     }
 
     /// Revokes the approval of an agent's hosts, for all processes. The fetches of its runs in this gateway end. Returns whether there was an

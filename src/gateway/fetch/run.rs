@@ -1,5 +1,6 @@
 //! The fetches of one run: what it may, and its records for the audit.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::fetch::{AllowedHosts, FetchObserver, FetchOutcome, FetchPolicy, FetchRecord};
 use crate::sandbox::{HostAnswer, HostCall, HostReply};
 use crate::store::audit::{AuditEvent, FetchEntry};
+use crate::trust::FetchHosts;
 
 /// The end of the message of a request to another host.
 const WAY_OUT: &str = "Add it to fetch.hosts of the run or the agent, and let a person approve it";
@@ -64,7 +66,7 @@ pub(in crate::gateway) struct Recorder {
 impl FetchObserver for Recorder {
     fn ended(&self, record: FetchRecord) {
         let Some(core) = self.core.upgrade() else { return };
-        let FetchRecord { method, origin, status, sent_bytes, received_bytes, duration, outcome } = record;
+        let FetchRecord { method, origin, status, sent_bytes, received_bytes, duration, outcome, refused_address } = record;
         core.audit.record(AuditEvent::Fetch(FetchEntry {
             agent: self.agent.clone(),
             tool: self.tool.clone(),
@@ -81,6 +83,7 @@ impl FetchObserver for Recorder {
                 FetchOutcome::Cancelled => "cancelled",
                 FetchOutcome::Refused(code) | FetchOutcome::Failed(code) => code,
             },
+            refused_address,
         }));
     }
 }
@@ -129,26 +132,31 @@ impl Core {
         policy.private_hosts = hosts.iter().filter(|host| private.contains(&host.to_string())).cloned().collect();
         let observer = Recorder { core: self.weak.clone(), agent: identity.name.clone(), tool: None, run_id };
         let session = self.fetch.fetcher.session(policy, Arc::new(observer)).map_err(|error| Error::Internal(error.to_string().into()))?;
-        Ok(Some(RunFetches { calls: FetchCalls::new(session), revoked }))
+        Ok(Some(RunFetches { calls: FetchCalls::new(session, self.limits.max_argument_bytes), revoked }))
     }
 
     fn check_hosts(&self, identity: &Identity, hosts: &AllowedHosts, configured: Option<&AllowedHosts>) -> Result<()> {
         let agent = identity.granted_name.as_deref();
         if agent.is_none() && !identity.is_operator() {
-            return Err(refusal(identity, hosts, &hosts.texts(), "an MCP host has chosen this name, so nothing is approved for it"));
+            let reason = "an MCP host has chosen this name, so nothing is approved for it";
+            let way_out = "Give the caller a token with a name, or serve with --agent NAME, and let a person approve hosts for that name";
+            return Err(refusal(identity, &hosts.texts(), reason, way_out.to_owned()));
         }
         if let Some(configured) = configured {
             let ceiling = configured.texts();
             let beyond: Vec<_> = hosts.texts().into_iter().filter(|host| !ceiling.contains(host)).collect();
             if !beyond.is_empty() {
-                return Err(refusal(identity, hosts, &beyond, "agents.NAME.fetch.hosts in the config does not have that"));
+                let reason = "agents.NAME.fetch.hosts in the config does not have that";
+                return Err(refusal(identity, &beyond, reason, "Add it there, and let a person approve it".to_owned()));
             }
         }
-        let missing = self.shown(hosts).missing_in(&self.approved_hosts(agent)?);
+        let (wanted, approved) = (self.shown(hosts), self.approved_hosts(agent)?);
+        let missing = wanted.missing_in(&approved);
         if missing.is_empty() {
             return Ok(());
         }
-        Err(refusal(identity, hosts, &Vec::from_iter(missing), "no person has approved that"))
+        let way_out = format!("A person approves them with: {}", approval_command(agent, &wanted.with(&approved)));
+        Err(refusal(identity, &Vec::from_iter(missing), "no person has approved that", way_out))
     }
 
     fn record_refused_run(&self, identity: &Identity, hosts: &AllowedHosts, run_id: Option<u64>) {
@@ -163,17 +171,46 @@ impl Core {
             received_bytes: 0,
             duration: Duration::ZERO,
             outcome: NOT_APPROVED,
+            refused_address: None,
         }));
     }
 }
 
-/// Returns the error of a run whose agent lacks some of its hosts. Its command names all of them, as an approval replaces the one before.
-fn refusal(identity: &Identity, hosts: &AllowedHosts, lacking: &[String], reason: &str) -> Error {
-    let option = identity.name().map_or_else(String::new, |name| format!(" --agent {name}"));
+/// Returns the error of a run whose agent lacks some of its hosts.
+fn refusal(identity: &Identity, lacking: &[String], reason: &str, way_out: String) -> Error {
     Error::FetchNotApproved {
         agent: agent_in_words(identity.name()).into(),
         hosts: lacking.join(", ").into(),
         reason: reason.into(),
-        command: format!("npx hyperlight-mcp approve --fetch '{}'{option}", hosts.texts().join(",")).into(),
+        way_out: way_out.into(),
+    }
+}
+
+/// Returns the command with which a person approves hosts. An approval replaces the one before, so `hosts` must have all that are to be approved.
+fn approval_command(agent: Option<&str>, hosts: &FetchHosts) -> String {
+    let list = |hosts: &BTreeSet<String>| hosts.iter().map(String::as_str).collect::<Vec<_>>().join(",");
+    let FetchHosts { hosts, private_hosts } = hosts;
+    let private = if private_hosts.is_empty() { String::new() } else { format!(" --private-hosts '{}'", list(private_hosts)) };
+    let agent = agent.map_or_else(String::new, |name| format!(" --agent {name}"));
+    format!("npx hyperlight-mcp approve --fetch '{}'{private}{agent}", list(hosts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_has_all_that_is_needed_and_keeps_what_was_approved() {
+        let hosts = |hosts: &[&str], private: &[&str]| {
+            let set = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+            FetchHosts { hosts: set(hosts), private_hosts: set(private) }
+        };
+        let wanted = hosts(&["b.example", "http://10.0.0.5"], &["http://10.0.0.5"]);
+        let approved = hosts(&["a.example", "10.0.0.6"], &["10.0.0.6"]);
+        let command =
+            "npx hyperlight-mcp approve --fetch '10.0.0.6,a.example,b.example,http://10.0.0.5' --private-hosts '10.0.0.6,http://10.0.0.5'";
+        assert_eq!(approval_command(None, &wanted.with(&approved)), command);
+        let command = "npx hyperlight-mcp approve --fetch 'b.example' --agent reader";
+        assert_eq!(approval_command(Some("reader"), &hosts(&["b.example"], &[]).with(&FetchHosts::default())), command);
     }
 }

@@ -98,11 +98,10 @@ impl Core {
 fn code_problem(tools: &GeneratedTools) -> Option<String> {
     let mut names = BTreeSet::new();
     tools.tools.iter().find_map(|tool| {
-        let name = sanitise_line(&tool.name, MAX_SHOWN_NAME_CHARS);
         if !names.insert(&tool.name) {
+            let name = sanitise_line(&tool.name, MAX_SHOWN_NAME_CHARS);
             return Some(format!("there are two tools with the name \"{name}\""));
         }
-        let hidden = tool.code.chars().find(|next| matches!(next, '\r' | '\u{2028}' | '\u{2029}'))?;
-        Some(format!("the code of the tool \"{name}\" has the character U+{:04X}, which ends a line unseen: write \\n", u32::from(hidden)))
+        tool.hidden_line_end()
     })
 }

@@ -1,15 +1,19 @@
 //! What the code of a generated server may fetch, and with which secrets.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use secrecy::SecretString;
 
+use super::runner::ToolCaller;
 use crate::bridge::FetchCalls;
+use crate::catalog::MAX_SHOWN_NAME_CHARS;
 use crate::config::{GeneratedTool, GeneratedTools};
 use crate::error::{Error, Result};
 use crate::fetch::{AllowedHost, AllowedHosts, FetchPolicy, FetchSecret, Methods};
 use crate::gateway::core::Core;
 use crate::gateway::fetch::Recorder;
+use crate::text::sanitise_line;
 
 /// The end of the message of a request to a host that the prompt does not name.
 const WAY_OUT: &str = "Add it to your prompt to allow access.";
@@ -26,8 +30,12 @@ pub(super) struct Network {
 pub(super) fn problem_of(tools: &GeneratedTools) -> Option<String> {
     let GeneratedTools { tools: _, hosts, private_hosts, secrets } = tools;
     let hosts_of = |field: &str, hosts: &[String]| hosts_in(hosts).err().map(|problem| format!("{field}: {problem}"));
+    let mut names = BTreeSet::new();
     let secret = || {
         secrets.iter().find_map(|secret| {
+            if !names.insert(&secret.name) {
+                return Some(format!("secrets: {} is named twice", sanitise_line(&secret.name, MAX_SHOWN_NAME_CHARS)));
+            }
             if !is_variable_name(&secret.name) {
                 return Some(format!("secrets: \"{}\" cannot be the name of a variable", secret.name));
             }
@@ -59,15 +67,15 @@ impl Network {
     }
 
     /// Returns the fetches of one call of a tool.
-    pub(super) fn calls(&self, core: &Core, tool: &GeneratedTool) -> Result<FetchCalls> {
+    pub(super) fn calls(&self, core: &Core, tool: &GeneratedTool, caller: &ToolCaller) -> Result<FetchCalls> {
         let mut policy = FetchPolicy::new(self.hosts.clone(), WAY_OUT);
         policy.private_hosts = self.private_hosts.clone();
         policy.methods = if tool.read_only { Methods::ReadOnly } else { Methods::default() };
         policy.secrets.clone_from(&self.secrets);
         let tool = (Arc::clone(&self.server), tool.name.as_str().into());
-        let observer = Recorder { core: Weak::clone(&core.weak), agent: None, tool: Some(tool), run_id: None };
+        let observer = Recorder { core: Weak::clone(&core.weak), agent: caller.agent.clone(), tool: Some(tool), run_id: caller.run_id };
         let session = core.fetch.fetcher().session(policy, Arc::new(observer));
-        Ok(FetchCalls::new(session.map_err(|error| Error::Internal(error.to_string().into()))?))
+        Ok(FetchCalls::new(session.map_err(|error| Error::Internal(error.to_string().into()))?, core.limits.max_argument_bytes))
     }
 }
 
@@ -119,6 +127,7 @@ mod tests {
             (problem(&["a/b"], &[], &[]), "hosts: "),
             (problem(&[], &["*"], &[]), "privateHosts: "),
             (problem(&[], &[], &[("KEY", "no host")]), "secrets: KEY: "),
+            (problem(&[], &[], &[("KEY", "a.example"), ("KEY", "b.example")]), "secrets: KEY is named twice"),
             (problem(&[], &[], &[("A-B", "a.example")]), "secrets: \"A-B\" cannot be the name of a variable"),
             (problem(&[], &[], &[("__proto__ ", "a.example")]), "cannot be the name"),
         ] {

@@ -1,5 +1,6 @@
 //! Runs the code of generated tools: each call in a micro-VM of its own, without modules.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,9 +12,10 @@ use serde_json::{Map, Value as Json};
 use super::network::Network;
 use super::result::{failed, result_of};
 use crate::bridge::FetchCalls;
-use crate::client::LocalTools;
+use crate::client::{Caller, LocalTools};
 use crate::config::{GeneratedTool, GeneratedTools};
 use crate::error::{Error, Result};
+use crate::gateway::caller::ScopeCaller;
 use crate::gateway::core::Core;
 use crate::sandbox::{
     CodeOwner, GuestFeatures, GuestModule, HostAnswer, HostCall, HostFunctions, HostReply, LogEntry, LogListener, RunControl, RunRequest,
@@ -33,24 +35,48 @@ pub(super) struct Runner {
     core: Weak<Core>,
     tools: Arc<GeneratedTools>,
     network: Network,
-    code_owner: CodeOwner,
     on_log: OnLog,
 }
 
 impl Runner {
     pub(super) fn new(core: &Core, tools: &Arc<GeneratedTools>, network: Network, on_log: OnLog) -> Self {
         let (core, tools) = (Weak::clone(&core.weak), Arc::clone(tools));
-        Self { core, tools, network, code_owner: CodeOwner::default(), on_log }
+        Self { core, tools, network, on_log }
     }
 
     /// Returns the run of one call.
-    fn request(&self, core: &Core, tool: &GeneratedTool, arguments: Map<String, Json>, stop: Stop) -> Result<RunRequest> {
+    fn request(
+        &self,
+        core: &Core,
+        tool: &GeneratedTool,
+        arguments: Map<String, Json>,
+        (caller, stop): (&ToolCaller, Stop),
+    ) -> Result<RunRequest> {
         let (on_log, name) = (Arc::clone(&self.on_log), tool.name.clone());
-        let fetches = if tool.needs_network { Some(self.network.calls(core, tool)?) } else { None };
+        let fetches = if tool.needs_network { Some(self.network.calls(core, tool, caller)?) } else { None };
         let on_log: LogListener = Arc::new(move |entry: &LogEntry| on_log(&format!("{name} {}: {}", entry.level.as_str(), entry.text)));
         let placeholders = self.network.placeholders().filter(|_| tool.needs_network);
         let input = tool.input(Json::Object(arguments), placeholders);
         Ok(run_request(tool, input, OnlyFetch { fetches, has_fetched: Arc::default() }, CALL_TIMEOUT, stop, Some(on_log)))
+    }
+}
+
+/// The agent on whose behalf a tool is called.
+pub(super) struct ToolCaller {
+    /// `None` for the operator's own agent.
+    pub(super) agent: Option<Arc<str>>,
+    pub(super) run_id: Option<u64>,
+    /// The owner of the agent's code, whose shares the tool's code uses. A run that waits for the tool has given its compute slot back, so it
+    /// never waits for a slot of its own.
+    code_owner: CodeOwner,
+}
+
+impl ToolCaller {
+    /// Returns `None` if the caller has given up the call.
+    fn of(caller: &dyn Caller) -> Option<Self> {
+        let scope = &(caller as &dyn Any).downcast_ref::<ScopeCaller>()?.scope;
+        let identity = &scope.identity;
+        Some(Self { agent: identity.name.clone(), run_id: scope.run_id, code_owner: identity.code_owner.clone() })
     }
 }
 
@@ -80,14 +106,15 @@ impl LocalTools for Runner {
         self.tools.tools.iter().map(GeneratedTool::listed).collect()
     }
 
-    fn call(&self, tool: String, arguments: Map<String, Json>) -> Pin<Box<dyn Future<Output = Json> + Send>> {
+    fn call(&self, tool: String, arguments: Map<String, Json>, caller: &dyn Caller) -> Pin<Box<dyn Future<Output = Json> + Send>> {
         let Some(found) = self.tools.tool(&tool) else {
             return Box::pin(std::future::ready(failed(&format!("there is no tool \"{tool}\""))));
         };
         let stop = Stop::new();
         let Some(core) = self.core.upgrade() else { return Box::pin(std::future::ready(failed("the gateway is closed"))) };
-        let request = self.request(&core, found, arguments, stop.clone());
-        let (core, owner) = (Weak::clone(&self.core), self.code_owner.clone());
+        let Some(caller) = ToolCaller::of(caller) else { return Box::pin(std::future::ready(failed("the call is over"))) };
+        let request = self.request(&core, found, arguments, (&caller, stop.clone()));
+        let (core, owner) = (Weak::clone(&self.core), caller.code_owner);
         Box::pin(async move {
             let _stops = StopOnDrop(stop);
             let Some(core) = core.upgrade() else { return failed("the gateway is closed") };

@@ -8,14 +8,17 @@ use serde_json::{Value as Json, json};
 
 use super::runner::{OnlyFetch, StopOnDrop, run, run_request};
 use crate::blocking::blocking;
-use crate::config::GeneratedTool;
+use crate::config::{CodeProblem, GeneratedTool};
 use crate::error::{Error, Result};
-use crate::fetch::AllowedHost;
+use crate::fetch::{AllowedHost, FetchSecret};
 use crate::gateway::Gateway;
-use crate::sandbox::{CodeOwner, Stop, body_problems};
+use crate::sandbox::Stop;
 
 /// Longest time of a trial.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The problem of code that the reader gave up.
+const NOT_READ: &str = "the code could not be parsed: it nests too deeply, or takes more than 5 s to parse. Write it simpler";
 
 /// Globals that the code of each tool may use.
 const GLOBALS: [&str; 61] = [
@@ -84,56 +87,80 @@ const GLOBALS: [&str; 61] = [
 /// Globals that the code of tools with a network may use, too.
 const NETWORK_GLOBALS: [&str; 9] =
     ["AbortController", "AbortSignal", "Blob", "File", "FormData", "Headers", "ReadableStream", "Request", "Response"];
-/// The names of errors that show a defect of the code. With other errors, code refuses arguments, which an example may well deserve.
-const DEFECTS: [&str; 5] = ["ReferenceError", "TypeError", "SyntaxError", "RangeError", "InternalError"];
+/// The names of errors that show a defect of the code. With other errors, code refuses arguments, which an example may deserve.
+const DEFECTS: [&str; 4] = ["TypeError", "SyntaxError", "RangeError", "InternalError"];
+/// The name of the error of a name that does not exist.
+const MISSING_NAME: &str = "ReferenceError";
 /// The codes of errors that say nothing about the code.
 const OTHER_FAILURES: [&str; 4] = ["ERR_NO_HYPERVISOR", "ERR_CLOSED", "ERR_IO", "ERR_INTERNAL"];
 
 impl Gateway {
-    /// Returns what is wrong with the code of a tool, as sentences; nothing if nothing was found. The code is parsed. With `example`, it also runs
-    /// in a VM without network. A failure after the code has tried to fetch is none of its own.
+    /// Looks at the code of a tool, and returns what is wrong with it, if anything was found. The code is parsed. With `example`, it also runs
+    /// in a VM without network, with made-up placeholders for `secrets`. An error after the code has tried to fetch is excused, except for a name
+    /// that does not exist.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
     ///
     /// ```no_run
     /// # async fn example(gateway: hyperlight_mcp::Gateway, tool: hyperlight_mcp::config::GeneratedTool) -> hyperlight_mcp::Result<()> {
-    /// for problem in gateway.try_generated(&tool, Some(&serde_json::json!({ "city": "x" }))).await? {
-    ///     println!("{problem}"); // line 2: "process" does not exist
+    /// use hyperlight_mcp::config::CodeProblem;
+    /// let (secrets, example) = (["API_KEY".to_owned()], serde_json::json!({ "city": "x" }));
+    /// if let Some(CodeProblem::Defects(problems)) = gateway.try_generated(&tool, &secrets, Some(&example)).await? {
+    ///     println!("{}", problems.join(", ")); // line 2: "process" does not exist
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn try_generated(&self, tool: &GeneratedTool, example: Option<&Json>) -> Result<Vec<String>> {
+    pub async fn try_generated(&self, tool: &GeneratedTool, secrets: &[String], example: Option<&Json>) -> Result<Option<CodeProblem>> {
         self.core.check_open()?;
-        let body = tool.code.clone();
         let (parameters, more): (&[&str], &[&str]) =
             if tool.needs_network { (&["args", "fetch", "secrets"], &NETWORK_GLOBALS) } else { (&["args"], &[]) };
         let globals = [&GLOBALS[..], more].concat();
-        let found = blocking(move || Ok(body_problems(&body, parameters, &globals))).await?;
-        let problems = found.unwrap_or_else(|| vec!["the code is nested too deeply".to_owned()]);
-        let Some(example) = example.filter(|_| problems.is_empty()) else { return Ok(problems) };
-        self.trial(tool, example).await
+        let problems = self.read_body(tool.code.clone(), parameters, globals).await?;
+        if !problems.is_empty() {
+            return Ok(Some(CodeProblem::Defects(problems)));
+        }
+        match example {
+            Some(example) => self.trial(tool, secrets, example).await,
+            None => Ok(None),
+        }
     }
 
-    async fn trial(&self, tool: &GeneratedTool, example: &Json) -> Result<Vec<String>> {
+    /// Has the reader's process look at a body. Code that it cannot look at in time is refused: nobody could say what it is. The look ends with this
+    /// future.
+    async fn read_body(&self, body: String, parameters: &'static [&str], globals: Vec<&'static str>) -> Result<Vec<String>> {
+        let stop = Stop::new();
+        let _stops = StopOnDrop(stop.clone());
+        let core = Arc::clone(&self.core);
+        let look = move || {
+            let is_wanted = || stop.reason().is_none() && !core.closed.is_cancelled();
+            let owner = &core.requests.trial_owner.parse;
+            let found = core.sandboxes.check_body(owner, &body, parameters, &globals, &is_wanted).map_err(|error| core.redacted(error))?;
+            if found.is_none() && !is_wanted() {
+                return Err(Error::Closed { what: "gateway" });
+            }
+            Ok(found.unwrap_or_else(|| vec![NOT_READ.to_owned()]))
+        };
+        blocking(look).await
+    }
+
+    async fn trial(&self, tool: &GeneratedTool, secrets: &[String], example: &Json) -> Result<Option<CodeProblem>> {
         let (stop, has_fetched) = (Stop::new(), Arc::<AtomicBool>::default());
         let _stops = StopOnDrop(stop.clone());
         let host = OnlyFetch { fetches: None, has_fetched: Arc::clone(&has_fetched) };
-        let input = tool.input(example.clone(), []);
+        let placeholders = secrets.iter().filter(|_| tool.needs_network).map(|name| (name.clone(), FetchSecret::made_up()));
+        let input = tool.input(example.clone(), placeholders);
         let request = run_request(tool, input, host, TRIAL_TIMEOUT, stop, None);
-        let Err(error) = run(&self.core, CodeOwner::default(), request).await else { return Ok(Vec::new()) };
+        let Err(error) = run(&self.core, self.core.requests.trial_owner.clone(), request).await else { return Ok(None) };
         let error = self.core.redacted(error);
         if OTHER_FAILURES.contains(&error.code()) {
             return Err(error);
         }
-        let is_excused = match &error {
-            Error::GuestThrew { name, .. } => has_fetched.load(Ordering::Relaxed) || !DEFECTS.contains(&&*name.shown().to_string()),
-            _ => false,
-        };
-        if is_excused {
-            return Ok(Vec::new());
-        }
-        Ok(vec![format!("called with {}, it fails: {error}", json!(example))])
+        let problem = format!("called with {}, it fails: {error}", json!(example));
+        Ok(match &error {
+            Error::GuestThrew { name, .. } => judged(name.shown(), has_fetched.load(Ordering::Relaxed), problem),
+            _ => Some(CodeProblem::Defects(vec![problem])),
+        })
     }
 
     /// Starts the guest once, so that a machine without a hypervisor is noticed before a model is asked. Blocks.
@@ -159,5 +186,38 @@ impl Gateway {
     /// `ERR_BOOT_SECRET`.
     pub fn check_secret(&self, name: &str, host: &AllowedHost) -> Result<()> {
         self.core.boot_secret(name, host.clone()).map(drop)
+    }
+}
+
+/// Judges an error that code has thrown. After a fetch, which cannot succeed in a trial, an error may have the missing network as its cause; only
+/// that of a name that does not exist has not.
+fn judged(name: &str, has_fetched: bool, problem: String) -> Option<CodeProblem> {
+    match name {
+        MISSING_NAME => Some(CodeProblem::Defects(vec![problem])),
+        _ if has_fetched => None,
+        _ if DEFECTS.contains(&name) => Some(CodeProblem::Defects(vec![problem])),
+        _ => Some(CodeProblem::Refuses(problem)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_failure_that_a_missing_network_can_cause_is_excused() {
+        let defect = Some(CodeProblem::Defects(vec!["x".to_owned()]));
+        let refusal = Some(CodeProblem::Refuses("x".to_owned()));
+        for (name, has_fetched, expected) in [
+            ("Error", false, &refusal),
+            ("RangeError", false, &defect),
+            ("TypeError", false, &defect),
+            ("ReferenceError", false, &defect),
+            ("Error", true, &None),
+            ("TypeError", true, &None),
+            ("ReferenceError", true, &defect),
+        ] {
+            assert_eq!(&judged(name, has_fetched, "x".to_owned()), expected, "{name} {has_fetched}");
+        }
     }
 }

@@ -233,7 +233,7 @@ impl Core {
         let surveyed = self.survey(settings).await?;
         let now = self.run_all(surveyed, &settings.policy, anew).await;
         let before = std::mem::replace(&mut *self.providers.known.lock(), now.clone());
-        let source = |known: &Known| known.status.origin.source_of(&known.status.name);
+        let source = |known: &Known| known.status.origin.source_of(&known.status.name, known.status.package.as_deref());
         let mut layers: BTreeMap<ServerSource, Vec<Entry>> = before.iter().map(|known| (source(known), Vec::new())).collect();
         for known in now {
             layers.entry(source(&known)).or_default().extend(known.entries);

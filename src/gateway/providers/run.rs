@@ -77,7 +77,10 @@ impl Core {
             }
         };
         let brought = outcome
-            .and_then(|answer| read_answer(&origin.source_of(&name), &answer, policy).map_err(|problem| (ProviderState::Failed, problem)))
+            .and_then(|answer| {
+                let source = origin.source_of(&name, package.as_deref());
+                read_answer(&source, &answer, policy).map_err(|problem| (ProviderState::Failed, problem))
+            })
             .map_err(|(state, problem)| (state, self.redactor.readable_line(&problem, MAX_PROBLEM_CHARS)));
         let description = found.as_ref().and_then(|found| found.description.as_deref());
         let description = description.map(|text| self.redactor.readable_line(text, MAX_DESCRIPTION_CHARS)).filter(|text| !text.is_empty());

@@ -91,14 +91,14 @@ impl ProviderOrigin {
         }
     }
 
-    /// Returns the source of the servers of the provider with this name. Approvals are stored by the source, so that an approval for a package does not
-    /// apply to the agent's code.
-    pub(super) fn source_of(self, provider: &str) -> ServerSource {
+    /// Returns the source of the servers of a provider. Approvals are stored by the source, so that an approval for a package does not apply to the
+    /// agent's code. The source of a package has the name of the package, because two packages can have one provider's name (`@acme/mcp`, `acme-mcp`).
+    pub(super) fn source_of(self, provider: &str, package: Option<&str>) -> ServerSource {
         let kind = match self {
             Self::Config | Self::Discovered => SourceKind::Provider,
             Self::Registered => SourceKind::Registered,
         };
-        ServerSource::named(kind, provider)
+        ServerSource::named(kind, package.unwrap_or(provider))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::names::full_name;
+use super::names::{full_name, provider_name};
 use super::policy::{Facts, judges_servers, refused_server};
 use super::started::started;
 use crate::config::{InvalidServer, Part, Placeholder, ProviderPolicy, ServerSource, Template, parse_object};
@@ -74,7 +74,9 @@ pub fn read_answer(source: &ServerSource, answer: &Json, policy: &ProviderPolicy
     if !is_bounded {
         return Err(format!("its answer has more than {MAX_ANSWER_BYTES} bytes of JSON, or is nested more than {MAX_DEPTH} levels"));
     }
-    let provider = source.name.as_deref().unwrap_or_default();
+    // The source of a package has the package's name.
+    let provider = provider_name(source.name.as_deref().unwrap_or_default())?;
+    let provider = provider.as_str();
     let (mut brought, mut seen) = (Brought::default(), BTreeSet::new());
     for (index, definition) in definitions.iter().enumerate() {
         let definition = definition.as_object().ok_or_else(|| format!("the definition [{index}] of its answer is not an object"))?;

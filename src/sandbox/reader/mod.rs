@@ -131,6 +131,19 @@ impl ScriptReader {
         }
     }
 
+    /// Returns what is wrong with the body of an async function with these parameters, or `None` if it was not parsed.
+    ///
+    /// # Errors
+    /// `ERR_IO` if the reader program cannot be started.
+    pub(super) fn check_body(&self, body: &str, parameters: &[&str], globals: &[&str], asker: Asker<'_>) -> Result<Option<Vec<String>>> {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned().into()).collect::<Vec<_>>().into();
+        let question = Question::CheckBody { body: body.into(), parameters: names(parameters), globals: names(globals) };
+        match self.ask(&question, asker)? {
+            Some(Answer::Sentences { sentences }) => Ok(Some(sentences)),
+            _ => Ok(None),
+        }
+    }
+
     /// Returns an error that explains why code did not load.
     pub(super) fn explain_load(&self, code: &str, modules: &[Importable], asker: Asker<'_>) -> Option<Error> {
         self.syntax(&Question::ExplainLoad { code: code.into(), modules: modules.into() }, asker)

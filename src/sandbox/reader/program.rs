@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::PARSE_TIME_LIMIT;
 use super::protocol::{Answer, Question, read_frame, write_frame};
 use crate::error::Error;
-use crate::sandbox::script::{checked, explain_load, explain_not_a_function, explain_syntax, to_javascript};
+use crate::sandbox::script::{body_problems, checked, explain_load, explain_not_a_function, explain_syntax, to_javascript};
 
 /// The limit on the process's address space. It includes the stack for the deepest code that is parsed. The process ends if it needs more.
 const MAX_ADDRESS_SPACE: u64 = 640 << 20;
@@ -80,6 +80,9 @@ fn answer(question: &Question<'_>) -> Answer {
         Question::ExplainSyntax { code, modules, message, line } => syntax(Some(explain_syntax(code, modules, message.clone(), *line))),
         Question::ExplainNotAFunction { code, modules, line } => {
             explain_not_a_function(code, modules, *line).map_or(Answer::Nothing, |text| Answer::Text { text })
+        }
+        Question::CheckBody { body, parameters, globals } => {
+            body_problems(body, parameters, globals).map_or(Answer::Nothing, |sentences| Answer::Sentences { sentences })
         }
     }
 }

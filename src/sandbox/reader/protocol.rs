@@ -25,6 +25,8 @@ pub(super) enum Question<'a> {
     ExplainSyntax { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, message: String, line: Option<u32> },
     /// Asks for the call in this line whose function does not exist in its module.
     ExplainNotAFunction { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, line: u32 },
+    /// Asks for what is wrong with the body of a function.
+    CheckBody { body: Cow<'a, str>, parameters: Cow<'a, [Cow<'a, str>]>, globals: Cow<'a, [Cow<'a, str>]> },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,6 +48,9 @@ pub(super) enum Answer {
     },
     Text {
         text: String,
+    },
+    Sentences {
+        sentences: Vec<String>,
     },
     /// No answer was found.
     Nothing,

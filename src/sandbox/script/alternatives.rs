@@ -1,6 +1,6 @@
 //! Advice about globals and modules of Node and browsers that do not exist in the sandbox.
 
-const NO_NETWORK: &str = "the sandbox has no network: call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent; fetch exists only in runs for which a person has approved hosts";
+const NO_NETWORK: &str = "a run has no network without the option fetch: { hosts }, whose hosts a person approves, and with this option it has fetch and nothing else; or call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
 const NO_FILES: &str =
     "the sandbox has no files: call a tool of a server (import it from \"host:mcp-NAME\"), or pass the content as the run's input";
 const NO_PROCESS: &str = "the sandbox has no process: pass values as the run's input; the run ends when the handler returns or throws";
@@ -54,6 +54,11 @@ mod tests {
     #[test]
     fn what_node_and_browsers_have_is_known_by_its_name_alone() {
         assert_eq!(instead_of_global("fetch is not defined"), Some(NO_NETWORK));
+        for missing in [instead_of_global("fetch is not defined"), instead_of_global("Headers is not defined"), instead_of_module("undici")]
+        {
+            let advice = missing.unwrap();
+            assert!(advice.contains("fetch: { hosts }") && !advice.contains("the sandbox has no network"), "{advice}");
+        }
         assert_eq!(instead_of_global("fetched is not defined"), None);
         assert_eq!(instead_of_global("fetch"), None);
         assert_eq!(instead_of_module("node:fs"), Some(NO_FILES));

@@ -14,19 +14,13 @@ use super::{Finding, MAX_PROBLEMS};
 
 /// Returns what is wrong with the body of an async function, as sentences with lines: errors of syntax, a brace that ends the function, `import`, and
 /// names that are neither declared nor among `globals`. `typeof name` is allowed for any name. Returns `None` for code that is nested too deeply to
-/// be parsed.
-///
-/// ```
-/// use hyperlight_mcp::sandbox::body_problems;
-/// assert!(body_problems("return args.a + 1", &["args"], &[]).unwrap().is_empty());
-/// let problems = body_problems("const a = 1;\nreturn process.env", &["args"], &["JSON"]).unwrap();
-/// assert_eq!(problems, ["line 2: \"process\" does not exist"]);
-/// ```
-#[must_use]
-pub fn body_problems(body: &str, parameters: &[&str], globals: &[&str]) -> Option<Vec<String>> {
+/// be parsed. Only the reader's process calls it: a model may have written the body, and a body can take very long to parse.
+pub(in crate::sandbox) fn body_problems(body: &str, parameters: &[impl AsRef<str>], globals: &[impl AsRef<str>]) -> Option<Vec<String>> {
     // The body begins on the first line, so that lines have the numbers that they have in the body.
+    let parameters: Vec<_> = parameters.iter().map(AsRef::as_ref).collect();
+    let globals: Vec<_> = globals.iter().map(AsRef::as_ref).collect();
     let code = format!("(async ({}) => {{{body}\n}});", parameters.join(", "));
-    let mut found = with_stack(&code, || findings(&code, globals))?;
+    let mut found = with_stack(&code, || findings(&code, &globals))?;
     found.sort_by_key(|(start, _)| *start);
     found.truncate(MAX_PROBLEMS);
     let lines = Lines::new(&code);
@@ -114,6 +108,6 @@ mod tests {
         for body in ["return 1 };\nimport x from 'host:mcp';\n{", "}); (async () => {", "}, async () => {", "return 1 })(); (() => {"] {
             assert!(!problems(body).is_empty(), "{body}");
         }
-        assert!(body_problems(&"(".repeat(100_000), &[], &[]).is_none());
+        assert!(body_problems(&"(".repeat(100_000), &["args"], &["JSON"]).is_none());
     }
 }

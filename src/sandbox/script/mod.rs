@@ -34,7 +34,7 @@ pub(super) use alternatives::instead_of_global;
 pub use check::check;
 pub(super) use check::checked;
 pub(super) use explain::{explain_load, explain_not_a_function, explain_syntax};
-pub use function_body::body_problems;
+pub(super) use function_body::body_problems;
 pub use signature::is_function_type;
 pub(super) use syntax::declares_require;
 #[cfg(test)]

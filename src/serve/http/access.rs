@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{HeaderMap, header};
 
 use super::jwt::{TokenProblem, Verified, looks_like_jwt};
+use super::known_tokens::KnownTokens;
 use super::oauth::Resource;
 use super::options::HttpOptions;
 use super::tokens::TokenFile;
@@ -51,6 +52,7 @@ pub(super) enum Denied {
 pub(super) struct Access {
     tokens: Option<TokenFile>,
     pub(super) oauth: Option<Arc<Resource>>,
+    known: KnownTokens,
 }
 
 /// The result of identifying the caller of a request.
@@ -64,7 +66,8 @@ pub(super) struct Identified {
 impl Access {
     pub(super) fn new(options: &HttpOptions) -> Result<Self> {
         let tokens = options.token_file.as_deref().map(TokenFile::open).transpose()?;
-        Ok(Self { tokens, oauth: options.oauth.as_ref().map(Resource::new).transpose()?.map(Arc::new) })
+        let oauth = options.oauth.as_ref().map(Resource::new).transpose()?.map(Arc::new);
+        Ok(Self { tokens, oauth, known: KnownTokens::default() })
     }
 
     /// Returns whether no caller needs a token.
@@ -77,13 +80,26 @@ impl Access {
         self.tokens.as_ref().map(TokenFile::owners)
     }
 
+    /// Returns whether the headers have a token that has named no caller until now, so that checking it may be work in vain.
+    pub(super) fn has_unknown_token(&self, headers: &HeaderMap) -> bool {
+        !self.is_open() && bearer(headers).is_some_and(|token| !self.known.contains(token))
+    }
+
     /// Returns the caller that the headers identify.
     pub(super) async fn identify(&self, headers: &HeaderMap) -> Identified {
-        let denied = |denied| Identified { caller: Err(denied), owners: None };
         if self.is_open() {
             return Identified { caller: Ok(Principal::anonymous()), owners: None };
         }
-        let Some(token) = bearer(headers) else { return denied(Denied::Missing) };
+        let Some(token) = bearer(headers) else { return Identified { caller: Err(Denied::Missing), owners: None } };
+        let identified = self.caller_of(token).await;
+        match &identified.caller {
+            Ok(_) => self.known.add(token),
+            Err(_) => self.known.remove(token),
+        }
+        identified
+    }
+
+    async fn caller_of(&self, token: &str) -> Identified {
         let checked = self.tokens.as_ref().map(|file| file.check(token));
         let (owner, owners) = checked.map_or((None, None), |checked| (checked.owner, checked.owners));
         if let Some(owner) = owner {

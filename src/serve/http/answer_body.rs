@@ -1,18 +1,17 @@
 //! The body of a response. It keeps the request's slots in the limits occupied.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::Frame;
-use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::sessions::InUse;
+use super::slots::Slots;
 
 /// The maximum size of an answer whose copy in its session needs no slot. The request rate bounds the memory for such copies.
 const LIGHT_BYTES: usize = 64 * 1024;
@@ -25,7 +24,7 @@ pub(super) struct AnswerBody {
     body: Body,
     /// Ends a stream when the server drains.
     ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    slots: Vec<OwnedSemaphorePermit>,
+    slots: Arc<Slots>,
     /// The time for which the session keeps a copy of the answer.
     kept_for: Option<Duration>,
     sent: usize,
@@ -37,7 +36,7 @@ impl AnswerBody {
     pub(super) fn new(
         body: Body,
         ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-        slots: Vec<OwnedSemaphorePermit>,
+        slots: Arc<Slots>,
         session: Option<InUse>,
         kept_for: Option<Duration>,
     ) -> Self {
@@ -54,14 +53,8 @@ impl AnswerBody {
 
 impl Drop for AnswerBody {
     fn drop(&mut self) {
-        let Some(kept_for) = self.large_copy_kept_for() else { return };
-        // Without a runtime, the server has ended.
-        if let Ok(runtime) = Handle::try_current() {
-            let slots = std::mem::take(&mut self.slots);
-            runtime.spawn(async move {
-                sleep(kept_for).await;
-                drop(slots);
-            });
+        if let Some(kept_for) = self.large_copy_kept_for() {
+            self.slots.keep_for(kept_for);
         }
     }
 }
@@ -94,41 +87,78 @@ impl http_body::Body for AnswerBody {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use http_body_util::BodyExt as _;
-    use tokio::sync::Semaphore;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::serve::places::{PlaceLimits, Places, Share};
 
     const NEVER: Duration = Duration::from_hours(24);
 
-    /// Sends an answer of this size, and returns the semaphore of its slot. The answer is read completely, or dropped unread.
-    async fn place_after(bytes: usize, kept_for: Option<Duration>, is_read: bool) -> Arc<Semaphore> {
-        let places = Arc::new(Semaphore::new(1));
-        let slots = vec![places.clone().try_acquire_owned().unwrap()];
-        let body = AnswerBody::new(Body::from(vec![b'x'; bytes]), None, slots, None, kept_for);
+    /// Returns the share of a slot, and an answer of this size that occupies the slot.
+    fn answer(bytes: usize, kept_for: Option<Duration>, draining: &CancellationToken) -> (Arc<Share>, Arc<Slots>, AnswerBody) {
+        let share = Places::new(PlaceLimits { of_all: 1, of_caller: 1, least_of_caller: 1 }).share();
+        let slots = Slots::new(Some(share.take(1).unwrap()), draining.clone());
+        let body = AnswerBody::new(Body::from(vec![b'x'; bytes]), None, slots.clone(), None, kept_for);
+        (share, slots, body)
+    }
+
+    async fn until_free(share: &Share) {
+        while !share.is_free() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Sends an answer of this size, and returns the share of its slot. The answer is read completely, or dropped unread.
+    async fn place_after(bytes: usize, kept_for: Option<Duration>, is_read: bool) -> Arc<Share> {
+        let (share, of_handler, body) = answer(bytes, kept_for, &CancellationToken::new());
+        drop(of_handler);
         if is_read {
             assert_eq!(body.collect().await.unwrap().to_bytes().len(), bytes);
         } else {
             drop(body);
         }
-        places
+        share
     }
 
     #[tokio::test]
     async fn a_large_answer_holds_its_place_as_long_as_its_copy_is_kept() {
         for is_read in [true, false] {
-            assert_eq!(place_after(LIGHT_BYTES + 1, Some(NEVER), is_read).await.available_permits(), 0);
-            let places = place_after(LIGHT_BYTES + 1, Some(Duration::from_millis(1)), is_read).await;
-            assert!(places.acquire().await.is_ok());
+            assert!(!place_after(LIGHT_BYTES + 1, Some(NEVER), is_read).await.is_free());
+            until_free(&*place_after(LIGHT_BYTES + 1, Some(Duration::from_millis(1)), is_read).await).await;
         }
     }
 
     #[tokio::test]
     async fn a_small_answer_or_one_without_a_copy_holds_no_place_after_its_end() {
-        assert_eq!(place_after(LIGHT_BYTES, Some(NEVER), true).await.available_permits(), 1);
-        assert_eq!(place_after(LIGHT_BYTES + 1, None, true).await.available_permits(), 1);
-        assert_eq!(place_after(LIGHT_BYTES + 1, None, false).await.available_permits(), 1);
+        assert!(place_after(LIGHT_BYTES, Some(NEVER), true).await.is_free());
+        assert!(place_after(LIGHT_BYTES + 1, None, true).await.is_free());
+        assert!(place_after(LIGHT_BYTES + 1, None, false).await.is_free());
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_goes_on_after_its_connection_holds_the_place_and_the_time_of_the_copy_begins_with_its_end() {
+        for (kept_for, is_free_then) in [(None, true), (Some(NEVER), false)] {
+            let (share, of_handler, body) = answer(LIGHT_BYTES + 1, kept_for, &CancellationToken::new());
+            drop(body);
+            tokio::task::yield_now().await;
+            assert!(!share.is_free());
+            drop(of_handler);
+            assert_eq!(share.is_free(), is_free_then);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_closes_does_not_wait_for_copies_of_answers() {
+        let draining = CancellationToken::new();
+        let (share, of_handler, body) = answer(LIGHT_BYTES + 1, Some(NEVER), &draining);
+        drop((of_handler, body));
+        assert!(!share.is_free());
+        draining.cancel();
+        until_free(&share).await;
+        // Copies of answers that end later are not waited for either.
+        let (share, of_handler, body) = answer(LIGHT_BYTES + 1, Some(NEVER), &draining);
+        drop((of_handler, body));
+        until_free(&share).await;
     }
 }

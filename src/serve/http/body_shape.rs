@@ -17,6 +17,8 @@ const MAX_META_BYTES: usize = 16 * 1024;
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     params: Option<Params<'a>>,
@@ -28,26 +30,68 @@ struct Params<'a> {
     meta: Option<&'a RawValue>,
 }
 
-/// Returns whether a body may be parsed. A body that is not a request is judged by its number of values alone: parsing refuses it, if it must.
-pub(super) fn is_acceptable(body: &[u8]) -> bool {
-    if values_in(body) > MAX_VALUES {
-        return false;
-    }
-    let Ok(Head { method, params }) = serde_json::from_slice(body) else { return true };
-    let is_initialize = method.as_deref() == Some("initialize");
-    let meta_bytes = params.and_then(|params| params.meta).map_or(0, |meta| meta.get().len());
-    (!is_initialize || body.len() <= MAX_INITIALIZE_BYTES) && meta_bytes <= MAX_META_BYTES
+/// What the shape of a body says about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// A request, or something else that is left to the parser.
+    Request,
+    /// An answer to a question of this server, a notification such as a cancellation, or nothing, as at the end of a session. They end requests in
+    /// progress, so they need no slot of their own.
+    Message,
+    /// The body is not parsed.
+    TooLarge,
 }
 
-/// Returns an upper limit of the number of values in a JSON text: its commas, brackets and colons outside of strings.
+/// Judges a body before it is parsed. One that is not a request is judged by its number of values alone: parsing refuses it, if it must.
+pub(super) fn shape(body: &[u8]) -> Shape {
+    if body.is_empty() {
+        return Shape::Message;
+    }
+    if values_in(body) > MAX_VALUES {
+        return Shape::TooLarge;
+    }
+    // A list would be read as the fields of `Head` in their order.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Shape::Request;
+    }
+    let Ok(Head { method, params, id }) = serde_json::from_slice(body) else { return Shape::Request };
+    let is_initialize = method.as_deref() == Some("initialize");
+    let meta_bytes = params.and_then(|params| params.meta).map_or(0, |meta| meta.get().len());
+    if is_initialize && body.len() > MAX_INITIALIZE_BYTES || meta_bytes > MAX_META_BYTES {
+        return Shape::TooLarge;
+    }
+    match method {
+        None => Shape::Message,
+        Some(method) if method.starts_with("notifications/") && id.is_none() => Shape::Message,
+        Some(_) => Shape::Request,
+    }
+}
+
+/// Returns the number of values in a JSON text: the whole, and each item of its lists and each value of its objects. Keys are none. A text that is
+/// not JSON has at least one value for each of its commas.
 fn values_in(body: &[u8]) -> usize {
-    let (mut count, mut in_string, mut is_escaped) = (0, false, false);
+    let (mut count, mut in_string, mut is_escaped, mut is_opened) = (1, false, false, false);
     for byte in body {
+        if in_string {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' => is_escaped = true,
+                b'"' => in_string = false,
+                _ => {}
+            }
+            continue;
+        }
         match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_string => is_escaped = true,
-            b'"' => in_string = !in_string,
-            b',' | b'[' | b'{' | b':' if !in_string => count += 1,
+            b' ' | b'\t' | b'\r' | b'\n' => continue,
+            b']' | b'}' => {}
+            // The first item of a list, or the first key of an object.
+            _ if is_opened => count += 1,
+            _ => {}
+        }
+        is_opened = matches!(byte, b'[' | b'{');
+        match byte {
+            b',' => count += 1,
+            b'"' => in_string = true,
             _ => {}
         }
     }
@@ -61,7 +105,51 @@ mod tests {
     use super::*;
 
     fn accepts(body: &serde_json::Value) -> bool {
-        is_acceptable(body.to_string().as_bytes())
+        shape(body.to_string().as_bytes()) != Shape::TooLarge
+    }
+
+    fn values(json: &serde_json::Value) -> usize {
+        1 + match json {
+            serde_json::Value::Array(items) => items.iter().map(values).sum::<usize>(),
+            serde_json::Value::Object(fields) => fields.values().map(values).sum(),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn values_are_counted_and_neither_keys_nor_what_stands_in_texts() {
+        for json in [
+            json!(null),
+            json!([]),
+            json!({}),
+            json!([1]),
+            json!([[]]),
+            json!([[], {}, [[{}]], "[{,:\"\\", { "a": 1, "b,[": { "c": [] } }]),
+            json!({ "a": [1, 2, 3], "b": "x" }),
+        ] {
+            for text in [json.to_string(), format!("{json:#}"), format!(" \n{json}\t")] {
+                assert_eq!(values_in(text.as_bytes()), values(&json), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn answers_and_notifications_are_told_from_requests() {
+        for (body, expected) in [
+            (json!({ "jsonrpc": "2.0", "id": 1, "result": {} }), Shape::Message),
+            (json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": 1, "message": "x" } }), Shape::Message),
+            (json!({ "jsonrpc": "2.0", "method": "notifications/cancelled" }), Shape::Message),
+            (json!({ "jsonrpc": "2.0", "id": 1, "method": "notifications/cancelled" }), Shape::Request),
+            (json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call" }), Shape::Request),
+            (json!({ "jsonrpc": "2.0", "method": "tools/call" }), Shape::Request),
+            (json!([{ "jsonrpc": "2.0", "id": 1, "result": {} }]), Shape::Request),
+        ] {
+            assert_eq!(shape(body.to_string().as_bytes()), expected, "{body}");
+        }
+        assert_eq!(shape(b""), Shape::Message);
+        // The parser may take either of two methods.
+        assert_eq!(shape(br#"{"id":1,"method":"notifications/x","method":"tools/call"}"#), Shape::Request);
+        assert_eq!(shape(br#"{"id":1,"m\u0065thod":"tools/call"}"#), Shape::Request);
     }
 
     #[test]
@@ -70,7 +158,9 @@ mod tests {
         assert!(accepts(&call(json!("[{,:\"\\".repeat(100_000)))));
         assert!(accepts(&call(json!(vec![1; 90_000]))));
         assert!(!accepts(&call(json!(vec![1; 110_000]))));
-        assert!(!accepts(&call(json!(vec![json!({}); 60_000]))));
+        assert!(accepts(&call(json!(vec![json!({}); 60_000]))));
+        assert!(accepts(&call(json!(vec![json!({ "key": 1 }); 49_000]))));
+        assert!(!accepts(&call(json!(vec![json!({ "key": 1 }); 51_000]))));
     }
 
     #[test]
@@ -84,6 +174,8 @@ mod tests {
 
     #[test]
     fn a_body_that_is_no_request_is_left_to_the_parser() {
-        assert!(is_acceptable(b"nonsense") && is_acceptable(b"[1]") && is_acceptable(b"{\"method\":5}"));
+        for body in [&b"nonsense"[..], b"[1]", b"{\"method\":5}"] {
+            assert_eq!(shape(body), Shape::Request);
+        }
     }
 }

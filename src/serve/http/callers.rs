@@ -9,16 +9,17 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Principal;
 use super::metrics::Metrics;
 use super::options::HttpLimits;
-use super::sessions::{SessionLimits, Sessions};
+use super::sessions::Sessions;
 use super::streams::MAX_STREAMS_PER_CALLER;
+use crate::serve::places::{PlaceLimits, Places, Share};
 
-/// The number of callers above which idle callers are removed.
+/// The number of callers above which idle callers are removed. What can be kept of callers (tasks, handles, waiting calls) is of fewer callers than
+/// this, so callers of whom something is kept do not fill this number alone.
 const MAX_CALLERS: usize = 4096;
 
 /// Creates the MCP handler of a session, or of a request without a session.
@@ -28,8 +29,9 @@ pub(super) type MakeHandler<H> = dyn Fn(&Principal) -> H + Send + Sync;
 #[derive(Debug, Clone)]
 pub(in crate::serve) struct Owner {
     pub(in crate::serve) key: String,
-    /// Cancelled when the caller's token is withdrawn or the server closes.
-    pub(in crate::serve) ended: CancellationToken,
+    /// Cancelled when the caller's token is withdrawn or the server closes. The service of the caller counts who holds this, so that a caller
+    /// of whom something is kept does not count as idle.
+    pub(in crate::serve) ended: Arc<CancellationToken>,
 }
 
 /// The services of all callers.
@@ -37,9 +39,33 @@ pub(super) struct Callers<H> {
     make: Arc<MakeHandler<H>>,
     limits: HttpLimits,
     metrics: Arc<Metrics>,
+    pub(super) places: AllPlaces,
     services: Mutex<HashMap<String, Arc<Service<H>>>>,
     /// Cancelled to end all sessions and streams.
     ended: CancellationToken,
+}
+
+/// The places of all callers.
+pub(super) struct AllPlaces {
+    /// Requests in progress.
+    pub(super) slots: Arc<Places>,
+    /// Bytes of request bodies in memory.
+    buffers: Arc<Places>,
+    /// Streams without a session.
+    streams: Arc<Places>,
+    sessions: Arc<Places>,
+}
+
+impl AllPlaces {
+    fn new(limits: &HttpLimits) -> Self {
+        let places = |of_all, of_caller, least_of_caller| Places::new(PlaceLimits { of_all, of_caller, least_of_caller });
+        Self {
+            slots: places(limits.max_requests, limits.max_requests_per_client, 1),
+            buffers: places(limits.max_buffered_bytes, limits.max_buffered_bytes_per_client(), limits.max_body_bytes),
+            streams: places(limits.max_sessions, MAX_STREAMS_PER_CALLER, 1),
+            sessions: places(limits.max_sessions, limits.max_sessions_per_client, 1),
+        }
+    }
 }
 
 /// The service of one caller.
@@ -47,19 +73,20 @@ pub(super) struct Service<H> {
     pub(super) mcp: StreamableHttpService<H, Sessions>,
     pub(super) sessions: Arc<Sessions>,
     /// Limits the number of requests in progress.
-    pub(super) slots: Arc<Semaphore>,
+    pub(super) slots: Arc<Share>,
     /// Limits the number of bytes of request bodies in memory.
-    pub(super) buffers: Arc<Semaphore>,
+    pub(super) buffers: Arc<Share>,
     /// Limits the number of streams without a session.
-    pub(super) streams: Arc<Semaphore>,
+    pub(super) streams: Arc<Share>,
     /// The latest expiry of the caller's OAuth access tokens, in seconds since 1970.
     expires: AtomicU64,
-    ended: CancellationToken,
+    ended: Arc<CancellationToken>,
 }
 
 impl<H: ServerHandler> Callers<H> {
     pub(super) fn new(make: Arc<MakeHandler<H>>, limits: &HttpLimits, metrics: Arc<Metrics>, ended: CancellationToken) -> Self {
-        Self { make, limits: limits.clone(), metrics, services: Mutex::default(), ended }
+        let places = AllPlaces::new(limits);
+        Self { make, limits: limits.clone(), metrics, places, services: Mutex::default(), ended }
     }
 
     /// Returns the caller's service. Returns `None` if there are too many busy callers.
@@ -70,7 +97,7 @@ impl<H: ServerHandler> Callers<H> {
             return Some(service.clone());
         }
         if services.len() >= MAX_CALLERS {
-            services.retain(|_, service| Arc::strong_count(service) > 1 || !service.is_idle(self.limits.max_requests_per_client));
+            services.retain(|_, service| Arc::strong_count(service) > 1 || !service.is_idle());
             if services.len() >= MAX_CALLERS {
                 return None;
             }
@@ -81,28 +108,25 @@ impl<H: ServerHandler> Callers<H> {
     }
 
     fn start(&self, caller: &Principal) -> Service<H> {
-        let buffered = self.limits.max_buffered_bytes_per_client();
-        let HttpLimits { max_sessions: of_all, max_sessions_per_client: of_caller, max_requests_per_client, max_body_bytes, .. } =
-            self.limits;
-        let sessions = Arc::new(Sessions::new(SessionLimits { of_all, of_caller }, self.metrics.clone()));
+        let AllPlaces { slots, buffers, streams, sessions } = &self.places;
         let ended = self.ended.child_token();
+        let sessions = Arc::new(Sessions::new(sessions.share(), self.metrics.clone(), ended.clone()));
         // The guards have already checked `Host` and `Origin`.
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_json_response(true)
-            .with_max_request_body_bytes(max_body_bytes)
+            .with_max_request_body_bytes(self.limits.max_body_bytes)
             .with_cancellation_token(ended.clone());
         let (make, principal) = (self.make.clone(), caller.clone());
         let mcp = StreamableHttpService::new(move || Ok(make(&principal)), sessions.clone(), config);
-        let streams = Arc::new(Semaphore::new(MAX_STREAMS_PER_CALLER));
         Service {
             mcp,
             sessions,
-            slots: Arc::new(Semaphore::new(max_requests_per_client)),
-            buffers: Arc::new(Semaphore::new(buffered)),
-            streams,
+            slots: slots.share(),
+            buffers: buffers.share(),
+            streams: streams.share(),
             expires: AtomicU64::new(end_of(caller)),
-            ended,
+            ended: Arc::new(ended),
         }
     }
 
@@ -153,10 +177,38 @@ impl<H> Drop for Service<H> {
 impl<H> Service<H> {
     /// Returns the owner for everything that requests of this caller store in this program.
     pub(super) fn owner(&self, caller: &Principal) -> Owner {
-        Owner { key: caller.key.clone(), ended: self.ended.clone() }
+        Owner { key: caller.key.clone(), ended: Arc::clone(&self.ended) }
     }
 
-    fn is_idle(&self, slots: usize) -> bool {
-        self.sessions.is_empty() && self.slots.available_permits() == slots && self.streams.available_permits() == MAX_STREAMS_PER_CALLER
+    /// Returns whether the caller has neither a session nor a request in progress, and nothing is kept of it: no task, no handle and no call that
+    /// waits for an answer. Removing the caller would end these.
+    fn is_idle(&self) -> bool {
+        let keeps_nothing = Arc::strong_count(&self.ended) == 1;
+        keeps_nothing && self.sessions.is_empty() && self.slots.is_free() && self.streams.is_free()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Silent;
+    impl ServerHandler for Silent {}
+
+    #[test]
+    fn a_caller_of_whom_something_is_kept_is_not_removed_for_another() {
+        let callers = Callers::new(Arc::new(|_: &Principal| Silent), &HttpLimits::default(), Arc::default(), CancellationToken::new());
+        let caller = |number: usize| Principal { key: format!("oauth:{number}"), ..Principal::default() };
+        let owner = |number| callers.service(&caller(number)).unwrap().owner(&caller(number));
+        let (kept, left) = (owner(0), owner(1).ended.as_ref().clone());
+        for number in 2..=MAX_CALLERS {
+            assert!(callers.service(&caller(number)).is_some());
+        }
+        assert!(left.is_cancelled(), "an idle caller is removed");
+        assert!(!kept.ended.is_cancelled());
+        assert!(Arc::ptr_eq(&kept.ended, &owner(0).ended), "and is still the same caller");
+        callers.keep(&HashSet::new());
+        callers.end_expired(u64::MAX);
+        assert!(kept.ended.is_cancelled(), "the end of its token is its end");
     }
 }

@@ -149,7 +149,9 @@ impl Connections {
 
     async fn serve(&self, stream: TcpStream, client: SocketAddr) {
         let Ok(local) = stream.local_addr() else { return };
-        if self.is_open && client.ip().is_loopback() {
+        // An open listener has a loopback address, which only programs of this machine reach. They can choose any address of the machine as
+        // their own, so the client's address says nothing about its user.
+        if self.is_open {
             let refused = tokio::task::spawn_blocking(move || peer::is_of_another_user(client, local)).await;
             if refused.unwrap_or(true) {
                 self.metrics.refused(Refusal::User);

@@ -111,10 +111,8 @@ impl Metrics {
         self.refusals[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one more session. Returns `false` if there are already `most`.
-    pub(super) fn add_session(&self, most: usize) -> bool {
-        let added = |count| (count < most).then_some(count + 1);
-        self.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, added).is_ok()
+    pub(super) fn add_session(&self) {
+        self.sessions.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn remove_session(&self) {
@@ -176,13 +174,5 @@ mod tests {
         assert!(metrics.render().contains("\nhyperlight_mcp_runs_in_flight 1\n"));
         drop(run);
         assert!(metrics.render().contains("\nhyperlight_mcp_runs_in_flight 0\n"));
-    }
-
-    #[test]
-    fn sessions_are_counted_up_to_their_limit() {
-        let metrics = Metrics::default();
-        assert!(metrics.add_session(1) && !metrics.add_session(1));
-        metrics.remove_session();
-        assert!(metrics.add_session(1));
     }
 }

@@ -6,8 +6,9 @@
 //! - `origin`: decides by `Host` and `Origin`, against DNS rebinding
 //! - `peer`: keeps other users of this machine out where no token is required
 //! - `access`: names the caller by a bearer token (`tokens`) or an OAuth access token (`oauth`, `jwt`)
-//! - `rate`: limits the requests per second of each client
+//! - `rate`: limits the requests per second of each client; beyond it, an address gets only tokens checked that are known (`known_tokens`)
 //! - `callers`: one rmcp service for each caller, so that nobody reaches a session of another caller (`sessions`)
+//! - `slots`: the place of a request in the limits, until its handler has ended and its answer was sent (`answer_body`)
 //! - `request_ids`: one request of a session at a time has an id
 //! - `streams`: recognises the streams of notifications, which have limits of their own
 //! - `metrics`: counters and gauges in the text format of Prometheus
@@ -18,6 +19,7 @@ mod body_shape;
 mod callers;
 mod connection;
 mod jwt;
+mod known_tokens;
 mod limits;
 mod metrics;
 mod oauth;
@@ -29,6 +31,7 @@ mod request_ids;
 mod router;
 mod server;
 mod sessions;
+mod slots;
 mod stall_timeout;
 mod streams;
 mod tls;
@@ -40,4 +43,5 @@ pub use limits::ServeLimits;
 pub use metrics::{Metrics, RunInFlight};
 pub(super) use options::invalid;
 pub use options::{HttpLimits, HttpOptions, Listen, ProtectedResource, TlsFiles};
-pub use server::{HttpServer, listen};
+pub use server::{HttpServer, check, listen};
+pub(super) use sessions::SessionEnd;

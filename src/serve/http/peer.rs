@@ -1,5 +1,5 @@
 //! Checks whether the program at the other end of a local connection runs as another user. Every program on the machine can connect to
-//! loopback, so without tokens only this check keeps other users out.
+//! loopback, from any address of the machine, so without tokens only this check keeps other users out.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

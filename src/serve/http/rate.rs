@@ -49,6 +49,16 @@ impl Rates {
         Self { per_second: f64::from(per_second), buckets: Mutex::default() }
     }
 
+    /// Returns whether the client may send a request now, without counting one.
+    pub(super) fn has_left(&self, client: &Client, now: Instant) -> bool {
+        self.buckets.lock().get(client).is_none_or(|bucket| self.left_in(bucket, now) >= 1.0)
+    }
+
+    fn left_in(&self, bucket: &Bucket, now: Instant) -> f64 {
+        let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * self.per_second;
+        (bucket.left + gained).min(self.per_second)
+    }
+
     /// Returns whether the client may send a request now. If so, counts the request.
     pub(super) fn take(&self, client: Client, now: Instant) -> bool {
         let mut buckets = self.buckets.lock();
@@ -60,9 +70,7 @@ impl Rates {
             }
         }
         let bucket = buckets.entry(client).or_insert(Bucket { left: self.per_second, at: now });
-        let gained = now.saturating_duration_since(bucket.at).as_secs_f64() * self.per_second;
-        bucket.left = (bucket.left + gained).min(self.per_second);
-        bucket.at = now;
+        *bucket = Bucket { left: self.left_in(bucket, now), at: now };
         let may = bucket.left >= 1.0;
         if may {
             bucket.left -= 1.0;
@@ -82,6 +90,8 @@ mod tests {
         let taken = |client: &Client, at: Instant| (0..10).filter(|_| rates.take(client.clone(), at)).count();
         assert_eq!((taken(&one, start), taken(&other, start)), (3, 3));
         assert_eq!(taken(&one, start), 0);
+        let third = Client::Caller("third".into());
+        assert!(!rates.has_left(&one, start) && rates.has_left(&one, start + Duration::from_millis(400)) && rates.has_left(&third, start));
         assert_eq!(taken(&one, start + Duration::from_millis(400)), 1);
         assert_eq!(taken(&one, start + Duration::from_mins(1)), 3);
     }

@@ -15,13 +15,12 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use rmcp::ServerHandler;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::access::{Access, Denied, Principal};
 use super::answer_body::AnswerBody;
-use super::body_shape;
+use super::body_shape::{self, Shape};
 use super::callers::{Callers, Service};
 use super::connection::ConnectionAddresses;
 use super::metrics::{Metrics, Refusal};
@@ -29,7 +28,9 @@ use super::options::HttpLimits;
 use super::origin::{Allowed, Forbidden};
 use super::rate::{Client, Rates};
 use super::sessions::{ANSWER_KEPT, NO_SESSION_LEFT};
+use super::slots::Slots;
 use super::streams::RequestKind;
+use crate::serve::places::{Place, Share};
 
 const SESSION_ID: &str = "mcp-session-id";
 const PREFLIGHT: [(HeaderName, &str); 3] = [
@@ -49,12 +50,6 @@ pub(super) struct Shared<H> {
     pub(super) limits: HttpLimits,
     pub(super) metrics: Arc<Metrics>,
     pub(super) rates: Rates,
-    /// Limits the number of requests in progress of all callers.
-    pub(super) slots: Arc<Semaphore>,
-    /// Limits the number of streams without a session of all callers.
-    pub(super) streams: Arc<Semaphore>,
-    /// Limits the number of bytes of request bodies in memory.
-    pub(super) buffers: Arc<Semaphore>,
     /// Cancelled when the server accepts no more requests.
     pub(super) draining: CancellationToken,
 }
@@ -114,6 +109,10 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
     let Some(address) = request.extensions().get::<ConnectionAddresses>().map(|addresses| Client::at(addresses.client)) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
+    // A check costs time, so an address beyond its limit of failed attempts gets only those tokens checked that have named a caller before.
+    if shared.access.has_unknown_token(request.headers()) && !shared.rates.has_left(&address, Instant::now()) {
+        return shared.refuse(Refusal::Rate);
+    }
     let identified = shared.access.identify(request.headers()).await;
     if let Some(owners) = &identified.owners {
         shared.callers.keep(owners);
@@ -160,16 +159,20 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
             session => session,
         },
     };
+    if let Some(session) = &session {
+        request.extensions_mut().insert(session.end());
+    }
     let kind = RequestKind::of(request.method(), request.headers());
     // The body is read before a slot is taken, so that a slow client does not occupy a slot.
-    let request = match shared.read(request, &service.buffers).await {
+    let (mut request, shape) = match shared.read(request, &service.buffers).await {
         Ok(read) => read,
         Err(refusal) => return shared.refuse(refusal),
     };
-    let slots = match shared.slots(&service, kind) {
+    let slots = match shared.slots(&service, kind, shape) {
         Ok(slots) => slots,
         Err(refusal) => return shared.refuse(refusal),
     };
+    request.extensions_mut().insert(Arc::clone(&slots));
     // The server may have started to close while the body was read.
     if shared.draining.is_cancelled() {
         return shared.refuse(Refusal::Draining);
@@ -203,27 +206,28 @@ impl<H: ServerHandler> Shared<H> {
         self.callers.end_expired(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
     }
 
-    /// Takes the slots of a request. A stream of notifications takes none of the slots for requests in progress, because it stays open for
-    /// as long as the client wants.
-    fn slots(&self, service: &Service<H>, kind: RequestKind) -> Result<Vec<OwnedSemaphorePermit>, Refusal> {
-        let (limits, refusal) = match kind {
-            RequestKind::Call => ([&service.slots, &self.slots], Refusal::Busy),
-            RequestKind::Listen => ([&service.streams, &self.streams], Refusal::Streams),
-            RequestKind::SessionStream => return Ok(Vec::new()),
+    /// Takes the slot of a request. A stream of notifications takes none of the slots for requests in progress, because it stays open for
+    /// as long as the client wants. Nor does an answer to a question: otherwise no caller could answer whose requests all wait for answers.
+    fn slots(&self, service: &Service<H>, kind: RequestKind, shape: Shape) -> Result<Arc<Slots>, Refusal> {
+        let taken = match (kind, shape) {
+            (RequestKind::SessionStream, _) | (RequestKind::Call, Shape::Message) => None,
+            (RequestKind::Call, _) => Some((&service.slots, Refusal::Busy)),
+            (RequestKind::Listen, _) => Some((&service.streams, Refusal::Streams)),
         };
-        limits.into_iter().map(|limit| limit.clone().try_acquire_owned().map_err(|_| refusal)).collect()
+        let place = taken.map(|(share, refusal)| share.take(1).map_err(|_| refusal)).transpose()?;
+        Ok(Slots::new(place, self.draining.clone()))
     }
 
     /// Reads the whole body, within the limits of size and time. Each part counts against the memory limits of all bodies and of the
     /// caller's bodies when it arrives, so that a slow client reserves no memory in advance. It counts until the service has read it.
-    async fn read(&self, request: Request, of_caller: &Arc<Semaphore>) -> Result<http::Request<Full<Bytes>>, Refusal> {
+    async fn read(&self, request: Request, of_caller: &Arc<Share>) -> Result<(http::Request<Full<Bytes>>, Shape), Refusal> {
         let (parts, mut body) = request.into_parts();
         let most = self.limits.max_body_bytes;
         if http_body::Body::size_hint(&body).lower() > most as u64 {
             return Err(Refusal::BodySize);
         }
         let reading = async {
-            let (mut bytes, mut buffers) = (BytesMut::new(), Vec::<OwnedSemaphorePermit>::new());
+            let (mut bytes, mut buffer) = (BytesMut::new(), None::<Place>);
             while let Some(frame) = body.frame().await {
                 // The client has disconnected, or has sent something that is not a body.
                 let frame = frame.map_err(|_| Refusal::BodyTime)?;
@@ -231,23 +235,19 @@ impl<H: ServerHandler> Shared<H> {
                 if bytes.len() + data.len() > most {
                     return Err(Refusal::BodySize);
                 }
-                let share = u32::try_from(data.len()).map_err(|_| Refusal::BodySize)?;
-                let shares = [of_caller, &self.buffers].map(|limit| limit.clone().try_acquire_many_owned(share).map_err(|_| Refusal::Busy));
-                let shares: Vec<_> = shares.into_iter().collect::<Result<_, _>>()?;
-                if buffers.is_empty() {
-                    buffers = shares;
-                } else {
-                    buffers.iter_mut().zip(shares).for_each(|(buffer, share)| buffer.merge(share));
+                match &mut buffer {
+                    Some(buffer) => buffer.add(data.len()).map_err(|_| Refusal::Busy)?,
+                    None => buffer = Some(of_caller.take(data.len()).map_err(|_| Refusal::Busy)?),
                 }
                 bytes.extend_from_slice(&data);
             }
-            Ok(Bytes::from_owner(BodyBytes { bytes, _buffers: buffers }))
+            Ok(Bytes::from_owner(BodyBytes { bytes, _buffer: buffer }))
         };
         let bytes = timeout(self.limits.body_timeout, reading).await.unwrap_or(Err(Refusal::BodyTime))?;
-        if !body_shape::is_acceptable(&bytes) {
-            return Err(Refusal::BodyShape);
+        match body_shape::shape(&bytes) {
+            Shape::TooLarge => Err(Refusal::BodyShape),
+            shape => Ok((http::Request::from_parts(parts, Full::new(bytes)), shape)),
         }
-        Ok(http::Request::from_parts(parts, Full::new(bytes)))
     }
 
     fn deny(&self, denied: Denied) -> Response {
@@ -305,7 +305,7 @@ impl<H: ServerHandler> Shared<H> {
 /// The bytes of a body. They count against the memory limits until this value is dropped.
 struct BodyBytes {
     bytes: BytesMut,
-    _buffers: Vec<OwnedSemaphorePermit>,
+    _buffer: Option<Place>,
 }
 
 impl AsRef<[u8]> for BodyBytes {

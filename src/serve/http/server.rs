@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use rmcp::ServerHandler;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::access::{Access, Principal};
-use super::callers::{Callers, MakeHandler};
+use super::callers::Callers;
 use super::connection::Connections;
 use super::metrics::Metrics;
 use super::options::{HttpOptions, invalid};
@@ -21,6 +20,7 @@ use super::rate::Rates;
 use super::router::{Shared, router};
 use super::tls::acceptor;
 use crate::error::{Error, Result};
+use crate::serve::places::Places;
 
 /// The time for completed responses to be written, after all requests have ended or were cancelled.
 const LAST_WRITES: Duration = Duration::from_secs(1);
@@ -34,8 +34,7 @@ const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 pub struct HttpServer {
     url: String,
     address: SocketAddr,
-    requests: Arc<Semaphore>,
-    max_requests: u32,
+    requests: Arc<Places>,
     drain: Duration,
     draining: CancellationToken,
     stopped: CancellationToken,
@@ -43,6 +42,24 @@ pub struct HttpServer {
     ended: CancellationToken,
     tasks: TaskTracker,
     _ends_with_this: DropGuard,
+}
+
+/// Checks everything about the options that can be checked without serving: their values, the files, and that this machine can listen on the address
+/// now. Another program may still take the port before [`listen`] does.
+///
+/// # Errors
+/// Those of [`listen`].
+pub async fn check(options: &HttpOptions) -> Result<()> {
+    let wanted = options.validate()?;
+    Access::new(options)?;
+    options.tls.as_ref().map(acceptor).transpose()?;
+    let listener = bound(wanted).await?;
+    let port = listener.local_addr().map_err(|error| unbound(wanted, &error))?.port();
+    Allowed::new(&options.allowed_hosts, &options.allowed_origins, options.tls.is_some(), port).map(drop)
+}
+
+async fn bound(wanted: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(wanted).await.map_err(|error| unbound(wanted, &error))
 }
 
 /// Starts to listen, and serves the handlers that `make` returns: one for each session, or for each request of the protocol without
@@ -60,24 +77,21 @@ pub async fn listen<H: ServerHandler>(
     let wanted = options.validate()?;
     let access = Access::new(&options)?;
     let tls = options.tls.as_ref().map(acceptor).transpose()?;
-    let listener = TcpListener::bind(wanted).await.map_err(|error| unbound(wanted, &error))?;
+    let listener = bound(wanted).await?;
     let address = listener.local_addr().map_err(|error| unbound(wanted, &error))?;
     let HttpOptions { allowed_hosts, allowed_origins, limits, .. } = options;
     let (draining, stopped, ended) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
     // A child token, because a task that watched `closed` itself could outlive the server.
     let killed = closed.child_token();
-    let slots = Arc::new(Semaphore::new(limits.max_requests));
+    let callers = Callers::new(Arc::new(make), &limits, metrics.clone(), ended.clone());
+    let requests = Arc::clone(&callers.places.slots);
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let make: Arc<MakeHandler<H>> = Arc::new(make);
     let is_open = access.is_open();
     let shared = Arc::new(Shared {
         access,
         allowed: Allowed::new(&allowed_hosts, &allowed_origins, tls.is_some(), address.port())?,
-        callers: Callers::new(make, &limits, metrics.clone(), ended.clone()),
+        callers,
         rates: Rates::new(limits.requests_per_second),
-        slots: slots.clone(),
-        streams: Arc::new(Semaphore::new(limits.max_sessions)),
-        buffers: Arc::new(Semaphore::new(limits.max_buffered_bytes)),
         draining: draining.clone(),
         metrics: metrics.clone(),
         limits: limits.clone(),
@@ -86,8 +100,7 @@ pub async fn listen<H: ServerHandler>(
     let server = HttpServer {
         url: format!("{scheme}://{}/mcp", reachable(address)),
         address,
-        requests: slots,
-        max_requests: u32::try_from(limits.max_requests).unwrap_or(u32::MAX),
+        requests,
         drain: limits.drain,
         draining,
         stopped: stopped.clone(),
@@ -152,10 +165,8 @@ impl HttpServer {
     /// then cancelled. A second call waits for the first.
     pub async fn close(&self) {
         self.draining.cancel();
-        // All slots can be acquired as soon as no request is in progress.
-        let quiet = self.requests.acquire_many(self.max_requests);
         tokio::select! {
-            _ = timeout(self.drain, quiet) => {}
+            _ = timeout(self.drain, self.requests.until_free()) => {}
             () = self.killed.cancelled() => {}
         }
         self.ended.cancel();

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::{Stream, StreamExt as _, stream};
@@ -11,9 +10,11 @@ use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, LocalSessionManagerError};
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::metrics::Metrics;
 use super::request_ids::{Answering, RequestIds};
+use crate::serve::places::{Place, Share};
 
 tokio::task_local! {
     /// Set to true while a request is handled that needs a session, if there are too many. A flag is needed because rmcp answers every
@@ -25,21 +26,19 @@ tokio::task_local! {
 /// than the three seconds after which a client does so (`retry` of the stream).
 pub(super) const ANSWER_KEPT: Duration = Duration::from_secs(5);
 
-/// The maximum numbers of sessions.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SessionLimits {
-    pub(super) of_all: usize,
-    pub(super) of_caller: usize,
-}
+/// The end of a session. It is stored in the extensions of each request of the session.
+#[derive(Debug, Clone)]
+pub(in crate::serve) struct SessionEnd(pub(in crate::serve) CancellationToken);
 
 /// Sessions of one caller.
 #[derive(Debug)]
 pub(super) struct Sessions {
     inner: LocalSessionManager,
     open: Mutex<HashMap<SessionId, Use>>,
-    count: Arc<AtomicUsize>,
-    most: SessionLimits,
+    share: Arc<Share>,
     metrics: Arc<Metrics>,
+    /// Cancelled to end all sessions of the caller.
+    ended: CancellationToken,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -56,19 +55,21 @@ struct Use {
     requests: usize,
     last: Instant,
     ids: RequestIds,
+    /// Cancelled as soon as the session is removed, because rmcp lets its requests go on for some seconds.
+    ended: CancellationToken,
+    _ends_with_this: DropGuard,
     _session_slot: SessionSlot,
 }
 
 /// One counted session, until this value is dropped.
 #[derive(Debug)]
 struct SessionSlot {
-    count: Arc<AtomicUsize>,
+    _place: Place,
     metrics: Arc<Metrics>,
 }
 
 impl Drop for SessionSlot {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::AcqRel);
         self.metrics.remove_session();
     }
 }
@@ -78,6 +79,13 @@ impl Drop for SessionSlot {
 pub(super) struct InUse {
     sessions: Arc<Sessions>,
     id: SessionId,
+    end: SessionEnd,
+}
+
+impl InUse {
+    pub(super) fn end(&self) -> SessionEnd {
+        self.end.clone()
+    }
 }
 
 impl Drop for InUse {
@@ -90,12 +98,12 @@ impl Drop for InUse {
 }
 
 impl Sessions {
-    pub(super) fn new(most: SessionLimits, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(share: Arc<Share>, metrics: Arc<Metrics>, ended: CancellationToken) -> Self {
         let mut inner = LocalSessionManager::default();
         // rmcp's own idle time-out does not consider open streams and running calls, so `end_left` ends idle sessions instead.
         inner.session_config.keep_alive = None;
         inner.session_config.completed_cache_ttl = ANSWER_KEPT;
-        Self { inner, open: Mutex::default(), count: Arc::default(), most, metrics }
+        Self { inner, open: Mutex::default(), share, metrics, ended }
     }
 
     /// Marks a session as in use. Returns `None` if the caller has no such session.
@@ -103,7 +111,8 @@ impl Sessions {
         let mut open = self.open.lock();
         let (id, session) = open.get_key_value(id).map(|(id, _)| id.clone()).and_then(|id| Some((id.clone(), open.get_mut(&id)?)))?;
         session.requests += 1;
-        Some(InUse { sessions: self.clone(), id })
+        let end = SessionEnd(session.ended.clone());
+        Some(InUse { sessions: self.clone(), id, end })
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -125,13 +134,9 @@ impl Sessions {
     }
 
     fn session_slot(&self) -> Option<SessionSlot> {
-        let added = |count| (count < self.most.of_caller).then_some(count + 1);
-        self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, added).ok()?;
-        if self.metrics.add_session(self.most.of_all) {
-            return Some(SessionSlot { count: self.count.clone(), metrics: self.metrics.clone() });
-        }
-        self.count.fetch_sub(1, Ordering::AcqRel);
-        None
+        let place = self.share.take(1).ok()?;
+        self.metrics.add_session();
+        Some(SessionSlot { _place: place, metrics: self.metrics.clone() })
     }
 }
 
@@ -150,7 +155,15 @@ impl SessionManager for Sessions {
         };
         let (id, transport) = self.inner.create_session().await?;
         let ids = RequestIds::default();
-        let session = Use { requests: 0, last: Instant::now(), ids: ids.clone(), _session_slot: session_slot };
+        let ended = self.ended.child_token();
+        let session = Use {
+            requests: 0,
+            last: Instant::now(),
+            ids: ids.clone(),
+            ended: ended.clone(),
+            _ends_with_this: ended.drop_guard(),
+            _session_slot: session_slot,
+        };
         self.open.lock().insert(id.clone(), session);
         Ok((id, Answering { transport, ids }))
     }
@@ -212,15 +225,21 @@ impl SessionManager for Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::places::{PlaceLimits, Places};
 
-    fn sessions(of_all: usize, of_caller: usize, metrics: &Arc<Metrics>) -> Arc<Sessions> {
-        Arc::new(Sessions::new(SessionLimits { of_all, of_caller }, metrics.clone()))
+    fn places(of_all: usize, of_caller: usize) -> Arc<Places> {
+        Places::new(PlaceLimits { of_all, of_caller, least_of_caller: 1 })
+    }
+
+    fn sessions(places: &Arc<Places>, metrics: &Arc<Metrics>) -> Arc<Sessions> {
+        Arc::new(Sessions::new(places.share(), metrics.clone(), CancellationToken::new()))
     }
 
     #[tokio::test]
     async fn a_caller_and_all_callers_together_have_limits() {
         let metrics = Arc::default();
-        let (one, other) = (sessions(3, 2, &metrics), sessions(3, 2, &metrics));
+        let places = places(3, 2);
+        let (one, other) = (sessions(&places, &metrics), sessions(&places, &metrics));
         let opened = async |sessions: &Sessions| sessions.create_session().await.is_ok();
         assert!(opened(&one).await && opened(&one).await && !opened(&one).await);
         assert!(opened(&other).await && !opened(&other).await);
@@ -235,7 +254,7 @@ mod tests {
     #[tokio::test]
     async fn a_session_that_was_left_ends_and_one_in_use_does_not() {
         let metrics = Arc::default();
-        let sessions = sessions(9, 9, &metrics);
+        let sessions = sessions(&places(9, 9), &metrics);
         let (used, _first) = sessions.create_session().await.unwrap();
         let (left, _second) = sessions.create_session().await.unwrap();
         let in_use = sessions.enter(&used).unwrap();
@@ -247,5 +266,18 @@ mod tests {
         drop(in_use);
         sessions.end_left(idle, Instant::now() + idle * 2).await;
         assert!(sessions.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_session_is_known_to_its_requests_at_once() {
+        let (metrics, caller) = (Arc::default(), CancellationToken::new());
+        let sessions = Arc::new(Sessions::new(places(9, 9).share(), metrics, caller.clone()));
+        let (one, _first) = sessions.create_session().await.unwrap();
+        let (other, _second) = sessions.create_session().await.unwrap();
+        let [one_end, other_end] = [&one, &other].map(|id| sessions.enter(id).unwrap().end().0);
+        sessions.close_session(&one).await.unwrap();
+        assert!(one_end.is_cancelled() && !other_end.is_cancelled());
+        caller.cancel();
+        assert!(other_end.is_cancelled());
     }
 }

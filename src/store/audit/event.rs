@@ -49,6 +49,8 @@ pub struct FetchEntry {
     pub duration: Duration,
     /// `ok`, `redirected`, `cancelled`, or the code of the error.
     pub outcome: &'static str,
+    /// The private address that was refused, and what it is.
+    pub refused_address: Option<String>,
 }
 
 /// A change of an agent's grants, of a toolbox, of a profile or of the default.

@@ -59,6 +59,7 @@ pub struct AuditDetails {
     pub provider: Option<String>,
     /// The subject of the row. For an approval: the digest that was approved. For a server: its source. For a grant: the toolbox, or
     /// `profile:` followed by the name of a profile. For a default: `all` or `none`. For the grants of a config: the digest of all of them.
+    /// For a fetch that was refused because of an address: the address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subject: Option<String>,
     /// The patterns of the toolbox, or the servers of the profile. Missing if they are larger than 64 KiB. The hosts that were approved for fetch.
@@ -377,7 +378,8 @@ impl Recorder<'_> {
     }
 
     fn fetch(&self, at: u64, fetch: &FetchEntry, details: AuditDetails) -> Entry {
-        let FetchEntry { agent, tool, run_id, host, method, status, sent_bytes, received_bytes, duration, outcome } = fetch;
+        let FetchEntry { agent, tool, run_id, host, method, status, sent_bytes, received_bytes, duration, outcome, refused_address } =
+            fetch;
         let details = AuditDetails {
             run_id: *run_id,
             host: Some(self.name(host)),
@@ -387,6 +389,7 @@ impl Recorder<'_> {
             received_bytes: Some(*received_bytes),
             duration_ms: Some(milliseconds(*duration)),
             outcome: Some((*outcome).to_owned()),
+            subject: refused_address.as_ref().map(|address| self.name(address)),
             ..details
         };
         let (server, tool) = tool.as_ref().map(|(server, tool)| (self.name(server), self.name(tool))).unzip();

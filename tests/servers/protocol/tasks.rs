@@ -7,7 +7,7 @@ use hyperlight_mcp::Error;
 use hyperlight_mcp::client::{CallLimits, Caller, Connection, Era, Launch, ToolRequest};
 use serde_json::{Value as Json, json};
 
-use crate::support::calling::echoes;
+use crate::support::calling::{call, echoes};
 use crate::support::recording_observer::{Behaviour, Person};
 use crate::support::{SilentObserver, TestFolder, object, patience, said};
 
@@ -93,5 +93,31 @@ async fn a_task_that_the_server_forgot_ends_with_what_it_says() {
         let connection = open(&test_folder, era).await;
         let error = outcome(&connection, "lost").await.unwrap_err();
         assert!(matches!(&error, Error::Protocol { message, .. } if said(message).contains("Task not found")), "{era:?}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_nobody_asked_for_fails_its_call() {
+    let problems = [("task", "it is a task, and none was asked for"), ("type", "its resultType \"partial\" is not known")];
+    for era in ERAS {
+        let test_folder = TestFolder::new();
+        let connection = open(&test_folder, era).await;
+        for (kind, problem) in problems {
+            let error = call(&connection, "odd_answer", json!({ "kind": kind })).await.unwrap_err();
+            assert!(matches!(&error, Error::UnusableAnswer { problem: told, .. } if said(told) == problem), "{era:?} {kind}: {error}");
+        }
+        echoes(&connection).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_with_neither_a_result_nor_an_error_ends_its_call_at_once() {
+    for era in ERAS {
+        let test_folder = TestFolder::new();
+        let connection = open(&test_folder, era).await;
+        let error = call(&connection, "odd_answer", json!({ "kind": "empty" })).await.unwrap_err();
+        let problem = "it has neither a result nor an error";
+        assert!(matches!(&error, Error::UnusableAnswer { problem: told, .. } if said(told) == problem), "{era:?}: {error}");
+        echoes(&connection).await;
     }
 }

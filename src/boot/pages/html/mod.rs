@@ -1,6 +1,8 @@
 //! The main text of a page of HTML, as Markdown.
 
+mod hidden;
 mod reduce;
+mod tag;
 
 use dom_query::{Document, Selection};
 use dom_smoothie::{CandidateSelectMode, Config, Readability, TextMode};

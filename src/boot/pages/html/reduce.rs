@@ -6,12 +6,13 @@
 
 use std::fmt::Write as _;
 
+use super::hidden::{behind_hidden, is_hidden};
+use super::tag::{SKIPPED, Tag, VOID, behind, ends_before, markup_length, tag, values};
+
 /// The largest depth of elements. Deeper elements are dropped, and their text stays.
 const MAX_DEPTH: usize = 48;
 /// The largest number of elements. Further elements are dropped, and their text stays.
 const MAX_ELEMENTS: usize = 20_000;
-/// The largest number of bytes of a tag. A longer tag is dropped.
-const MAX_TAG_BYTES: usize = 16 * 1024;
 /// The largest number of bytes of an attribute that stays.
 const MAX_VALUE_BYTES: usize = 2_000;
 
@@ -64,21 +65,8 @@ const KEPT: [&str; 46] = [
     "head",
     "title",
 ];
-/// Elements without a content.
-const VOID: [&str; 2] = ["br", "hr"];
-/// Elements whose content is not shown, or no text.
-const SKIPPED: [&str; 12] =
-    ["script", "style", "noscript", "template", "svg", "math", "iframe", "object", "textarea", "select", "canvas", "video"];
 /// Attributes that stay.
 const ATTRIBUTES: [&str; 5] = ["href", "class", "id", "role", "aria-hidden"];
-
-/// A tag as it stands in the page.
-struct Tag<'a> {
-    name: String,
-    is_end: bool,
-    is_closed: bool,
-    attributes: &'a str,
-}
 
 /// Returns the reduced page.
 pub(super) fn reduce(html: &str) -> String {
@@ -100,6 +88,9 @@ pub(super) fn reduce(html: &str) -> String {
             if !tag.is_end && !tag.is_closed {
                 rest = behind(rest, &tag.name);
             }
+        } else if !tag.is_end && !VOID.contains(&tag.name.as_str()) && is_hidden(&tag) {
+            page.close_before(&tag.name);
+            rest = behind_hidden(rest, &tag.name, |name| page.open.iter().any(|open| open == name));
         } else if KEPT.contains(&tag.name.as_str()) {
             if tag.is_end { page.close(&tag.name) } else { page.open(&tag) }
         }
@@ -150,15 +141,7 @@ impl Reduced {
 
     /// Closes elements that end where another begins, as HTML lets their end tags be left out.
     fn close_before(&mut self, name: &str) {
-        let ends: &[&str] = match name {
-            "li" => &["li"],
-            "dt" | "dd" => &["dt", "dd"],
-            "tr" => &["tr", "td", "th"],
-            "td" | "th" => &["td", "th"],
-            "a" => &["a"],
-            "p" | "div" | "ul" | "ol" | "dl" | "pre" | "table" | "section" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => &["p"],
-            _ => &[],
-        };
+        let ends = ends_before(name);
         while let Some(last) = self.open.last().filter(|last| ends.contains(&last.as_str())).cloned() {
             self.close(&last);
         }
@@ -182,93 +165,16 @@ impl Reduced {
     }
 }
 
-/// Reads a tag at the beginning of a text. Returns it with its length.
-fn tag(text: &str) -> Option<(Tag<'_>, usize)> {
-    let is_end = text.as_bytes().get(1) == Some(&b'/');
-    let from = if is_end { 2 } else { 1 };
-    let length = text[from..].find(|character: char| !character.is_ascii_alphanumeric() && character != '-').unwrap_or(text.len() - from);
-    let name = text[from..from + length].to_ascii_lowercase();
-    if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
-        return None;
-    }
-    let inside = &text[from + length..];
-    let end = tag_end(inside)?;
-    let is_closed = inside[..end].ends_with('/');
-    Some((Tag { name, is_end, is_closed, attributes: &inside[..end] }, from + length + end + 1))
-}
-
-/// Returns the position of the `>` that ends a tag, which does not stand in quotes.
-fn tag_end(text: &str) -> Option<usize> {
-    let mut quote = None;
-    let mut before = b'=';
-    for (at, byte) in text.bytes().enumerate().take(MAX_TAG_BYTES) {
-        match (quote, byte) {
-            (Some(open), byte) if byte == open => quote = None,
-            (None, b'"' | b'\'') if before == b'=' => quote = Some(byte),
-            (None, b'>') => return Some(at),
-            _ => {}
-        }
-        if !byte.is_ascii_whitespace() {
-            before = byte;
-        }
-    }
-    None
-}
-
-/// Returns the length of a comment or a declaration, or of a tag that is too long; 0 for a `<` that is text.
-fn markup_length(text: &str) -> usize {
-    let up_to = |end: &str, from: usize| text.get(from..).and_then(|rest| rest.find(end)).map_or(text.len(), |at| from + at + end.len());
-    if text.starts_with("<!--") {
-        up_to("-->", 4)
-    } else if text.starts_with("<!")
-        || text.starts_with("<?")
-        || text.starts_with("</")
-        || text[1..].starts_with(|next: char| next.is_ascii_alphabetic())
-    {
-        up_to(">", 1)
-    } else {
-        0
-    }
-}
-
-/// Returns what follows the end tag of an element that is skipped.
-fn behind<'a>(text: &'a str, name: &str) -> &'a str {
-    let mut rest = text;
-    while let Some(at) = rest.find("</") {
-        rest = &rest[at + 2..];
-        let found = rest.get(..name.len()).is_some_and(|found| found.eq_ignore_ascii_case(name));
-        if found && !rest[name.len()..].starts_with(|next: char| next.is_ascii_alphanumeric()) {
-            return rest.find('>').map_or("", |end| &rest[end + 1..]);
-        }
-    }
-    ""
-}
-
 /// Returns the attributes that stay, with their values.
 fn attributes(text: &str) -> Vec<(&'static str, &str)> {
-    let (mut found, mut rest) = (Vec::<(&'static str, &str)>::new(), text);
-    loop {
-        rest = rest.trim_start_matches(|next: char| next.is_whitespace() || next == '/');
-        let length = rest.find(|next: char| next.is_whitespace() || matches!(next, '=' | '/')).unwrap_or(rest.len());
-        if rest.is_empty() {
-            return found;
-        }
-        let name = rest[..length].to_ascii_lowercase();
-        rest = rest[length..].trim_start();
-        let Some(behind) = rest.strip_prefix('=') else {
-            continue;
-        };
-        let behind = behind.trim_start();
-        let (value, left) = match behind.chars().next() {
-            Some(quote @ ('"' | '\'')) => behind[1..].split_once(quote).unwrap_or((&behind[1..], "")),
-            _ => behind.split_at(behind.find(char::is_whitespace).unwrap_or(behind.len())),
-        };
-        rest = left;
+    let mut found = Vec::<(&'static str, &str)>::new();
+    for (name, value) in values(text) {
         let kept = ATTRIBUTES.into_iter().find(|kept| *kept == name);
         if let Some(name) = kept.filter(|name| value.len() <= MAX_VALUE_BYTES && !found.iter().any(|(known, _)| known == name)) {
             found.push((name, value));
         }
     }
+    found
 }
 
 #[cfg(test)]

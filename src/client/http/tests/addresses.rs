@@ -1,6 +1,7 @@
 //! Tests that a connection goes to the same host that a person was shown.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,6 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::client::http::HttpTarget;
 use crate::client::http::target::Endpoint;
+use crate::client::network;
 use crate::config::{Address, Surroundings, parse_text, resolve_http};
 
 /// Parts of hostile addresses. URL parsers read some of them differently, and others look like a host.
@@ -122,7 +124,7 @@ proptest! {
         let (scheme, host) = read(&shown.shown);
 
         let address = resolved.url.expose_secret().to_owned();
-        let target = HttpTarget { server: "a".into(), url: resolved.url, headers: Vec::new(), allow_insecure: true, tokens: None };
+        let target = HttpTarget { server: "a".into(), url: resolved.url, headers: Vec::new(), allow_insecure: true, tokens: None, network: Arc::new(network()) };
         let Ok(endpoint) = Endpoint::of(&target) else { return Ok(()) };
         let connected = &endpoint.url;
         prop_assert_eq!((scheme.as_str(), host.clone()), (connected.scheme(), joined(connected.host_str(), connected.port())), "{}", address);

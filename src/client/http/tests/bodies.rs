@@ -9,6 +9,7 @@ use futures::{FutureExt as _, StreamExt as _, poll};
 use reqwest::{Body, Response};
 use rmcp::model::RequestId;
 use serde_json::json;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::http::HttpLimits;
@@ -99,7 +100,14 @@ fn client() -> HttpClient {
     let limits = HttpLimits { unfinished_bytes: UNFINISHED_BYTES, ..quick() };
     let endpoint = Endpoint::of(&target("http://127.0.0.1:1/mcp")).unwrap();
     let web = client_for(&endpoint.url, &limits).unwrap();
-    HttpClient::new(endpoint, web, no_interceptor(), Arc::new(|_| RequestOwner::default()), limits, CancellationToken::new())
+    HttpClient::new(
+        endpoint,
+        web,
+        no_interceptor(),
+        Arc::new(|_| RequestOwner::default()),
+        limits,
+        (CancellationToken::new(), Handle::current()),
+    )
 }
 
 #[tokio::test]

@@ -6,3 +6,4 @@ mod bodies;
 mod lifecycle;
 mod refusals;
 mod streams;
+mod threads;

@@ -1,0 +1,70 @@
+//! Remembers the digests of tokens that have named a caller. An address with too many failed attempts gets no other token checked.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
+
+/// The number of tokens after which older ones begin to be forgotten. A forgotten token is checked again as soon as its address may try again.
+const MAX_TOKENS: usize = 4096;
+
+type Digest = [u8; 32];
+
+#[derive(Debug, Default)]
+pub(super) struct KnownTokens(Mutex<Generations>);
+
+/// The tokens of the present generation, and those of the one before. A generation ends when it is full.
+#[derive(Debug, Default)]
+struct Generations {
+    present: HashSet<Digest>,
+    previous: HashSet<Digest>,
+}
+
+impl KnownTokens {
+    pub(super) fn contains(&self, token: &str) -> bool {
+        let (digest, known) = (digest_of(token), self.0.lock());
+        known.present.contains(&digest) || known.previous.contains(&digest)
+    }
+
+    pub(super) fn add(&self, token: &str) {
+        let mut known = self.0.lock();
+        if known.present.insert(digest_of(token)) && known.present.len() > MAX_TOKENS / 2 {
+            known.previous = std::mem::take(&mut known.present);
+        }
+    }
+
+    /// Forgets a token that names no caller any more.
+    pub(super) fn remove(&self, token: &str) {
+        let (digest, mut known) = (digest_of(token), self.0.lock());
+        known.present.remove(&digest);
+        known.previous.remove(&digest);
+    }
+}
+
+fn digest_of(token: &str) -> Digest {
+    let mut bytes = Digest::default();
+    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_known_until_it_is_removed_or_many_others_came() {
+        let known = KnownTokens::default();
+        known.add("used");
+        known.add("withdrawn");
+        known.remove("withdrawn");
+        for number in 0..10 * MAX_TOKENS {
+            known.add(&number.to_string());
+            if number % 1000 == 0 {
+                known.add("used");
+            }
+        }
+        assert!(known.contains("used") && !known.contains("withdrawn") && !known.contains("0") && !known.contains("never"));
+        let kept = known.0.lock();
+        assert!(kept.present.len() + kept.previous.len() <= MAX_TOKENS + 1);
+    }
+}

@@ -1,0 +1,49 @@
+//! The slots of a request in the limits. They stay occupied until the handler of the request has ended and its answer was sent.
+//!
+//! In a session, a call goes on after its connection has ended. So the slots belong to the request, in whose extensions the handler has them until
+//! it has ended, as well as to the answer. Otherwise a caller that ends its connections could have any number of calls in progress.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::serve::places::Place;
+
+/// The slots of one request, until the last holder drops them.
+pub(super) struct Slots {
+    /// The place among those of the caller and of all callers. Some requests need none.
+    place: Option<Place>,
+    /// The time for which it stays occupied after that, for the copy of the answer that a session keeps.
+    kept_for: OnceLock<Duration>,
+    /// Cancelled when nobody can ask for that copy any more.
+    draining: CancellationToken,
+}
+
+impl Slots {
+    pub(super) fn new(place: Option<Place>, draining: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { place, kept_for: OnceLock::new(), draining })
+    }
+
+    /// Keeps the slots occupied for some time after the last holder has dropped them.
+    pub(super) fn keep_for(&self, time: Duration) {
+        // Only the answer does this, once.
+        let _ = self.kept_for.set(time);
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let Some(kept_for) = self.kept_for.get().copied() else { return };
+        // Without a runtime, the server has ended.
+        if let Ok(runtime) = Handle::try_current() {
+            let (place, draining) = (self.place.take(), self.draining.clone());
+            runtime.spawn(async move {
+                draining.run_until_cancelled(sleep(kept_for)).await;
+                drop(place);
+            });
+        }
+    }
+}

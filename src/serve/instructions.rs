@@ -1,0 +1,20 @@
+//! The instructions for a host: the system message of the host's own agent.
+
+use std::sync::Arc;
+
+use super::handler::Handler;
+use super::session::Session;
+use crate::blocking::blocking;
+use crate::gateway::ApprovalRead;
+
+impl Handler {
+    /// Returns the instructions for the caller of a session: they describe the servers that its agent is granted, and no others. Returns `None` if they
+    /// cannot be made, because a host can work without them, and if this program's tools are not served, because they are about these tools.
+    pub(super) async fn instructions_of(&self, session: Arc<Session>) -> Option<String> {
+        if !self.served.0.options.direct.has_own_tools() {
+            return None;
+        }
+        let (agent, errors) = (session.agent.clone(), self.served.0.options.errors());
+        blocking(move || agent.system_message_by(None, errors, ApprovalRead::Cached)).await.ok()
+    }
+}

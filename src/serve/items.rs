@@ -1,0 +1,176 @@
+//! Keeps the lists of resources and prompts until what they are made of changes, and limits how many of them one caller has made at once. To
+//! make the lists of a server with thousands of items takes long.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::direct::Direct;
+use super::resources_and_prompts::ResourcesAndPrompts;
+use crate::blocking::blocking;
+use crate::catalog::Manifest;
+use crate::error::{Error, Result};
+use crate::gateway::Agent;
+
+/// The number of lists that are kept. Agents that see the same of the same servers share theirs.
+const MAX_KEPT: usize = 8;
+/// The number of requests for lists of one caller that are worked on at the same time. Others wait for their turn.
+const MAX_AT_ONCE: usize = 2;
+
+/// What lists are made of: the servers that an agent sees, in order, each with the part of its approved manifest that the agent sees.
+type Sources = Vec<Source>;
+/// A server's name, and what an agent sees of it.
+type Source = (String, Arc<Manifest>);
+
+/// The lists that are kept, and the turns of each caller. Clones are cheap.
+#[derive(Clone, Default)]
+pub(super) struct ItemLists(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    kept: Mutex<VecDeque<(Sources, Arc<ResourcesAndPrompts>)>>,
+    turns: Mutex<HashMap<String, Weak<Semaphore>>>,
+}
+
+impl ItemLists {
+    /// Processes the lists of what an agent sees now, when it is the caller's turn. Runs on a blocking thread, because it takes long if there
+    /// are very many items.
+    pub(super) async fn with<T: Send + 'static>(
+        &self,
+        caller: &str,
+        agent: Agent,
+        direct: Direct,
+        work: impl FnOnce(&Agent, &ResourcesAndPrompts) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (lists, turn) = (self.clone(), self.turn(caller).await);
+        blocking(move || {
+            let outcome = work(&agent, &*lists.of(&agent, &direct)?);
+            drop(turn);
+            outcome
+        })
+        .await
+    }
+
+    /// Waits until another request of this caller may be worked on. The semaphore is never closed, so there is always a permit.
+    async fn turn(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
+        self.turns_of(caller).acquire_owned().await.ok()
+    }
+
+    fn turns_of(&self, caller: &str) -> Arc<Semaphore> {
+        let mut all = self.0.turns.lock();
+        if let Some(known) = all.get(caller).and_then(Weak::upgrade) {
+            return known;
+        }
+        all.retain(|_, known| known.strong_count() > 0);
+        let own = Arc::new(Semaphore::new(MAX_AT_ONCE));
+        all.insert(caller.to_owned(), Arc::downgrade(&own));
+        own
+    }
+
+    /// Returns the lists of what an agent sees now. The approvals are read each time. Starts no server.
+    fn of(&self, agent: &Agent, direct: &Direct) -> Result<Arc<ResourcesAndPrompts>> {
+        let sources = sources(agent, direct)?;
+        Ok(self.known_or(sources, |sources| ResourcesAndPrompts::read(agent, direct, sources)))
+    }
+
+    fn known_or(&self, sources: Sources, read: impl FnOnce(&Sources) -> ResourcesAndPrompts) -> Arc<ResourcesAndPrompts> {
+        let known = |kept: &mut VecDeque<(Sources, Arc<ResourcesAndPrompts>)>| {
+            let at = kept.iter().position(|(known, _)| is_same(known, &sources))?;
+            let found = kept.remove(at)?;
+            let lists = Arc::clone(&found.1);
+            kept.push_front(found);
+            Some(lists)
+        };
+        if let Some(lists) = known(&mut self.0.kept.lock()) {
+            return lists;
+        }
+        let lists = Arc::new(read(&sources));
+        let mut kept = self.0.kept.lock();
+        // Another request may have made the same meanwhile.
+        if let Some(lists) = known(&mut kept) {
+            return lists;
+        }
+        kept.push_front((sources, Arc::clone(&lists)));
+        let surplus = (kept.len() > MAX_KEPT).then(|| kept.pop_back());
+        drop(kept);
+        drop(surplus);
+        lists
+    }
+}
+
+fn is_same(one: &Sources, other: &Sources) -> bool {
+    let same = |((name, manifest), (other_name, other)): (&Source, &Source)| {
+        // A manifest never changes: a change makes a new one. The pointers of two that both exist differ.
+        Arc::ptr_eq(manifest, other) && name == other_name
+    };
+    one.len() == other.len() && one.iter().zip(other).all(same)
+}
+
+/// Returns the servers that an agent sees, if they are served.
+fn sources(agent: &Agent, direct: &Direct) -> Result<Sources> {
+    let servers = agent.list_modules()?.into_iter().filter_map(|module| module.name.strip_prefix("mcp-").map(str::to_owned));
+    let mut sources = Sources::new();
+    for server in servers.filter(|server| direct.only().is_none_or(|only| only == server)) {
+        match agent.visible_manifest(&server) {
+            Ok(manifest) => sources.push((server, manifest)),
+            // The server was disabled or its approval was revoked after it was listed.
+            Err(Error::NotEnabled { .. } | Error::NotApproved { .. } | Error::UnknownServer { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    use super::*;
+
+    fn manifest() -> Arc<Manifest> {
+        Arc::new(
+            serde_json::from_value(json!({ "protocolVersion": "2026-07-28", "serverName": "s", "serverVersion": "1", "tools": [] }))
+                .unwrap(),
+        )
+    }
+
+    #[test]
+    fn lists_are_made_once_until_a_manifest_is_another() {
+        let lists = ItemLists::default();
+        let made = std::cell::Cell::new(0);
+        let of = |sources: &Sources| {
+            lists.known_or(sources.clone(), |_| {
+                made.set(made.get() + 1);
+                ResourcesAndPrompts::new(Vec::new(), Vec::new(), Vec::new())
+            })
+        };
+        let one = vec![("a".to_owned(), manifest()), ("b".to_owned(), manifest())];
+        let first = of(&one);
+        assert!(Arc::ptr_eq(&first, &of(&one)));
+        let changed = vec![one[0].clone(), ("b".to_owned(), manifest())];
+        assert!(!Arc::ptr_eq(&first, &of(&changed)) && !Arc::ptr_eq(&first, &of(&one[..1].to_vec())));
+        assert!(!Arc::ptr_eq(&first, &of(&vec![("b".to_owned(), Arc::clone(&one[0].1)), one[1].clone()])));
+        assert_eq!(made.get(), 4);
+        for _ in 0..2 * MAX_KEPT {
+            of(&vec![("a".to_owned(), manifest())]);
+            assert!(Arc::ptr_eq(&first, &of(&one)), "what is used stays");
+        }
+        assert_eq!(lists.0.kept.lock().len(), MAX_KEPT);
+    }
+
+    #[test]
+    fn requests_of_one_caller_wait_for_each_other_and_not_those_of_another() {
+        let lists = ItemLists::default();
+        let mut held: Vec<_> = (0..MAX_AT_ONCE).filter_map(|_| lists.turn("loud").now_or_never()).collect();
+        assert_eq!(held.len(), MAX_AT_ONCE);
+        assert!(lists.turn("loud").now_or_never().is_none() && lists.turn("quiet").now_or_never().is_some());
+        held.pop();
+        assert!(lists.turn("loud").now_or_never().is_some());
+        drop(held);
+        assert!(lists.turn("quiet").now_or_never().is_some());
+        assert_eq!(lists.0.turns.lock().len(), 1, "no caller is kept that has no request");
+    }
+}
