@@ -34,8 +34,7 @@ impl Bench {
             Arc::new(Limits::default()),
             runtime.handle().clone(),
             env!("CARGO_BIN_EXE_hyperlight-mcp-reader"),
-        )
-        .with_snapshots(concat!(env!("CARGO_TARGET_TMPDIR"), "/snapshots"));
+        );
         sandboxes.boot().unwrap();
         Self { sandboxes, _runtime: runtime }
     }

@@ -43,7 +43,6 @@ impl HostFunctions for Echo {
     }
 }
 
-/// Returns sandboxes of their own. The first ones boot the guest and store its snapshot in the folder of all tests; the others load it.
 fn sandboxes() -> Sandboxes {
     let choice = match std::env::var("HYPERLIGHT_MCP_GUEST").as_deref() {
         Ok("standard") => GuestChoice::Standard,
@@ -51,7 +50,6 @@ fn sandboxes() -> Sandboxes {
         _ => GuestChoice::Auto,
     };
     Sandboxes::new(choice, Arc::new(Limits::default()), tokio::runtime::Handle::current(), env!("CARGO_BIN_EXE_hyperlight-mcp-reader"))
-        .with_snapshots(concat!(env!("CARGO_TARGET_TMPDIR"), "/snapshots"))
 }
 
 /// Returns the time limit for actions without a limit of their own. It is longer in an emulated machine.
