@@ -27,16 +27,19 @@ function milliseconds(work) {
 /** The least of some times: what else this process does meanwhile only adds to it. */
 const least = (work) => Math.min(...[1, 2, 3].map(() => milliseconds(work)))
 
-/** Doubles the input until it takes some time, and once more: what is quadratic takes four times as long then, what is linear twice. */
+/**
+ * Doubles the input until it takes some time, and compares that with four times the input: quadratic work takes sixteen times as long then,
+ * linear work four times. The distance is what a busy machine may add, where a processor is now fast and now slow.
+ */
 function assertGrowsWithItsInput(work, label) {
   const [enough, most] = [40, 1 << 17]
   for (let size = 1 << 12; size <= most; size *= 2) {
     const time = milliseconds(() => work(size))
     if (time < enough) continue
-    const [once, twice] = [least(() => work(size)), least(() => work(2 * size))]
+    const [once, fourfold] = [least(() => work(size)), least(() => work(4 * size))]
     // Memory is taken and given back in steps: a second look at what seems to grow.
-    if (twice < 3 * once || least(() => work(2 * size)) < 3 * least(() => work(size))) return
-    assert.fail(`${label}: ${size} characters took ${once} ms, twice as many ${twice} ms`)
+    if (fourfold < 8 * once || least(() => work(4 * size)) < 8 * least(() => work(size))) return
+    assert.fail(`${label}: ${size} characters took ${once} ms, four times as many ${fourfold} ms`)
   }
 }
 

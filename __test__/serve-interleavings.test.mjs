@@ -74,8 +74,9 @@ function planned(host, name, below) {
     const kind = Object.keys(OPERATIONS)[below(3)]
     return { kind, token: `${name}-${index}-end` }
   })
-  const each = operations.map(({ kind, token }) => `outcome(${OPERATIONS[kind](token)})`)
-  const outcome = 'const outcome = (answer) => answer.code ?? answer;'
+  const each = operations.map(({ kind, token }) => `outcome(() => ${OPERATIONS[kind](token)})`)
+  // A refused call throws, as calls of a model do.
+  const outcome = 'const outcome = (call) => { try { return call() } catch (error) { return error.code } };'
   return { host, inSession: host.endsWith('2025-11-25'), operations, expected: [], code: `{ ${outcome} return [${each}] }` }
 }
 
