@@ -31,7 +31,8 @@ impl Bench {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let sandboxes = Sandboxes::new(
             guest_choice(),
-            Arc::new(Limits::default()),
+            // An emulated processor needs longer for the same work.
+            Arc::new(Limits { compute_timeout_ms: 1_000 * patience().as_secs(), ..Limits::default() }),
             runtime.handle().clone(),
             env!("CARGO_BIN_EXE_hyperlight-mcp-reader"),
         );

@@ -61,7 +61,7 @@ async function given(gateway: Gateway, sandbox: Sandbox): Promise<void> {
   const [message] = await answerOpenAi(tools, { role: 'assistant', tool_calls: [] }, { others: async (name, args) => [name, args] })
   const [item] = await answerOpenAi(tools, [{ type: 'message' }])
   const [results] = await answerAnthropic(tools, { content: [{ type: 'text' }] })
-  console.log(message.tool_call_id, item.call_id, results.content[0].tool_use_id)
+  console.log(message.role === 'tool' && message.tool_call_id, item.call_id, results.content[0].tool_use_id)
   const named: string[] = forLangChain(tools, { tool: (_run, { name }: { name: string }) => name })
   console.log(named)
 

@@ -133,7 +133,10 @@ fn a_host_of_a_url_that_no_list_can_have_is_an_error() {
         wildcards.split(' ').chain("$HOST example..com .example.com {region}.api.test api.test' example.com&x example.com）".split(' '))
     {
         let error = AllowedHost::of_url(&url(&format!("https://{text}/"))).unwrap_err().to_string();
-        assert!(error.contains(if wildcards.contains(text) { "wildcard" } else { "labels" }), "{text}: {error}");
+        assert!(
+            error.contains(if wildcards.split(' ').any(|wildcard| wildcard == text) { "wildcard" } else { "labels" }),
+            "{text}: {error}"
+        );
     }
 }
 

@@ -1,40 +1,93 @@
 //! Bounds the time that the guest of a run works itself, apart from the time in which it waits for calls, timers and compute slots.
+//!
+//! The time is processor time of the thread that the guest runs on, so a busy machine does not end an honest run earlier. A hypervisor may
+//! run a guest without counting its time to a thread. Therefore at least one part in [`LEAST_PART`] of the time on the clock counts.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::clock::PausableClock;
+use super::thread_clock::ThreadClock;
 
-/// The shortest time between two looks at the clock. A run ends at most this long after its limit.
+/// The shortest time between two looks at the clocks. A run ends at most this long after its limit.
 const LEAST_WAIT: Duration = Duration::from_millis(20);
 
-/// The guest's own time of one run. Its clock runs while the guest works, and stands at first.
+/// A guest that works for this many seconds on the clock is taken to have used at least one second of a processor.
+const LEAST_PART: u32 = 8;
+
+/// The guest's own time of one run. It grows while the guest works, and is zero at first.
 #[derive(Debug)]
 pub(super) struct ComputeTime {
-    clock: Mutex<PausableClock>,
+    state: Mutex<State>,
     limit: Duration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The time that was used before `working`.
+    used: Duration,
+    /// The period in which the guest works now.
+    working: Option<Period>,
+}
+
+/// A period that has begun and not ended.
+#[derive(Debug)]
+struct Period {
+    begun: Instant,
+    /// The clock of the guest's thread, and its time when the period began. `None` if the system has no such clock.
+    thread: Option<(ThreadClock, Duration)>,
+}
+
+impl Period {
+    /// Begins a period of the calling thread.
+    fn begin() -> Self {
+        let thread = ThreadClock::of_this_thread().and_then(|clock| Some((clock, clock.now()?)));
+        Self { begun: Instant::now(), thread }
+    }
+
+    /// Returns the time that the guest has used. The thread of this period must still run.
+    fn used(&self) -> Duration {
+        let processor = self.thread.and_then(|(clock, begun)| Some(clock.now()?.saturating_sub(begun)));
+        counted(processor, self.begun.elapsed())
+    }
+}
+
+/// Returns the part of a period that counts. `processor` is the thread's processor time if it is known, and `elapsed` the time on the clock.
+fn counted(processor: Option<Duration>, elapsed: Duration) -> Duration {
+    processor.map_or(elapsed, |processor| processor.max(elapsed / LEAST_PART))
+}
+
+impl State {
+    fn used(&self) -> Duration {
+        self.used + self.working.as_ref().map_or(Duration::ZERO, Period::used)
+    }
+
+    fn resume(&mut self) {
+        self.working.get_or_insert_with(Period::begin);
+    }
+
+    fn pause(&mut self) {
+        self.used = self.used();
+        self.working = None;
+    }
 }
 
 impl ComputeTime {
     pub(super) fn new(limit: Duration) -> Self {
-        let now = Instant::now();
-        let mut clock = PausableClock::start(now);
-        clock.pause(now);
-        Self { clock: Mutex::new(clock), limit }
+        Self { state: Mutex::default(), limit }
     }
 
-    /// Lets the clock run until the returned guard is dropped.
+    /// Counts the time of the calling thread until the returned guard is dropped.
     pub(super) fn working(&self) -> Working<'_> {
-        self.clock.lock().resume(Instant::now());
-        Working(self)
+        self.state.lock().resume();
+        Working { time: self, _thread: PhantomThread::default() }
     }
 
-    /// Stops the clock until the returned guard is dropped, because the guest waits.
+    /// Counts no time until the returned guard is dropped, because the guest waits. It is the guest's thread that calls this.
     pub(super) fn waiting(&self) -> Waiting<'_> {
-        self.clock.lock().pause(Instant::now());
-        Waiting(self)
+        self.state.lock().pause();
+        Waiting { time: self, _thread: PhantomThread::default() }
     }
 
     /// Returns the limit in milliseconds.
@@ -43,11 +96,11 @@ impl ComputeTime {
     }
 
     fn remaining(&self) -> Duration {
-        self.limit.saturating_sub(self.clock.lock().passed(Instant::now()))
+        self.limit.saturating_sub(self.state.lock().used())
     }
 
-    /// Completes when the guest has used up its time. A guest has at least as much time left as its clock shows, so nothing has to wake this
-    /// future when the clock stops or runs again. That would cost time in each call.
+    /// Completes when the guest has used up its time. A guest uses no more time than passes on the clock, so nothing has to wake this future
+    /// when the guest begins to work or to wait. That would cost time in each call.
     pub(super) async fn passed(&self) {
         loop {
             let remaining = self.remaining();
@@ -59,37 +112,51 @@ impl ComputeTime {
     }
 }
 
+/// Keeps a guard on its thread, because the clock of that thread is read as long as the guard lives.
+type PhantomThread = std::marker::PhantomData<*const ()>;
+
 /// A guard while the guest works.
 #[derive(Debug)]
-pub(super) struct Working<'a>(&'a ComputeTime);
+pub(super) struct Working<'a> {
+    time: &'a ComputeTime,
+    _thread: PhantomThread,
+}
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        self.0.clock.lock().pause(Instant::now());
+        self.time.state.lock().pause();
     }
 }
 
 /// A guard while the guest waits.
 #[derive(Debug)]
-pub(super) struct Waiting<'a>(&'a ComputeTime);
+pub(super) struct Waiting<'a> {
+    time: &'a ComputeTime,
+    _thread: PhantomThread,
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.clock.lock().resume(Instant::now());
+        self.time.state.lock().resume();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     fn is_running(time: &ComputeTime) -> bool {
-        time.clock.lock().is_running()
+        time.state.lock().working.is_some()
     }
 
     #[test]
-    fn the_clock_runs_only_while_the_guest_works() {
-        let time = ComputeTime::new(Duration::from_secs(5));
+    fn time_counts_only_while_the_guest_works() {
+        let time = ComputeTime::new(5 * SECOND);
         assert!(!is_running(&time));
         let working = time.working();
         assert!(is_running(&time));
@@ -102,17 +169,30 @@ mod tests {
     }
 
     #[test]
+    fn processor_time_counts_and_of_a_thread_that_shows_none_a_part_of_the_clock() {
+        assert_eq!(counted(Some(2 * SECOND), 3 * SECOND), 2 * SECOND);
+        assert_eq!(counted(Some(SECOND), 16 * SECOND), 2 * SECOND);
+        assert_eq!(counted(None, 3 * SECOND), 3 * SECOND);
+    }
+
+    #[test]
     fn the_time_is_over_when_the_guest_has_worked_for_as_long_as_it_may_and_not_while_it_does_not_work() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let limit = Duration::from_millis(30);
+        let (time, ended) = (Arc::new(ComputeTime::new(limit)), Arc::new(AtomicBool::new(false)));
         runtime.block_on(async {
-            let limit = Duration::from_millis(30);
-            let time = ComputeTime::new(limit);
-            let begun = Instant::now();
             assert!(tokio::time::timeout(2 * limit, time.passed()).await.is_err());
-            let working = time.working();
-            time.passed().await;
-            assert!(begun.elapsed() >= 3 * limit && time.remaining().is_zero());
-            drop(working);
+            let (its_time, its_end) = (Arc::clone(&time), Arc::clone(&ended));
+            let guest = std::thread::spawn(move || {
+                let _working = its_time.working();
+                while !its_end.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let over = tokio::time::timeout(600 * SECOND, time.passed()).await;
+            ended.store(true, Ordering::Relaxed);
+            guest.join().unwrap();
+            assert!(over.is_ok() && time.remaining().is_zero());
         });
     }
 }

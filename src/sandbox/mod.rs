@@ -27,6 +27,7 @@ mod script;
 mod snapshot_store;
 mod sources;
 mod stop;
+mod thread_clock;
 mod thread_waker;
 mod value;
 mod value_parts;

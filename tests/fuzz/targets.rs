@@ -10,7 +10,7 @@ use hyperlight_mcp::command::{complete, split};
 use hyperlight_mcp::config::{Locality, Part, Surroundings, Template, parse_env_file, parse_text, resolve_command};
 use hyperlight_mcp::fetch::{AllowedHost, AllowedHosts, FetchPolicy};
 use hyperlight_mcp::sandbox::{Export, Importable, check, to_javascript};
-use hyperlight_mcp::text::{sanitise_json, sanitise_line, sanitise_text};
+use hyperlight_mcp::text::{escape_comment_end, sanitise_json, sanitise_line, sanitise_text};
 use hyperlight_mcp::trust::{Canonical, Content, MachineKey, audit_text, read_approvals};
 use secrecy::SecretString;
 use serde_json::Value as Json;
@@ -62,14 +62,15 @@ fn environment_file(bytes: &[u8]) {
     }
 }
 
-/// Checks that sanitised text keeps to its length, contains nothing that hides text or ends a comment, and does not change if it is
-/// sanitised again.
+/// Checks that sanitised text keeps to its length, contains nothing that hides text, does not change if it is sanitised again, and cannot end
+/// a comment once its comment ends are escaped.
 fn sanitiser(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for limit in [7, 2_000] {
         for clean in [sanitise_text(&text, limit), sanitise_line(&text, limit)] {
-            assert!(clean.chars().count() <= limit && !clean.contains("*/") && !clean.contains(['`', '\u{1b}', '\u{202e}', '\u{200b}']));
+            assert!(clean.chars().count() <= limit && !clean.contains(['\u{1b}', '\u{202e}', '\u{200b}']));
             assert_eq!(sanitise_text(&clean, limit), clean);
+            assert!(!escape_comment_end(&clean).contains("*/"));
         }
     }
     let _ = audit_text(&text, "description");

@@ -49,7 +49,9 @@ fn sandboxes() -> Sandboxes {
         Ok("ring3") => GuestChoice::Ring3,
         _ => GuestChoice::Auto,
     };
-    Sandboxes::new(choice, Arc::new(Limits::default()), tokio::runtime::Handle::current(), env!("CARGO_BIN_EXE_hyperlight-mcp-reader"))
+    // An emulated processor needs longer for the same work.
+    let limits = Limits { compute_timeout_ms: 1_000 * patience().as_secs(), ..Limits::default() };
+    Sandboxes::new(choice, Arc::new(limits), tokio::runtime::Handle::current(), env!("CARGO_BIN_EXE_hyperlight-mcp-reader"))
 }
 
 /// Returns the time limit for actions without a limit of their own. It is longer in an emulated machine.
