@@ -80,7 +80,10 @@ function planned(host, name, below) {
   return { host, inSession: host.endsWith('2025-11-25'), operations, expected: [], code: `{ ${outcome} return [${each}] }` }
 }
 
-/** Goes past the writes that ask nothing, as an answer in this run holds for them too. */
+/**
+ * Returns the next operation that asks a person. Once a person has answered 'this run' or 'no', later writes of the run do not ask: their
+ * expected results are added, and they are skipped.
+ */
 function advance({ operations, expected, settled }) {
   while (settled && operations[expected.length]?.kind === 'write') expected.push(settled)
   return operations[expected.length]

@@ -195,7 +195,7 @@ function explained(error: unknown): string {
   }
 }
 
-/** The value of a run is what its caller says it is, and JSON with bytes where nothing is said. */
+/** `run<T>()` returns a value of type `T`. Without `T`, the type is `Value`: JSON with bytes. */
 async function typed(sandbox: Sandbox): Promise<number> {
   const { value }: { value: Value } = await sandbox.run('')
   const any: RunResult = await sandbox.run('')

@@ -35,7 +35,7 @@ pub enum Progress {
     Writing { tool: String, attempt: u32, request_bytes: usize },
     /// The code of a tool cannot be used, and the model is asked again.
     CodeRefused { tool: String, problems: Vec<String> },
-    /// The code of a tool is there. `done` of `tools` are.
+    /// The code of a tool has been written. `done` is the number of finished tools, and `tools` the number of all tools.
     Written { tool: String, done: usize, tools: usize, lines: usize, ms: u64 },
     /// The tools are in the cache.
     Stored,

@@ -39,7 +39,7 @@ pub struct FetchCalls {
 struct Opening(Arc<Mutex<HashMap<u64, CancellationToken>>>);
 
 impl Opening {
-    /// Adds a request. A number that is in use is the new request's from then on.
+    /// Adds a request. If another request has this number, the new request replaces it.
     fn begin(&self, id: u64) -> CancellationToken {
         let aborted = CancellationToken::new();
         self.0.lock().insert(id, aborted.clone());
@@ -162,7 +162,7 @@ fn request_of(argument: Value) -> Result<(Option<u64>, FetchRequest), FetchError
 }
 
 fn header_of(value: Value) -> Result<(String, String), FetchError> {
-    let wrong = || invalid("a header is no list of a name and a value");
+    let wrong = || invalid("each header must be a list of a name and a value");
     let Value::List(pair) = value else { return Err(wrong()) };
     match <[Value; 2]>::try_from(pair) {
         Ok([Value::Text(name), Value::Text(value)]) => Ok((name, value)),

@@ -73,7 +73,7 @@ fn request_text(request: &FetchApproval) -> String {
         let _ = writeln!(text, "note: {LOOKALIKE}");
     }
     text += "A yes means: code that a model writes may send whatever it knows to these hosts, and read what they answer. It may make any request \
-             there, also such that change or delete something, without asking again.\n";
+             there, including requests that change or delete something, without asking again.\n";
     let gone: Vec<_> = approved_hosts.difference(&shown.hosts).map(String::as_str).collect();
     if !gone.is_empty() {
         let _ = writeln!(text, "These were approved before, and would not be any more: {}", gone.join(", "));

@@ -64,7 +64,7 @@ pub struct Toolboxes {
     pub remove: bool,
 }
 
-/// Returns the agent with this name. The agent asks the person at the terminal. Without a name, returns the operator's own agent.
+/// Returns the agent with this name. Its callbacks ask the person at the terminal. Without a name, returns the operator's own agent.
 pub(super) fn agent_of(session: &Session, gateway: &Gateway, as_agent: &AsAgent) -> Result<Agent> {
     match &as_agent.agent {
         None => Ok(gateway.clone().into()),

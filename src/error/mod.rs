@@ -424,16 +424,16 @@ pub enum Error {
     BootRefused { what: ErrorText, reason: ErrorText },
 
     /// The model planned no tool.
-    #[error("the model planned no tool, asked twice. Say which tools there should be, and name the URLs of their documentation")]
+    #[error("the model was asked twice and planned no tool. Say which tools there should be, and name the URLs of their documentation")]
     BootNoTools,
 
     /// The model's plan cannot be used, also after a second try.
-    #[error("the model's plan of the tools cannot be used, asked twice: {}. Describe the tools more exactly, or use another model", .problem.shown())]
+    #[error("the model was asked twice, and its plan of the tools cannot be used: {}. Describe the tools more exactly, or use another model", .problem.shown())]
     BootPlan { problem: ErrorText },
 
     /// The model's code of a tool cannot be used, also after a second try.
     #[error(
-        "the model's code of the tool \"{}\" cannot be used, asked twice: {}. Describe the tool more exactly, or use another model",
+        "the model was asked twice, and its code of the tool \"{}\" cannot be used: {}. Describe the tool more exactly, or use another model",
         .tool.shown(), .problem.shown()
     )]
     BootHandler { tool: ErrorText, problem: ErrorText },

@@ -132,7 +132,8 @@ fn describe_caller(span: &mut Span, agent: Option<&str>, run_id: Option<u64>) {
     }
 }
 
-/// Returns the attribute for the object of a request, and its name. Returns `None` if there may be very many different names.
+/// Returns the span attribute that says which tool or prompt a request is for, and its value. Returns `None` for other requests: URIs of
+/// resources have too many different values for an attribute.
 fn target(request: &Request) -> Option<(&'static str, &str)> {
     match request {
         Request::CallTool { tool, .. } => Some(("gen_ai.tool.name", tool)),

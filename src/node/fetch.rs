@@ -39,7 +39,7 @@ impl Gateway {
     /// Returns what a person must see before the code of an agent may fetch from hosts. A yes means that code that a model writes may send whatever it
     /// knows to these hosts. Without `hosts`, they are those of the agent's entry in the config; without `agent`, it is the operator's own.
     ///
-    /// Rejects with `ERR_INVALID_OPTION` for a host or name that is not well-formed, and without any hosts; `ERR_STORE`, `ERR_CLOSED`.
+    /// Rejects with `ERR_INVALID_OPTION` for a host or name that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
     ///
     /// ```js
     /// const request = await gateway.fetchApproval({ hosts: ['api.github.com'] }) // a person reads it

@@ -29,7 +29,7 @@ const MAX_USER_BYTES: usize = 64;
 /// - credentials after `Bearer` or `Basic`
 /// - the login in a URL and its password, and secret segments of the URL's path
 /// - values after the name of a secret in assignments, headers and JSON
-/// - values of options that take a password in the program before them, and passwords in SQL
+/// - passwords in the options of known programs (`mysql -pVALUE`), and passwords in SQL
 /// - values that look like secrets
 ///
 /// ```

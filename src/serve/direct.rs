@@ -149,7 +149,7 @@ impl Handler {
     }
 }
 
-/// Returns the tools that are listed directly. Leaves out tools whose name one of this program's tools has.
+/// Returns the tools that are listed directly. Leaves out tools that have the same name as a tool of this program.
 fn listed(options: &ServeOptions, agent: &Agent) -> Result<Vec<DirectTool>> {
     let mut tools = agent.direct_tools(options.names)?;
     tools.retain(|tool| options.direct.has(&tool.server) && options.direct.own_tool(&tool.name).is_none());

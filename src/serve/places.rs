@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 /// The part of all places that is only for callers with few: one in so many.
 const RESERVED: usize = 4;
 
-/// The numbers of places.
+/// The maximum numbers of places: of all callers together, and of one caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlaceLimits {
     pub(super) of_all: usize,

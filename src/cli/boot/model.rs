@@ -83,7 +83,7 @@ impl Generate for CliModel {
         let problem = |text: &str| Box::pin(std::future::ready(Err(Error::BootModel { problem: ErrorText::own(text) })));
         if !self.settings.is_complete() {
             self.lacks_key.store(true, Ordering::Relaxed);
-            return problem("there is no key");
+            return problem("no API key was given");
         }
         match &self.client {
             Some(client) => client.ask(&self.settings, request),

@@ -320,7 +320,7 @@ fn show(session: &Session, target_config: &TargetConfig, change: &Change, change
     }
     for (file, names) in other_configs::servers(session, target_config) {
         let text = format!(
-            "{} also has servers in {file}, which it goes on to start itself: {}",
+            "{} also starts servers from {file} itself, without hyperlight-mcp: {}",
             target_config.host.program.title(),
             names.join(", ")
         );
@@ -366,7 +366,7 @@ fn tell(session: &Session, target_config: &TargetConfig, change: &Change, (chang
     }
     let title = host.program.title();
     for problem in &to_check {
-        let text = format!("the entry \"{}\" in {file} has more than this program writes: {problem}. Check it, or remove it", change.name);
+        let text = format!("the entry \"{}\" in {file}: {problem}", change.name);
         session.terminal.note(Tone::Warning, "warning:", &one_line(&text));
     }
     let text = if !changes && to_check.is_empty() {

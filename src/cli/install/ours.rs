@@ -12,6 +12,8 @@ const ADDRESS_KEYS: [&str; 9] =
 /// Keys that this program writes, and keys of hosts that only describe a server.
 const KNOWN_KEYS: [&str; 8] = ["type", "command", "args", "env", "description", "gallery", "version", "name"];
 const MAX_NAME_CHARS: usize = 64;
+/// The end of a sentence about a key.
+const CHECK: &str = ". This program did not write it: check it, or remove it";
 
 /// Returns the new entry with the other keys of the old one, except keys that would make it another server.
 pub(super) fn merged(old: &Json, new: &Json) -> Json {
@@ -32,16 +34,17 @@ pub(super) fn to_check(entry: &Json) -> Vec<String> {
     let loaders = variables
         .clone()
         .filter(|name| loads_code(name))
-        .map(|name| format!("env.{} can make hyperlight-mcp load or run code of others", shown(name)));
+        .map(|name| format!("env.{} can make hyperlight-mcp load or run code of others{CHECK}", shown(name)));
     let redirectors = variables
         .filter(|name| redirects_traffic(name))
-        .map(|name| format!("env.{} can send traffic to another machine or weaken its encryption", shown(name)));
+        .map(|name| format!("env.{} can send traffic to another machine or weaken its encryption{CHECK}", shown(name)));
     let is_simple = |value: &Json| matches!(value, Json::Bool(_) | Json::Number(_) | Json::Null);
     let others = entry.as_object().into_iter().flatten();
     let others = others.filter(|(key, value)| !KNOWN_KEYS.contains(&key.as_str()) && !is_simple(value));
-    let others = others.map(|(key, _)| format!("{} may decide what is started, or what it may do", shown(key)));
+    let others =
+        others.map(|(key, _)| format!("{} may change which program is started, or what that program is allowed to do{CHECK}", shown(key)));
     let is_off = entry["disabled"] == json!(true) || entry["enabled"] == json!(false);
-    let off = is_off.then(|| "it is turned off".to_owned());
+    let off = is_off.then(|| "it is turned off, so the host does not start hyperlight-mcp. Turn it on in the host".to_owned());
     loaders.chain(redirectors).chain(others).chain(off).collect()
 }
 

@@ -67,7 +67,7 @@ impl Discovery {
             return Ok(());
         }
         Err(Problem::failed(format!(
-            "an answer could belong to another authorization server, as the page of the login is at another host than its issuer, and answers do not promise to name their issuer ({NAMES_ISSUER}). If the issuer is the right one, set oauth.issuer to it, and approve the server again. Issuer: {}, page: {}",
+            "its login page is on another host than its issuer, and it does not promise to name itself in its answers ({NAMES_ISSUER}). So an answer of another authorization server could be mistaken for its answer. Issuer: {}, page: {}. If this issuer is the right one, set oauth.issuer to it, and approve the server again",
             self.issuer.name,
             origin_of(&page)
         )))

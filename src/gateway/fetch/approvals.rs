@@ -15,11 +15,11 @@ use crate::store::{Kind, Rows};
 use crate::trust::{FetchApproval, FetchHosts, fetch_row};
 
 impl Gateway {
-    /// Returns what a person must see before code of an agent may fetch from hosts. `None` is the operator's own agent. No list of hosts stands for
-    /// the hosts of the agent's entry in the config. Blocks.
+    /// Returns what a person must see before code of an agent may fetch from hosts. `None` is the operator's own agent. If
+    /// `hosts` is `None`, the hosts of the agent's entry in the config are used. Blocks.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name of an agent or a host that is not well-formed, and without any hosts; `ERR_STORE`, `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for a name of an agent or a host that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
     pub fn fetch_approval(&self, agent: Option<&str>, hosts: Option<&[String]>) -> Result<FetchApproval> {
         const METHOD: &str = "Gateway.fetchApproval";
         self.core.check_open()?;

@@ -80,7 +80,7 @@ impl ToolCaller {
     }
 }
 
-/// Returns the run of a tool's code. It has no module.
+/// Returns the request that runs a tool's code. The code can import no module.
 pub(super) fn run_request(
     tool: &GeneratedTool,
     input: Json,

@@ -112,7 +112,10 @@
     fill(state, init);
   }
 
-  /** Returns [name, value] in the order of iteration: by name, and a name's values together, except those of Set-Cookie. */
+  /**
+   * Returns the pairs [name, value], sorted by name. The values of one name are joined into one value. Each Set-Cookie value has a pair of its
+   * own.
+   */
   function sorted(headers) {
     const { list } = stateOf(headers);
     const names = [...new Set(list.map(([name]) => lower(name)))].sort();

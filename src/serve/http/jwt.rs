@@ -87,7 +87,8 @@ struct Claims {
     nbf: Option<f64>,
     #[serde(default)]
     scope: String,
-    /// The token is bound to a key or certificate of its client (RFC 7800). This server does not ask for a proof of possession.
+    /// Present if the token is bound to a key or certificate of its client (RFC 7800). Such a token is refused,
+    /// because this server cannot ask for a proof of possession.
     cnf: Option<serde_json::Value>,
 }
 

@@ -134,7 +134,7 @@ impl Audit {
         let presence = match Presence::begin(store.folder()) {
             Ok(presence) => Some(Arc::new(presence)),
             Err(error) => {
-                tracing::warn!(%error, "without a file in the state folder, the audit cannot tell when this process is killed");
+                tracing::warn!(%error, "cannot create the file in the state folder that marks this gateway as open; if this process is killed, the audit will not report missing events");
                 None
             }
         };
