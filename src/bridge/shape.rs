@@ -1,5 +1,7 @@
 //! Converts a tool's result to a value for the guest, as a pure function.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -67,6 +69,24 @@ pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shap
     Shaped { reply, warning: shaper.warning() }
 }
 
+/// Returns all texts of a value, and the data of texts that are `data:` URLs. A set, so that each block is compared once: a server chooses both
+/// the number of blocks and the size of the value.
+fn texts_of(value: &Json) -> HashSet<&str> {
+    let (mut texts, mut left) = (HashSet::new(), vec![value]);
+    while let Some(value) = left.pop() {
+        match value {
+            Json::String(text) => {
+                texts.insert(text.as_str());
+                texts.extend(text.split_once(";base64,").map(|(_, data)| data));
+            }
+            Json::Array(items) => left.extend(items),
+            Json::Object(fields) => left.extend(fields.values()),
+            _ => {}
+        }
+    }
+    texts
+}
+
 /// Converts the parts of a server's result within a limit that applies to all parts together.
 pub(super) struct Shaper<'a> {
     what: &'a str,
@@ -122,9 +142,9 @@ impl<'a> Shaper<'a> {
         if media.is_empty() || structured.get(MEDIA_FIELD).is_some() || !structured.is_object() {
             return Vec::new();
         }
-        let text = structured.to_string();
-        let is_hidden = |block: &Json| block.get("data").and_then(Json::as_str).is_some_and(|data| !text.contains(data));
-        media.into_iter().filter(is_hidden).filter_map(|block| self.own_block(block).ok()).collect()
+        let texts = texts_of(structured);
+        let is_hidden = |block: &Json| block.get("data").and_then(Json::as_str).is_some_and(|data| !texts.contains(data));
+        media.into_iter().take(MAX_BLOBS).filter(is_hidden).filter_map(|block| self.own_block(block).ok()).collect()
     }
 
     fn error_text(&mut self, blocks: &[Json], structured: Option<&Json>) -> String {
@@ -302,13 +322,25 @@ mod tests {
     }
 
     #[test]
+    fn many_images_beside_a_large_value_are_each_compared_once() {
+        let text = "ab".repeat(450_000);
+        let block = json!({ "type": "image", "mimeType": "image/png", "data": format!("{}ag==", "ab".repeat(20)) });
+        let result = json!({ "content": vec![block; 20_000], "structuredContent": { "text": text } });
+        let begun = std::time::Instant::now();
+        assert!(matches!(value(&result, 4 << 20), Value::Record(fields) if fields.len() == 2));
+        // One search of the whole text for each image took four minutes.
+        assert!(begun.elapsed().as_secs() < 60);
+    }
+
+    #[test]
     fn images_beside_structured_content_are_there_too_unless_it_has_them() {
         let block = json!({ "type": "image", "mimeType": "image/png", "data": "AAEC" });
         let bytes = Value::record([("mimeType", Value::from("image/png")), ("data", Value::Bytes(vec![0, 1, 2]))]);
         let result = |structured: Json| json!({ "content": [{ "type": "text", "text": "x" }, block], "structuredContent": structured });
         let expected = Value::record([("width", Value::from(json!(1))), ("mediaContent", Value::List(vec![bytes]))]);
         assert_eq!(value(&result(json!({ "width": 1 })), 99), expected);
-        for whole in [json!({ "content": [block] }), json!([1]), json!({ "mediaContent": 1 })] {
+        let url = json!({ "src": "data:image/png;base64,AAEC" });
+        for whole in [json!({ "content": [block] }), url, json!([1]), json!({ "mediaContent": 1 })] {
             assert_eq!(value(&result(whole.clone()), 99), Value::from(whole));
         }
         // The bytes do not fit any more, and the structured content does.

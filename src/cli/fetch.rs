@@ -59,7 +59,7 @@ pub(super) fn revoke(session: &Session, agent: Option<&str>) -> Result<Exit, Cli
 
 /// Says what a yes means. Hosts and names have no characters that a terminal would not show as they are.
 fn request_text(request: &FetchApproval) -> String {
-    let FetchApproval { agent, shown, unicode_hosts, digest, approved: _, approved_hosts } = request;
+    let FetchApproval { agent, shown, unicode_hosts, hosts_of_strangers, digest, approved: _, approved_hosts } = request;
     let mut text = format!("\nCode of {} asks to fetch from:\n", whose(agent.as_deref()));
     for host in &shown.hosts {
         let subdomains = if host.contains("*.") { " (with all subdomains)" } else { "" };
@@ -71,6 +71,9 @@ fn request_text(request: &FetchApproval) -> String {
     }
     if !unicode_hosts.is_empty() {
         let _ = writeln!(text, "note: {LOOKALIKE}");
+    }
+    for host in hosts_of_strangers {
+        let _ = writeln!(text, "note: below {host}, strangers have hosts of their own: the code may reach these too");
     }
     text += "A yes means: code that a model writes may send whatever it knows to these hosts, and read what they answer. It may make any request \
              there, including requests that change or delete something, without asking again.\n";
@@ -121,8 +124,17 @@ mod tests {
 
     fn text(host: &str) -> String {
         let shown = FetchHosts { hosts: [host.to_owned()].into(), ..FetchHosts::default() };
-        let (unicode_hosts, approved_hosts) = (shown.in_unicode(), shown.hosts.clone());
-        request_text(&FetchApproval { agent: None, digest: shown.digest(None), approved: false, approved_hosts, unicode_hosts, shown })
+        let (unicode_hosts, hosts_of_strangers, approved_hosts) = (shown.in_unicode(), shown.of_strangers(), shown.hosts.clone());
+        let digest = shown.digest(None);
+        request_text(&FetchApproval { agent: None, digest, approved: false, approved_hosts, unicode_hosts, hosts_of_strangers, shown })
+    }
+
+    #[test]
+    fn a_host_below_which_strangers_have_hosts_is_shown_as_such() {
+        for host in ["*.github.io", "*.co.uk", "*.amazonaws.com"] {
+            assert!(text(host).contains(&format!("below {host}, strangers have hosts")), "{}", text(host));
+        }
+        assert!(!text("*.example.com").contains("strangers") && !text("user.github.io").contains("strangers"));
     }
 
     #[test]

@@ -44,6 +44,8 @@ export interface FetchApproval {
    * there are none.
    */
   unicodeHosts?: Record<string, string>
+  /** Those entries below which strangers are known to have hosts of their own, for example `*.github.io`. Missing if there are none. */
+  hostsOfStrangers?: string[]
   /** The digest of exactly this: the agent and its hosts. */
   digest: string
   /** True if a person has approved all of these hosts for the agent. */

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use memchr::memmem;
 use serde_json::{Value as Json, json};
 
 use crate::sandbox::Value;
@@ -10,6 +11,10 @@ use crate::sandbox::Value;
 const MAX_MEDIA: usize = 10;
 /// The largest size of one of them. Its base64 has 5 MB, which is what providers accept.
 const MAX_MEDIA_BYTES: usize = 3_750_000;
+/// The largest width and height of an image in pixels, which is what providers accept.
+const MAX_SIDE_PIXELS: usize = 8_000;
+/// The smallest size of a sound: the header of a WAV file.
+const MIN_AUDIO_BYTES: usize = 44;
 /// The part of the budget that images and sounds may take.
 const MEDIA_SHARE: (usize, usize) = (3, 4);
 /// The number of tokens of an image: one for each 750 pixels, within these limits, as providers scale larger images.
@@ -115,7 +120,8 @@ fn media_in(fields: &[(String, Value)]) -> Option<Media> {
     };
     let mime_type = format_of(kind, &data)?.to_owned();
     let tokens = match kind {
-        MediaKind::Image => image_tokens(&data),
+        MediaKind::Image => image_tokens(size_of(&data)?),
+        MediaKind::Audio if data.len() < MIN_AUDIO_BYTES => return None,
         MediaKind::Audio => data.len() / AUDIO_BYTES_PER_TOKEN + 1,
     };
     Some(Media { kind, mime_type, data, tokens })
@@ -137,36 +143,29 @@ fn format_of(kind: MediaKind, data: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn image_tokens(data: &[u8]) -> usize {
-    let (least, most) = IMAGE_TOKENS;
-    let Some((width, height)) = size_of(data) else { return most };
-    let tokens = u64::from(width).saturating_mul(u64::from(height)) / PIXELS_PER_TOKEN;
-    usize::try_from(tokens).unwrap_or(most).clamp(least, most)
+/// Returns the width and height of an image that a provider can be expected to accept: both are within bounds, and the image has its end.
+/// `None` means that a provider would refuse the image, and with it each later request of the conversation.
+fn size_of(data: &[u8]) -> Option<(u64, u64)> {
+    let size = imagesize::blob_size(data).ok()?;
+    let is_accepted = |pixels: usize| (1..=MAX_SIDE_PIXELS).contains(&pixels);
+    (is_accepted(size.width) && is_accepted(size.height) && has_end(data)).then_some((size.width as u64, size.height as u64))
 }
 
-/// Returns the width and height of a PNG, GIF or JPEG image. Returns `None` for other formats.
-fn size_of(data: &[u8]) -> Option<(u32, u32)> {
-    let big = |at: usize| Some(u32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?));
-    let little = |at: usize| Some(u32::from(u16::from_le_bytes(data.get(at..at + 2)?.try_into().ok()?)));
-    if data.starts_with(b"\x89PNG") {
-        return Some((big(16)?, big(20)?));
+/// Returns whether an image has the end of its format. Bytes after the end are allowed, because cameras and editors write some.
+fn has_end(data: &[u8]) -> bool {
+    match data {
+        [0x89, ..] => memmem::rfind(data, b"IEND").is_some(),
+        [0xff, ..] => memmem::rfind(data, b"\xff\xd9").is_some(),
+        [b'G', ..] => data.last() == Some(&b';'),
+        // The size after "RIFF" counts the bytes that follow it.
+        [b'R', _, _, _, a, b, c, d, ..] => u32::from_le_bytes([*a, *b, *c, *d]) as usize <= data.len() - 8,
+        _ => false,
     }
-    if data.starts_with(b"GIF8") {
-        return Some((little(6)?, little(8)?));
-    }
-    if !data.starts_with(b"\xff\xd8") {
-        return None;
-    }
-    let word = |at: usize| Some(u32::from(u16::from_be_bytes(data.get(at..at + 2)?.try_into().ok()?)));
-    let mut at = 2;
-    loop {
-        let [0xff, marker] = *data.get(at..at + 2)? else { return None };
-        // Frame headers are C0 to CF, except the tables C4, C8 and CC.
-        if matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc) {
-            return Some((word(at + 7)?, word(at + 5)?));
-        }
-        at += 2 + usize::try_from(word(at + 2)?.max(2)).ok()?;
-    }
+}
+
+fn image_tokens((width, height): (u64, u64)) -> usize {
+    let (least, most) = IMAGE_TOKENS;
+    usize::try_from(width * height / PIXELS_PER_TOKEN).unwrap_or(most).clamp(least, most)
 }
 
 #[cfg(test)]
@@ -174,7 +173,16 @@ mod tests {
     use super::*;
 
     fn png(width: u32, height: u32) -> Vec<u8> {
-        [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".as_slice(), &width.to_be_bytes(), &height.to_be_bytes(), b"rest"].concat()
+        [b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".as_slice(), &width.to_be_bytes(), &height.to_be_bytes(), b"\x08\x02\0\0\0....IEND"].concat()
+    }
+
+    /// A JPEG of 400 to 300 pixels.
+    const JPEG: [u8; 21] = [0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff, 0xc2, 0, 11, 8, 1, 0x2c, 1, 0x90, 1, 0, 0xff, 0xd9];
+    const GIF: &[u8] = b"GIF89a\x10\0\x08\0\0\0\0;";
+    const WEBP: &[u8] = b"RIFF\x16\0\0\0WEBPVP8 \x0a\0\0\0\0\0\0\x9d\x01\x2a\x10\0\x08\0";
+
+    fn wav() -> Vec<u8> {
+        [b"RIFF\0\0\0\0WAVEfmt ".as_slice(), &[0; 28]].concat()
     }
 
     fn held(mime_type: &str, data: Value) -> Value {
@@ -183,29 +191,24 @@ mod tests {
 
     #[test]
     fn images_and_sounds_leave_a_mark_in_their_place_wherever_they_are() {
-        let wav = b"RIFF\0\0\0\0WAVEfmt ".to_vec();
+        let wav = wav();
         let value = Value::record([
             ("title", Value::from("a")),
-            (
-                "shots",
-                Value::List(vec![
-                    held("image/png", Value::Bytes(png(1, 1))),
-                    held("image/jpg", Value::Bytes(b"\xff\xd8\xff\xe0".to_vec())),
-                ]),
-            ),
+            ("shots", Value::List(vec![held("image/png", Value::Bytes(png(1, 1))), held("image/jpg", Value::Bytes(JPEG.to_vec()))])),
             ("sound", held("audio/x-wav", Value::Bytes(wav.clone()))),
             ("text", held("image/png", Value::Text(STANDARD.encode(png(2, 2))))),
         ]);
         let (left, media) = take_media(value, 8_000);
         let kinds: Vec<_> = media.iter().map(|one| (one.kind.name(), one.mime_type.as_str(), one.data.len())).collect();
-        assert_eq!(kinds, [("image", "image/png", 28), ("image", "image/jpeg", 4), ("audio", "audio/wav", 16), ("image", "image/png", 28)]);
+        let length = png(1, 1).len();
+        let expected =
+            [("image", "image/png", length), ("image", "image/jpeg", 21), ("audio", "audio/wav", 44), ("image", "image/png", length)];
+        assert_eq!(kinds, expected);
         assert_eq!(media[2].block(), json!({ "type": "audio", "mimeType": "audio/wav", "data": STANDARD.encode(wav) }));
         let left = left.into_json();
-        assert_eq!(left["shots"][1], json!({ "mimeType": "image/jpg", "data": "[image 2, 4 bytes: beside this text]" }));
-        assert_eq!(
-            (&left["sound"]["data"], &left["text"]["data"]),
-            (&json!("[audio 1, 16 bytes: beside this text]"), &json!("[image 3, 28 bytes: beside this text]"))
-        );
+        assert_eq!(left["shots"][1], json!({ "mimeType": "image/jpg", "data": "[image 2, 21 bytes: beside this text]" }));
+        assert_eq!(left["sound"]["data"], json!("[audio 1, 44 bytes: beside this text]"));
+        assert_eq!(left["text"]["data"], json!(format!("[image 3, {length} bytes: beside this text]")));
     }
 
     #[test]
@@ -218,6 +221,17 @@ mod tests {
             held("audio/wav", Value::Bytes(png(1, 1))),
             Value::record([("mimeType", Value::from("image/png"))]),
             held("image/png", Value::Bytes([png(1, 1), vec![0; MAX_MEDIA_BYTES]].concat())),
+            held("image/jpeg", Value::from("/9j/")),
+            held("image/gif", Value::from("R0lGOA==")),
+            held("image/png", Value::Bytes(png(1, 1)[..8].to_vec())),
+            held("image/png", Value::Bytes(png(0, 1))),
+            held("image/png", Value::Bytes(png(99_999, 1))),
+            held("image/png", Value::Bytes(png(8_001, 8_000))),
+            held("image/png", Value::Bytes(png(2, 2)[..30].to_vec())),
+            held("image/jpeg", Value::Bytes(JPEG[..19].to_vec())),
+            held("image/gif", Value::Bytes(GIF[..13].to_vec())),
+            held("image/webp", Value::Bytes(WEBP[..29].to_vec())),
+            held("audio/wav", Value::Bytes(wav()[..43].to_vec())),
         ] {
             assert_eq!(take_media(value.clone(), 8_000), (value, Vec::new()));
         }
@@ -225,11 +239,9 @@ mod tests {
 
     #[test]
     fn they_count_by_their_size_and_fit_into_their_share_of_the_budget() {
-        assert_eq!([(1, 1), (1_000, 600), (9_000, 9_000)].map(|(width, height)| image_tokens(&png(width, height))), [85, 800, 1_600]);
-        let frame = [0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff, 0xc2, 0, 17, 8, 1, 0x2c, 1, 0x90];
-        assert_eq!(size_of(&frame), Some((400, 300)));
-        assert_eq!((size_of(&frame[..12]), size_of(b"\xff\xd8\xff"), size_of(b"\x89PNG")), (None, None, None));
-        let many = Value::List(vec![held("image/png", Value::Bytes(png(9_000, 9_000))); 30]);
+        assert_eq!([(1, 1), (1_000, 600), (8_000, 8_000)].map(image_tokens), [85, 800, 1_600]);
+        assert_eq!([&png(7, 9), &JPEG[..], GIF, WEBP].map(size_of), [(7, 9), (400, 300), (16, 8), (16, 8)].map(Some));
+        let many = Value::List(vec![held("image/png", Value::Bytes(png(8_000, 8_000))); 30]);
         for (budget, fits) in [(8_000, 3), (300, 0), (1_000_000, MAX_MEDIA)] {
             let (left, media) = take_media(many.clone(), budget);
             assert_eq!(media.len(), fits);

@@ -169,25 +169,17 @@ fn one_line(text: &str) -> String {
     cited(text).split('\n').map(|line| line.strip_prefix(QUOTE).unwrap_or(line).trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the parameters of a server's sampling request without hidden characters in its texts, because hosts show them to a person.
+/// Returns the parameters of a server's sampling request without hidden characters in any text or key, because hosts show them to a person and
+/// to a model. Base64 has none, so images
+/// and sounds stay as they are.
 pub(super) fn visible_messages(params: &Json) -> Json {
-    let mut params = params.clone();
-    if let Some(Json::String(prompt)) = params.get_mut("systemPrompt") {
-        *prompt = visible(prompt);
+    match params {
+        Json::String(text) => Json::String(visible(text)),
+        Json::Array(items) => Json::Array(items.iter().map(visible_messages).collect()),
+        // The recursion is bounded, because the parser limits the depth of JSON.
+        Json::Object(fields) => Json::Object(fields.iter().map(|(key, value)| (visible(key), visible_messages(value))).collect()),
+        Json::Null | Json::Bool(_) | Json::Number(_) => params.clone(),
     }
-    for message in params.get_mut("messages").and_then(Json::as_array_mut).into_iter().flatten() {
-        let blocks = match message.get_mut("content") {
-            Some(Json::Array(blocks)) => blocks.iter_mut().collect(),
-            Some(block) => vec![block],
-            None => Vec::new(),
-        };
-        for text in blocks.into_iter().filter_map(|block| block.get_mut("text")) {
-            if let Json::String(text) = text {
-                *text = visible(text);
-            }
-        }
-    }
-    params
 }
 
 #[cfg(test)]
@@ -289,5 +281,24 @@ mod tests {
         let given = json!({ "systemPrompt": "a\u{202e}b", "messages": [block("c\u{1b}[2Kd\ne"), { "role": "user", "content": [{ "type": "text", "text": "f\u{2066}g" }] }] });
         let shown = json!({ "systemPrompt": "ab", "messages": [block("cd\ne"), { "role": "user", "content": [{ "type": "text", "text": "fg" }] }] });
         assert_eq!(visible_messages(&given), shown);
+        let hidden = json!({
+            "messages": [{ "role": "assistant", "content": [
+                { "type": "tool_use", "name": "a\u{e0041}", "input": { "k\u{200b}": "v\u{202e}" } },
+                { "type": "tool_result", "content": [{ "type": "text", "text": "r\u{2066}" }] },
+                { "type": "image", "mimeType": "image/png", "data": "iVBO+/==" },
+            ] }],
+            "modelPreferences": { "hints": [{ "name": "m\u{202e}" }] }, "stopSequences": ["s\u{200b}"], "metadata": { "x": "y\u{1b}[1m" },
+            "tools": [{ "name": "t\u{200b}", "description": "d\u{202e}" }], "maxTokens": 5,
+        });
+        let visible = json!({
+            "messages": [{ "role": "assistant", "content": [
+                { "type": "tool_use", "name": "a", "input": { "k": "v" } },
+                { "type": "tool_result", "content": [{ "type": "text", "text": "r" }] },
+                { "type": "image", "mimeType": "image/png", "data": "iVBO+/==" },
+            ] }],
+            "modelPreferences": { "hints": [{ "name": "m" }] }, "stopSequences": ["s"], "metadata": { "x": "y" },
+            "tools": [{ "name": "t", "description": "d" }], "maxTokens": 5,
+        });
+        assert_eq!(visible_messages(&hidden), visible);
     }
 }

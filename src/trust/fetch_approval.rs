@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::digest::digest;
-use crate::fetch::unicode_entries;
+use crate::fetch::{AllowedHost, unicode_entries};
 use crate::store::Canonical;
 
 /// The name of the operator's own row. No agent can have this name.
@@ -34,6 +34,9 @@ pub struct FetchApproval {
     /// The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. They can look like other hosts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unicode_hosts: BTreeMap<String, String>,
+    /// Those entries below which strangers are known to have hosts of their own, for example `*.github.io`.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub hosts_of_strangers: BTreeSet<String>,
     /// The digest of exactly this: the agent and its hosts.
     pub digest: String,
     /// True if a person has approved all of these hosts for the agent.
@@ -54,6 +57,13 @@ struct Row {
 }
 
 impl FetchHosts {
+    /// Returns those entries below which strangers are known to have hosts of their own.
+    #[must_use]
+    pub fn of_strangers(&self) -> BTreeSet<String> {
+        let includes_strangers = |host: &&String| host.parse::<AllowedHost>().is_ok_and(|host| host.includes_strangers());
+        self.hosts.iter().chain(&self.private_hosts).filter(includes_strangers).cloned().collect()
+    }
+
     /// Returns the Unicode forms of those hosts that have letters outside of ASCII, by the hosts.
     #[must_use]
     pub fn in_unicode(&self) -> BTreeMap<String, String> {

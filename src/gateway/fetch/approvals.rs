@@ -31,6 +31,7 @@ impl Gateway {
             approved: shown.is_within(&approved),
             approved_hosts: approved.hosts,
             unicode_hosts: shown.in_unicode(),
+            hosts_of_strangers: shown.of_strangers(),
             shown,
         })
     }
@@ -55,13 +56,13 @@ impl Gateway {
         // Runs that go on may have hosts that are no longer approved.
         self.core.fetch.end_fetches(agent);
         self.record_fetch_approval(agent, &shown.hosts, Some(digest));
-        let (approved_hosts, unicode_hosts) = (shown.hosts.clone(), shown.in_unicode());
         Ok(FetchApproval {
             agent: agent.map(str::to_owned),
             digest: digest.to_owned(),
             approved: true,
-            approved_hosts,
-            unicode_hosts,
+            approved_hosts: shown.hosts.clone(),
+            unicode_hosts: shown.in_unicode(),
+            hosts_of_strangers: shown.of_strangers(),
             shown,
         })
     }

@@ -207,14 +207,13 @@ impl AuditEvent {
         }
     }
 
-    /// Returns whether the event is heavy. A heavy event is written at once, so that its arguments do not wait in memory for other events.
-    pub(super) fn is_heavy(&self) -> bool {
+    /// Returns about how many bytes the texts of the event have.
+    pub(super) fn weight(&self) -> usize {
         // Only the first eight arguments are measured, because this runs on the path of a call.
-        const HEAVY_BYTES: usize = 64 * 1024;
         let text = |value: &Json| value.as_str().map_or(0, str::len);
         match self {
-            Self::Call(call) => call.arguments.values().take(8).map(text).sum::<usize>() > HEAVY_BYTES,
-            _ => false,
+            Self::Call(call) => call.arguments.values().take(8).map(text).sum(),
+            _ => 0,
         }
     }
 }

@@ -14,7 +14,7 @@ mod table;
 mod writer;
 
 use parking_lot::Mutex;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -187,8 +187,8 @@ impl Audit {
     /// Writes the waiting events. Blocks for at most two seconds.
     pub fn flush(&self) {
         let (done, written) = channel();
-        if self.queue.told() > 0 && self.queue.flush(done) {
-            let _ = written.recv_timeout(FLUSHING);
+        if self.queue.told() > 0 && self.queue.flush(done) && written.recv_timeout(FLUSHING) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the audit is still writing: its latest rows are missing in this answer; read it again later");
         }
     }
 
@@ -199,7 +199,9 @@ impl Audit {
         let ended = self.ended.lock().take();
         if let Some(ended) = ended {
             // The thread drops the sender when it ends.
-            let _ = ended.recv_timeout(patience);
+            if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                tracing::warn!("the audit is still writing; if the process ends now, a row will report how many events are missing");
+            }
         }
         self.end_if_unused();
     }

@@ -12,6 +12,10 @@ use super::event::AuditEvent;
 
 /// The maximum number of waiting events. Further events are dropped, and a row reports how many were lost.
 pub(super) const MAX_WAITING: usize = 8192;
+/// The maximum number of bytes of the texts of waiting events. Further events are dropped and counted in the same way.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+/// An event with larger texts is written at once, so that its arguments do not wait in memory for other events.
+const HEAVY_BYTES: usize = 64 << 10;
 /// The time that the writer waits for further events after the first one. Together with the time for writing, it stays below 100 ms.
 const GATHERING: Duration = Duration::from_millis(50);
 /// The maximum number of written events that are kept until a push drops them.
@@ -63,6 +67,8 @@ pub(super) struct Batch {
 #[derive(Default)]
 struct Waiting {
     events: Vec<Noted>,
+    /// About how many bytes the texts of these events have.
+    weight: usize,
     /// Written events that the next pushes drop.
     spent: Vec<Noted>,
     dropped: u64,
@@ -86,13 +92,14 @@ impl Queue {
     /// Adds an event. Returns the number of all events so far, or `None` if the queue is closed.
     #[inline]
     pub(super) fn push(&self, event: AuditEvent) -> Option<u64> {
-        let (at, is_heavy) = (event.at(), event.is_heavy());
+        let (at, weight) = (event.at(), event.weight());
         let mut waiting = self.waiting.lock();
         if waiting.is_closed {
             return None;
         }
         waiting.told += 1;
-        if waiting.events.len() < MAX_WAITING {
+        if waiting.events.len() < MAX_WAITING && waiting.weight + weight <= MAX_WAITING_BYTES {
+            waiting.weight += weight;
             waiting.events.push(Noted { at, event });
         } else {
             waiting.dropped += 1;
@@ -101,7 +108,7 @@ impl Queue {
         // `truncate` drops the event in place, because moving it out of the vector takes longer.
         let left = waiting.spent.len().saturating_sub(1);
         waiting.spent.truncate(left);
-        waiting.is_urgent |= is_heavy || waiting.events.len() >= MAX_WAITING / 2;
+        waiting.is_urgent |= weight > HEAVY_BYTES || waiting.events.len() >= MAX_WAITING / 2;
         // A writer that already gathers events is not woken for each further event.
         let wakes = waiting.is_urgent || waiting.is_idle;
         drop(waiting);
@@ -154,6 +161,7 @@ impl Queue {
             self.changed.wait_while_for(&mut waiting, |now| !now.is_urgent && !now.is_closed, GATHERING);
         }
         waiting.is_urgent = false;
+        waiting.weight = 0;
         Batch {
             events: std::mem::replace(&mut waiting.events, spare),
             dropped: std::mem::take(&mut waiting.dropped),

@@ -72,7 +72,7 @@ fn revocation(server: &str) -> AuditEvent {
     AuditEvent::Revocation { server: server.to_owned(), by: AuditParty::Person }
 }
 
-fn call(arguments: Json) -> AuditEvent {
+pub(super) fn call(arguments: Json) -> AuditEvent {
     let Json::Object(arguments) = arguments else { panic!("no object") };
     let started = Instant::now();
     AuditEvent::Call(CallRecord {

@@ -19,6 +19,12 @@ const MAX_UNWRITTEN: usize = 8192;
 /// The interval between updates of the anchor with the end of the audit. An update waits for the disk, so it is not done for each batch.
 const ANCHORING: Duration = Duration::from_secs(5);
 
+/// The longest time for the conversion of events that are committed together. An event may take longer by itself.
+const LONGEST_PART: Duration = Duration::from_millis(50);
+
+/// The longest time for the conversion of one batch with the arguments of calls. The rest of the batch is recorded without them.
+const LONGEST_WITH_CONTENT: Duration = Duration::from_millis(500);
+
 pub(super) struct Writer {
     store: Arc<Store>,
     queue: Arc<Queue>,
@@ -70,8 +76,7 @@ impl Writer {
         loop {
             let patience = self.unanchored_since.map(|since| ANCHORING.saturating_sub(since.elapsed()));
             let Batch { events, dropped, told, flushed, is_last } = self.queue.next(written, patience);
-            self.take(&events, dropped);
-            let is_written = self.committed(|writer| writer.write(told));
+            let is_written = self.write_in_parts(&events, dropped, told);
             for done in flushed {
                 // The receiver may no longer be waiting.
                 let _ = done.send(());
@@ -117,7 +122,7 @@ impl Writer {
     fn tell_config_grants(&mut self) -> Result<()> {
         let grants = ConfigGrants { listing: std::mem::take(&mut self.options.config_grants), changes: None };
         let has_none = grants.listing.is_empty();
-        let entries = self.recorder().entries(now(), &AuditEvent::ConfigGrants(grants));
+        let entries = self.recorder(false).entries(now(), &AuditEvent::ConfigGrants(grants));
         let digest = entries.first().and_then(Entry::digest_of_grants);
         let (seen, bounds, store) = (self.seen.last(), self.options.bounds(), Arc::clone(&self.store));
         let last = self.database()?.transaction(|reader| {
@@ -133,8 +138,9 @@ impl Writer {
         Ok(())
     }
 
-    fn recorder(&self) -> Recorder<'_> {
-        Recorder { key: self.store.key(), redactor: &self.options.redactor, content: self.options.content, pid: std::process::id() }
+    /// Returns the converter of events to rows. `content` is true if arguments of calls are kept.
+    fn recorder(&self, content: bool) -> Recorder<'_> {
+        Recorder { key: self.store.key(), redactor: &self.options.redactor, content, pid: std::process::id() }
     }
 
     /// Writes the end of the audit into the anchor, so that an older copy of the store is detected. The rows are flushed to the disk
@@ -158,14 +164,42 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, events: &[Noted], dropped: u64) {
-        let recorder = self.recorder();
-        let room = MAX_UNWRITTEN.saturating_sub(self.unwritten.len()).min(events.len());
-        let now = Moment::now();
-        let entries = |Noted { at, event }: &Noted| recorder.entries(now.wall_time_of(*at), event);
-        let entries: Vec<_> = events[..room].iter().flat_map(entries).collect();
-        self.lost += dropped + (events.len() - room) as u64;
-        self.unwritten.extend(entries);
+    /// Writes events in several transactions if their conversion takes long, so that the process can end at any time without losing all of them.
+    /// `told` counts all events so far. Returns whether all are written.
+    fn write_in_parts(&mut self, mut events: &[Noted], dropped: u64, told: u64) -> bool {
+        self.lost += dropped;
+        let mut spent = Duration::ZERO;
+        loop {
+            let begun = Instant::now();
+            // A caller can make arguments whose secrets take long to find. They must not keep later events out of the audit.
+            let taken = self.take(events, self.options.content && spent < LONGEST_WITH_CONTENT);
+            spent += begun.elapsed();
+            events = &events[taken..];
+            let is_written = self.committed(|writer| writer.write(told - events.len() as u64));
+            if events.is_empty() {
+                return is_written;
+            }
+        }
+    }
+
+    /// Converts events to rows, for as long as a part of them may take. Returns their number. Events that have no room are counted as lost.
+    /// `content` is true if the arguments of calls are kept.
+    fn take(&mut self, events: &[Noted], content: bool) -> usize {
+        let (begun, now) = (Instant::now(), Moment::now());
+        let mut taken = 0;
+        for Noted { at, event } in events {
+            if self.unwritten.len() < MAX_UNWRITTEN {
+                let entries = self.recorder(content).entries(now.wall_time_of(*at), event);
+                self.unwritten.extend(entries);
+            } else {
+                self.lost += 1;
+            }
+            taken += 1;
+            if begun.elapsed() > LONGEST_PART {
+                break;
+            }
+        }
+        taken
     }
 
     /// Commits the waiting rows in one transaction.
@@ -300,6 +334,32 @@ fn gap_of(counted: Option<Counted>, written: Option<u64>) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redact::Redactor;
+    use crate::store::audit::{Audit, AuditQuery};
+
+    #[test]
+    fn arguments_whose_secrets_take_long_to_find_keep_no_call_out_of_the_audit() {
+        const CALLS: usize = 400;
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(folder.path(), Arc::new(|_| ())).unwrap());
+        let options = AuditOptions {
+            max_bytes: 1 << 30,
+            max_age: Duration::from_hours(1),
+            content: true,
+            config_grants: Vec::new(),
+            redactor: Arc::new(Redactor::new(None, None)),
+            on_problem: Arc::new(|error| panic!("{error}")),
+        };
+        let mut writer = Writer::new(Arc::clone(&store), Arc::default(), None, Arc::default(), options.clone());
+        let arguments = serde_json::Map::from_iter([("text".to_owned(), "a=b;c=d&".repeat(7_900).into())]);
+        let events: Vec<_> =
+            (0..CALLS).map(|_| Noted { at: Instant::now(), event: super::super::tests::call(arguments.clone().into()) }).collect();
+        assert!(writer.write_in_parts(&events, 0, CALLS as u64));
+        let rows = Audit::open(&store, options).rows(&AuditQuery::default()).unwrap();
+        let kept = rows.iter().filter(|row| row.details.arguments.is_some()).count();
+        assert!(rows.len() == CALLS && (1..CALLS).contains(&kept), "{} rows, {kept} with arguments", rows.len());
+        assert!(rows.iter().all(|row| row.details.arguments_digest.is_some()));
+    }
 
     #[test]
     fn a_gap_is_as_large_as_what_was_told_and_not_written() {
