@@ -287,9 +287,10 @@ async fn the_run_of_a_host_over_http_has_the_session_and_the_id_of_its_request()
         let served = serve(gateway.clone(), ServeOptions::default(), Transport::Http(Box::default())).await.unwrap();
         let config = StreamableHttpClientTransportConfig::with_uri(served.url().unwrap().to_owned());
         let transport = StreamableHttpClientTransport::from_config(config);
-        let lifecycle = match has_sessions {
-            true => ClientLifecycleMode::Initialize,
-            false => ClientLifecycleMode::Discover { preferred_versions: vec![version] },
+        let lifecycle = if has_sessions {
+            ClientLifecycleMode::Initialize
+        } else {
+            ClientLifecycleMode::Discover { preferred_versions: vec![version] }
         };
         let client = ().serve_with_lifecycle(transport, lifecycle).await.unwrap();
         let id = run_as_host(&client).await;
