@@ -18,18 +18,50 @@ async function listening(t, server) {
 
 const books = Array.from({ length: 7 }, (_, index) => ({ id: index + 1, title: `Book ${index + 1}` }))
 
-/** An OpenAPI document of 45 operations. */
+/** How many kinds of things the OpenAPI document has. */
+export const KINDS = 15
+
+/** An OpenAPI document of 45 operations: of each kind of thing, all are listed, one is read and one is made. */
 function openapi(origin) {
-  const operation = (number) => ({
-    get: {
-      operationId: `getThing${number}`,
-      description: `This operation is number ${number}. `.repeat(5),
-      parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string' } }],
-      responses: { 200: { description: 'ok', content: { 'application/json': { schema: { type: 'object' } } } } },
-    },
+  const json = (name) => ({ 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } })
+  const answer = (status, name) => ({ [status]: { description: 'as asked', content: json(name) } })
+  const description = (number) => `This operation is for things of the kind ${number}. `.repeat(3)
+  const list = (number) => ({ operationId: `listThings${number}`, description: description(number), responses: answer(200, 'Things') })
+  const create = (number) => ({
+    operationId: `createThing${number}`,
+    description: description(number),
+    requestBody: { required: true, content: json('NewThing') },
+    responses: answer(201, 'Thing'),
   })
-  const paths = Object.fromEntries(Array.from({ length: 45 }, (_, number) => [`/things${number}/{id}`, operation(number)]))
-  return { openapi: '3.1.0', info: { title: 'Things', version: '1' }, servers: [{ url: `${origin}/things` }], paths }
+  const read = (number) => ({
+    operationId: `getThing${number}`,
+    description: description(number),
+    parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'string' } }],
+    responses: answer(200, 'Thing'),
+  })
+  const ofKind = (number) => [
+    [`/things${number}`, { get: list(number), post: create(number) }],
+    [`/things${number}/{id}`, { get: read(number) }],
+  ]
+  const properties = { id: { type: 'string' }, number: { type: 'integer', exclusiveMinimum: -1 }, name: { type: ['string', 'null'] } }
+  const schemas = {
+    Thing: { type: 'object', properties },
+    NewThing: { type: 'object', required: ['name'], properties: { name: properties.name } },
+    Things: { type: 'object', properties: { things: { type: 'array', items: { $ref: '#/components/schemas/Thing' } } } },
+  }
+  const paths = Object.fromEntries(Array.from({ length: KINDS }, (_, number) => ofKind(number)).flat())
+  const info = { title: 'Things', version: '1' }
+  return { openapi: '3.1.0', info, servers: [{ url: `${origin}/things` }], paths, components: { schemas } }
+}
+
+/** What the service of the OpenAPI document answers: status and body. */
+async function things(request, kind, id) {
+  const number = Number(kind)
+  if (id !== undefined) return [200, { id, number }]
+  if (request.method !== 'POST') return [200, { things: ['a', 'b'].map((id) => ({ id, number })) }]
+  let body = ''
+  for await (const chunk of request) body += chunk
+  return [201, { id: 'new', number, name: JSON.parse(body).name }]
 }
 
 /** The pages and the API of one service, by path. */
@@ -46,22 +78,29 @@ function answers(origin) {
     ],
     '/weather/forecast/Oslo': ['application/json', '{"city":"Oslo","days":[-3,-1]}'],
     '/rates/latest': ['application/json', '{"EUR":1,"NOK":11.5}'],
-    '/things/things7/42': ['application/json', '{"id":"42","number":7}'],
+    '/weather/forecast/S%C3%A3o%20Paulo': ['application/json', '{"city":"São Paulo","days":[24,27]}'],
   }
 }
 
 /** A service with documentation as JSON, OpenAPI, Markdown and HTML. `requests` has all that it was asked. */
 export async function service(t) {
   const requests = []
+  const held = new Map()
   let known
-  const server = createServer((request, response) => {
+  const server = createServer(async (request, response) => {
     const { pathname, searchParams } = new URL(request.url, 'http://x')
     requests.push({ method: request.method, url: request.url, headers: request.headers })
+    await held.get(pathname)
     if (pathname === '/api/books') {
       if (request.headers['x-api-key'] !== SERVICE_KEY) return response.writeHead(401).end('{"error":"no key"}')
       const page = Number(searchParams.get('page') ?? 1)
       const body = { books: books.slice((page - 1) * 3, page * 3), next: page < 3 ? page + 1 : null, echo: request.headers['x-api-key'] }
       return response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+    }
+    const [, kind, id] = /^\/things\/things(\d+)(?:\/(.+))?$/.exec(pathname) ?? []
+    if (kind < KINDS) {
+      const [status, body] = await things(request, kind, id && decodeURIComponent(id))
+      return response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
     }
     if (pathname === '/away') return response.writeHead(302, { location: searchParams.get('to') }).end()
     const [type, text] = known[pathname] ?? []
@@ -78,6 +117,14 @@ export async function service(t) {
     url: (path) => `http://${host}${path}`,
     requests,
     set: (path, type, text) => (known[path] = [type, text]),
+    /** Answers no request for a path any more, until the returned function is called. */
+    hold(path) {
+      let release
+      const released = new Promise((resolve) => (release = resolve))
+      held.set(path, released)
+      afterwards(t, release)
+      return release
+    },
   }
 }
 

@@ -72,6 +72,11 @@ fn any_url_leads_to_an_allowed_host_or_nowhere() {
 }
 
 #[test]
+fn no_header_that_code_sets_is_more_than_one_header_of_its_own() {
+    replay("headers");
+}
+
+#[test]
 fn any_page_becomes_text() {
     replay("page");
 }
@@ -83,5 +88,5 @@ fn any_answer_of_a_model_is_read() {
 
 #[test]
 fn every_target_has_a_test() {
-    assert_eq!(targets::TARGETS.len(), 12);
+    assert_eq!(targets::TARGETS.len(), 13);
 }

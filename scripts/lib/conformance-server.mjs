@@ -30,7 +30,8 @@ class Product {
   #person
 
   async start() {
-    const inner = { command: process.execPath, args: [INNER], confirm: 'never' }
+    // With roots of its own, it is told of those of the suite's client that lie within them.
+    const inner = { command: process.execPath, args: [INNER], confirm: 'never', roots: [this.#folder] }
     const spare = { command: process.execPath, args: [INNER, '--spare'], confirm: 'never' }
     const servers = { suite: inner, ...Object.fromEntries(SPARE.map((name) => [name, spare])) }
     writeFileSync(join(this.#folder, 'config.json'), JSON.stringify({ mcpServers: servers }))

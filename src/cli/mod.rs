@@ -137,9 +137,11 @@ pub async fn main(words: Vec<String>, context: ProcessContext, stop: Stop) -> Ex
         outcome = dispatch(&session, &cli.command) => outcome,
         () = stop_of(&cli.command, &stop) => Ok(Exit::Interrupted),
     };
+    // A signal is the usual end of a server, so one that has answered its last requests has done what it was started for.
+    let is_drained = serves(&cli.command) && matches!(outcome, Ok(Exit::Done));
     let exit = outcome.unwrap_or_else(|error| error.tell(&session));
     session.end(ENDING).await;
-    if is_interrupted(&stop) { Exit::Interrupted } else { written(&session.terminal, exit) }
+    if is_interrupted(&stop) && !is_drained { Exit::Interrupted } else { written(&session.terminal, exit) }
 }
 
 /// Returns `Exit::Failed` if standard output could not be written, and otherwise `exit`.
@@ -177,9 +179,14 @@ async fn stop_of(command: &CliCommand, stop: &Stop) {
     }
     match command {
         CliCommand::Run(_) => tokio::time::sleep(ENDING).await,
-        CliCommand::Serve(_) | CliCommand::Boot(_) => tokio::time::sleep(SERVE_ENDING).await,
+        command if serves(command) => tokio::time::sleep(SERVE_ENDING).await,
         _ => {}
     }
+}
+
+/// Returns whether a command serves hosts until it is told to end.
+fn serves(command: &CliCommand) -> bool {
+    matches!(command, CliCommand::Serve(_) | CliCommand::Boot(_))
 }
 
 /// Returns whether a signal stopped the program.

@@ -1,10 +1,10 @@
 //! The command `serve`: provides the approved servers as one MCP server, for a host that starts this program.
 
+use super::Exit;
 use super::args::Serve;
 use super::error::CliError;
 use super::run::check_allowed;
 use super::session::Session;
-use super::{Exit, is_interrupted};
 use crate::command::Tone;
 use crate::serve::http::{HttpOptions, Listen, ProtectedResource, TlsFiles};
 use crate::serve::{Direct, ServeOptions, Transport};
@@ -50,7 +50,7 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
         outcome = served.ended() => outcome?,
         () = session.stop.stopped() => served.close().await,
     }
-    Ok(if is_interrupted(&session.stop) { Exit::Interrupted } else { Exit::Done })
+    Ok(Exit::Done)
 }
 
 /// Reads `--direct`. If it names no servers, it means all servers.

@@ -1,12 +1,14 @@
 //! What the fetches of one session may do.
 
+use http::HeaderMap;
 use url::Url;
 
 use super::budget::FetchLimits;
 use super::error::FetchError;
+use super::headers::response_headers;
 use super::hosts::{AllowedHosts, HostMatch};
-use super::request::Methods;
-use super::secrets::FetchSecret;
+use super::request::{FetchRequest, Methods, Outgoing};
+use super::secrets::{FetchSecret, Secrets};
 use crate::text::sanitise_line;
 
 /// Maximum number of characters of a host that a message shows.
@@ -54,6 +56,23 @@ impl FetchPolicy {
         }
         self.judge_host(&url)?;
         Ok(url)
+    }
+
+    /// Returns a request of agent code as it is sent, with the values of its secrets. The HTTP client adds the headers `Host` and `Content-Length`.
+    ///
+    /// # Errors
+    /// Fails with the reason why the request may not be sent.
+    pub fn prepare(&self, request: FetchRequest) -> Result<reqwest::Request, FetchError> {
+        Outgoing::check(request, self)?.to_send(&Secrets::new(self.secrets.clone())?)
+    }
+
+    /// Returns the headers of a response as agent code gets them, with placeholders for the values of secrets.
+    ///
+    /// # Errors
+    /// `ERR_FETCH_LIMIT` if there are too many headers, or too large ones.
+    pub fn visible_headers(&self, headers: &HeaderMap) -> Result<Vec<(String, String)>, FetchError> {
+        let secrets = Secrets::new(self.secrets.clone())?;
+        response_headers(headers, false, |value| secrets.clean(value), &self.limits)
     }
 
     /// Parses a URL within the limit of its size.

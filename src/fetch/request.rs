@@ -1,12 +1,13 @@
 //! A request of agent code, and its checks.
 
 use bytes::Bytes;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderValue, Method, header};
 use url::Url;
 
 use super::error::FetchError;
 use super::headers::request_headers;
 use super::policy::FetchPolicy;
+use super::secrets::Secrets;
 use crate::text::sanitise_line;
 
 /// Maximum number of bytes of a method.
@@ -15,6 +16,9 @@ pub(super) const MAX_METHOD_BYTES: usize = 32;
 const NORMALISED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 /// Methods that the Fetch standard forbids.
 const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
+/// The compression that the border asks servers for.
+const ACCEPTED_ENCODING: HeaderValue = HeaderValue::from_static("gzip");
+const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 
 /// A request as agent code made it. Nothing of it is trusted.
 #[derive(Debug, Clone)]
@@ -84,6 +88,18 @@ impl Outgoing {
             }
         }
         Ok(Self { method, url, headers, body })
+    }
+
+    /// Returns the request that is sent: with the values of its secrets, and with the compression that the border can read.
+    pub(super) fn to_send(&self, secrets: &Secrets) -> Result<reqwest::Request, FetchError> {
+        let filled = secrets.fill(self)?;
+        let mut request = reqwest::Request::new(self.method.clone(), filled.url);
+        *request.headers_mut() = filled.headers;
+        // A range counts bytes of what is sent, so a part of a compressed body could not be read.
+        let accepted = if request.headers().contains_key(header::RANGE) { NO_ENCODING } else { ACCEPTED_ENCODING };
+        request.headers_mut().insert(header::ACCEPT_ENCODING, accepted);
+        *request.body_mut() = filled.body.map(reqwest::Body::from);
+        Ok(request)
     }
 }
 

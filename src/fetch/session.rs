@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Method, header};
+use http::Method;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -21,10 +21,6 @@ use super::redirect::{asked, is_redirect, location, next};
 use super::request::{FetchRequest, Outgoing, RedirectMode, normal_method};
 use super::secrets::Secrets;
 use crate::queue::queue_now;
-
-/// The compression that the border asks servers for.
-const ACCEPTED_ENCODING: HeaderValue = HeaderValue::from_static("gzip");
-const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 
 /// A response whose body can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,14 +191,8 @@ impl Inner {
 
     async fn send(&self, outgoing: &Outgoing, time: &mut TimeLeft) -> Result<reqwest::Response, FetchError> {
         let url = &outgoing.url;
-        let filled = self.secrets.fill(outgoing)?;
+        let request = outgoing.to_send(&self.secrets)?;
         let client = self.connector.client(url, &self.policy)?;
-        let mut request = reqwest::Request::new(outgoing.method.clone(), filled.url);
-        *request.headers_mut() = filled.headers;
-        // A range counts bytes of what is sent, so a part of a compressed body could not be read.
-        let accepted = if request.headers().contains_key(header::RANGE) { NO_ENCODING } else { ACCEPTED_ENCODING };
-        request.headers_mut().insert(header::ACCEPT_ENCODING, accepted);
-        *request.body_mut() = filled.body.map(reqwest::Body::from);
         let response = time.wait(url, self.connector.send(url, client, request)).await?;
         response.map_err(|error| self.cleaned(error))
     }

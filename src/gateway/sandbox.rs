@@ -31,7 +31,7 @@ use crate::results::{Omission, SavedValues};
 use crate::sandbox::{
     CodeOwner, GuestFeatures, LOG_CUT_MARK, LogEntry, LogListener, RunOutcome, RunRequest, RunStats, Stop, StopReason, Wire,
 };
-use crate::telemetry::TraceContext;
+use crate::telemetry::{ReceivedRequest, TraceContext};
 
 /// Options of one run.
 #[derive(Default)]
@@ -57,6 +57,8 @@ pub struct RunOptions {
     pub run_id: Option<u64>,
     /// The trace context of the run.
     pub trace: Option<TraceContext>,
+    /// The request of a host that runs the code, for the span of the run.
+    pub request: Option<ReceivedRequest>,
     /// Whether the code may fetch, and from where. Default: as the config says for the sandbox's agent.
     pub fetch: RunFetch,
     /// The task of the run, in addition to the sandbox's task. The servers that the task defines exist until the sandbox is closed or
@@ -184,7 +186,7 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &ActivePeriod) -> RunReport {
-        let traced = self.core.trace_run(self.identity.name.as_deref(), options.run_id, options.trace);
+        let traced = self.core.trace_run(self.identity.name.as_deref(), options.run_id, options.request, options.trace);
         let granted = match self.core.granted(&self.identity, ApprovalRead::Fresh) {
             Ok(granted) => granted,
             Err(error) => return failed(self.core.redacted(error)),

@@ -1,5 +1,6 @@
 //! The spans of runs, requests and connections, with the attributes of OpenTelemetry's conventions for MCP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -10,7 +11,7 @@ use super::request::Request;
 use crate::client::{Completed, ResourceOrPromptRequest, SentRequest};
 use crate::config::{ServerDefinition, Transport};
 use crate::error::{Error, Result};
-use crate::telemetry::{Span, SpanKind, TraceContext};
+use crate::telemetry::{ReceivedRequest, Span, SpanKind, TraceContext};
 
 const METHOD: &str = "mcp.method.name";
 const PROTOCOL: &str = "mcp.protocol.version";
@@ -40,10 +41,7 @@ impl Traced {
             span.set(PROTOCOL, version);
         }
         if let Some(SentRequest { id, session }) = sent {
-            span.set(REQUEST_ID, id);
-            if let Some(session) = session {
-                span.set(SESSION_ID, &*session);
-            }
+            name_request(span, id, session);
         }
         self
     }
@@ -57,11 +55,20 @@ impl Traced {
 }
 
 impl Core {
-    /// Starts the span of a run.
-    pub(super) fn trace_run(&self, agent: Option<&str>, run_id: Option<u64>, parent: Option<TraceContext>) -> Traced {
+    /// Starts the span of a run. `request` is the request of a host that runs the code.
+    pub(super) fn trace_run(
+        &self,
+        agent: Option<&str>,
+        run_id: Option<u64>,
+        request: Option<ReceivedRequest>,
+        parent: Option<TraceContext>,
+    ) -> Traced {
         let mut span = self.telemetry.span(SpanKind::Internal, parent.clone(), || "run".to_owned());
         if let Some(span) = &mut span {
             describe_caller(span, agent, run_id);
+            if let Some(ReceivedRequest { id, session }) = request {
+                name_request(span, id, session);
+            }
         }
         Traced::new(span, parent)
     }
@@ -120,6 +127,14 @@ pub(super) fn error_type(outcome: &Result<Json>) -> Option<&str> {
     match outcome {
         Ok(result) => (result.get("isError").and_then(Json::as_bool) == Some(true)).then_some("tool_error"),
         Err(error) => Some(error.code()),
+    }
+}
+
+/// Sets the names by which a request is known outside of this process.
+fn name_request(span: &mut Span, id: String, session: Option<Arc<str>>) {
+    span.set(REQUEST_ID, id);
+    if let Some(session) = session {
+        span.set(SESSION_ID, &*session);
     }
 }
 

@@ -170,6 +170,7 @@ fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop
             callbacks: asked,
             run_id: Some(run),
             trace,
+            request: None,
             task: given.task,
             fetch,
         };

@@ -31,12 +31,12 @@ use super::run_limits::RunPermit;
 use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
+use super::traced::HostTrace;
 use super::{Served, answers, changes, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
 use crate::sandbox::Stop;
-use crate::telemetry::TraceContext;
 use crate::text::sanitise_line;
 
 /// The maximum number of questions of one call that wait concurrently, since protocol 2026-07-28.
@@ -72,8 +72,7 @@ pub(super) struct Client {
     on_event: crate::gateway::EventListener,
     pub(super) events: SentEvents,
     pub(super) stop: Stop,
-    /// The trace context of the host's request.
-    trace: Option<TraceContext>,
+    trace: HostTrace,
 }
 
 impl Client {
@@ -81,7 +80,7 @@ impl Client {
         CallOptions {
             callbacks: Some(Arc::clone(&self.callbacks) as Arc<_>),
             on_event: Some(Arc::clone(&self.on_event)),
-            trace: self.trace.clone(),
+            trace: self.trace.context.clone(),
             ..CallOptions::default()
         }
     }
@@ -137,10 +136,7 @@ impl Handler {
         // Without sessions, each request contains its own log level (MCP 2026-07-28, server/utilities/logging).
         let least = if in_rounds(context) { context.meta.log_level() } else { Some(session.level.lock().unwrap_or(LoggingLevel::Debug)) };
         let (on_event, events) = listener(&self.served.0.runtime, context.peer.clone(), context.meta.get_progress_token(), least);
-        let field = |key: &str| context.meta.get(key).and_then(Json::as_str);
-        let trace = field("traceparent").and_then(TraceContext::parse);
-        let trace = trace.map(|trace| trace.with_state(field("tracestate").unwrap_or_default()));
-        Ok(Client { session, callbacks, on_event, events, stop: Stop::new(), trace })
+        Ok(Client { session, callbacks, on_event, events, stop: Stop::new(), trace: HostTrace::of(context) })
     }
 
     /// Checks a call of one of this program's tools, and reserves its share of the limits.
@@ -339,7 +335,8 @@ impl ServerHandler for Handler {
                 run_setup: Some(Arc::new(move |options| RunOptions {
                     on_event: Some(Arc::clone(&on_event)),
                     run_id: Some(run),
-                    trace: trace.clone(),
+                    trace: trace.context.clone(),
+                    request: Some(trace.request.clone()),
                     ..options
                 })),
             };

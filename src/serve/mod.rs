@@ -34,6 +34,7 @@ mod stateless;
 mod stdio;
 mod subscriptions;
 mod tasks;
+mod traced;
 mod unreadable;
 mod waiting_calls;
 

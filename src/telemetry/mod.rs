@@ -92,6 +92,15 @@ impl Drop for Telemetry {
     }
 }
 
+/// The names by which the sender of a request knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceivedRequest {
+    /// The JSON-RPC id.
+    pub id: String,
+    /// The id of the sender's session over HTTP, if there is one.
+    pub session: Option<Arc<str>>,
+}
+
 /// A span that has started and not ended yet.
 pub struct Span {
     exporter: Arc<Exporter>,

@@ -1,6 +1,9 @@
 //! Fuzz targets: functions over bytes that panic if a property does not hold. tests/fuzz.rs replays them, scripts/fuzz runs them for a
 //! longer time, and cargo-fuzz runs them through fuzz/.
 
+#[path = "headers.rs"]
+mod headers;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -18,7 +21,7 @@ use serde_json::Value as Json;
 /// A target's name and function.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("config", config),
     ("substitution", substitution),
     ("environment_file", environment_file),
@@ -29,6 +32,7 @@ pub const TARGETS: [Target; 12] = [
     ("import", import),
     ("command", command),
     ("fetch", fetch),
+    ("headers", headers::headers),
     ("page", page),
     ("plan", plan),
 ];

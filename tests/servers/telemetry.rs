@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex};
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::gateway::{CallOptions, RunOptions};
 use hyperlight_mcp::sandbox::Stop;
-use hyperlight_mcp::serve::{ServeOptions, Served, serve_stdio};
+use hyperlight_mcp::serve::{ServeOptions, Served, Transport, serve, serve_stdio};
 use hyperlight_mcp::telemetry::TraceContext;
 use hyperlight_mcp::{Gateway, GatewayOptions};
-use rmcp::ServiceExt as _;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, RequestMetaObject};
-use rmcp::service::PeerRequestOptions;
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ProtocolVersion, RequestMetaObject};
+use rmcp::service::{PeerRequestOptions, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _};
 use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
@@ -224,6 +226,33 @@ async fn a_trace_that_is_not_sampled_is_passed_on_and_not_exported() {
     assert!(receiver.spans().iter().all(|span| span["name"] != "tools/call echo"));
 }
 
+/// Runs code as a host does, in the trace of the tests.
+async fn run_as_host(client: &RunningService<RoleClient, ()>) -> String {
+    let code = "import { echo } from 'host:mcp-one'; export const handler = () => echo({ value: 1 })";
+    let params =
+        CallToolRequestParams::new("run_javascript").with_arguments(object(json!({ "code": code, "input": null, "timeoutMs": null })));
+    let mut options = PeerRequestOptions::no_options();
+    let mut meta = RequestMetaObject::default();
+    meta.insert("traceparent".to_owned(), parent().into());
+    meta.insert("tracestate".to_owned(), STATE.into());
+    options.meta = Some(meta);
+    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    let handle = client.send_cancellable_request(request, options).await.unwrap();
+    let id = handle.id.to_string();
+    handle.await_response().await.unwrap();
+    id
+}
+
+/// Checks that the run of a host's request has the request's place in the trace and its id, and that its call is within the run.
+fn check_run(spans: &[Json], id: &str, test_folder: &TestFolder) {
+    let run = named(spans, "run");
+    assert_eq!((run["traceId"].as_str(), run["parentSpanId"].as_str()), (Some(TRACE), Some(SPAN)));
+    assert_eq!((attribute(run, "jsonrpc.request.id"), run["traceState"].as_str()), (Some(id), Some(STATE)));
+    let call = named(spans, "tools/call echo");
+    assert_eq!(call["parentSpanId"], run["spanId"]);
+    assert_eq!((call["traceState"].as_str(), told_state(test_folder, "echo")), (Some(STATE), vec![Some(STATE.to_owned())]));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_trace_of_a_hosts_request_is_the_parent_of_its_run() {
     let test_folder = TestFolder::new();
@@ -236,24 +265,41 @@ async fn the_trace_of_a_hosts_request_is_the_parent_of_its_run() {
     let host = served.clone();
     let serving = tokio::spawn(async move { serve_stdio(&host, input, output, CancellationToken::new()).await });
     let client = ().serve(ours).await.unwrap();
-    let code = "import { echo } from 'host:mcp-one'; export const handler = () => echo({ value: 1 })";
-    let params =
-        CallToolRequestParams::new("run_javascript").with_arguments(object(json!({ "code": code, "input": null, "timeoutMs": null })));
-    let mut options = PeerRequestOptions::no_options();
-    let mut meta = RequestMetaObject::default();
-    meta.insert("traceparent".to_owned(), parent().into());
-    meta.insert("tracestate".to_owned(), STATE.into());
-    options.meta = Some(meta);
-    let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-    client.send_cancellable_request(request, options).await.unwrap().await_response().await.unwrap();
+    let id = run_as_host(&client).await;
     client.cancel().await.unwrap();
     serving.await.unwrap().unwrap();
     served.close();
     gateway.close().await;
     let spans = receiver.spans();
-    let run = named(&spans, "run");
-    assert_eq!((run["traceId"].as_str(), run["parentSpanId"].as_str()), (Some(TRACE), Some(SPAN)));
-    let call = named(&spans, "tools/call echo");
-    assert_eq!(call["parentSpanId"], run["spanId"]);
-    assert_eq!((call["traceState"].as_str(), told_state(&test_folder, "echo")), (Some(STATE), vec![Some(STATE.to_owned())]));
+    check_run(&spans, &id, &test_folder);
+    assert_eq!(attribute(named(&spans, "run"), "mcp.session.id"), None, "there is no session on standard input");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_run_of_a_host_over_http_has_the_session_and_the_id_of_its_request() {
+    // reqwest needs a provider, although the address has no TLS. Another test may have installed it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    for version in [ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28] {
+        let test_folder = TestFolder::new();
+        let receiver = Receiver::start();
+        let gateway = open(&test_folder, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &receiver.url)]).await;
+        let has_sessions = version == ProtocolVersion::V_2025_11_25;
+        let served = serve(gateway.clone(), ServeOptions::default(), Transport::Http(Box::default())).await.unwrap();
+        let config = StreamableHttpClientTransportConfig::with_uri(served.url().unwrap().to_owned());
+        let transport = StreamableHttpClientTransport::from_config(config);
+        let lifecycle = if has_sessions {
+            ClientLifecycleMode::Initialize
+        } else {
+            ClientLifecycleMode::Discover { preferred_versions: vec![version] }
+        };
+        let client = ().serve_with_lifecycle(transport, lifecycle).await.unwrap();
+        let id = run_as_host(&client).await;
+        client.cancel().await.unwrap();
+        served.close().await;
+        gateway.close().await;
+        let spans = receiver.spans();
+        check_run(&spans, &id, &test_folder);
+        let session = attribute(named(&spans, "run"), "mcp.session.id");
+        assert_eq!(session.is_some_and(|session| session.len() >= 16), has_sessions, "{session:?}");
+    }
 }

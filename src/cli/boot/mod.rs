@@ -17,7 +17,7 @@ pub use model::{ModelClient, ModelSettings};
 
 use super::error::CliError;
 use super::session::Session;
-use super::{Exit, files, is_interrupted};
+use super::{Exit, files};
 use crate::boot::{Plan, Progress};
 use crate::booted::{BootOptions, Booted};
 use crate::command::{Tone, one_line};
@@ -152,7 +152,7 @@ async fn serve(session: &Session, arguments: &Boot, gateway: Gateway, booted: &B
         outcome = served.ended() => outcome?,
         () = session.stop.stopped() => served.close().await,
     }
-    Ok(if is_interrupted(&session.stop) { Exit::Interrupted } else { Exit::Done })
+    Ok(Exit::Done)
 }
 
 fn counted(plan: &Plan) -> String {
