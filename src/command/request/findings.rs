@@ -73,8 +73,7 @@ mod tests {
     use crate::trust::audit_manifest;
 
     fn shown(descriptions: &[&str]) -> (String, String) {
-        let tools: Vec<_> =
-            (0..).zip(descriptions).map(|(index, text)| serde_json::json!({ "name": format!("tool{index}"), "description": text }));
+        let tools = (0..).zip(descriptions).map(|(index, text)| serde_json::json!({ "name": format!("tool{index}"), "description": text }));
         let manifest =
             serde_json::json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools.collect::<Vec<_>>() });
         let found = audit_manifest(&serde_json::from_value::<Manifest>(manifest).unwrap());

@@ -21,9 +21,9 @@ pub const RULES: &[Rule] = &[
             r"\b(do not|dont|never|stop|no longer) (listen|listening|pay attention|respond) to the (system|developer|client|host|user)\b|\b(await|take|accept|obey) .. (commands|orders|instructions) from (the|this) (tool|server)\b",
             r"\b(contradicts?|conflicts? with|against the wishes of|differs? from what) the (user|system prompt|developer)\b|\bdo (as|what) (it|the tool|the server|this (text|tool)) (says|tells|demands|asks)\b",
             r"\b(follow|obey|execute|load) only (what|the instructions|the rules)\b|\b(load|fetch|read|here are|receive|await) .. new (instructions|directives|orders|rules)\b|\byour new (instructions|task|rules|directives)\b",
-            r"\b(ignore|disregard|forget) (all )?(of )?your (previous|prior|earlier) |\b(disregard|forget|ignore) (the|this|that) [a-z]+ (request|task|question)\b",
-            r"\b(instructions|directions|directives|orders|rules) (that )?you (received|were given|have received|have been given)\b|\b(in|for|to) (all|every|each) (future|subsequent|later|further) (response|reply|replies|answer|message|turn|conversation)s?\b",
-            r"\b(for the )?(rest|remainder) of (this|the) (conversation|chat|session)\b|\b(end|start|begin|finish|prefix|close) (every|each|all) (your )?(response|answer|reply|message)s? with\b|\b(reply|respond|answer) .. (and nothing else|instead)$",
+            r"\b(ignore|disregard|forget) (all )?(of )?your (previous|prior|earlier) |\b(disregard|forget) (the|this|that) [a-z]+ (request|task|question)\b",
+            r"\b(instructions|directions|directives|rules) (that )?you (received|were given|have received|have been given)\b|\bin (all|every|each) (future|subsequent|later|further) (response|reply|replies|answer)s?\b",
+            r"\bfor the (rest|remainder) of (this|the) (conversation|chat|session) (end|start|begin|finish|answer|reply|respond|prefix|always|never|you|add|include)\b|\b(end|start|begin|finish|prefix|close) (every|each|all) (your )?(response|answer|reply|message)s? with\b|\b(reply|respond|answer) .. and nothing else$",
             r"\b(safety|content) (policy|policies|filters?|restrictions|rules|guidelines) .. (off|changed|disabled|lifted|removed|inactive|suspended)\b",
         ],
     },
@@ -48,10 +48,10 @@ pub const RULES: &[Rule] = &[
         unless_forbidden: false,
         patterns: &[
             r"<\|[a-z_]{2,30}\|>|\[/?inst\]|<</?sys>>|</?s>\s*\[|\bbegin_of_text\b|<(start|end)_of_turn>",
-            r"</(untrusted|document|documents|user_input|user_data|tool_output|search_results?|external_content|context)>",
+            r"</(untrusted|user_input|user_data|tool_output|external_content)>",
             r"</?(antml:)?(tool_result|tool_call|tool_response|tool_use|function_results?|function_calls?|invoke)>",
             r"(?m)^[ \t>#*-]*(system|assistant|human|developer)( (prompt|message|note|override|notice))?[ \t]*\**:",
-            r"#{2,} *[\[(]* *(system|assistant|developer)[_ ](message|prompt|override|instructions?)|\[(system|assistant|admin|developer|hidden|metadata)( (instruction|directive|override|note|message))?s?\]",
+            r"#{2,} *[\[(]* *(system|assistant|developer)[_ ](message|prompt|override|instructions?)|\[(system|admin|hidden|metadata)( (instruction|directive|override|note|message))?s?\]",
             r"(?-i:\bSYSTEM( (PROMPT|MESSAGE|NOTE|OVERRIDE|NOTICE))?:)",
         ],
     },
@@ -190,9 +190,9 @@ pub const RULES: &[Rule] = &[
         unless_forbidden: false,
         patterns: &[
             r"\b(important|urgent|special|critical|secret|priority) (message|note|notice|instruction|request|order) from\b|\bthis is (a|an) ([a-z]+ )?(message|note|request|order) from (me|the|your)\b|\b(note|notice|instruction|directive|order) from (the |your )?(developer|system|administrator|admin|operator|owner)\b",
-            r"\bbefore (you )?(can |could |may )?(solve|solving|complete|completing|do|doing|start|starting|continue|continuing) (the|this|that|your|my) ([a-z]+ )?task\b|\b(please )?(do|perform|complete|execute|carry out) (this|the following) first\b|\b(task|question) (that )?i gave you\b",
+            r"\bbefore (you )?((can|could|may) (solve|complete|do|start|continue)|solve|solving) (the|this|that|your|my) ([a-z]+ )?task\b|\b(do|perform|complete|execute|carry out) the following first\b|\b(task|question) (that )?i gave you\b",
             r"(?m)^new (user|system) (query|request|task|instruction|message) [a-z]|\bnew user (query|request|message|task) i\b|\bi am the (user|developer|administrator|admin|operator|system)\b|\bsigned the (user|developer|system)\b|\bmore urgent (new )?task\b",
-            r"\b(previous|prior|original|first|earlier) (task|request|query) (has been|is|was) (completed?|cancelled|canceled|finished|done|over|obsolete)\b|\bstop what(ever)? you( a)?re doing\b|\bnew task (reply|respond|answer|output|send|call|print|forget)\b",
+            r"(?m)^(the )?(previous|prior|original|first|earlier) (task|request|query) (has been|is|was) (completed?|cancelled|canceled|finished|done|over|obsolete)\b|\bstop what(ever)? you( a)?re doing\b|\bnew task (reply|respond|answer|output|send|call|print|forget)\b",
             r"\bstrictly (adhere|follow|obey|comply)( to| with)? .. (instructions?|orders?|commands?|directives?)\b|\bin order to get the result you must\b",
         ],
     },
@@ -204,7 +204,7 @@ pub const RULES: &[Rule] = &[
         unless_forbidden: false,
         patterns: &[
             r"(?-i:\bTODO:) *(please )?[a-z]+ [a-z0-9$'\u{22}]",
-            r"\b(now|step:|comment=.) ?(please )?call [a-z]+_[a-z_]+ (to|with|on) |\bcall [a-z]+_[a-z_]+ [a-z]+=|\b(instead|housekeeping|required|onboarding|verification|additional)( [a-z]+)?[:,]? (please )?(now )?call [a-z]+_[a-z_]+",
+            r"\b(now|step:|comment=.) ?(please )?call [a-z]+_[a-z_]+ (to|with|on) |\bcall [a-z]+_[a-z_]+ (url|path|input|body|data|to|content)=|\b(housekeeping|onboarding)( [a-z]+)?[:,]? (please )?(now )?call [a-z]+_[a-z_]+",
         ],
     },
     Rule {
@@ -225,8 +225,8 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\b(instructions?|rules|guidelines|directives|prompt) .. (as )?(you were|they were|you have been|it was) (given|told|shown|handed)\b|\byour (own )?(system|initial|original|developer|hidden|complete|full) (prompt|instructions|message)\b",
-            r"\b(stands?|stood|comes?|came|appears?|is|was|written|precedes|everything|text|words) (above|before) (this|these) (line|lines|text|message|point|description|sentence|tool)\b|\b(in|of|from) your (context|context window|chain of thought|reasoning|memory)\b .. ?(verbatim|word for word|in full|as it is|unabridged)|\byour (chain of thought|reasoning|context window)\b",
+            r"\b(instructions?|rules|guidelines|directives|prompt) .. (as )?(you were|they were|you have been|it was) (given|told|shown|handed)\b|\byour (own )?((system|developer) (prompt|instructions|message)|(initial|original|hidden|complete|full) (prompt|instructions))\b",
+            r"\b(stands?|stood|written|everything) (above|before) (this|these) (lines?|text|message|point|description|sentence|tool)\b|\b(text|words) above (this|these) (lines?|message|description|sentence)\b|\b(in|of|from) your (context|context window|chain of thought|reasoning|memory)\b .. ?(verbatim|word for word|in full|as it is|unabridged)|\byour (chain of thought|reasoning|context window)\b",
         ],
     },
     Rule {
@@ -247,9 +247,9 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\b(best|greatest|finest|most [a-z]+|number one|leading|ultimate|perfect) .. (tools?|servers?|functions?|services?) (in the world|available|ever|on the market|of all|there is|in existence)\b|\bonly .. (tool|server|function) (that )?(you|you will|a model|an agent|an assistant) (will )?(ever )?needs?\b",
+            r"\b(best|greatest|finest|most (accurate|reliable|powerful|trusted|advanced|capable|effective|complete)|number one|leading|ultimate|perfect) .. (tools?|servers?|functions?|services?) (in the world|available|ever|on the market|of all|there is|in existence)\b|\bonly .. (tool|server|function) (that )?(you|you will|a model|an agent|an assistant) (will )?(ever )?needs?\b",
             r"\bworlds? (number one|no 1|best|leading|greatest|finest|most [a-z]+)\b|\b(better|superior|preferable|more [a-z]+|faster) (than|to) (all|any|every) other .. ?(tools?|servers?|functions?|options?|alternatives?)\b|\bother .. tools? (are|is) (inferior|worse|obsolete|unreliable|useless|outdated|slower)\b",
-            r"\b(do not|dont|never|no need to|no reason to) (even )?(consider|try|look for|look at|use) (the |any |of )?(other|others|alternatives?|competing)\b|\bmust (always )?be (preferred|chosen|prioritized|prioritised|favored|favoured)\b|\balways (choose|prefer|select|pick) (it|this)\b",
+            r"\b(do not|dont|never|no need to|no reason to) (even )?(consider|try|look for|look at|use) (the |any |of )?(others|alternatives|(other|alternative|competing) (tools?|servers?|functions?|services?|options?))\b|\bmust (always )?be (preferred|chosen|prioritized|prioritised|favored|favoured)\b|\balways (choose|prefer|select|pick) (it|this)\b",
         ],
     },
     Rule {
