@@ -43,7 +43,6 @@ pub struct Finding {
     pub also: Vec<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &usize) -> bool {
     *number == 0
 }
