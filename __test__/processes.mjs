@@ -141,8 +141,13 @@ export async function typed(t, command, dialogue, { limit, ...options }) {
   const child = listenTo(t, 'script', ['-qec', `stty cols 80; ${command}`, '/dev/null'], { cwd: options.cwd, env, limit })
   const rest = [...dialogue]
   let from = 0
+  let pages = 0
   child.stdin.on('error', () => {}) // It has ended without being told.
   const answer = () => {
+    // A long request is shown in pages. The dialogue is about the questions behind them.
+    const paused = child.output.stdout.match(/Enter: next page, \[a\]ll, \[s\]kip to the question: /g)?.length ?? 0
+    if (paused > pages) child.stdin.write('a\n')
+    pages = paused
     while (rest.length > 0) {
       const [wanted, words] = rest[0]
       const at = child.output.stdout.indexOf(wanted, from)

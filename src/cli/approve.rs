@@ -6,6 +6,7 @@ use super::Exit;
 use super::args::Approve;
 use super::error::{CliError, message, told};
 use super::next_command::NextCommand;
+use super::pages;
 use super::session::Session;
 use crate::command::{Tone, one_line, printable, request_text, stage_of};
 use crate::config::SourceKind;
@@ -30,34 +31,34 @@ pub(super) async fn approve(session: &Session, arguments: &Approve) -> Result<Ex
     session.check_config()?;
     let gateway = session.open()?;
     let names = if arguments.servers.is_empty() { unapproved(session, &gateway)? } else { arguments.servers.clone() };
-    reviewed(session, &gateway, &names, arguments.digest.as_deref()).await
+    reviewed(session, &gateway, &names, arguments.digest.as_deref(), arguments.all).await
 }
 
 /// Asks the person to approve one server.
 pub(super) async fn review_one(session: &Session, gateway: &Gateway, name: &str) -> Result<Exit, CliError> {
-    reviewed(session, gateway, &[name.to_owned()], None).await
+    reviewed(session, gateway, &[name.to_owned()], None, false).await
 }
 
-async fn reviewed(session: &Session, gateway: &Gateway, names: &[String], digest: Option<&str>) -> Result<Exit, CliError> {
-    let mut all = Vec::new();
+async fn reviewed(session: &Session, gateway: &Gateway, names: &[String], digest: Option<&str>, all: bool) -> Result<Exit, CliError> {
+    let mut outcomes = Vec::new();
     for name in names {
         let reviewed = match digest {
             Some(digest) => with_digest(gateway, name, digest).await,
-            None => review(session, gateway, name).await,
+            None => review(session, gateway, name, all).await,
         };
         let failed = |error| Reviewed { server: name.clone(), approved: false, request: None, error: Some(error) };
         let reviewed = reviewed.unwrap_or_else(failed);
         if !session.json() {
             tell(session, &reviewed);
         }
-        all.push(reviewed);
+        outcomes.push(reviewed);
     }
     if session.json() {
-        session
-            .terminal
-            .print_json(&json!({ "servers": all.iter().map(|reviewed| as_json(reviewed, &session.next_command)).collect::<Vec<_>>() }));
+        session.terminal.print_json(
+            &json!({ "servers": outcomes.iter().map(|reviewed| as_json(reviewed, &session.next_command)).collect::<Vec<_>>() }),
+        );
     }
-    Ok(if all.iter().all(|reviewed| reviewed.approved) { Exit::Done } else { Exit::Failed })
+    Ok(if outcomes.iter().all(|reviewed| reviewed.approved) { Exit::Done } else { Exit::Failed })
 }
 
 /// Returns the names of the servers that need approval. If there are none, prints a message.
@@ -91,7 +92,7 @@ async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::erro
 }
 
 /// Asks a person at each stage. If no person can be asked, returns the request, so that the caller can print it.
-async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::error::Result<Reviewed> {
+async fn review(session: &Session, gateway: &Gateway, name: &str, all: bool) -> crate::error::Result<Reviewed> {
     let mut shown: Vec<String> = Vec::new();
     loop {
         let request = gateway.approval_request(name).await?;
@@ -111,8 +112,11 @@ async fn review(session: &Session, gateway: &Gateway, name: &str) -> crate::erro
             let text = format!("{} has added this server, and calls it \"{}\".", status.source, one_line(display_name));
             session.terminal.say(&session.terminal.err.wrapped("", &text));
         }
-        session.terminal.say(&request_text(&request, &session.terminal.err));
-        if !session.terminal.confirm("Approve?").await {
+        let dialog = session.terminal.dialog().await;
+        pages::show(&dialog, &request_text(&request, &session.terminal.err), all).await;
+        let is_approved = dialog.confirm("Approve?").await;
+        drop(dialog);
+        if !is_approved {
             return Ok(Reviewed { server: name.to_owned(), approved: false, request: None, error: None });
         }
         let digest = digest.to_owned();

@@ -20,6 +20,9 @@ pub struct Approve {
     /// With --fetch: those of the hosts that may have private addresses. The agent's program must allow them too (fetch.allowPrivateHosts)
     #[arg(long, value_name = "HOST,…", requires = "fetch", value_delimiter = ',')]
     pub private_hosts: Vec<String>,
+    /// Show long requests without a pause
+    #[arg(long)]
+    pub all: bool,
     /// Approve exactly the request that has this digest
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<String>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use serde_json::{Map, Value as Json};
 
+use super::pages;
 use super::terminal::{Dialog, Terminal};
 use super::untrusted::indented;
 use crate::command::{Tone, request_text};
@@ -123,7 +124,7 @@ impl Callbacks for Person {
         let (terminal, text) = (Arc::clone(&self.terminal), request_text(request, &self.terminal.err));
         Some(Box::pin(async move {
             let dialog = terminal.dialog().await;
-            dialog.say(&text);
+            pages::show(&dialog, &text, false).await;
             Ok(dialog.confirm("Approve?").await)
         }))
     }

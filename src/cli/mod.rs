@@ -19,6 +19,7 @@ mod import;
 mod install;
 mod next_command;
 mod own;
+mod pages;
 mod providers;
 mod resolve;
 mod run;

@@ -64,9 +64,22 @@ impl Gateway {
         let (live, manifest) = self.discover(&server).await?;
         let before = self.core.trust.approvals.approval(&server.key())?.and_then(|approval| approval.manifest);
         let max_chars = self.core.limits.max_description_chars;
-        let request = ManifestRequest::new(&server, &manifest, &live, before.as_deref(), max_chars);
+        let others = self.other_manifests(name)?;
+        let others: Vec<_> = others.iter().map(|(name, manifest)| (name.as_str(), manifest.as_ref())).collect();
+        let request = ManifestRequest::new(&server, &manifest, &live, before.as_deref(), &others, max_chars);
         self.shown().insert(name.to_owned(), (subject.digest, manifest));
         Ok(ApprovalRequest::Manifest(Box::new(request)))
+    }
+
+    /// Returns the approved manifests of the other servers, by their names. Reads the approvals, and starts nothing.
+    fn other_manifests(&self, name: &str) -> Result<Vec<(String, Arc<Manifest>)>> {
+        let servers = self.core.registry.servers();
+        let others = servers.iter().filter(|other| other.name != name);
+        let manifest = |other: &Arc<ServerDefinition>| {
+            let approval = self.core.trust.approvals.approval(&other.key())?;
+            Ok(approval.and_then(|approval| approval.manifest).map(|manifest| (other.name.clone(), manifest)))
+        };
+        others.filter_map(|other| manifest(other).transpose()).collect()
     }
 
     /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Without a digest, starts

@@ -152,6 +152,10 @@ export interface Finding {
   /** The field of the text, like `description` or `inputSchema.properties.path.description`. */
   field: string
   excerpt: string
+  /** The number of further places with the same wording. */
+  repeats?: number
+  /** The first of these places: the name of the item and the field. */
+  also?: string[]
 }
 
 /** A tool, with the texts that a person sees before an approval. */

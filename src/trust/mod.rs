@@ -19,7 +19,6 @@ mod shown;
 mod shown_value;
 mod subject;
 mod text_audit;
-mod text_audit_rules;
 
 pub use crate::store::{Canonical, MachineKey};
 pub use allowed_writes::AllowedWrites;
@@ -40,5 +39,4 @@ pub use revocations::ApprovalBasis;
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
 pub use subject::{Circumstances, Subject};
-pub use text_audit::{Finding, audit_manifest, audit_text};
-pub use text_audit_rules::Severity;
+pub use text_audit::{Finding, Severity, audit_manifest, audit_manifest_among, audit_text};

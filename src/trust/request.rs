@@ -16,7 +16,7 @@ use super::resources_and_prompts::{
 };
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::subject::Subject;
-use super::text_audit::{Finding, audit_manifest};
+use super::text_audit::{Finding, audit_manifest_among};
 use crate::catalog::{MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, Manifest, Tool, shown_literal_chars};
 use crate::config::{
     Address, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code,
@@ -329,9 +329,17 @@ fn environment_lines(values: &[(String, SecretString)], removed: &[String]) -> V
 
 impl ManifestRequest {
     /// Creates the request of stage 2 for a server whose tools were just read. `live` contains all items of the server. `manifest` contains
-    /// only the items that the config's filters admit.
+    /// only the items that the config's filters admit. `others` are the approved manifests of other servers, by name: the audit compares
+    /// their tools with those of this server.
     #[must_use]
-    pub fn new(server: &ServerDefinition, manifest: &Manifest, live: &Manifest, before: Option<&Manifest>, max_chars: usize) -> Self {
+    pub fn new(
+        server: &ServerDefinition,
+        manifest: &Manifest,
+        live: &Manifest,
+        before: Option<&Manifest>,
+        others: &[(&str, &Manifest)],
+        max_chars: usize,
+    ) -> Self {
         // A model can read each description whole, by `describe`. So it is shown whole here.
         let shown_chars = max_chars.max(MAX_WHOLE_DESCRIPTION_CHARS);
         let text = |text: &String| sanitise_text(text, shown_chars);
@@ -348,7 +356,7 @@ impl ManifestRequest {
             resources: resource_summaries(manifest, shown_chars),
             resource_templates: template_summaries(manifest, shown_chars),
             prompts: prompt_summaries(manifest, shown_chars),
-            findings: audit_manifest(manifest),
+            findings: audit_manifest_among(manifest, others),
             warnings: [filter_warnings(server, live), unoffered_warnings(manifest, max_chars)].concat(),
             changes: before.map(|before| changes(before, manifest)),
         }

@@ -48,7 +48,7 @@ pub const PAIRS: &[Pair] = &[
     ("FetchConsent", "node/fetch.rs", "FetchConsent", ToRust),
     ("FetchHosts", "node/options.rs", "FetchHosts", ToRust),
     ("FetchRequest", "node/fetch.rs", "FetchRequest", ToRust),
-    ("Finding", "trust/text_audit.rs", "Finding", FromRust),
+    ("Finding", "trust/text_audit/findings.rs", "Finding", FromRust),
     ("FunctionInfo", "catalog/hints/mod.rs", "FunctionInfo", FromRust),
     ("GatewayEvent", "gateway/events.rs", "Event", FromRust),
     ("GatewayFetch", "node/options.rs", "GatewayFetch", ToRust),

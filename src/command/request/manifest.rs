@@ -4,24 +4,27 @@ use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
+use super::findings::{findings, tally};
 use super::leaves::{differences, leaves};
 use super::schema::show_schema;
 use super::{Page, line};
 use crate::command::text::{Style, Tone, printable};
-use crate::trust::{Changes, Finding, Item, ManifestChanges, ManifestRequest, Severity, ToolSummary};
+use crate::trust::{Changes, Item, ManifestChanges, ManifestRequest, ToolSummary};
 
 pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String {
     let mut page = Page { style, text: String::new() };
     page.heading(&format!("{}: may a model read and call this? (stage 2 of 2)", request.server));
+    page.field("offers", &offer(request));
+    page.field("audit", &tally(&request.findings));
     page.field("calls itself", &format!("{} {}", request.server_name, request.server_version));
     page.field("protocol", &request.protocol_version);
-    if let Some(instructions) = &request.instructions {
-        page.field("instructions", "");
-        page.text.push_str(&style.wrapped("      ", &lines(instructions)));
-    }
     findings(&mut page, &request.findings);
     if let Some(changes) = &request.changes {
         show_changes(&mut page, changes);
+    }
+    if let Some(instructions) = &request.instructions {
+        page.heading("Instructions");
+        page.text.push_str(&style.wrapped("      ", &lines(instructions)));
     }
     page.heading(&format!("Tools ({})", request.tools.len()));
     if request.tools.is_empty() {
@@ -36,35 +39,30 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     }
     page.text.push('\n');
     if !request.findings.is_empty() {
-        page.field("audit", &format!("read the findings ({}) at the top of this request", request.findings.len()));
+        page.field("audit", &format!("{}; they are at the top of this request", tally(&request.findings)));
     }
     page.field("digest", &request.digest);
     page.text
+}
+
+/// Returns what the server offers, in one line.
+fn offer(request: &ManifestRequest) -> String {
+    let reads = request.tools.iter().filter(|tool| hint(tool, "readOnlyHint") == Some(true)).count();
+    let resources = request.resources.len() + request.resource_templates.len();
+    let tools = format!("{} ({reads} read, {} WRITE)", counted(request.tools.len(), "tool"), request.tools.len() - reads);
+    let others = [(resources, "resource"), (request.prompts.len(), "prompt")];
+    let others = others.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!(", {}", counted(count, what)));
+    [tools].into_iter().chain(others).collect()
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Formats a text of the server with its line breaks. Does not cut the text, because the request has already cut it to the length that a
 /// model may read.
 fn lines(text: &str) -> String {
     printable(text, &['\n'])
-}
-
-/// Shows the findings of the text audit. They are first, because they are the main reason for asking a person.
-fn findings(page: &mut Page, findings: &[Finding]) {
-    if findings.is_empty() {
-        return page.field("audit", "found nothing that looks like prompt injection");
-    }
-    page.heading(&format!("Findings of the audit ({})", findings.len()));
-    for finding in findings {
-        let (word, tone) = match finding.severity {
-            Severity::High => ("HIGH", Tone::Bad),
-            Severity::Medium => ("MEDIUM", Tone::Warning),
-            Severity::Low => ("LOW", Tone::Quiet),
-        };
-        let of = [&finding.tool, &finding.resource, &finding.prompt].into_iter().flatten().next().map_or("the server", String::as_str);
-        page.noted(tone, &format!("{word} {of}, {}: {} ({})", finding.field, finding.reason, finding.rule));
-        let excerpt = page.style.wrapped("      ", &line(&finding.excerpt));
-        page.text.push_str(&excerpt);
-    }
 }
 
 /// Shows the changes since the last approval as a diff.

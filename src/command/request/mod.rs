@@ -1,5 +1,6 @@
 //! Formats an approval request in full, within the width of the terminal.
 
+mod findings;
 mod generated;
 mod leaves;
 mod manifest;

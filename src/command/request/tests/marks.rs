@@ -71,13 +71,13 @@ fn with(input: Json, output: Json) -> Manifest {
 
 /// Returns the shown text without white space, so that line breaks do not matter.
 fn flat(now: &Manifest, before: Option<&Manifest>) -> String {
-    let request = ManifestRequest::new(&server(0), now, now, before, 2_000);
+    let request = ManifestRequest::new(&server(0), now, now, before, &[], 2_000);
     shown(&ApprovalRequest::Manifest(Box::new(request))).split_whitespace().collect()
 }
 
 /// Returns the part of the request that shows the changes. Joins the lines of each side, as wrapped lines begin with its sign.
 fn changes_of(now: &Manifest, before: &Manifest) -> String {
-    let request = ManifestRequest::new(&server(0), now, now, Some(before), 2_000);
+    let request = ManifestRequest::new(&server(0), now, now, Some(before), &[], 2_000);
     let text = shown(&ApprovalRequest::Manifest(Box::new(request)));
     let changes = text.split("Changed since the last approval").nth(1).unwrap_or_default().split("\nTools (").next().unwrap_or_default();
     changes.lines().map(|line| line.trim_start().trim_start_matches(['+', '-', ' '])).flat_map(str::split_whitespace).collect()
