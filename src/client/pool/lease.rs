@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use super::lifecycle::Closed;
+use super::room::Hold;
 use super::{Entry, Shared};
 use crate::client::connection::Connection;
 
@@ -29,6 +30,12 @@ pub enum LeaseOrigin {
 }
 
 impl Lease {
+    /// Keeps the server's connection from being closed to make room for another server, until the result is dropped.
+    #[must_use]
+    pub fn hold(&self) -> Hold {
+        Hold::new(&self._use.entry, &self._use.shared)
+    }
+
     /// Returns whether the connection already existed, or was made for this lease.
     #[must_use]
     pub fn origin(&self) -> LeaseOrigin {
@@ -60,6 +67,7 @@ impl Use {
 impl Drop for Use {
     fn drop(&mut self) {
         if self.entry.uses.end(self.shared.clock.fetch_add(1, Ordering::Relaxed), Instant::now()) {
+            self.shared.close_extra();
             self.shared.freed.notify_waiters();
         }
     }
