@@ -17,6 +17,7 @@ use crate::command::Tone;
 use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
 use crate::gateway::{Agent, Callbacks, EventListener, Gateway, GatewayOptions};
+use crate::limits::LimitChanges;
 use crate::registry::ServerStatus;
 use crate::sandbox::Stop;
 use crate::text::sanitise_text;
@@ -36,6 +37,15 @@ pub(super) struct Session {
     pub(super) stop: Stop,
     gateway: OnceLock<Gateway>,
     person: OnceLock<Arc<dyn Callbacks>>,
+}
+
+/// What the arguments of a script change in the gateway.
+pub(super) struct Opening {
+    /// The calls that are allowed without a question.
+    pub(super) allowed: AllowedWrites,
+    /// The hosts that may have private addresses.
+    pub(super) private_hosts: AllowedHosts,
+    pub(super) limits: LimitChanges,
 }
 
 impl Session {
@@ -94,16 +104,15 @@ impl Session {
 
     /// Opens the gateway and the agent of a script. Enables the servers in `servers`, or all approved ones if it is `None`. Before that,
     /// asks the person at the terminal to approve servers that are not approved yet: the servers in `servers`, or the servers for which
-    /// `needs` is true if `servers` is `None`. Servers are named as the agent's code names them. `private_hosts` may have private addresses.
+    /// `needs` is true if `servers` is `None`. Servers are named as the agent's code names them.
     pub(super) async fn open_for_script(
         &self,
         servers: Option<&[String]>,
-        allowed: AllowedWrites,
+        Opening { allowed, private_hosts, limits }: Opening,
         as_agent: &AsAgent,
-        private_hosts: AllowedHosts,
         needs: impl Fn(&str) -> bool,
     ) -> Result<(Gateway, Agent)> {
-        let gateway = self.opened(GatewayOptions { fetch_private_hosts: private_hosts, ..self.asking(allowed) })?;
+        let gateway = self.opened(GatewayOptions { fetch_private_hosts: private_hosts, limits, ..self.asking(allowed) })?;
         let agent = agent_of(self, &gateway, as_agent)?;
         let wanted = |name: &str| servers.map_or_else(|| needs(name), |names| names.iter().any(|wanted| wanted == name));
         let is_wanted = |server: &ServerStatus| name_in_code(&agent, server).is_some_and(wanted);
