@@ -105,6 +105,13 @@ test('a value is JSON on standard output, logs are on standard error, and nothin
   assert.match(endless.stderr, /1 ms/)
 })
 
+test('a command that a message suggests is started as this one was', async (t) => {
+  const at = place(t)
+  assert.match((await run(at, ['list'])).stderr, /^ {2}hyperlight-mcp import --write {3}copies/m)
+  const env = { npm_command: 'exec', npm_lifecycle_event: 'npx' }
+  assert.match((await run(at, ['list'], { env })).stderr, /^ {2}npx hyperlight-mcp import --write {3}copies/m)
+})
+
 test('--timeout is honoured beyond runTimeoutMs, --limit sets a limit, and a wrong one is wrong usage', async (t) => {
   const at = place(t)
   const input = 'import { sleep } from "host:mcp"; export const handler = async () => { await sleep(300); return "slept" }'

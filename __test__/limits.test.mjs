@@ -339,7 +339,10 @@ test('servers that were called in a run keep their sessions, also beyond maxConn
     ${servers.map((name) => `import * as ${name} from "host:mcp-${name}"`).join('\n')}
     export const handler = () => [1, 2, 3].map(() => [${servers.join(', ')}].map((server) => server.count({}).count))`
   const { value } = await sandbox.run(code(all.slice(0, 4)))
-  assert.deepEqual(value, [1, 2, 3].map((count) => [count, count, count, count]))
+  assert.deepEqual(
+    value,
+    [1, 2, 3].map((count) => [count, count, count, count]),
+  )
   const connected = () => own.servers().filter((server) => server.state === 'connected').length
   await waitFor('the end of the extra connections', () => connected() === 2)
   const error = await failure(sandbox.run(code(all)), 'ERR_GUEST_THREW')
@@ -353,7 +356,10 @@ test('the config sets limits, those of Gateway.open win, and a reload says that 
   const config = (limits) => ({ mcpServers: {}, limits })
   const gateway = await openGateway(t, {}, { config: config({ runTimeoutMs: 150, maxCodeBytes: 300 }), limits: { maxCodeBytes: 400 } })
   const sandbox = await gateway.sandbox()
-  names((await failure(sandbox.run('export const handler = () => new Promise(() => setTimeout(() => {}, 60_000))'), 'ERR_RUN_TIMEOUT')).message, 150)
+  names(
+    (await failure(sandbox.run('export const handler = () => new Promise(() => setTimeout(() => {}, 60_000))'), 'ERR_RUN_TIMEOUT')).message,
+    150,
+  )
   names((await failure(sandbox.run(`// ${'x'.repeat(400)}`), 'ERR_CODE_TOO_LARGE')).message, 400)
   const error = await failure(openGateway(t, {}, { config: config({ maxServer: 1, runTimeoutMs: 0 }) }), 'ERR_CONFIG_INVALID')
   names(error.message, 'limits.maxServer', 'this key is unknown', 'limits.runTimeoutMs', 'must be from 1 to 86400000, not 0')

@@ -302,9 +302,9 @@ mod tests {
     fn changes_have_the_keys_of_the_limits_and_leave_the_others() {
         let all = LimitChanges::from(Limits::default());
         let keys = |fields: Map<String, Json>| fields.keys().cloned().collect::<Vec<_>>();
-        let ranges: std::collections::BTreeSet<_> = Limits::default().ranges().iter().map(|(name, ..)| (*name).to_owned()).collect();
+        let ranges: Vec<_> = Limits::default().ranges().iter().map(|(name, ..)| (*name).to_owned()).collect();
         assert_eq!(keys(fields(&all)), keys(fields(&Limits::default())));
-        assert_eq!(keys(fields(&all)), ranges.into_iter().collect::<Vec<_>>());
+        assert_eq!(keys(fields(&all)), ranges);
         assert_eq!(fields(&LimitChanges::default()), Map::new());
         let low = LimitChanges { guest_heap_bytes: Some(1), ..LimitChanges::default() };
         assert_eq!(Limits::default().changed_by(&low).unwrap_err().code(), "ERR_INVALID_OPTION");

@@ -51,7 +51,8 @@ pub(super) struct Opening {
 impl Session {
     pub(super) fn new(global: Global, context: ProcessContext, stop: Stop) -> Self {
         let terminal = Arc::new(Terminal::new(context.screens, global.color, &context.environment));
-        Self { next_command: NextCommand::new(&global), global, context, terminal, stop, gateway: OnceLock::new(), person: OnceLock::new() }
+        let next_command = NextCommand::new(&global, &context.environment);
+        Self { next_command, global, context, terminal, stop, gateway: OnceLock::new(), person: OnceLock::new() }
     }
 
     pub(super) fn json(&self) -> bool {
@@ -86,8 +87,9 @@ impl Session {
         Err(CliError::Message(
             NO_CONFIG,
             format!(
-                "there is no config {}. To make one:\n  hyperlight-mcp import --write   copies the servers of VS Code, Claude, Cursor and Codex\nor write the file yourself as in this example, or name another file with --config FILE:\n  {EXAMPLE}",
-                path.display()
+                "there is no config {}. To make one:\n  {}   copies the servers of VS Code, Claude, Cursor and Codex\nor write the file yourself as in this example, or name another file with --config FILE:\n  {EXAMPLE}",
+                path.display(),
+                self.next_command.with("import --write")
             ),
         ))
     }

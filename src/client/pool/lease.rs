@@ -15,7 +15,7 @@ use crate::client::connection::Connection;
 pub struct Lease {
     pub(in crate::client) connection: Arc<Connection>,
     pub(super) origin: LeaseOrigin,
-    pub(super) _use: Use,
+    pub(super) in_use: Use,
 }
 
 /// Origin of a lease's connection: it already existed, or it was made for the lease.
@@ -33,7 +33,7 @@ impl Lease {
     /// Keeps the server's connection from being closed to make room for another server, until the result is dropped.
     #[must_use]
     pub fn hold(&self) -> Hold {
-        Hold::new(&self._use.entry, &self._use.shared)
+        Hold::new(&self.in_use.entry, &self.in_use.shared)
     }
 
     /// Returns whether the connection already existed, or was made for this lease.

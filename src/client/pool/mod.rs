@@ -249,14 +249,14 @@ impl Connections {
         let in_use = Use::new(&entry, &self.shared);
         let place = entry.held.lock().await;
         let connection = place.as_ref().map(|held| &held.connection).filter(|connection| connection.is_live()).cloned()?;
-        Some(Lease { connection, origin: LeaseOrigin::Shared, _use: in_use })
+        Some(Lease { connection, origin: LeaseOrigin::Shared, in_use })
     }
 
     async fn lease(&self, entry: &Arc<Entry>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let in_use = Use::new(entry, &self.shared);
         let mut place = entry.held.lock().await;
         if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
-            return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, _use: in_use });
+            return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, in_use });
         }
         if let Some(dead) = place.take() {
             // The old connection is closed first, because its process may still hold resources that the new process needs.
@@ -265,7 +265,7 @@ impl Connections {
         let (held, before) = self.connect(entry, wanted, launch).await?;
         let connection = Arc::clone(&held.connection);
         *place = Some(held);
-        Ok(Lease { connection, origin: before.map_or(LeaseOrigin::First, LeaseOrigin::After), _use: in_use })
+        Ok(Lease { connection, origin: before.map_or(LeaseOrigin::First, LeaseOrigin::After), in_use })
     }
 
     async fn connect(
