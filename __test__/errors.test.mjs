@@ -30,7 +30,7 @@ test('the error of a tool keeps what its caller has written, for code, models an
   const functions = gateway.pluginRegistration('fixture').createHostFunctions({ toolErrors: 'throw' })['mcp-fixture']
   assert.match((await failed(() => functions.error({ message }))).message, /directories: \/var\/data\/deep\/x\.txt/)
   const [tool] = gateway.agentTools({ include: ['run_javascript'] })
-  assert.match((await tool.execute({ code, input: message })).error.message, /directories: \/var\/data\/deep\/x\.txt/)
+  assert.match((await tool.execute({ code, input: JSON.stringify(message) })).error.message, /directories: \/var\/data\/deep\/x\.txt/)
   const withSecret = `${message}/${secret} ${secret}`
   assert.equal((await returning.run(code, { input: withSecret })).value.error, `${message}/[redacted] [redacted]`)
   assert.ok(!(await failed(() => throwing.run(code, { input: withSecret }))).message.includes(secret))
