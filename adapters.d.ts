@@ -58,7 +58,10 @@ export type AnthropicPart =
   | { type: 'text'; text: string }
   | { type: 'image'; source: { type: 'base64'; media_type: 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp'; data: string } }
 
-/** Executes what `response.output` calls; gives the items to send next, none where nothing is called. */
+/**
+ * Executes what `response.output` calls; gives the items to send next, none where nothing is called. What is neither this nor a message rejects
+ * (`ERR_INVALID_OPTION`).
+ */
 export function answerOpenAi(
   tools: AgentTool[],
   output: readonly { type: string }[],
@@ -76,7 +79,10 @@ export function forAnthropic(
   tools: AgentTool[],
 ): { name: string; description: string; input_schema: { type: 'object'; properties: Record<string, object>; required: string[] } }[]
 
-/** Executes what a message calls; gives the messages to append after it: one with all results, or none where nothing is called. */
+/**
+ * Executes what a message calls; gives the messages to append after it: one with all results, or none where nothing is called. What is no message
+ * rejects (`ERR_INVALID_OPTION`).
+ */
 export function answerAnthropic(
   tools: AgentTool[],
   message: { content: readonly { type: string }[] },

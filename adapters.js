@@ -39,6 +39,10 @@ function forOpenAi(tools, { api = 'chat', strict = true } = {}) {
   })
 }
 
+/** What is no message of the provider, as a word for an error. */
+const shown = (value) =>
+  value === null ? 'null' : Array.isArray(value) ? 'a list' : typeof value === 'object' ? 'an object' : typeof value
+
 /**
  * Executes what a model's answer calls and gives what is to be appended after it: `message` of a chat completion, or `output` of a
  * response. Empty where nothing is called.
@@ -51,7 +55,13 @@ async function answerOpenAi(tools, answer, options) {
       return { type: 'function_call_output', call_id, output: responsesOutput(output) }
     })
   }
-  const calls = Array.isArray(answer?.tool_calls) ? answer.tool_calls.filter(isObject) : []
+  const calling = answer?.tool_calls ?? []
+  const isMessage = isObject(answer) && (answer.role === 'assistant' || answer.tool_calls !== undefined) && Array.isArray(calling)
+  if (!isMessage) {
+    const expected = 'the message of a chat completion (completion.choices[0].message), or the output of a response (response.output)'
+    throw invalid(`answerOpenAi: expected ${expected}, not ${shown(answer)}`)
+  }
+  const calls = calling.filter(isObject)
   const parts = []
   const answers = await each(calls, async ({ id, function: called, custom }) => {
     const output = await executed(tools, called?.name ?? custom?.name, called?.arguments ?? custom?.input, options)
@@ -90,7 +100,11 @@ function forAnthropic(tools) {
 
 /** Executes what a message calls and gives the messages to append after it: one with all results, or none where nothing is called. */
 async function answerAnthropic(tools, message, options) {
-  const content = Array.isArray(message?.content) ? message.content : []
+  const isText = typeof message?.content === 'string'
+  if (!isText && !Array.isArray(message?.content)) {
+    throw invalid(`answerAnthropic: expected a message of the Messages API, with its content, not ${shown(message)}`)
+  }
+  const content = isText ? [] : message.content
   const calls = content.filter((item) => item?.type === 'tool_use')
   if (calls.length === 0) return []
   const results = await each(calls, async ({ id, name, input }) => {

@@ -27,7 +27,10 @@ export type ArgumentChecks = 'error' | 'warn' | 'off'
 export interface Limits {
   /** The maximum number of servers in the config. Default 20. */
   maxServers: number
-  /** The maximum number of open connections. Default 5. */
+  /**
+   * The maximum number of open connections. A server that was called in a run keeps its connection while the run lasts; where only such servers could
+   * give way, up to as many again are opened until the runs end. Default 20.
+   */
   maxConnections: number
   /**
    * The time to connect to a server: from the start of its process, or its first HTTP request, until all its lists (tools, resources, prompts) are

@@ -90,6 +90,15 @@ describe('OpenAI', () => {
     assert.deepEqual([answer.role, answer.tool_call_id], ['tool', '1'])
     assert.match(JSON.parse(answer.content).error.message, /they are not JSON/)
     assert.deepEqual(await answerOpenAi(tools, { role: 'assistant', content: 'hi' }), [])
+    for (const wrong of [undefined, null, 'hi', {}, { choices: [] }, { output: [] }, { role: 'assistant', tool_calls: 'x' }]) {
+      const error = await failure(answerOpenAi(tools, wrong), 'ERR_INVALID_OPTION')
+      assert.ok(error instanceof TypeError)
+      assert.match(error.message, /^answerOpenAi: expected the message of a chat completion/)
+    }
+    for (const wrong of [undefined, null, 'hi', [], {}, { role: 'assistant' }, { content: {} }]) {
+      assert.match((await failure(answerAnthropic(tools, wrong), 'ERR_INVALID_OPTION')).message, /^answerAnthropic: expected a message/)
+    }
+    assert.deepEqual(await answerAnthropic(tools, { role: 'assistant', content: 'hi' }), [])
     assert.throws(() => forOpenAi(tools, { api: 'assistants' }), /'chat' or 'responses'/)
   })
 

@@ -73,7 +73,10 @@ test('writes are refused without a terminal unless they are named, and asked for
   assert.match((await run(at, ['run', 'note.js', '--allow-writes', 'wether'])).stderr, /did you mean "weather"/)
   const question = 'Call weather.write_note? [o]nce, for this [r]un, for this [s]ession, [N]o: '
   assert.match((await atTerminal(at, ['run', 'note.js'], [[question, 'o\n']])).text, /"text": "x"[\s\S]*"noted"/)
-  for (const no of ['\n', 'y\n', 'yes\n']) {
+  for (const yes of ['y\n', 'yes\n']) {
+    assert.match((await atTerminal(at, ['run', 'note.js'], [[question, yes]])).text, /"text": "x"[\s\S]*"noted"/, yes)
+  }
+  for (const no of ['\n', 'n\n', 'yep\n']) {
     assert.match((await atTerminal(at, ['run', 'note.js'], [[question, no]])).text, /ERR_CALL_DENIED/, no)
   }
 })

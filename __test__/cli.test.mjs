@@ -105,6 +105,35 @@ test('a value is JSON on standard output, logs are on standard error, and nothin
   assert.match(endless.stderr, /1 ms/)
 })
 
+test('a command that a message suggests is started as this one was', async (t) => {
+  const at = place(t)
+  assert.match((await run(at, ['list'])).stderr, /^ {2}hyperlight-mcp import --write {3}copies/m)
+  const env = { npm_command: 'exec', npm_lifecycle_event: 'npx' }
+  assert.match((await run(at, ['list'], { env })).stderr, /^ {2}npx hyperlight-mcp import --write {3}copies/m)
+})
+
+test('--timeout is honoured beyond runTimeoutMs, --limit sets a limit, and a wrong one is wrong usage', async (t) => {
+  const at = place(t)
+  const input = 'import { sleep } from "host:mcp"; export const handler = async () => { await sleep(300); return "slept" }'
+  const config = { mcpServers: {}, limits: { runTimeoutMs: 100 } }
+  write(at, 'limited.json', JSON.stringify(config))
+  const limited = (...more) => run(at, ['--config', 'limited.json', 'run', '-', ...more], { input })
+  assert.match((await limited()).stderr, /100 ms/)
+  assert.equal((await limited('--timeout', '60')).stdout, '"slept"\n')
+  assert.equal((await limited('--limit', 'runTimeoutMs=60000')).stdout, '"slept"\n')
+  assert.match((await limited('--limit', 'maxCodeBytes=256', '--limit', 'runTimeoutMs=90')).stderr, /90 ms/)
+  for (const [limit, problem] of [
+    ['maxQuestion=1', /unknown; there are: maxServers/],
+    ['maxQuestions=x', /maxQuestions must be a whole number/],
+    ['maxServers=0', /maxServers must be from 1 to 1000, not 0/],
+    ['maxServers', /NAME=VALUE/],
+  ]) {
+    const wrong = await limited('--limit', limit)
+    assert.equal(wrong.code, 2)
+    assert.match(wrong.stderr, problem)
+  }
+})
+
 test('no line of a script looks like one of the program', async (t) => {
   const at = place(t)
   write(

@@ -15,6 +15,27 @@ async function failed(action) {
   throw new Error('it did not fail')
 }
 
+test('the error of a tool keeps what its caller has written, for code, models and Node, and no secret', async (t) => {
+  const secret = 'q7Xv2LmZ9tRb4KcWn8Yp3HsDf6Jg'
+  const gateway = await openApproved(t, { fixture: { ...fixture(), env: { API_KEY: secret } } })
+  const path = '/var/data/deep/x.txt'
+  const message = `outside allowed directories: ${path}`
+  const code = `import * as fixture from "host:mcp-fixture"; export const handler = (input) => fixture.error({ message: input })`
+  const [returning, throwing] = await Promise.all(['return', 'throw'].map((toolErrors) => gateway.sandbox({ toolErrors })))
+  assert.equal((await returning.run(code, { input: message })).value.error, message)
+  assert.match((await failed(() => throwing.run(code, { input: message }))).message, /directories: \/var\/data\/deep\/x\.txt/)
+  const call = `import { call } from "host:mcp"; export const handler = (message) => call("fixture", "error", { message }).content[0].text`
+  assert.equal((await returning.run(call, { input: message })).value, message)
+  assert.equal((await gateway.callTool('fixture', 'error', { message })).content[0].text, message)
+  const functions = gateway.pluginRegistration('fixture').createHostFunctions({ toolErrors: 'throw' })['mcp-fixture']
+  assert.match((await failed(() => functions.error({ message }))).message, /directories: \/var\/data\/deep\/x\.txt/)
+  const [tool] = gateway.agentTools({ include: ['run_javascript'] })
+  assert.match((await tool.execute({ code, input: JSON.stringify(message) })).error.message, /directories: \/var\/data\/deep\/x\.txt/)
+  const withSecret = `${message}/${secret} ${secret}`
+  assert.equal((await returning.run(code, { input: withSecret })).value.error, `${message}/[redacted] [redacted]`)
+  assert.ok(!(await failed(() => throwing.run(code, { input: withSecret }))).message.includes(secret))
+})
+
 test('the class of the errors is exported once, for import and require', async () => {
   const esm = await import('../index.mjs')
   const cjs = createRequire(import.meta.url)('../index.js')

@@ -1,5 +1,6 @@
 // Every limit at its edge: one byte under, at, over, in one-byte and longer characters. Too much fails or is cut, and harms nothing else.
 import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import * as support from './support.mjs'
@@ -327,6 +328,46 @@ test('at maxConnections the idle connection gives way, and where all are busy th
   stop.abort()
   await failure(hanging, 'ERR_ABORTED')
   assert.equal(typeof (await pid('two')), 'number')
+})
+
+test('servers that were called in a run keep their sessions, also beyond maxConnections, up to twice as many', async (t) => {
+  const all = ['one', 'two', 'three', 'four', 'five']
+  const servers = Object.fromEntries(all.map((name) => [name, fixture()]))
+  const own = await openApproved(t, servers, { limits: { maxConnections: 2, callTimeoutMs: 2000 } })
+  const sandbox = await own.sandbox({ toolErrors: 'throw' })
+  const code = (servers) => `
+    ${servers.map((name) => `import * as ${name} from "host:mcp-${name}"`).join('\n')}
+    export const handler = () => [1, 2, 3].map(() => [${servers.join(', ')}].map((server) => server.count({}).count))`
+  const { value } = await sandbox.run(code(all.slice(0, 4)))
+  assert.deepEqual(
+    value,
+    [1, 2, 3].map((count) => [count, count, count, count]),
+  )
+  const connected = () => own.servers().filter((server) => server.state === 'connected').length
+  await waitFor('the end of the extra connections', () => connected() === 2)
+  const error = await failure(sandbox.run(code(all)), 'ERR_GUEST_THREW')
+  assert.match(error.message, /five.* 4 connections are open \(limits\.maxConnections\), held by four, one, three, two/)
+  await waitFor('the end of the extra connections', () => connected() === 2)
+  assert.equal((await own.callTool('five', 'count')).structuredContent.count, 1)
+  assert.equal(connected(), 2)
+})
+
+test('the config sets limits, those of Gateway.open win, and a reload says that changed ones wait', async (t) => {
+  const config = (limits) => ({ mcpServers: {}, limits })
+  const gateway = await openGateway(t, {}, { config: config({ runTimeoutMs: 150, maxCodeBytes: 300 }), limits: { maxCodeBytes: 400 } })
+  const sandbox = await gateway.sandbox()
+  names(
+    (await failure(sandbox.run('export const handler = () => new Promise(() => setTimeout(() => {}, 60_000))'), 'ERR_RUN_TIMEOUT')).message,
+    150,
+  )
+  names((await failure(sandbox.run(`// ${'x'.repeat(400)}`), 'ERR_CODE_TOO_LARGE')).message, 400)
+  const error = await failure(openGateway(t, {}, { config: config({ maxServer: 1, runTimeoutMs: 0 }) }), 'ERR_CONFIG_INVALID')
+  names(error.message, 'limits.maxServer', 'this key is unknown', 'limits.runTimeoutMs', 'must be from 1 to 86400000, not 0')
+  const path = join(support.folder(t), 'config.json')
+  writeFileSync(path, JSON.stringify(config({ maxServers: 1 })))
+  const fromFile = await openGateway(t, undefined, { config: undefined, configPath: path })
+  writeFileSync(path, JSON.stringify(config({ maxServers: 2 })))
+  assert.deepEqual((await fromFile.reload()).warnings, ['limits: these have changed; they count from the next start on'])
 })
 
 test('connectTimeoutMs ends a server that never gets ready, from the limits or the config', async (t) => {

@@ -382,7 +382,11 @@ describe('Where things are on this computer', () => {
     const { gateway } = await setUp(t, { fixture: fixture() }, { workspaceFolder })
     await gateway.approve('fixture')
     await gateway.enable('fixture')
-    const said = async (message) => (await gateway.callTool('fixture', 'error', { message })).content[0].text
+    const said = async (message) =>
+      (await failure(gateway.callTool('fixture', 'protocol_error', { message }), 'ERR_PROTOCOL')).message.replace(
+        /^.*?: (?=at|see)| \(JSON-RPC.*$/g,
+        '',
+      )
     assert.equal(await said(`at ${join(workspaceFolder, 'src/a.js')}:1:2`), 'at ./src/a.js:1:2')
     assert.equal(await said(`at ${join(homedir(), 'notes/b.txt')}`), 'at ~/notes/b.txt')
     assert.equal(await said('at /usr/lib/node_modules/x/index.js'), 'at …/x/index.js')

@@ -58,4 +58,4 @@ pub mod trust;
 
 pub use error::{Error, Result};
 pub use gateway::{Gateway, GatewayOptions};
-pub use limits::Limits;
+pub use limits::{LimitChanges, Limits};

@@ -1,6 +1,7 @@
 //! All documented limits of a gateway. The keys are those of the option `limits` of `Gateway.open`.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
 
 use crate::error::{Error, Result};
 
@@ -107,7 +108,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_servers: 20,
-            max_connections: 5,
+            max_connections: 20,
             connect_timeout_ms: 10_000,
             call_timeout_ms: 30_000,
             max_call_timeout_ms: 300_000,
@@ -133,6 +134,79 @@ impl Default for Limits {
     }
 }
 
+/// Some limits, by the same names as in [`Limits`]. The others stay as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LimitChanges {
+    pub max_servers: Option<usize>,
+    pub max_connections: Option<usize>,
+    pub connect_timeout_ms: Option<u64>,
+    pub call_timeout_ms: Option<u64>,
+    pub max_call_timeout_ms: Option<u64>,
+    pub run_timeout_ms: Option<u64>,
+    pub compute_timeout_ms: Option<u64>,
+    pub max_reconnects: Option<u32>,
+    pub max_parallel_calls: Option<usize>,
+    pub max_questions: Option<usize>,
+    pub max_response_bytes: Option<usize>,
+    pub max_argument_bytes: Option<usize>,
+    pub max_input_bytes: Option<usize>,
+    pub max_value_bytes: Option<usize>,
+    pub max_value_parts: Option<usize>,
+    pub max_code_bytes: Option<usize>,
+    pub max_log_bytes: Option<usize>,
+    pub max_saved_bytes: Option<usize>,
+    pub max_saved_age_ms: Option<u64>,
+    pub guest_heap_bytes: Option<u64>,
+    pub max_description_chars: Option<usize>,
+    pub max_audit_bytes: Option<u64>,
+    pub max_audit_age_ms: Option<u64>,
+}
+
+impl LimitChanges {
+    /// Sets a limit by its name in the config.
+    ///
+    /// # Errors
+    /// What is wrong with the name or the value, as the end of a sentence that begins with the place of the limit.
+    ///
+    /// ```
+    /// let mut changes = hyperlight_mcp::LimitChanges::default();
+    /// changes.set("maxServers", 50).unwrap();
+    /// assert_eq!(changes.max_servers, Some(50));
+    /// assert_eq!(changes.set("maxServers", 0).unwrap_err(), "must be from 1 to 1000, not 0");
+    /// assert!(changes.set("maxServer", 1).unwrap_err().starts_with("this key is unknown; there are: maxServers, "));
+    /// ```
+    pub fn set(&mut self, name: &str, value: u64) -> std::result::Result<(), String> {
+        let ranges = Limits::default().ranges();
+        let Some((_, _, least, most)) = ranges.iter().find(|(known, ..)| *known == name) else {
+            let known: Vec<_> = ranges.iter().map(|(known, ..)| *known).collect();
+            return Err(format!("this key is unknown; there are: {}", known.join(", ")));
+        };
+        if !(least..=most).contains(&&value) {
+            return Err(format!("must be from {least} to {most}, not {value}"));
+        }
+        let mut all = fields(self);
+        all.insert(name.to_owned(), value.into());
+        *self = serde_json::from_value(Json::Object(all)).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+}
+
+/// Sets all limits.
+impl From<Limits> for LimitChanges {
+    fn from(limits: Limits) -> Self {
+        // Both types have the same keys, which a test checks.
+        serde_json::from_value(Json::Object(fields(&limits))).unwrap_or_default()
+    }
+}
+
+/// Returns the limits that are set, by name.
+fn fields(limits: &impl Serialize) -> Map<String, Json> {
+    let Ok(Json::Object(mut fields)) = serde_json::to_value(limits) else { return Map::new() };
+    fields.retain(|_, value| !value.is_null());
+    fields
+}
+
 /// A field's name, its value, its lowest permitted value, and its highest permitted value.
 type Range = (&'static str, u64, u64, u64);
 
@@ -155,6 +229,24 @@ impl Limits {
             }
         }
         Ok(())
+    }
+
+    /// Returns these limits with some changes.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` for the first limit that is out of its range.
+    ///
+    /// ```
+    /// use hyperlight_mcp::{LimitChanges, Limits};
+    /// let changes = LimitChanges { max_servers: Some(50), ..LimitChanges::default() };
+    /// assert_eq!(Limits::default().changed_by(&changes).unwrap(), Limits { max_servers: 50, ..Limits::default() });
+    /// ```
+    pub fn changed_by(&self, changes: &LimitChanges) -> Result<Self> {
+        let mut all = fields(self);
+        all.extend(fields(changes));
+        let changed: Self = serde_json::from_value(Json::Object(all)).map_err(|error| Error::Internal(error.to_string().into()))?;
+        changed.validate()?;
+        Ok(changed)
     }
 
     fn ranges(&self) -> [Range; 23] {
@@ -204,5 +296,17 @@ mod tests {
         let limits = Limits { max_connections: 0, ..Limits::default() };
         let message = limits.validate().unwrap_err().to_string();
         assert!(message.contains("limits.maxConnections must be from 1 to 1000, not 0"), "{message}");
+    }
+
+    #[test]
+    fn changes_have_the_keys_of_the_limits_and_leave_the_others() {
+        let all = LimitChanges::from(Limits::default());
+        let keys = |fields: Map<String, Json>| fields.keys().cloned().collect::<Vec<_>>();
+        let ranges: Vec<_> = Limits::default().ranges().iter().map(|(name, ..)| (*name).to_owned()).collect();
+        assert_eq!(keys(fields(&all)), keys(fields(&Limits::default())));
+        assert_eq!(keys(fields(&all)), ranges);
+        assert_eq!(fields(&LimitChanges::default()), Map::new());
+        let low = LimitChanges { guest_heap_bytes: Some(1), ..LimitChanges::default() };
+        assert_eq!(Limits::default().changed_by(&low).unwrap_err().code(), "ERR_INVALID_OPTION");
     }
 }

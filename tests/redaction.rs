@@ -118,6 +118,24 @@ proptest! {
     }
 
     #[test]
+    fn arguments_never_unmask_a_secret(
+        secrets in prop::collection::vec(secret(), 1..4), texts in prop::collection::vec(text(), 15), more in text(), chosen in 0_usize..4,
+    ) {
+        let redactor = redactor(&secrets);
+        let forms = forms(&secrets[chosen % secrets.len()]);
+        let whole: String = forms.iter().zip(&texts).flat_map(|(form, text)| [text.as_str(), form]).collect();
+        // The arguments hold the secret in every form, the whole text, its pieces, and other paths.
+        let arguments: Vec<String> = forms.iter().chain(&texts).chain([&whole, &more]).cloned().collect();
+        let reader = redactor.for_reader(arguments);
+        let read = reader.redact(&whole);
+        for form in &forms {
+            prop_assert!(!read.contains(form.as_str()), "{form} in {read}");
+        }
+        prop_assert_eq!(redactor.without_secrets(&read), read.as_ref());
+        prop_assert_eq!(reader.redact(&read), read.as_ref());
+    }
+
+    #[test]
     fn redacting_twice_is_redacting_once(secrets in prop::collection::vec(secret(), 0..3), text in text()) {
         let redactor = redactor(&secrets);
         let once = redactor.redact(&text).into_owned();

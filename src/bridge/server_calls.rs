@@ -20,7 +20,7 @@ use super::warnings::Warnings;
 use crate::catalog::Manifest;
 use crate::error::{Error, ErrorText, Result};
 use crate::limits::Limits;
-use crate::redact::Redactor;
+use crate::redact::{Redactor, WrittenPaths};
 use crate::results::SavedValues;
 use crate::sandbox::{Arguments, HostAnswer, HostCall, HostReply, RunControl, Value};
 use crate::text::json::json_bytes;
@@ -68,6 +68,8 @@ pub struct ServerCalls {
     one_at_a_time: BTreeSet<String>,
     pub(super) lanes: Lanes,
     warnings: Mutex<Warnings>,
+    /// The paths in the arguments of failed calls. `None` before the first one fails.
+    written: Mutex<Option<WrittenPaths>>,
 }
 
 impl ServerCalls {
@@ -97,6 +99,7 @@ impl ServerCalls {
             one_at_a_time: BTreeSet::new(),
             lanes: Lanes::default(),
             warnings: Mutex::default(),
+            written: Mutex::default(),
         }
     }
 
@@ -168,7 +171,7 @@ impl ServerCalls {
     }
 
     fn shaped(&self, what: &str, result: Json) -> HostReply {
-        let shaped = shape(what, self.redacted(result), self.limits.max_response_bytes, self.errors);
+        let shaped = shape(what, result, self.limits.max_response_bytes, self.errors);
         self.warn(shaped.warning);
         shaped.reply
     }
@@ -192,6 +195,7 @@ impl ServerCalls {
         self.warn(warning);
         let turn = self.lanes.enter(server, turn_of_call(self.concurrency(server), approved));
         let (server, tool): (Arc<str>, Arc<str>) = (server.into(), tool.into());
+        let written = WrittenPaths::of(&arguments);
         let sent =
             self.caller.call(ToolCall { server: Arc::clone(&server), tool: Arc::clone(&tool), arguments, control: Some(control.clone()) });
         let waiting = control.wait_for_turn();
@@ -203,7 +207,7 @@ impl ServerCalls {
             // The guard is dropped before the result is checked, so that the next call does not wait for the check.
             drop(held);
             this.warn(this.checks.results.check(&server, &manifest, &tool, &result)?);
-            Ok(result)
+            Ok(this.redacted(result, written))
         })
     }
 
@@ -229,7 +233,7 @@ impl ServerCalls {
         };
         let this = Arc::clone(self);
         HostAnswer::Later(Box::pin(async move {
-            let result = sent.await.and_then(|result| this.capped(what, tool_result(this.redacted(result))));
+            let result = sent.await.and_then(|result| this.capped(what, tool_result(result)));
             result.map_or_else(|error| this.throw(error), |result| HostReply::Value(Value::from(result)))
         }))
     }
@@ -241,9 +245,23 @@ impl ServerCalls {
         listed.map_or_else(|error| self.throw(error), HostReply::Value)
     }
 
-    /// Redacts the result of a failed tool, because the text of a failure may contain the host's data.
-    fn redacted(&self, result: Json) -> Json {
-        if result.get("isError").and_then(Json::as_bool) == Some(true) { self.redactor.redact_json(&result) } else { result }
+    /// Redacts the result of a failed tool, because the text of a failure may contain the host's data. Paths that the call's own arguments
+    /// contain are no secrets to the caller.
+    fn redacted(&self, result: Json, written: WrittenPaths) -> Json {
+        if result.get("isError").and_then(Json::as_bool) != Some(true) {
+            return result;
+        }
+        self.written.lock().get_or_insert_default().extend(&written);
+        self.redactor.for_reader(written.into_texts()).redact_json(&result)
+    }
+
+    /// Redacts the error of the run, which may repeat the error of a tool.
+    #[must_use]
+    pub fn clean_outcome(&self, error: Error) -> Error {
+        match self.written.lock().take() {
+            Some(written) => error.redacted(&self.redactor.for_reader(written.into_texts())),
+            None => self.clean(error),
+        }
     }
 
     /// Redacts an error, because it may quote text of a guest or of a schema.

@@ -237,9 +237,12 @@ pub struct Run {
     /// Input of the handler: JSON, or @FILE
     #[arg(long, value_name = "JSON", default_value = "null")]
     pub input: String,
-    /// Time limit, like 30s or 500ms, at most 60s
+    /// Time limit, like 30s, 500ms or 2m; 30 is 30s [default: limits.runTimeoutMs, 60s]
     #[arg(long, value_name = "TIME", value_parser = super::values::milliseconds)]
     pub timeout: Option<u64>,
+    /// Set a limit for this run, as in `limits` of the config; can be repeated
+    #[arg(long = "limit", value_name = "NAME=VALUE", value_parser = super::values::limit)]
+    pub limits: Vec<(String, u64)>,
     /// Allow calls of these tools without a question
     #[arg(long, value_name = "SERVER[.TOOL]", value_delimiter = ',')]
     pub allow_writes: Vec<String>,

@@ -55,9 +55,9 @@ impl Callbacks for Person {
                 let text = format!("the code wants to call {call} ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
                 answer = dialog.ask(&text).await.unwrap_or_default().to_lowercase();
             }
-            // In other questions, `y` is the usual answer. Here it means no, because a person must choose how long the permission lasts.
+            // In other questions, `y` is the usual answer. Here it allows the least: this call.
             Ok(match answer.as_str() {
-                "o" | "once" => Decision::Once,
+                "o" | "once" | "y" | "yes" => Decision::Once,
                 "r" | "run" => Decision::Run,
                 "s" | "session" => Decision::Session,
                 _ => Decision::Deny,

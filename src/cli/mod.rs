@@ -52,7 +52,7 @@ pub use args::Program;
 pub use boot::{ModelClient, ModelSettings};
 pub use import::{FoundServer, Secret, found_in};
 pub use terminal::{Screens, json_text};
-pub use values::milliseconds;
+pub use values::{limit, milliseconds};
 
 /// Time that servers have to end by themselves after Ctrl-C.
 const ENDING: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use super::args::Run;
 use super::error::{CliError, told};
 use super::next_command::NextCommand;
 use super::resolve::{show_for_run, task_of};
-use super::session::{Session, hosts_of, name_in_code};
+use super::session::{Opening, Session, hosts_of, name_in_code};
 use super::terminal::Terminal;
 use super::untrusted::indented;
 use super::{Exit, files};
@@ -17,6 +17,7 @@ use crate::bridge::{ToolErrors, inexact};
 use crate::command::{Tone, printable};
 use crate::error::Error;
 use crate::gateway::{Agent, Gateway, RunFetch, RunOptions, RunReport, Sandbox};
+use crate::limits::LimitChanges;
 use crate::redact::Redactor;
 use crate::registry::ServerStatus;
 use crate::sandbox::{LogEntry, Stop, Value};
@@ -34,7 +35,8 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     let allowed = AllowedWrites::read(&arguments.allow_writes);
     let needs = |server: &str| imports(&code, server);
     let (fetch, private_hosts) = (hosts_of("--fetch", &arguments.fetch)?, hosts_of("--private-hosts", &arguments.private_hosts)?);
-    let opening = session.open_for_script(arguments.servers.as_deref(), allowed.clone(), &arguments.as_agent, private_hosts, needs);
+    let changes = Opening { allowed: allowed.clone(), private_hosts, limits: limits_of(arguments)? };
+    let opening = session.open_for_script(arguments.servers.as_deref(), changes, &arguments.as_agent, needs);
     let (gateway, agent) = opening.await?;
     check_allowed(session, &gateway, &allowed)?;
     if arguments.resolve_only {
@@ -77,6 +79,16 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
         Err(Error::Aborted { .. }) => Ok(Exit::Interrupted),
         Err(error) => Err(explained(&agent, &session.next_command, error, (&arguments.file, &code), more)),
     }
+}
+
+/// Returns the limits that the arguments set. `--timeout` is the limit of the run, whatever the config or `--limit` says.
+fn limits_of(arguments: &Run) -> Result<LimitChanges, CliError> {
+    let mut limits = LimitChanges::default();
+    for (name, value) in &arguments.limits {
+        limits.set(name, *value).map_err(|problem| CliError::Usage(format!("--limit {name}: {problem}")))?;
+    }
+    limits.run_timeout_ms = arguments.timeout.or(limits.run_timeout_ms);
+    Ok(limits)
 }
 
 /// Checks that the servers in `--allow-writes` exist, and warns about tools that do not exist. A mistyped name would allow nothing.

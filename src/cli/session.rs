@@ -17,6 +17,7 @@ use crate::command::Tone;
 use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
 use crate::gateway::{Agent, Callbacks, EventListener, Gateway, GatewayOptions};
+use crate::limits::LimitChanges;
 use crate::registry::ServerStatus;
 use crate::sandbox::Stop;
 use crate::text::sanitise_text;
@@ -38,10 +39,20 @@ pub(super) struct Session {
     person: OnceLock<Arc<dyn Callbacks>>,
 }
 
+/// What the arguments of a script change in the gateway.
+pub(super) struct Opening {
+    /// The calls that are allowed without a question.
+    pub(super) allowed: AllowedWrites,
+    /// The hosts that may have private addresses.
+    pub(super) private_hosts: AllowedHosts,
+    pub(super) limits: LimitChanges,
+}
+
 impl Session {
     pub(super) fn new(global: Global, context: ProcessContext, stop: Stop) -> Self {
         let terminal = Arc::new(Terminal::new(context.screens, global.color, &context.environment));
-        Self { next_command: NextCommand::new(&global), global, context, terminal, stop, gateway: OnceLock::new(), person: OnceLock::new() }
+        let next_command = NextCommand::new(&global, &context.environment);
+        Self { next_command, global, context, terminal, stop, gateway: OnceLock::new(), person: OnceLock::new() }
     }
 
     pub(super) fn json(&self) -> bool {
@@ -76,8 +87,9 @@ impl Session {
         Err(CliError::Message(
             NO_CONFIG,
             format!(
-                "there is no config {}. To make one:\n  hyperlight-mcp import --write   copies the servers of VS Code, Claude, Cursor and Codex\nor write the file yourself as in this example, or name another file with --config FILE:\n  {EXAMPLE}",
-                path.display()
+                "there is no config {}. To make one:\n  {}   copies the servers of VS Code, Claude, Cursor and Codex\nor write the file yourself as in this example, or name another file with --config FILE:\n  {EXAMPLE}",
+                path.display(),
+                self.next_command.with("import --write")
             ),
         ))
     }
@@ -94,16 +106,15 @@ impl Session {
 
     /// Opens the gateway and the agent of a script. Enables the servers in `servers`, or all approved ones if it is `None`. Before that,
     /// asks the person at the terminal to approve servers that are not approved yet: the servers in `servers`, or the servers for which
-    /// `needs` is true if `servers` is `None`. Servers are named as the agent's code names them. `private_hosts` may have private addresses.
+    /// `needs` is true if `servers` is `None`. Servers are named as the agent's code names them.
     pub(super) async fn open_for_script(
         &self,
         servers: Option<&[String]>,
-        allowed: AllowedWrites,
+        Opening { allowed, private_hosts, limits }: Opening,
         as_agent: &AsAgent,
-        private_hosts: AllowedHosts,
         needs: impl Fn(&str) -> bool,
     ) -> Result<(Gateway, Agent)> {
-        let gateway = self.opened(GatewayOptions { fetch_private_hosts: private_hosts, ..self.asking(allowed) })?;
+        let gateway = self.opened(GatewayOptions { fetch_private_hosts: private_hosts, limits, ..self.asking(allowed) })?;
         let agent = agent_of(self, &gateway, as_agent)?;
         let wanted = |name: &str| servers.map_or_else(|| needs(name), |names| names.iter().any(|wanted| wanted == name));
         let is_wanted = |server: &ServerStatus| name_in_code(&agent, server).is_some_and(wanted);

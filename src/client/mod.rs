@@ -43,7 +43,7 @@ pub use oauth::{
     TokenStore,
 };
 pub use pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
-pub use pool::{ConnectionRequest, Connections, Lease, LeaseOrigin};
+pub use pool::{ConnectionRequest, Connections, Hold, Lease, LeaseOrigin};
 pub use proxies::proxy_logins;
 pub use stdio::watchdog::Watchdog;
 pub use wire::answer::{CallFailure, Sent};

@@ -12,6 +12,7 @@ mod generated;
 mod grants;
 mod inputs;
 mod inserted_value;
+mod limits;
 mod loaders;
 mod oauth;
 mod parse;

@@ -8,12 +8,14 @@ use serde_json::Value as Json;
 use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
 use super::grants::{GrantReader, GrantSettings};
 use super::inputs::Inputs;
+use super::limits;
 use super::programs::{BaseLayer, Program};
 use super::providers::{self, ProviderSettings};
 use super::server::{self, Context};
 use super::source::ServerSource;
 use super::tree::{self, Entry, Node, Tree, Value};
 use crate::error::{Error, Result};
+use crate::limits::{LimitChanges, Limits};
 use crate::text::{self, Problem, displayed, displayed_within};
 
 const MAX_DISPLAYED_NAME_CHARS: usize = 64;
@@ -37,11 +39,14 @@ pub struct Config {
     pub catalogue: bool,
     /// The rules for which agent may use what.
     pub grants: GrantSettings,
+    /// The limits of the gateway that the config sets.
+    pub limits: LimitChanges,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
 
-/// Parses the text of a config file. Errors contain `file` as its name.
+/// Parses the text of a config file. Errors contain `file` as its name. `max_servers` wins over the config's own limit; with `None`, that one
+/// counts, or the default.
 ///
 /// A server with errors is in [`Config::invalid`], and the others are usable.
 ///
@@ -56,8 +61,8 @@ pub struct Config {
 /// let error = config.invalid[0].error.clone().redacted(&hyperlight_mcp::redact::Redactor::new(None, None));
 /// assert_eq!(error.to_string(), "config.json:1:86: mcpServers.b: needs a command or a url");
 /// ```
-pub fn parse_text(text: &str, file: &str, max_servers: usize) -> Result<Config> {
-    read(tree::from_text(text, file)?, file, max_servers)
+pub fn parse_text(text: &str, file: &str, max_servers: impl Into<Option<usize>>) -> Result<Config> {
+    read(tree::from_text(text, file)?, file, max_servers.into())
 }
 
 /// Reads a config from a JSON value.
@@ -69,19 +74,20 @@ pub fn parse_text(text: &str, file: &str, max_servers: usize) -> Result<Config> 
 /// let root = serde_json::json!({ "servers": { "a": { "type": "http", "url": "https://example.com/mcp" } } });
 /// assert_eq!(hyperlight_mcp::config::parse_object(&root, "config", 20).unwrap().servers.len(), 1);
 /// ```
-pub fn parse_object(root: &Json, file: &str, max_servers: usize) -> Result<Config> {
-    read(tree::from_json(root), file, max_servers)
+pub fn parse_object(root: &Json, file: &str, max_servers: impl Into<Option<usize>>) -> Result<Config> {
+    read(tree::from_json(root), file, max_servers.into())
 }
 
-fn read(tree: Tree, file: &str, max_servers: usize) -> Result<Config> {
+fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
     let mut sources = Sources { fatal: tree.duplicates, ..Sources::default() };
     sources.find(&tree.root);
     let count = sources.sections.iter().map(|section| section.entries.len()).sum();
-    if count > max_servers {
-        return Err(Error::TooManyServers { count, limit: max_servers });
+    let limit = max_servers.or(sources.limits.max_servers).unwrap_or_else(|| Limits::default().max_servers);
+    if count > limit {
+        return Err(Error::TooManyServers { count, limit });
     }
     sources.find_names_used_twice();
-    let mut config = Config { providers: sources.providers, catalogue: sources.catalogue, ..Config::default() };
+    let mut config = Config { providers: sources.providers, catalogue: sources.catalogue, limits: sources.limits, ..Config::default() };
     let mut inputs = Inputs::default();
     for (field, node) in &sources.inputs {
         inputs.read(field, node);
@@ -145,6 +151,7 @@ struct Sources<'t> {
     base: Vec<Program>,
     providers: ProviderSettings,
     catalogue: bool,
+    limits: LimitChanges,
     warnings: Vec<Problem>,
     /// Problems that make the whole config unusable.
     fatal: Vec<Problem>,
@@ -172,6 +179,7 @@ impl<'t> Sources<'t> {
                 "base" => self.base(node),
                 "providers" => self.providers = providers::settings(node, &mut self.fatal),
                 "catalogue" => self.catalogue = providers::catalogue(node, &mut self.fatal),
+                "limits" => self.limits = limits::limits(node, &mut self.fatal),
                 // Other top-level keys belong to the agent.
                 _ => {}
             }

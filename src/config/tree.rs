@@ -10,8 +10,20 @@ use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
 /// The keys of the root object that this program reads. The other keys belong to the agent.
-const OUR_KEYS: [&str; 11] =
-    ["mcpServers", "servers", "mcp", "inputs", "base", "providers", "catalogue", "toolboxes", "agents", "defaultGrant", "profiles"];
+const OUR_KEYS: [&str; 12] = [
+    "mcpServers",
+    "servers",
+    "mcp",
+    "inputs",
+    "base",
+    "providers",
+    "catalogue",
+    "toolboxes",
+    "agents",
+    "defaultGrant",
+    "profiles",
+    "limits",
+];
 /// Maximum depth at which values are read. No field of this program is nearly as deep. The parser refuses text that is deeper than 512.
 const MAX_DEPTH: usize = 64;
 

@@ -17,6 +17,7 @@ use super::request::{Request, Requester};
 use crate::blocking::blocking;
 use crate::config::GrantSettings;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
 use crate::registry::Decider;
 use crate::store::Store;
 use crate::store::audit::{
@@ -26,15 +27,15 @@ use crate::store::audit::{
 use crate::text::json::approximate_bytes;
 
 /// Opens the audit of a gateway.
-pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, grants: &GrantSettings, events: &Events) -> Audit {
+pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, limits: &Limits, grants: &GrantSettings, events: &Events) -> Audit {
     let told = events.clone();
     let on_problem = move |error: Error| {
         let error = error.redacted(&told.redactor);
         told.warn(format!("the audit cannot be written now, so a limited number of entries is kept in memory: {error}"));
     };
     let options = AuditOptions {
-        max_bytes: options.limits.max_audit_bytes,
-        max_age: Duration::from_millis(options.limits.max_audit_age_ms),
+        max_bytes: limits.max_audit_bytes,
+        max_age: Duration::from_millis(limits.max_audit_age_ms),
         content: options.audit_content,
         config_grants: grant_records::listing(grants),
         redactor: Arc::clone(&events.redactor),

@@ -2,7 +2,7 @@
 //! or agent.
 
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::agent::Identity;
 use super::allowed_calls::AllowedCalls;
 use super::events::EventListener;
 use super::granted::Granted;
-use crate::client::{Credential, Elicitation, ElicitationAnswer, Sampling};
+use crate::client::{Credential, Elicitation, ElicitationAnswer, Hold, Lease, Sampling};
 use crate::error::Result;
 use crate::sandbox::{Pause, RunControl};
 use crate::telemetry::TraceContext;
@@ -275,6 +275,8 @@ pub(super) struct CallScope {
     questions: AtomicUsize,
     asking: tokio::sync::Mutex<()>,
     warnings: Mutex<Vec<String>>,
+    /// Keeps the connections of the servers that the run has called.
+    holds: Mutex<BTreeMap<String, Hold>>,
 }
 
 impl CallScope {
@@ -292,7 +294,7 @@ impl CallScope {
         let listener = listener.or_else(|| identity.listener.clone());
         let number = SCOPES.fetch_add(1, Ordering::Relaxed);
         let (allowed_calls, denied, max_questions, questions) = (AllowedCalls::default(), Mutex::default(), None, AtomicUsize::default());
-        let (asking, warnings) = (tokio::sync::Mutex::default(), Mutex::default());
+        let (asking, warnings, holds) = (tokio::sync::Mutex::default(), Mutex::default(), Mutex::default());
         Self {
             number,
             identity,
@@ -307,6 +309,7 @@ impl CallScope {
             questions,
             asking,
             warnings,
+            holds,
         }
     }
 
@@ -335,6 +338,18 @@ impl CallScope {
         if !warnings.contains(&warning) {
             warnings.push(warning);
         }
+    }
+
+    /// Keeps the session of a server that the run has called, until the run ends.
+    pub(super) fn hold(&self, server: &str, connection: &Lease) {
+        self.holds.lock().entry(server.to_owned()).or_insert_with(|| connection.hold());
+    }
+
+    /// Lets the connections of the run's servers be closed again.
+    pub(super) fn end_holds(&self) {
+        // They end without the lock, as their end can close connections.
+        let holds = std::mem::take(&mut *self.holds.lock());
+        drop(holds);
     }
 
     pub(super) fn take_warnings(&self) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use serde_json::Value as Json;
@@ -9,6 +10,7 @@ use serde_json::Value as Json;
 use crate::config::{BaseFile, Config, Program, Surroundings, base_layer, config_paths, parse_object, parse_text};
 use crate::error::{Error, Result};
 use crate::files::{Links, Stamp, read_bounded};
+use crate::limits::{LimitChanges, Limits};
 
 /// The maximum size of a config file.
 const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
@@ -19,7 +21,10 @@ pub(super) type Version = (PathBuf, Option<Stamp>);
 /// The source of the config.
 pub(super) struct ConfigSource {
     content: ConfigContent,
-    max_servers: usize,
+    /// The limits that the gateway was given. They win over those of the config.
+    given: LimitChanges,
+    /// The config's limits when the gateway was opened. They count as long as it is open.
+    at_open: OnceLock<LimitChanges>,
     surroundings: Surroundings,
     /// The versions of the files that were read last, even if their content was not usable. First the config, if it is a file, then the
     /// files of its bases.
@@ -34,8 +39,13 @@ pub(super) enum ConfigContent {
 }
 
 impl ConfigSource {
-    pub(super) fn new(content: ConfigContent, max_servers: usize, surroundings: Surroundings) -> Self {
-        Self { content, max_servers, surroundings, last: Mutex::default() }
+    pub(super) fn new(content: ConfigContent, given: LimitChanges, surroundings: Surroundings) -> Self {
+        Self { content, given, at_open: OnceLock::new(), surroundings, last: Mutex::default() }
+    }
+
+    /// Returns the limits of a gateway with this config.
+    pub(super) fn limits(&self, config: &Config) -> Result<Limits> {
+        Limits::default().changed_by(&config.limits)?.changed_by(&self.given)
     }
 
     /// Returns the path of the config, if it is a file.
@@ -57,6 +67,9 @@ impl ConfigSource {
         let own = self.path().map(version);
         self.note_own(own.clone());
         let mut config = self.read_own()?;
+        if *self.at_open.get_or_init(|| config.limits.clone()) != config.limits {
+            config.warnings.push("limits: these have changed; they count from the next start on".to_owned());
+        }
         let folder = self.surroundings.workspace_folder.display().to_string();
         let mut versions: Vec<Version> = own.into_iter().collect();
         let mut inputs: Vec<String> = config.inputs.iter().map(|input| input.id.clone()).collect();
@@ -91,13 +104,13 @@ impl ConfigSource {
 
     fn read_own(&self) -> Result<Config> {
         let path = match &self.content {
-            ConfigContent::Given(config) => return parse_object(config, "config", self.max_servers),
+            ConfigContent::Given(config) => return parse_object(config, "config", self.given.max_servers),
             ConfigContent::File(path) | ConfigContent::DefaultFile(path) => path,
         };
         let unreadable = |problem: String| Error::ConfigUnreadable { path: path.clone().into(), problem: problem.into() };
         match read_bounded(path, Links::Follow, MAX_CONFIG_BYTES).map(String::from_utf8) {
             Ok(Err(_)) => Err(unreadable("it is not text in UTF-8".to_owned())),
-            Ok(Ok(text)) => parse_text(&text, &path.display().to_string(), self.max_servers),
+            Ok(Ok(text)) => parse_text(&text, &path.display().to_string(), self.given.max_servers),
             Err(error) if error.kind() == ErrorKind::NotFound && matches!(self.content, ConfigContent::DefaultFile(_)) => {
                 Ok(Config::default())
             }

@@ -108,7 +108,7 @@ use crate::bridge::{ToolErrors, check_sendable, tool_result};
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
-use crate::redact::Redactor;
+use crate::redact::{Redactor, WrittenPaths};
 use crate::registry::{Decider, Entry, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::{Kind, Store};
@@ -230,13 +230,12 @@ impl Gateway {
     }
 
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
-        options.limits.validate()?;
         check_budget("Gateway.open", options.max_result_tokens)?;
         let source = options.source(&surroundings)?;
         let config = source.read()?;
         let mut warnings = config.warnings.clone();
         let (providers, with_catalogue) = (config.providers.clone(), config.catalogue);
-        let limits = Arc::new(options.limits.clone());
+        let limits = Arc::new(source.limits(&config)?);
         let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
         let (store, trust) = open_store(options, &events)?;
@@ -253,7 +252,7 @@ impl Gateway {
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
-            audit: audit::open(&store, options, &grants.settings(), &events),
+            audit: audit::open(&store, options, &limits, &grants.settings(), &events),
             telemetry,
             store,
             trust,
@@ -490,11 +489,12 @@ impl Agent {
         let name = granted.registry_name(name);
         let viewer = Viewer { id: self.identity.id, granted: &granted };
         let arguments = self.core.check_arguments(&viewer, name, tool, arguments)?;
+        let written = WrittenPaths::of(&arguments);
         let request = Request::CallTool { tool: tool.into(), arguments: Arc::new(arguments) };
         let result = self.request_without_run(name, &request, options, stop).await?;
         self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
-        Ok(if is_error { self.core.redactor.redact_json(&result) } else { result })
+        Ok(if is_error { self.core.redactor.for_reader(written.into_texts()).redact_json(&result) } else { result })
     }
 }

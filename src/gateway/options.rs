@@ -14,7 +14,7 @@ use super::providers::ProviderLoader;
 use crate::config::{ArgumentCheck, SchemaViolations, Surroundings};
 use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
-use crate::limits::Limits;
+use crate::limits::{LimitChanges, Limits};
 use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
 
 /// The servers that are enabled when the gateway opens, if their approval is valid.
@@ -44,7 +44,8 @@ pub struct GatewayOptions {
     /// The folder that replaces `${workspaceFolder}`. Default: the working directory.
     pub workspace_folder: Option<PathBuf>,
     pub enable: EnableAtOpen,
-    pub limits: Limits,
+    /// Limits that differ from the default. They win over `limits` of the config.
+    pub limits: LimitChanges,
     pub guest: GuestChoice,
     /// The VMs that are started in advance for later runs.
     pub warm: WarmVms,
@@ -107,7 +108,7 @@ impl GatewayOptions {
             state_dir: None,
             workspace_folder: None,
             enable: EnableAtOpen::None,
-            limits: Limits::default(),
+            limits: LimitChanges::default(),
             guest: GuestChoice::default(),
             warm: WarmVms::default(),
             reader: watchdog.with_file_name("hyperlight-mcp-reader"),
@@ -138,7 +139,7 @@ impl GatewayOptions {
             (None, Some(path)) => ConfigContent::File(path.clone()),
             (None, None) => ConfigContent::DefaultFile(self.default_config()),
         };
-        Ok(ConfigSource::new(content, self.limits.max_servers, surroundings.clone()))
+        Ok(ConfigSource::new(content, self.limits.clone(), surroundings.clone()))
     }
 
     /// Returns the default path of the config: `~/.hyperagent/config.json`.

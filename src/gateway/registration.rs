@@ -7,6 +7,7 @@ use super::availability::exists_for;
 use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
 use crate::error::{Error, Result};
+use crate::redact::WrittenPaths;
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
 
 impl Agent {
@@ -41,27 +42,35 @@ impl Agent {
         stop: &Stop,
     ) -> HostReply {
         match self.result_of(server, tool, arguments, options, stop).await {
-            Ok(result) => {
+            Ok((result, written)) => {
                 let shaped = shape(&format!("{server}.{tool}"), result, self.core.limits.max_response_bytes, errors);
                 shaped.warning.into_iter().for_each(|warning| self.core.events.warn(warning));
-                self.coded(server, tool, shaped.reply)
+                self.coded(server, tool, shaped.reply, written)
             }
             Err(error) => errors.reply(&self.core.redacted(error)),
         }
     }
 
-    async fn result_of(&self, server: &str, tool: &str, arguments: Vec<Value>, options: CallOptions, stop: &Stop) -> Result<Json> {
+    async fn result_of(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Vec<Value>,
+        options: CallOptions,
+        stop: &Stop,
+    ) -> Result<(Json, WrittenPaths)> {
         let limit = self.core.limits.max_argument_bytes;
         let arguments = tool_arguments(&format!("{server}.{tool}"), Arguments::Given(arguments), limit)?;
-        self.call_tool(server, tool, arguments, options, stop).await
+        let written = WrittenPaths::of(&arguments);
+        Ok((self.call_tool(server, tool, arguments, options, stop).await?, written))
     }
 
     /// Adds a code to a failure that the tool itself reports, because each rejection in Node has a code.
-    fn coded(&self, server: &str, tool: &str, reply: HostReply) -> HostReply {
+    fn coded(&self, server: &str, tool: &str, reply: HostReply, written: WrittenPaths) -> HostReply {
         match reply {
             HostReply::Throw { code: None, message, .. } => {
                 let error = Error::ToolFailed { server: server.to_owned(), tool: tool.into(), message: message.into() };
-                ToolErrors::Throw.reply(&self.core.redacted(error))
+                ToolErrors::Throw.reply(&error.redacted(&self.core.redactor.for_reader(written.into_texts())))
             }
             other => other,
         }

@@ -223,8 +223,9 @@ impl Sandbox {
             return failed(self.core.redacted(Error::io("a thread for the run", &error)));
         }
         let mut outcome = self.outcome(receiver, stop, period).await;
+        scope.end_holds();
         let redactor = &self.core.redactor;
-        outcome.value = outcome.value.map_err(|error| self.core.redacted(error));
+        outcome.value = outcome.value.map_err(|error| host.servers.clean_outcome(error));
         traced.end(outcome.value.as_ref().err().map(Error::code));
         outcome.logs.iter_mut().for_each(|entry| *entry = readable(redactor, entry));
         let warnings = scope.take_warnings().into_iter().chain(host.servers.take_warnings());

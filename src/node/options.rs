@@ -1,10 +1,11 @@
 //! Parses options from JavaScript. Plain data and the names of callbacks are checked before any work starts.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value as Json};
 use tokio::runtime::Handle;
 
@@ -13,7 +14,7 @@ use crate::config::{ArgumentCheck, MAX_FETCH_HOSTS, SchemaViolations};
 use crate::error::{Error, ErrorText, Result};
 use crate::fetch::AllowedHosts;
 use crate::gateway::{Agent, EnableAtOpen, GatewayOptions, RunFetch, Task};
-use crate::limits::Limits;
+use crate::limits::LimitChanges;
 use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
 use crate::store::audit::{self, AuditKind};
 use crate::telemetry::TraceContext;
@@ -63,7 +64,8 @@ pub(super) struct OpenOptions {
     state_dir: Option<PathBuf>,
     workspace_folder: Option<PathBuf>,
     enable: Option<Enable>,
-    limits: Limits,
+    #[serde(deserialize_with = "limits")]
+    limits: LimitChanges,
     guest: GuestChoice,
     warm: WarmVms,
     snapshot_dir: Option<SnapshotDir>,
@@ -74,6 +76,29 @@ pub(super) struct OpenOptions {
     require_approval: Option<bool>,
     audit_content: bool,
     fetch: GatewayFetch,
+}
+
+/// Parses `limits`. Each value must be a number: `null` is no limit.
+fn limits<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<LimitChanges, D::Error> {
+    struct Given;
+
+    impl<'de> Visitor<'de> for Given {
+        type Value = LimitChanges;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object of limits")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> std::result::Result<LimitChanges, A::Error> {
+            let mut limits = LimitChanges::default();
+            while let Some(name) = given.next_key::<String>()? {
+                limits.set(&name, given.next_value()?).map_err(|problem| A::Error::custom(format!("{name} {problem}")))?;
+            }
+            Ok(limits)
+        }
+    }
+
+    deserializer.deserialize_map(Given)
 }
 
 #[derive(Debug, Deserialize)]

@@ -6,15 +6,22 @@ use percent_encoding::utf8_percent_encode;
 
 use super::forms::PATH;
 
+/// The workspace folder in a text.
+const WORKSPACE: &str = ".";
+
 /// Folders and their replacements, with the longest path first. The order is needed because the workspace is often inside the home
 /// folder.
-pub(super) struct Folders(Vec<(String, &'static str)>);
+pub(super) struct Folders {
+    folders: Vec<(String, &'static str)>,
+    /// What the reader of the text knows already. `None` if nobody in particular reads it.
+    known: Option<Vec<String>>,
+}
 
 impl Folders {
     /// Makes the list of folders. A folder that is not absolute is ignored, and so is the root folder.
     pub(super) fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
         let mut folders = Vec::new();
-        for (folder, short) in [(workspace, "."), (home, "~")] {
+        for (folder, short) in [(workspace, WORKSPACE), (home, "~")] {
             let Some(folder) = folder.and_then(Path::to_str).map(|folder| folder.trim_end_matches('/')) else { continue };
             if folder.starts_with('/') {
                 folders.push((folder.to_owned(), short));
@@ -23,7 +30,18 @@ impl Folders {
         }
         folders.sort_by_key(|(folder, _)| std::cmp::Reverse(folder.len()));
         folders.dedup();
-        Self(folders)
+        Self { folders, known: None }
+    }
+
+    /// Returns the folders for a reader who knows the workspace, and each path in these texts.
+    pub(super) fn known_from(&self, texts: Vec<String>) -> Self {
+        Self { folders: self.folders.clone(), known: Some(texts) }
+    }
+
+    /// Returns whether the reader knows a path that stands in a text.
+    fn knows(&self, path: &str) -> bool {
+        let path = path.trim_end_matches(['.', '!']);
+        self.known.as_ref().is_some_and(|texts| texts.iter().any(|text| text.contains(path)))
     }
 
     /// Returns the text with shortened paths. Returns `None` if there is nothing to shorten.
@@ -48,7 +66,11 @@ impl Folders {
                 continue;
             }
             let end = start + rest.find(ends_path).unwrap_or(rest.len());
-            let replacement = if let Some((folder, short)) = self.0.iter().find(|(folder, _)| is_within(rest, folder)) {
+            let folder = self.folders.iter().find(|(folder, _)| is_within(rest, folder));
+            let is_in_workspace = folder.is_some_and(|(_, short)| *short == WORKSPACE);
+            let replacement = if self.known.is_some() && is_in_workspace || self.knows(&text[start..end]) {
+                None
+            } else if let Some((folder, short)) = folder {
                 Some((start + folder.len(), *short))
             } else if start >= url_end && !follows_method(&text[..start]) {
                 last_two(&text[start..end]).map(|kept| (start + kept, "…"))

@@ -17,7 +17,7 @@ fn open(test_folder: &TestFolder, server: &Json) -> Gateway {
     options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
     if emulated() {
-        options.limits.connect_timeout_ms *= 8;
+        options.limits.connect_timeout_ms = Some(80_000);
     }
     Gateway::open(options).unwrap()
 }

@@ -89,7 +89,7 @@ async fn open_with(test_folder: &TestFolder, server: &Json, variables: &[(&str, 
     options.guest = guest_choice();
     options.environment.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     if emulated() {
-        options.limits.connect_timeout_ms *= 8;
+        options.limits.connect_timeout_ms = Some(80_000);
     }
     let gateway = Gateway::open(options).unwrap();
     gateway.approve("one", None, None).await.unwrap();

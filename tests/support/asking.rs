@@ -205,7 +205,7 @@ impl Setup {
         options.on_event = Some(told.listener());
         options.callbacks = callbacks;
         if emulated() {
-            options.limits.connect_timeout_ms *= 8;
+            options.limits.connect_timeout_ms = Some(80_000);
         }
         let gateway = Gateway::open(options).unwrap();
         gateway.approve(ONE, None, None).await.unwrap();

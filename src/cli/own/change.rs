@@ -50,7 +50,7 @@ impl Change<'_> {
     ///
     /// # Errors
     /// A sentence that describes why the text was not changed.
-    pub(super) fn made(&self, text: &str, file: &str, max_servers: usize) -> Result<Changed, String> {
+    pub(super) fn made(&self, text: &str, file: &str) -> Result<Changed, String> {
         let root = parsed(text)?;
         let name = self.name();
         let there = section_with(&root, name);
@@ -71,7 +71,7 @@ impl Change<'_> {
                 edited(text, &paths.collect::<Vec<_>>())?
             }
         };
-        let warnings = if matches!(self, Self::Remove(_)) { Vec::new() } else { checked(&new, file, name, max_servers)? };
+        let warnings = if matches!(self, Self::Remove(_)) { Vec::new() } else { checked(&new, file, name)? };
         let root = parsed(&new)?;
         let entry = section_with(&root, name).and_then(|section| value_at(&root, section)?.get(name).cloned());
         Ok(Changed { text: new, entry, warnings })
@@ -184,8 +184,8 @@ fn setting(value: &str) -> Json {
 }
 
 /// Parses the new text in the same way as a gateway. Returns the warnings about the server.
-fn checked(text: &str, file: &str, name: &str, max_servers: usize) -> Result<Vec<String>, String> {
-    let config = parse_text(text, file, max_servers).map_err(|error| readable(&error))?;
+fn checked(text: &str, file: &str, name: &str) -> Result<Vec<String>, String> {
+    let config = parse_text(text, file, None).map_err(|error| readable(&error))?;
     if config.servers.iter().all(|server| server.name != name) {
         let invalid = config.invalid.iter().find(|server| server.name == name || config.invalid.len() == 1);
         return Err(invalid.map_or_else(|| format!("{name} cannot be the name of a server"), |server| readable(&server.error)));
@@ -214,28 +214,28 @@ mod tests {
     }
 
     fn set(name: &str, values: &[&str]) -> Result<Changed, String> {
-        Change::Set(&Set { name: name.to_owned(), values: words(values) }).made(CONFIG, "c", 9)
+        Change::Set(&Set { name: name.to_owned(), values: words(values) }).made(CONFIG, "c")
     }
 
     fn unset(name: &str, keys: &[&str]) -> Result<Changed, String> {
-        Change::Unset(&Unset { name: name.to_owned(), keys: words(keys) }).made(CONFIG, "c", 9)
+        Change::Unset(&Unset { name: name.to_owned(), keys: words(keys) }).made(CONFIG, "c")
     }
 
     #[test]
     fn a_server_is_added_where_the_others_are_and_comments_stay() {
-        let changed = Change::Add(&add("b", &["npx", "-y", "p"], &["K=a=b"])).made(CONFIG, "c", 9).unwrap();
+        let changed = Change::Add(&add("b", &["npx", "-y", "p"], &["K=a=b"])).made(CONFIG, "c").unwrap();
         assert_eq!(changed.entry, Some(json!({ "command": "npx", "args": ["-y", "p"], "env": { "K": "a=b" } })));
         assert!(changed.text.contains("// mine") && changed.text.contains("// a\n"), "{}", changed.text);
-        let first = Change::Add(&add("b", &["x"], &[])).made("", "c", 9).unwrap();
+        let first = Change::Add(&add("b", &["x"], &[])).made("", "c").unwrap();
         assert_eq!(parsed(&first.text).unwrap(), json!({ "mcpServers": { "b": { "command": "x" } } }));
         let settings = r#"{ "mcp": { "servers": {} } }"#;
-        let nested = Change::Add(&add("b", &["x"], &[])).made(settings, "c", 9).unwrap();
+        let nested = Change::Add(&add("b", &["x"], &[])).made(settings, "c").unwrap();
         assert_eq!(parsed(&nested.text).unwrap(), json!({ "mcp": { "servers": { "b": { "command": "x" } } } }));
     }
 
     #[test]
     fn what_could_not_be_used_is_not_written() {
-        let problem = |change: Change<'_>| change.made(CONFIG, "c", 9).unwrap_err();
+        let problem = |change: Change<'_>| change.made(CONFIG, "c").unwrap_err();
         assert!(problem(Change::Add(&add("a", &["x"], &[]))).contains("already"));
         assert!(problem(Change::Add(&add("B c", &["x"], &[]))).contains("^[a-z]"));
         assert!(problem(Change::Add(&add("b", &["x"], &["sk-secret"]))).contains("expected KEY=VALUE"));
@@ -244,8 +244,13 @@ mod tests {
         assert!(unset("a", &["command"]).unwrap_err().contains("command"));
         assert!(unset("a", &["U"]).unwrap_err().contains("env.U"));
         assert_eq!(unset("a", &["T=sk-secret"]).unwrap_err(), "expected KEY, without =VALUE");
-        assert!(Change::Add(&add("b", &["x"], &[])).made(CONFIG, "c", 2).unwrap_err().contains("maxServers"));
-        assert!(Change::Remove("a").made(r#"{ "mcpServers": { "a": {}, "a": {} } }"#, "c", 9).is_err());
+        assert!(
+            Change::Add(&add("b", &["x"], &[]))
+                .made(r#"{ "limits": { "maxServers": 1 }, "mcpServers": { "a": {} } }"#, "c")
+                .unwrap_err()
+                .contains("maxServers")
+        );
+        assert!(Change::Remove("a").made(r#"{ "mcpServers": { "a": {}, "a": {} } }"#, "c").is_err());
     }
 
     #[test]
@@ -257,8 +262,8 @@ mod tests {
         assert_eq!(entry(set("a", &["allowTools=[\"b\"]"]))["allowTools"], json!(["b"]));
         assert_eq!(entry(set("web", &["Authorization=Bearer ${TOKEN}"]))["headers"], json!({ "Authorization": "Bearer ${TOKEN}" }));
         assert_eq!(entry(unset("a", &["T", "disabled"])), json!({ "command": "x", "env": {} }));
-        assert_eq!(entry(Change::Enable("a").made(CONFIG, "c", 9)).get("disabled"), None);
-        let removed = Change::Remove("a").made(CONFIG, "c", 9).unwrap();
+        assert_eq!(entry(Change::Enable("a").made(CONFIG, "c")).get("disabled"), None);
+        let removed = Change::Remove("a").made(CONFIG, "c").unwrap();
         assert_eq!((removed.entry, removed.text.contains("// mine")), (None, true));
     }
 }

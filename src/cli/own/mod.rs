@@ -57,7 +57,7 @@ pub(super) async fn remove(session: &Session, name: &str) -> Result<Exit, CliErr
     }
     let file = ConfigFile::of(session)?;
     // The change is tried first. If the config cannot be changed, nothing is revoked.
-    file.changed(session, Change::Remove(name))?;
+    file.changed(Change::Remove(name))?;
     gateway.revoke(name).await?;
     written(session, Change::Remove(name))?;
     let config = file.path.display().to_string();
@@ -105,9 +105,9 @@ impl ConfigFile {
         Ok(Self { path, target, text })
     }
 
-    fn changed(&self, session: &Session, change: Change<'_>) -> Result<Changed, CliError> {
+    fn changed(&self, change: Change<'_>) -> Result<Changed, CliError> {
         let text = self.text.as_deref().unwrap_or_default();
-        let changed = change.made(text, &self.path.display().to_string(), session.options().limits.max_servers);
+        let changed = change.made(text, &self.path.display().to_string());
         changed.map_err(|problem| not_changed(&self.path, &problem))
     }
 }
@@ -124,7 +124,7 @@ fn written(session: &Session, change: Change<'_>) -> Result<Changed, CliError> {
     let state = private_folder(&session.options().state_folder()).map_err(failed)?;
     let lock = lock_within(&state.path.join(LOCK), LOCK_TIME).map_err(failed)?;
     let file = ConfigFile::of(session)?;
-    let changed = file.changed(session, change)?;
+    let changed = file.changed(change)?;
     if file.text.as_ref() != Some(&changed.text) {
         if let Some(folder) = file.target.parent() {
             std::fs::create_dir_all(folder).map_err(failed)?;

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use super::lifecycle::Closed;
+use super::room::Hold;
 use super::{Entry, Shared};
 use crate::client::connection::Connection;
 
@@ -14,7 +15,7 @@ use crate::client::connection::Connection;
 pub struct Lease {
     pub(in crate::client) connection: Arc<Connection>,
     pub(super) origin: LeaseOrigin,
-    pub(super) _use: Use,
+    pub(super) in_use: Use,
 }
 
 /// Origin of a lease's connection: it already existed, or it was made for the lease.
@@ -29,6 +30,12 @@ pub enum LeaseOrigin {
 }
 
 impl Lease {
+    /// Keeps the server's connection from being closed to make room for another server, until the result is dropped.
+    #[must_use]
+    pub fn hold(&self) -> Hold {
+        Hold::new(&self.in_use.entry, &self.in_use.shared)
+    }
+
     /// Returns whether the connection already existed, or was made for this lease.
     #[must_use]
     pub fn origin(&self) -> LeaseOrigin {
@@ -60,6 +67,7 @@ impl Use {
 impl Drop for Use {
     fn drop(&mut self) {
         if self.entry.uses.end(self.shared.clock.fetch_add(1, Ordering::Relaxed), Instant::now()) {
+            self.shared.close_extra();
             self.shared.freed.notify_waiters();
         }
     }

@@ -4,15 +4,17 @@
 pub(in crate::client) mod keeper;
 pub(in crate::client) mod lease;
 pub(in crate::client) mod lifecycle;
+pub(in crate::client) mod room;
 pub(in crate::client) mod use_count;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +26,8 @@ use super::inbound::caller::Observer;
 use super::pool::lease::Use;
 pub use super::pool::lease::{Lease, LeaseOrigin};
 use super::pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
+pub use super::pool::room::Hold;
+use super::pool::room::Place;
 use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
 use crate::error::{Error, OwnText, Result};
@@ -55,6 +59,8 @@ pub(super) struct Shared {
     max_reconnects: u32,
     /// Permits for open connections. Waiting callers get the permits in order.
     permits: Arc<Semaphore>,
+    /// The servers for which places beyond the limit were opened, one for each place.
+    extra: Mutex<Vec<String>>,
     waiting: AtomicUsize,
     /// Number of connections that are being closed.
     giving_way: AtomicUsize,
@@ -62,6 +68,8 @@ pub(super) struct Shared {
     freed: Notify,
     /// Background tasks that close connections.
     pub(super) closings: TaskTracker,
+    /// The runtime of these tasks. The use that ends last may end on a thread without one.
+    runtime: OnceLock<Handle>,
     clock: AtomicU64,
 }
 
@@ -72,6 +80,8 @@ pub(super) struct Entry {
     held: tokio::sync::Mutex<Option<LiveConnection>>,
     lifecycle: Mutex<Lifecycle>,
     pub(super) uses: UseCount,
+    /// Number of runs that keep the connection open.
+    holds: AtomicUsize,
     /// Token with which an attempt to connect is cancelled.
     interrupt: Mutex<CancellationToken>,
 }
@@ -81,7 +91,7 @@ struct LiveConnection {
     connection: Arc<Connection>,
     pinned: bool,
     keeper: AbortHandle,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl LiveConnection {
@@ -203,10 +213,12 @@ impl Connections {
             limit: max_connections,
             max_reconnects,
             permits: Arc::new(Semaphore::new(max_connections)),
+            extra: Mutex::default(),
             waiting: AtomicUsize::new(0),
             giving_way: AtomicUsize::new(0),
             freed: Notify::new(),
             closings: TaskTracker::new(),
+            runtime: OnceLock::new(),
             clock: AtomicU64::new(0),
         };
         Self { shared: Arc::new(shared) }
@@ -237,14 +249,14 @@ impl Connections {
         let in_use = Use::new(&entry, &self.shared);
         let place = entry.held.lock().await;
         let connection = place.as_ref().map(|held| &held.connection).filter(|connection| connection.is_live()).cloned()?;
-        Some(Lease { connection, origin: LeaseOrigin::Shared, _use: in_use })
+        Some(Lease { connection, origin: LeaseOrigin::Shared, in_use })
     }
 
     async fn lease(&self, entry: &Arc<Entry>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let in_use = Use::new(entry, &self.shared);
         let mut place = entry.held.lock().await;
         if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
-            return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, _use: in_use });
+            return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, in_use });
         }
         if let Some(dead) = place.take() {
             // The old connection is closed first, because its process may still hold resources that the new process needs.
@@ -253,7 +265,7 @@ impl Connections {
         let (held, before) = self.connect(entry, wanted, launch).await?;
         let connection = Arc::clone(&held.connection);
         *place = Some(held);
-        Ok(Lease { connection, origin: before.map_or(LeaseOrigin::First, LeaseOrigin::After), _use: in_use })
+        Ok(Lease { connection, origin: before.map_or(LeaseOrigin::First, LeaseOrigin::After), in_use })
     }
 
     async fn connect(
@@ -275,34 +287,38 @@ impl Connections {
         let connection = Arc::new(opened?);
         let keeper =
             tokio::spawn(keeper::keep(Arc::downgrade(entry), Arc::downgrade(&self.shared), Arc::clone(&connection), wanted.clone()));
-        Ok((LiveConnection { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _permit: place }, before))
+        Ok((LiveConnection { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
     }
 
     /// Waits for a permit to open a connection.
-    async fn connection_permit(&self, wanted: &ConnectionRequest) -> Result<OwnedSemaphorePermit> {
+    async fn connection_permit(&self, wanted: &ConnectionRequest) -> Result<Place> {
         let shared = &self.shared;
+        shared.runtime.get_or_init(Handle::current);
         let closed = |_| Error::Closed { what: "gateway" };
         if let Ok(place) = Arc::clone(&shared.permits).try_acquire_owned() {
-            return Ok(place);
+            return Ok(Place::new(place, shared));
         }
         let _waiting = CountGuard::new(&shared.waiting);
         let place = Arc::clone(&shared.permits).acquire_owned();
         let too_late = tokio::time::sleep(wanted.patience);
         tokio::pin!(place, too_late);
+        let mut has_extra = false;
         loop {
             // The notification is enabled before the connections are checked. Thus a connection that becomes idle in between is not
             // missed.
             let freed = shared.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            shared.make_room(&wanted.server);
+            // Each waiting caller opens at most one extra place.
+            has_extra = has_extra || (!shared.make_room(&wanted.server) && shared.open_extra(&wanted.server));
             tokio::select! {
                 biased;
-                place = &mut place => return place.map_err(closed),
+                place = &mut place => return place.map(|place| Place::new(place, shared)).map_err(closed),
                 () = &mut freed => {}
                 () = &mut too_late => {
                     let holders = shared.holders().into_iter().map(OwnText::from).collect();
-                    return Err(Error::TooManyConnections { server: wanted.server.clone(), limit: shared.limit, holders });
+                    let limit = shared.limit + shared.extra.lock().len();
+                    return Err(Error::TooManyConnections { server: wanted.server.clone(), limit, holders });
                 }
             }
         }
@@ -375,6 +391,7 @@ impl Connections {
                 held: tokio::sync::Mutex::default(),
                 lifecycle: Mutex::new(Lifecycle::new(self.shared.max_reconnects)),
                 uses: UseCount::new(Instant::now()),
+                holds: AtomicUsize::new(0),
                 interrupt: Mutex::default(),
             })
         };
@@ -384,27 +401,33 @@ impl Connections {
 
 impl Shared {
     /// Closes the connection that has been idle for the longest time, if the limit of connections is reached. For each waiting caller, at
-    /// most one connection is closed.
-    fn make_room(self: &Arc<Self>, server: &str) {
+    /// most one connection is closed. Returns whether a place becomes free.
+    fn make_room(self: &Arc<Self>, server: &str) -> bool {
         // A connection that has ended releases its own permit, so no live connection must be closed for it.
         let ended = self.entries().values().filter(|entry| entry.has_ended()).count();
         if self.giving_way.load(Ordering::Acquire) + ended >= self.waiting.load(Ordering::Acquire) {
-            return;
+            return true;
         }
         let others: Vec<_> = self.entries().values().filter(|entry| entry.server != server).cloned().collect();
         // If the server of a connection has died, the connection is useless even to the callers that hold it. So it is closed first.
         if let Some((entry, dead)) = take_first(&others, |_, held| !held.connection.is_live()) {
             self.let_go(&entry, dead, Closed::Lost, None);
-            return;
+            return true;
         }
-        let mut idle: Vec<_> = others.into_iter().filter(|entry| entry.uses.is_idle()).collect();
+        self.evict_idle(server)
+    }
+
+    /// Closes the connection that has been idle for the longest time, for the sake of a server. Returns whether there is one.
+    fn evict_idle(self: &Arc<Self>, server: &str) -> bool {
+        let is_other = |entry: &&Arc<Entry>| entry.server != server && entry.can_give_way();
+        let mut idle: Vec<_> = self.entries().values().filter(is_other).cloned().collect();
         idle.sort_by_key(|entry| entry.uses.last());
         // The slot is checked again under its lock, so that no caller can get a connection that is being closed.
-        if let Some((entry, held)) = take_first(&idle, |entry, held| !held.pinned && entry.uses.is_idle()) {
-            tracing::info!(server = entry.server, made_room_for = server, "connection closed to make room");
-            self.observer.evicted(&entry.server, server);
-            self.let_go(&entry, held, Closed::Evicted, None);
-        }
+        let Some((entry, held)) = take_first(&idle, |entry, held| !held.pinned && entry.can_give_way()) else { return false };
+        tracing::info!(server = entry.server, made_room_for = server, "connection closed to make room");
+        self.observer.evicted(&entry.server, server);
+        self.let_go(&entry, held, Closed::Evicted, None);
+        true
     }
 
     /// Removes a failed or idle connection from its slot, and closes it. Returns whether it was removed. `why` describes the failure.
@@ -425,7 +448,7 @@ impl Shared {
         held.keeper.abort();
         self.giving_way.fetch_add(1, Ordering::AcqRel);
         let (shared, server) = (Arc::clone(self), entry.server.clone());
-        self.closings.spawn(async move {
+        let closing = async move {
             if reason == Closed::Lost {
                 let why = match why {
                     Some(why) => why,
@@ -437,7 +460,8 @@ impl Shared {
             drop(held);
             shared.giving_way.fetch_sub(1, Ordering::AcqRel);
             shared.freed.notify_waiters();
-        })
+        };
+        self.closings.spawn_on(closing, self.runtime.get_or_init(Handle::current))
     }
 
     /// Returns the names of the servers that are connected or being connected, in alphabetical order.

@@ -8,6 +8,9 @@ const NO_BUFFER: &str = "use Uint8Array: Uint8Array.fromBase64(text), bytes.toBa
 const NO_PAGE: &str = "the sandbox has no web page; the global object is globalThis";
 const NO_STREAMS: &str = "the sandbox has no such streams: use whole strings or Uint8Arrays";
 
+const ONE_FILE: &str =
+    "a run is one file: bundle it first, for example with npx esbuild FILE --bundle --format=esm '--external:host:*' --outfile=bundle.js";
+
 /// The advice for each global, by the global's name.
 const GLOBALS: [(&[&str], &str); 9] = [
     (&["fetch", "XMLHttpRequest", "WebSocket", "EventSource", "Request", "Response", "Headers", "FormData"], NO_NETWORK),
@@ -38,8 +41,11 @@ pub(in crate::sandbox) fn instead_of_global(message: &str) -> Option<&'static st
     find(&GLOBALS, message.strip_suffix(" is not defined")?)
 }
 
-/// Returns the advice about a module of Node or a well-known package.
+/// Returns the advice about a module of Node, a well-known package, or a file.
 pub(super) fn instead_of_module(specifier: &str) -> Option<&'static str> {
+    if specifier.starts_with(['.', '/']) || specifier.starts_with("file:") {
+        return Some(ONE_FILE);
+    }
     find(&MODULES, specifier.strip_prefix("node:").unwrap_or(specifier))
 }
 
@@ -64,5 +70,8 @@ mod tests {
         assert_eq!(instead_of_module("node:fs"), Some(NO_FILES));
         assert_eq!(instead_of_module("fs"), Some(NO_FILES));
         assert_eq!(instead_of_module("host:fs"), None);
+        for file in ["./lib.js", "../lib.js", "/srv/lib.js", "file:///srv/lib.js"] {
+            assert_eq!(instead_of_module(file), Some(ONE_FILE));
+        }
     }
 }

@@ -40,6 +40,23 @@ impl<'a> Visit<'a> for Finder {
     }
 }
 
+/// Returns the code of a Markdown fence: "```js", lines of code, "```". The lines of the fence become empty, so that positions stay the same.
+/// Returns `None` if the code is not fenced as a whole.
+pub(super) fn without_fence(code: &str) -> Option<String> {
+    let start = code.len() - code.trim_start().len();
+    let first_end = start + code[start..].find(is_line_end)?;
+    let words = code[start..first_end].strip_prefix("```")?.trim();
+    let is_language = words.chars().all(|next| next.is_ascii_alphanumeric());
+    let last_start = code.trim_end().strip_suffix("```")?.len();
+    let follows_line = code.get(first_end..last_start)?.trim_end_matches([' ', '\t']).ends_with(is_line_end);
+    (is_language && follows_line).then(|| {
+        let mut edits = Edits::new(code);
+        edits.blank(start, first_end);
+        edits.blank(last_start, last_start + 3);
+        edits.apply()
+    })
+}
+
 /// Returns the code without a first line such as `#!/usr/bin/env node`. Returns `None` if there is no such line. The line must be removed
 /// because a prologue precedes the code in a run, and the engine accepts `#!` only at the beginning.
 pub(super) fn without_hashbang(code: &str) -> Option<String> {

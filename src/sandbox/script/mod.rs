@@ -42,7 +42,7 @@ use syntax::locate;
 
 use crate::error::{Error, ErrorText, Result};
 use bounds::with_stack;
-use engine::{unknown_to_the_engine, without_hashbang};
+use engine::{unknown_to_the_engine, without_fence, without_hashbang};
 use parse::{Language, Reading, length, offset, read, read_as};
 use position::{Lines, shown};
 use typescript::{Unsupported, without_types};
@@ -176,7 +176,7 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
 }
 
 /// Converts code to JavaScript by removing TypeScript types. Each character keeps its line and its column, counted in UTF-16 code units.
-/// JavaScript is returned unchanged, after one parse.
+/// JavaScript is returned unchanged, after one parse. The lines of a Markdown fence around the whole code become empty.
 ///
 /// Code that is valid JavaScript counts as JavaScript, unless it has type arguments when it is read as TypeScript, for example `new
 /// Set<string>([])`. Other code counts as TypeScript if it is valid TypeScript. An imported name that is only used as a type is not
@@ -208,6 +208,13 @@ pub fn to_javascript(code: &str) -> Result<Option<Cow<'_, str>>> {
 /// Converts code to JavaScript, or returns the findings that prevent this. Returns `None` for code that was not parsed, because it is
 /// nested too deeply or the parser failed, for example for lack of memory.
 fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding>> {
+    match without_fence(code) {
+        None => unfenced(code),
+        Some(unfenced_code) => Ok(unfenced(&unfenced_code)?.map(|output| Cow::Owned(output.into_owned()))),
+    }
+}
+
+fn unfenced(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding>> {
     let look = || {
         let allocator = Allocator::default();
         let Reading { language, program, errors } = read(&allocator, code);

@@ -44,7 +44,7 @@ impl World {
         options.environment.insert("API_KEY".to_owned(), SECRET.to_owned());
         options.on_event = Some(told.listener());
         if emulated() {
-            options.limits.connect_timeout_ms *= 8;
+            options.limits.connect_timeout_ms = Some(80_000);
         }
         more(&mut options);
         let gateway = Gateway::open(options).unwrap();

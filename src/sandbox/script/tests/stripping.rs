@@ -73,6 +73,18 @@ fn a_line_for_a_shell_goes() {
 }
 
 #[test]
+fn a_fence_around_all_of_the_code_goes_and_every_position_stays() {
+    assert_becomes(&[
+        ("```js\nlet as = 1\n```", "\nlet as = 1\n"),
+        ("\n ```ts\r\nlet a: b\n  ```\n", "\n\r\nlet a \n\n"),
+        ("```\nlet a = `x`\n```", "\nlet a = `x`\n"),
+    ]);
+    for code in ["`` + ``", "f```\nx\n```", "```js x\nlet a\n```", "```js\nlet a```", "let a = 1\n// ```"] {
+        assert_eq!(without_fence(code), None, "{code}");
+    }
+}
+
+#[test]
 fn what_the_engine_does_not_have_is_refused_with_the_way_out() {
     for code in ["@d class A {}", "class A { @d x() {} }", "class A { accessor x = 1 }", "class A { accessor x: number = 1 }"] {
         let problems = check(code, &[]);

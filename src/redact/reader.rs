@@ -1,0 +1,116 @@
+//! Redaction for one reader, who has written a part of what a text repeats: the arguments of a call.
+
+use parking_lot::{Mutex, RwLock};
+
+use serde_json::{Map, Value as Json};
+
+use super::{JSON_DEPTH, Redactor};
+
+/// Maximum total number of bytes of the texts of one reader. Each path of a text is looked for in all of them.
+const MAX_BYTES: usize = 64 * 1024;
+
+impl Redactor {
+    /// Returns a redactor for the reader who has written these texts. To this reader, paths in the workspace stay whole, and so do paths
+    /// that the texts contain. Secrets are replaced as always, also those that the texts contain. The new redactor knows the secrets of this
+    /// moment.
+    ///
+    /// ```
+    /// use hyperlight_mcp::redact::Redactor;
+    /// let redactor = Redactor::new(None, Some(std::path::Path::new("/srv/projects/mine")));
+    /// redactor.add([&"correct-horse".to_owned().into()]);
+    /// let text = "/etc/app/main/x.txt is outside of /srv/projects/mine and /opt/app/main/data: correct-horse";
+    /// let reader = redactor.for_reader(vec!["cat /etc/app/main/x.txt correct-horse".to_owned()]);
+    /// assert_eq!(reader.redact(text), "/etc/app/main/x.txt is outside of /srv/projects/mine and …/main/data: [redacted]");
+    /// ```
+    #[must_use]
+    pub fn for_reader(&self, texts: Vec<String>) -> Self {
+        let known = RwLock::new(self.known());
+        Self { known, kept: Mutex::default(), building: Mutex::default(), folders: self.folders.known_from(texts) }
+    }
+}
+
+/// Texts with paths that the writer of some calls knows.
+#[derive(Debug, Clone, Default)]
+pub struct WrittenPaths {
+    texts: Vec<String>,
+    bytes: usize,
+}
+
+impl WrittenPaths {
+    /// Returns the texts with paths of a call's arguments. Once their limit is reached, further texts are left out.
+    #[must_use]
+    pub fn of(arguments: &Map<String, Json>) -> Self {
+        let mut written = Self::default();
+        arguments.values().for_each(|value| written.add_value(value, JSON_DEPTH));
+        written
+    }
+
+    /// Adds the texts of other calls, within the same limit.
+    pub fn extend(&mut self, others: &Self) {
+        for text in &others.texts {
+            self.add_text(text);
+        }
+    }
+
+    /// Returns the texts.
+    #[must_use]
+    pub fn into_texts(self) -> Vec<String> {
+        self.texts
+    }
+
+    fn add_text(&mut self, text: &str) {
+        if text.contains('/') && self.bytes + text.len() <= MAX_BYTES {
+            self.bytes += text.len();
+            self.texts.push(text.to_owned());
+        }
+    }
+
+    fn add_value(&mut self, value: &Json, depth: usize) {
+        match value {
+            Json::String(text) => self.add_text(text),
+            Json::Array(items) if depth > 0 => items.iter().for_each(|item| self.add_value(item, depth - 1)),
+            Json::Object(fields) if depth > 0 => fields.values().for_each(|field| self.add_value(field, depth - 1)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn reader(arguments: &Json) -> Redactor {
+        let redactor = Redactor::new(Some(Path::new("/home/ada")), Some(Path::new("/home/ada/work")));
+        redactor.for_reader(WrittenPaths::of(arguments.as_object().unwrap()).into_texts())
+    }
+
+    #[test]
+    fn a_reader_reads_own_paths_and_the_workspace_and_no_others() {
+        let reader = reader(&json!({ "paths": [{ "path": "/var/data/deep/x.txt" }], "command": "ls /opt/a/b/c -l", "word": "x" }));
+        for (text, read) in [
+            ("outside allowed directories: /var/data/deep/x.txt.", "outside allowed directories: /var/data/deep/x.txt."),
+            ("/var/data/deep/y.txt", "…/deep/y.txt"),
+            ("/var/data/deep/x.txt.bak", "…/deep/x.txt.bak"),
+            ("'/opt/a/b/c'", "'/opt/a/b/c'"),
+            ("at /home/ada/work/src/a.js:1", "at /home/ada/work/src/a.js:1"),
+            ("in /home/ada/work", "in /home/ada/work"),
+            ("in /home/ada/other/a/b", "in ~/other/a/b"),
+            ("file:///home/ada/work/a", "file:///home/ada/work/a"),
+        ] {
+            assert_eq!(reader.redact(text), read);
+        }
+    }
+
+    #[test]
+    fn long_arguments_count_up_to_a_limit() {
+        let mut written = WrittenPaths::default();
+        for _ in 0..100 {
+            written.extend(&WrittenPaths::of(json!({ "a": format!("/a/b/c/{}", "x".repeat(1000)) }).as_object().unwrap()));
+        }
+        assert_eq!(written.into_texts().len(), MAX_BYTES / 1007);
+    }
+}
