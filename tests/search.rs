@@ -102,7 +102,10 @@ fn a_guess_does_not_win_over_words_that_are_known() {
 
 #[test]
 fn numbers_and_filler_words_count_less_than_what_is_asked() {
-    let tools = [("list_popular", "Lists the 10 best of today"), ("get_price", "Returns the price of an article")];
+    let tools = [
+        ("list_popular", "Lists the 10 best of today in a table of titles, pages and links"),
+        ("get_price", "Returns the price of an article"),
+    ];
     assert_eq!(found(&tools, "today I would like to know the price of the 10 best phones")[0], "get_price");
     assert_eq!(found(&tools, "today")[0], "list_popular", "if nothing else is asked, they count");
     assert_eq!(found(&[("get_10", ""), ("get_price", "")], "price of 10 items")[0], "get_price");

@@ -92,7 +92,9 @@ impl Query {
         let all_common = parts().all(|part| is_stop_word(part) || is_common(part));
         for (number, intent) in intents.iter().enumerate() {
             reader.intent = number;
-            intent.iter().for_each(|token| reader.token(token, all_stop, all_common));
+            for token in intent {
+                reader.token(token, all_stop, all_common);
+            }
         }
         for (number, intent) in intents.iter().enumerate() {
             reader.intent = number;

@@ -16,7 +16,7 @@ const COVERAGE: f32 = 0.5;
 /// Share of the score within the intent that a tool answers best, which is added to the score within the whole question.
 const INTENT_SHARE: f32 = 0.25;
 /// Weight of a term in a tool from which it is a word of the tool's name. There, a common word counts `NAMED_COMMON` times as much.
-const NAMED: f32 = 2.0;
+const NAMED: f32 = 2.5;
 const NAMED_COMMON: f32 = 2.0;
 
 /// Index of all servers. When a segment changes, the index is made again from all segments. This takes a tenth of the time that is needed
