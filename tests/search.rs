@@ -74,9 +74,92 @@ fn servers(list: &[(&str, Arc<Manifest>)]) -> Manifests {
 
 #[test]
 fn equally_good_tools_come_by_server_and_then_as_their_manifest_has_them() {
-    let same = manifest(&[("zeta", "counts sheep"), ("alpha", "counts sheep")]);
-    let index = index(&servers(&[("two", Arc::clone(&same)), ("one", same)]));
-    assert_eq!(names(&index.search("sheep", &FIVE)), ["one.zeta", "one.alpha", "two.zeta", "two.alpha"]);
+    let one = manifest(&[("zeta", "counts sheep"), ("alpha", "counts sheep")]);
+    let two = manifest(&[("theta", "counts sheep"), ("beta", "counts sheep")]);
+    let index = index(&servers(&[("two", two), ("one", one)]));
+    assert_eq!(names(&index.search("sheep", &FIVE)), ["one.zeta", "one.alpha", "two.theta", "two.beta"]);
+}
+
+/// Returns the names of the tools that one server's search finds.
+fn found(tools: &[(&str, &str)], query: &str) -> Vec<String> {
+    index(&servers(&[("s", manifest(tools))])).search(query, &FIVE).into_iter().map(|hit| hit.tool).collect()
+}
+
+#[test]
+fn a_name_is_not_taken_for_a_slip() {
+    let tools = [("move_shard", "Moves a shard to another node"), ("find_video", "Finds videos and plays songs")];
+    assert_eq!(found(&tools, "play the song Baby Shark"), ["find_video"]);
+    assert_eq!(found(&tools, "serch for a shart"), ["move_shard"], "with no capital it is one");
+    assert_eq!(found(&tools, "Shart"), ["move_shard"], "and if there is nothing else");
+}
+
+#[test]
+fn a_guess_does_not_win_over_words_that_are_known() {
+    let tools = [("add_neuron", "Adds a neuron to a network"), ("compute_mass", "Calculates the mass of a particle")];
+    assert_eq!(found(&tools, "compute the mass of a neutron")[0], "compute_mass");
+    assert_eq!(found(&tools, "neurom"), ["add_neuron"]);
+}
+
+#[test]
+fn numbers_and_filler_words_count_less_than_what_is_asked() {
+    let tools = [
+        ("list_popular", "Lists the 10 best of today in a table of titles, pages and links"),
+        ("get_price", "Returns the price of an article"),
+    ];
+    assert_eq!(found(&tools, "today I would like to know the price of the 10 best phones")[0], "get_price");
+    assert_eq!(found(&tools, "today")[0], "list_popular", "if nothing else is asked, they count");
+    assert_eq!(found(&[("get_10", ""), ("get_price", "")], "price of 10 items")[0], "get_price");
+}
+
+#[test]
+fn a_path_is_no_decoy_and_its_format_counts() {
+    let tools = [("generate_path_map", "Draws a map of data"), ("read_note", "Reads markdown"), ("read_sheet", "Reads an Excel workbook")];
+    assert_eq!(found(&tools, "read /data/map/path.md")[0], "read_note");
+    assert_eq!(found(&tools, "read /data/map/path.xlsx")[0], "read_sheet");
+    assert!(!found(&tools, "read ~/data/map/notes.md").contains(&"generate_path_map".to_owned()));
+    assert_eq!(found(&tools, "/data/map"), ["generate_path_map"], "if there is nothing else, its words are read");
+}
+
+#[test]
+fn each_intent_of_a_question_finds_its_tool() {
+    let tools = [
+        ("get_forecast", "Weather of the next days in a city"),
+        ("send_email", "Sends an email to a person"),
+        ("get_city", "City, state, population and mayor of the city, days of its festivals"),
+        ("get_days", "Days, weeks and months of the calendar of a city"),
+    ];
+    let hits = found(&tools, "Get the weather in the city for the coming days of my visit, then email it to Anna.");
+    assert!(hits[..2].contains(&"get_forecast".to_owned()) && hits[..2].contains(&"send_email".to_owned()), "{hits:?}");
+}
+
+#[test]
+fn tools_of_the_same_name_stand_together() {
+    let read = [("read_file", "Reads a file of text")];
+    let longer = [("ReadFile", "Reads what is in it, from a disk or from anywhere else, for anyone"), ("file_size", "Size of a file")];
+    let index = index(&servers(&[("a", manifest(&read)), ("b", manifest(&longer))]));
+    assert_eq!(names(&index.search("file text", &FIVE)), ["a.read_file", "b.ReadFile", "b.file_size"]);
+}
+
+#[test]
+fn sentences_in_scripts_without_spaces_find_their_tools() {
+    let tools = [
+        ("bing_search", "使用必应搜索指定的关键词，并返回搜索结果列表"),
+        ("weather_cn", "查询城市的天气预报和空气质量"),
+        ("route_jp", "駅から駅までの乗換案内を調べる"),
+        ("recipe_jp", "料理のレシピと材料を調べる"),
+        ("book_th", "จองห้องพักโรงแรมตามวันที่"),
+        ("weather_th", "พยากรณ์อากาศของเมือง"),
+    ];
+    for (query, tool) in [
+        ("请帮我用必应搜索最新的新闻。", "bing_search"),
+        ("北京后天的天气如何？", "weather_cn"),
+        ("新宿駅から東京駅までの行き方を教えて", "route_jp"),
+        ("カレーの材料は何ですか", "recipe_jp"),
+        ("ช่วยจองโรงแรมในเชียงใหม่", "book_th"),
+        ("อากาศที่กรุงเทพวันนี้เป็นอย่างไร", "weather_th"),
+    ] {
+        assert_eq!(found(&tools, query).first().map(String::as_str), Some(tool), "{query}");
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Ranked search in the tools of all servers.
 //!
-//! The ranking uses BM25. Texts and names are split into words (`words`), and words are reduced to stems (`stem`). If no tool contains a
-//! word of the query, similar terms are used instead (`near`). Common words for the purposes of tools have synonyms (`synonyms`). The
-//! words of each server are indexed once, and the index is kept until the server's manifest changes (`document`). These indexes are
-//! merged to the index of all servers (`rank`).
+//! The ranking uses BM25. Texts and names are split into words (`words`), and words are reduced to stems (`stem`). A question is split into
+//! its intents (`intents`). Words that are common in questions count less (`common`). If no tool contains a word of the query, similar terms
+//! are used instead (`near`). Common words for the purposes of tools have synonyms (`synonyms`). The words of each server are indexed once,
+//! and the index is kept until the server's manifest changes (`document`). These indexes are merged to the index of all servers (`rank`), in
+//! which the words of a query are looked up (`query`). Tools that several servers have are listed together (`twins`).
 //!
 //! Manifests and queries are untrusted, so their size is limited. For a tool, the index holds the first 256 bytes of its name, 8 KiB and
 //! 500 words of its description, and 1,500 words of its input schema from at most 4,000 parts. For a server, it holds 200,000 words, or
@@ -11,11 +12,15 @@
 //! words are used, and similar terms are looked up for 12 of these words. No function here is recursive. Text beyond a limit cannot be
 //! found by search, but the tool stays callable.
 
+mod common;
 mod document;
+mod intents;
 mod near;
+mod query;
 mod rank;
 mod stem;
 mod synonyms;
+mod twins;
 mod words;
 
 use std::collections::BTreeMap;
@@ -105,7 +110,8 @@ impl SearchIndex {
     }
 
     /// Returns the most relevant tools for a query, with the most relevant first. Tools with equal scores are sorted by the name of their
-    /// server, then by their position in the manifest. A query without words finds nothing.
+    /// server, then by their position in the manifest. Tools of the same name of different servers follow one another, with the score of the
+    /// best of them. A query without words finds nothing.
     ///
     /// ```
     /// use hyperlight_mcp::catalog::{SearchIndex, SearchOptions};
@@ -120,6 +126,6 @@ impl SearchIndex {
             let tool = segment.manifest.tools.get(segment.documents.get(index)?.tool)?;
             Some(Hit { server: server.to_owned(), tool: tool.name.clone(), score: f64::from(score) })
         };
-        found.into_iter().filter_map(hit).collect()
+        twins::together(found.into_iter().filter_map(hit).collect())
     }
 }

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use super::words::term;
 
+/// Number of groups of actions, which come first.
+const ACTIONS: usize = 38;
 /// Groups of synonyms. A word may be in more than one group. Synonyms of a synonym are not used.
-const GROUPS: [&[&str]; 72] = [
+const GROUPS: [&[&str]; 82] = [
     // Actions of tools.
     &["get", "fetch", "read", "retrieve", "show", "view", "display", "load", "open", "see", "look"],
     &["get", "describe", "info", "information", "details", "metadata", "inspect"],
@@ -80,6 +82,17 @@ const GROUPS: [&[&str]; 72] = [
     &["weather", "forecast", "temperature", "rain"],
     &["temperature", "warm", "warmer", "hot", "cold", "heating", "thermostat"],
     &["zip", "gzip", "compress"],
+    // Formats by the ends of their files' names.
+    &["docx", "doc", "word", "document"],
+    &["xlsx", "xls", "excel", "spreadsheet", "workbook"],
+    &["pptx", "ppt", "powerpoint", "presentation", "slide"],
+    &["md", "markdown"],
+    &["txt", "text"],
+    &["jpg", "jpeg", "image"],
+    &["mp3", "wav", "audio"],
+    &["mp4", "video"],
+    &["html", "htm", "webpage"],
+    &["py", "python"],
 ];
 
 /// Words that a search ignores, in alphabetical order.
@@ -120,6 +133,11 @@ impl Default for Synonyms {
 }
 
 impl Synonyms {
+    /// Returns whether a term names an action of tools.
+    pub fn is_action(&self, term: &str) -> bool {
+        self.groups.get(term).is_some_and(|groups| groups.iter().any(|index| *index < ACTIONS))
+    }
+
     /// Returns the synonyms of a term, in the order of the table. A synonym may occur twice.
     pub fn of<'a>(&'a self, term: &'a str) -> impl Iterator<Item = &'a str> {
         let groups = self.groups.get(term).map_or(&[][..], Vec::as_slice);

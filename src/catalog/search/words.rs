@@ -24,6 +24,13 @@ pub(super) struct Chunk {
     pub humps: bool,
 }
 
+impl Chunk {
+    /// Returns the chunk of a lower-case word that is not split.
+    pub fn of_word(word: String) -> Self {
+        Self { parts: vec![word], ..Self::default() }
+    }
+}
+
 /// Returns the chunks of a text in order.
 pub(super) fn chunks(text: &str) -> impl Iterator<Item = Chunk> {
     runs(text).flat_map(chunks_of_run).filter(|chunk| !chunk.parts.is_empty())
