@@ -121,7 +121,7 @@ impl Handler {
     }
 
     /// Returns the names of the tools that a session can call directly now. A model can change them by enabling or disabling servers for
-    /// its session. Returns `None` if that cannot change a list: without a session, and if no tools are listed directly.
+    /// its session. Returns `None` if a model cannot change any list, because there is no session or no tools are listed directly.
     pub(super) async fn direct_names(&self, context: &RequestContext<RoleServer>) -> Answer<Option<Vec<String>>> {
         if self.served.0.options.direct == Direct::Off || stateless::owner(context).is_some() {
             return Ok(None);
@@ -149,7 +149,7 @@ impl Handler {
     }
 }
 
-/// Returns the tools that are listed directly. Leaves out tools whose name one of this program's tools has.
+/// Returns the tools that are listed directly. Leaves out a tool if one of this program's tools has the same name.
 fn listed(options: &ServeOptions, agent: &Agent) -> Result<Vec<DirectTool>> {
     let mut tools = agent.direct_tools(options.names)?;
     tools.retain(|tool| options.direct.has(&tool.server) && options.direct.own_tool(&tool.name).is_none());

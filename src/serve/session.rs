@@ -101,8 +101,8 @@ pub(super) struct CallerName<'a> {
 }
 
 impl CallerName<'_> {
-    /// Returns the name of the caller's agent, and whether grants for this name apply. If the token's name had to be changed, they do not,
-    /// because the changed name is not the one to which the operator has granted something.
+    /// Returns the name of the caller's agent, and whether grants for this name apply. If the token's name had to be changed, grants do
+    /// not apply, because the operator has granted nothing to the changed name.
     fn of_agent(self) -> (String, NameOrigin) {
         let name = agent_name(self.of_token.or(self.of_client));
         let is_of_token = self.of_token == Some(name.as_str());
