@@ -120,8 +120,8 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Asks for the folders of the host that made the call, as URIs. A server learns those of them that are within the folders that the
-    /// config allows.
+    /// Asks for the folders of the host that made the call, as URIs. A server gets only those of these folders that are within the
+    /// folders that the config allows.
     fn roots(&self) -> Option<Answer<Vec<String>>> {
         None
     }

@@ -161,7 +161,7 @@ impl Core {
     /// Registers the secrets of an HTTP server for redaction.
     fn learn_remote_secrets(&self, remote: &ResolvedHttp) {
         let ResolvedHttp { url, headers, oauth: _, secrets } = remote;
-        // A header value may be a credential whatever the header's name is.
+        // The value of any header may be a credential, so the header's name does not matter.
         let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
         self.redactor.add(values.chain(redactable(secrets)));
         self.learn_within([url].into_iter().chain(headers.iter().map(|(_, value)| value)).map(SecretString::expose_secret));

@@ -15,8 +15,8 @@ use crate::store::{Kind, Rows};
 use crate::trust::{FetchApproval, FetchHosts, fetch_row};
 
 impl Gateway {
-    /// Returns what a person must see before code of an agent may fetch from hosts. `None` is the operator's own agent. No list of hosts stands for
-    /// the hosts of the agent's entry in the config. Blocks.
+    /// Returns what a person must see before code of an agent may fetch from hosts. `None` is the operator's own agent. If `hosts` is `None`,
+    /// the hosts of the agent's entry in the config are used. Blocks.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for a name of an agent or a host that is not well-formed, and without any hosts; `ERR_STORE`, `ERR_CLOSED`.
@@ -35,7 +35,7 @@ impl Gateway {
         })
     }
 
-    /// Approves exactly the hosts that a person was shown, in place of those that were approved for the agent before. Blocks.
+    /// Approves exactly the hosts that a person was shown. They replace the hosts that were approved for the agent before. Blocks.
     ///
     /// # Errors
     /// `ERR_DIGEST_CHANGED` if the digest is not that of these hosts, and the errors of [`Self::fetch_approval`].
@@ -52,7 +52,7 @@ impl Gateway {
             Ok(())
         });
         change.map_err(|error| self.core.redacted(error))?;
-        // Runs that go on may have hosts that are no longer approved.
+        // Runs in progress may use hosts that are no longer approved.
         self.core.fetch.end_fetches(agent);
         self.record_fetch_approval(agent, &shown.hosts, Some(digest));
         let (approved_hosts, unicode_hosts) = (shown.hosts.clone(), shown.in_unicode());
@@ -96,7 +96,7 @@ impl Gateway {
 }
 
 impl Agent {
-    /// Returns the hosts that the agent's code may fetch from in each run, as far as the last reading of the store says. Reads no file.
+    /// Returns the hosts that the agent's code may fetch from in each run, according to the last reading of the store. Reads no file.
     pub(crate) fn hosts_of_runs(&self) -> Vec<String> {
         self.core.hosts_of_runs(&self.identity)
     }

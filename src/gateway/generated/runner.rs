@@ -22,7 +22,7 @@ use crate::sandbox::{
     Stop, StopReason, Value, Wire,
 };
 
-/// The message of a fetch of code that is only tried.
+/// The error message for code that tries to fetch during a trial.
 const NO_NETWORK: &str = "Fetch blocked: the code is only tried, so it has no network";
 /// Longest time of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
