@@ -1,4 +1,4 @@
-//! The page of a repository is replaced by its README, which is shorter and says more.
+//! Replaces the page of a repository by its README, which is shorter and contains more information.
 
 use url::Url;
 
