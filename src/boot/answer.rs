@@ -32,7 +32,7 @@ const REFUSALS: [&str; 12] = [
 /// A block of code in Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fence<'a> {
-    /// The word behind the opening marks, in lower case.
+    /// The word after the opening marks, in lower case.
     pub(super) language: String,
     pub(super) content: &'a str,
     /// False if the answer ends within the block.

@@ -12,7 +12,7 @@ const STEP_BYTES: usize = 256;
 /// Decompressed bytes after which a step ends. So a body with a high compression ratio takes little memory until its next part is read.
 const ENOUGH_BYTES: usize = 64 * 1024;
 
-/// Decompresses one body, as far as it is read.
+/// Decompresses one body. Each part is decompressed only when it is read.
 pub(super) struct Decoder {
     kind: Kind,
     /// Bytes of the server that are not decompressed yet.

@@ -29,7 +29,7 @@ pub struct ApprovalQuestion {
     pub server: String,
     /// The tool's name as the server defines it. For any other request, its method.
     pub tool: String,
-    /// The method of the request: `tools/call` for a tool. A server chooses the names of its tools, and not this.
+    /// The method of the request: `tools/call` for a tool. A server chooses the names of its tools, but not this method.
     #[serde(skip)]
     pub method: &'static str,
     pub args: Map<String, Json>,

@@ -146,7 +146,7 @@ impl Core {
     /// Registers secrets for redaction: values from outside of the config, and literals that look secret, including those in arguments.
     fn register_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
-        // Which option takes a password depends on the program.
+        // The program determines which of its options take a password.
         let words: Vec<String> = [&command.command].into_iter().chain(&command.arguments).cloned().collect();
         let in_arguments: Vec<SecretString> = secrets_of_arguments(&words).into_iter().map(SecretString::from).collect();
         self.redactor.add(&in_arguments);

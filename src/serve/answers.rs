@@ -22,7 +22,7 @@ pub(super) fn definition(definition: ToolDefinition) -> Tool {
 }
 
 /// Returns the annotations that describe a tool to a host (MCP 2025-11-25, server/tools, `ToolAnnotations`). The code of a run may do
-/// anything that the approved tools can do. Whether a person is asked before a call of such a tool is decided for each call.
+/// anything that the approved tools can do. For each call of such a tool, the gateway decides whether a person is asked first.
 fn annotations(tool: AgentTool) -> ToolAnnotations {
     let only_reads = |title: &str| ToolAnnotations::with_title(title).read_only(true).open_world(false);
     match tool {

@@ -34,7 +34,7 @@ pub enum Direct {
     /// All servers, including those that are approved later.
     All,
     Of(Vec<String>),
-    /// The tools of one server alone, under the names that the server gives them. The tools of this program do not exist.
+    /// Only the tools of one server, under the names that the server gives them. The tools of this program are not served.
     Only(String),
 }
 
@@ -130,7 +130,7 @@ impl Handler {
         self.names_now().await.map(Some)
     }
 
-    /// Notifies this client only that its lists have changed, if its direct tools differ from `before`.
+    /// Notifies only this client that its lists have changed, if its direct tools differ from `before`.
     pub(super) async fn tell_of_direct_tools(&self, before: &[String], peer: &Peer<RoleServer>) -> Answer<()> {
         if self.names_now().await? != before {
             // Sending fails if the client is gone. Then it needs no list.

@@ -41,7 +41,7 @@ pub(super) enum Target {
 
 /// The resources of all servers that are visible to an agent.
 pub(super) struct ResourcesAndPrompts {
-    /// The only server that is served, if the host gets one alone.
+    /// The name of the server, if only one server is served.
     only: Option<String>,
     servers: Vec<String>,
     resources: Vec<ResourceEntry>,

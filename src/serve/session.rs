@@ -52,7 +52,8 @@ impl Session {
         };
         let subscribed = Subscribed::default();
         let on_event = told.map(|told| updates(&shared.runtime, told, Arc::clone(&subscribed)));
-        // Each request without a session opens a new session here. All share the caller's owner of code, so that code counts for the caller.
+        // Each request without a protocol session opens a new `Session` here. All share the caller's owner of code, so that code counts for the
+        // caller.
         let code_owner = Some(shared.code_owners.of(caller));
         let options = IdentityOptions { on_event, name_origin, code_owner, ..IdentityOptions::default() };
         let agent = shared.gateway.agent(&name, options)?;

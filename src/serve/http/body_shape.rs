@@ -51,7 +51,7 @@ pub(super) fn shape(body: &[u8]) -> Shape {
     if values_in(body) > MAX_VALUES {
         return Shape::TooLarge;
     }
-    // A list would be read as the fields of `Head` in their order.
+    // serde would parse a JSON list as the fields of `Head` in their order.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Shape::Request;
     }

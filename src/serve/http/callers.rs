@@ -180,8 +180,8 @@ impl<H> Service<H> {
         Owner { key: caller.key.clone(), ended: Arc::clone(&self.ended) }
     }
 
-    /// Returns whether the caller has neither a session nor a request in progress, and nothing is kept of it: no task, no handle and no call that
-    /// waits for an answer. Removing the caller would end these.
+    /// Returns whether the caller has neither a session nor a request in progress, and nothing is kept for it: no task, no handle and no call
+    /// that waits for an answer. Removing the caller would end these.
     fn is_idle(&self) -> bool {
         let keeps_nothing = Arc::strong_count(&self.ended) == 1;
         keeps_nothing && self.sessions.is_empty() && self.slots.is_free() && self.streams.is_free()

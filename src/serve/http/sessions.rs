@@ -55,7 +55,7 @@ struct Use {
     requests: usize,
     last: Instant,
     ids: RequestIds,
-    /// Cancelled as soon as the session is removed, because rmcp lets its requests go on for some seconds.
+    /// Cancelled as soon as the session is removed, because rmcp lets its requests continue for some seconds.
     ended: CancellationToken,
     _ends_with_this: DropGuard,
     _session_slot: SessionSlot,

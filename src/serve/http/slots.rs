@@ -1,7 +1,7 @@
 //! The slots of a request in the limits. They stay occupied until the handler of the request has ended and its answer was sent.
 //!
-//! In a session, a call goes on after its connection has ended. So both the request and the answer hold the slots. The handler holds them in the
-//! extensions of the request until it has ended. Otherwise a caller that ends its connections could have any number of calls in progress.
+//! In a session, a call continues after its connection has ended. So both the request and the answer hold the slots. The handler holds them in
+//! the extensions of the request until it has ended. Otherwise a caller that ends its connections could have any number of calls in progress.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -13,7 +13,7 @@ use super::tag::{SKIPPED, Tag, VOID, behind, ends_before, markup_length, tag, va
 const MAX_DEPTH: usize = 48;
 /// The largest number of elements. Further elements are dropped, and their text stays.
 const MAX_ELEMENTS: usize = 20_000;
-/// The largest number of bytes of an attribute that stays.
+/// The maximum size in bytes of the value of an attribute. An attribute with a longer value is dropped.
 const MAX_VALUE_BYTES: usize = 2_000;
 
 /// Elements that stay.

@@ -81,7 +81,7 @@ pub(super) fn markup_length(text: &str) -> usize {
     }
 }
 
-/// Returns what follows the end tag of an element that is skipped.
+/// Returns the text after the end tag of a skipped element.
 pub(super) fn behind<'a>(text: &'a str, name: &str) -> &'a str {
     let mut rest = text;
     while let Some(at) = rest.find("</") {
@@ -94,7 +94,7 @@ pub(super) fn behind<'a>(text: &'a str, name: &str) -> &'a str {
     ""
 }
 
-/// Returns all attributes with their values. The value of an attribute without one is empty.
+/// Returns all attributes with their values. An attribute without a value gets an empty value.
 pub(super) fn values(text: &str) -> impl Iterator<Item = (String, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {
