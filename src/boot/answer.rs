@@ -1,4 +1,4 @@
-//! Finds what was asked for in a model's answer: JSON in prose, code in a fence.
+//! Finds the requested part in a model's answer: JSON in prose, or code in a fence.
 
 use serde_json::{Deserializer, Value as Json};
 
@@ -6,7 +6,7 @@ use crate::text::sanitise_line;
 
 /// The largest answer that is read, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-/// The largest number of places at which JSON is looked for, and the number of bytes that this may read.
+/// The largest number of places at which the search for JSON starts, and the largest number of bytes that the search reads.
 const MAX_ATTEMPTS: usize = 256;
 const MAX_BYTES_READ: usize = 16 * 1024 * 1024;
 /// The longest prose that can be a refusal.
@@ -32,7 +32,7 @@ const REFUSALS: [&str; 12] = [
 /// A block of code in Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fence<'a> {
-    /// The word behind the opening marks, in lower case.
+    /// The word after the opening marks, in lower case.
     pub(super) language: String,
     pub(super) content: &'a str,
     /// False if the answer ends within the block.
@@ -71,18 +71,19 @@ fn word(label: &str) -> String {
     label.trim().split(|next: char| next.is_whitespace() || matches!(next, '{' | ',' | ':')).next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// What was found of JSON in an answer.
+/// The JSON that was found in an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum FoundJson {
     /// The values that the check accepts, in the order of the answer.
     Values(Vec<Json>),
-    /// JSON begins, and the answer ends within it.
+    /// The answer ends in the middle of JSON.
     CutOff,
-    /// There is no such JSON. Has the parser's message about the likeliest place.
+    /// No JSON was accepted. Contains the parser's message about the most likely place of the JSON.
     Nothing(String),
 }
 
-/// Returns the JSON values of an answer that `accepts` takes: of its fences, or else anywhere in its prose.
+/// Returns the JSON values in an answer for which `accepts` returns true. Searches the fences first, and the prose if the fences contain no such
+/// value.
 pub(super) fn json_in(text: &str, accepts: &dyn Fn(&Json) -> bool) -> FoundJson {
     let fences = fences(text);
     let mut values: Vec<Json> =
@@ -104,7 +105,7 @@ pub(super) fn json_in(text: &str, accepts: &dyn Fn(&Json) -> bool) -> FoundJson 
                 if accepts(&value) {
                     values.push(value);
                 }
-                // A value that is not accepted may have the one that is looked for in it, as `{"plan": {"tools": …}}`.
+                // The search continues after each value, accepted or not. `accepts` looks into values such as `{"plan": {"tools": …}}`.
                 budget = budget.saturating_sub(end - start);
                 end
             }
@@ -129,7 +130,7 @@ fn looks_like_json(text: &str) -> bool {
     inside.is_empty() || inside.starts_with(['"', '{', '}', '[', ']'])
 }
 
-/// Returns the problem of an answer that is not worth reading: it is too large, empty, or a web page.
+/// Returns the problem of an answer that cannot be used at all: it is too large, empty, or a web page.
 pub(super) fn unreadable(answer: &str) -> Option<String> {
     let start = answer.trim_start();
     let start = start[..start.floor_char_boundary(20)].to_ascii_lowercase();
@@ -144,7 +145,7 @@ pub(super) fn unreadable(answer: &str) -> Option<String> {
     }
 }
 
-/// Returns the model's reason if the answer is a refusal: `{"refusal": "…"}`, or a few sentences that begin as refusals do.
+/// Returns the model's reason if the answer is a refusal: `{"refusal": "…"}`, or a few sentences that begin like a refusal.
 pub(super) fn refusal(answer: &str) -> Option<String> {
     if answer.len() > MAX_ANSWER_BYTES {
         return None;

@@ -1,4 +1,4 @@
-//! The digest of what a person approves: everything that decides what the tools do and where they reach.
+//! The digest of what a person approves: everything that determines what the tools do and which hosts they use.
 
 use sha2::{Digest as _, Sha256};
 
@@ -9,7 +9,7 @@ use crate::fetch::AllowedHosts;
 use crate::store::Canonical;
 
 /// Returns the SHA-256 of plan, code, whitelist and names of secrets, in hexadecimal. Changing a single character of one of them gives
-/// another digest. The order of tools, handlers and secrets matters only as far as it is that of the plan.
+/// another digest. The order of the tools in the plan affects the digest. The order of handlers and secrets does not.
 #[must_use]
 pub fn digest_of(plan: &Plan, handlers: &[Handler], hosts: &AllowedHosts, secrets: &[SecretName]) -> String {
     let mut form = Canonical::new("generated-server");
@@ -35,7 +35,7 @@ pub fn digest_of(plan: &Plan, handlers: &[Handler], hosts: &AllowedHosts, secret
 }
 
 fn add_tool(form: Canonical, tool: &PlannedTool) -> Canonical {
-    // No `..`: a new field needs its place in the digest.
+    // No `..` is used here, so that a new field must be added to the digest.
     let PlannedTool { name, description, input_schema, endpoints, implementation_notes, needs_network, read_only_hint } = tool;
     let form = form.text(name).text(description).json(input_schema).text(implementation_notes).flag(*needs_network).flag(*read_only_hint);
     let form = form.list(endpoints.iter().map(|endpoint| endpoint.url.as_str()));

@@ -1,4 +1,4 @@
-//! The model that plans and writes, as the pipeline knows it.
+//! The interface of the pipeline to the model that plans the tools and writes their code.
 
 use futures::future::BoxFuture;
 
@@ -27,7 +27,7 @@ impl GenerateRequest {
         self.system.len() + self.user.len()
     }
 
-    /// Returns the request again, with the answer that could not be used and what was wrong with it.
+    /// Returns the same request, with the answer that could not be used and its problems.
     pub(super) fn again(&self, answer: &str, problems: &[String]) -> Self {
         const SHOWN_BYTES: usize = 20_000;
         let shown = &answer[..answer.floor_char_boundary(SHOWN_BYTES)];
@@ -42,7 +42,7 @@ impl GenerateRequest {
     }
 }
 
-/// A model. The command line's and an agent's own are the same to the pipeline.
+/// A model. The pipeline uses the model of the command line and an agent's own model in the same way.
 pub trait Generate: Send + Sync {
     /// Answers a request with a text. Dropping the future ends the request.
     ///

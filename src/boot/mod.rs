@@ -1,7 +1,7 @@
 //! Makes tools from a prompt: reads the documentation that it names, lets a model plan the tools and write their code, and keeps the result.
 //!
-//! A model is asked only here, before anything is served. The room runs no code and serves nothing; it knows the network only through
-//! `fetch`, and the sandbox only as a [`CodeCheck`]. [`prepare`] is the whole way; `docs/BOOT.md` describes it.
+//! A model is asked only here, before any tool is served. This module runs no code and serves no tools. It uses the network only through
+//! `fetch`, and the sandbox only as a [`CodeCheck`]. [`prepare`] does all steps; `docs/BOOT.md` describes them.
 
 mod answer;
 mod cache;

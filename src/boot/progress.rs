@@ -1,10 +1,10 @@
-//! What the pipeline does, for a display.
+//! The steps of the pipeline, for a display.
 
 use serde::Serialize;
 
 use super::pages::PageKind;
 
-/// A step of the pipeline, with counts and times. Times are in milliseconds. URLs are without query.
+/// A step of the pipeline, with counts and times. Times are in milliseconds. URLs have no query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -13,19 +13,19 @@ pub enum Progress {
     Reading { pages: usize },
     /// A page was read.
     PageRead { url: String, kind: PageKind, chars: usize, ms: u64 },
-    /// A page is the one that the cache knows.
+    /// A page has not changed since the tools in the cache were made.
     PageUnchanged { url: String, ms: u64 },
-    /// Something does not stop the pipeline, but a person should know of it.
+    /// A problem does not stop the pipeline, but a person should know it.
     Warning { text: String },
-    /// Parts of a page were left out, as the pages are too long.
+    /// Parts of a page were left out, because the pages are too long.
     PageCut { url: String, chars: usize, kept_chars: usize },
     /// The hosts that the tools may reach.
     Hosts { hosts: Vec<String>, left_out: usize },
-    /// The cache has the tools. No model is asked.
+    /// The cache contains the tools, so no model is asked.
     FromCache { tools: usize, created_at_ms: u64 },
     /// A model is asked for the plan.
     Planning { attempt: u32, request_bytes: usize },
-    /// The plan is there.
+    /// The model has returned a plan that can be used.
     Planned { tools: usize, answer_bytes: usize, ms: u64 },
     /// The plan cannot be used, and the model is asked again.
     PlanRefused { problems: Vec<String> },

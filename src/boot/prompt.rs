@@ -43,7 +43,7 @@ pub fn urls_in(text: &str) -> Vec<Url> {
     urls
 }
 
-/// Returns a URL as it is shown and logged: without user name, password, query and fragment, as those may be secrets.
+/// Returns a URL in the form in which it is shown and logged: without user name, password, query and fragment, because these may be secrets.
 #[must_use]
 pub fn shown_url(url: &Url) -> String {
     let mut shown = url.clone();
@@ -55,7 +55,7 @@ pub fn shown_url(url: &Url) -> String {
     shown.into()
 }
 
-/// Returns whether a URL has a user name or a password. Such a URL is a credential, or looks like another host.
+/// Returns whether a URL has a user name or a password. Such a URL contains a credential, or looks like the URL of another host.
 pub(super) fn has_user(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
@@ -71,7 +71,7 @@ fn scheme_before(text: &str) -> Option<usize> {
     (!in_word).then_some(scheme.len())
 }
 
-/// Returns the number of bytes of a URL behind its scheme.
+/// Returns the number of bytes of a URL after its scheme.
 fn url_length(text: &str) -> usize {
     let mut open = Vec::new();
     let mut end = text.len();

@@ -1,18 +1,18 @@
-//! The names of the secrets that handlers may use. Their values are known to the border alone.
+//! The names of the secrets that handlers may use. Only `fetch` knows their values.
 
 use serde::{Deserialize, Serialize};
 
-/// A secret, as a model and a person are told of it.
+/// The data about a secret that a model and a person get.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretName {
     /// The name of the variable, and of the field of `secrets` in a handler.
     pub name: String,
-    /// The only host to which the value is sent, as an entry of the whitelist is written.
+    /// The only host to which the value is sent, in the form of an entry of the whitelist.
     pub host: String,
 }
 
-/// Returns what a model is told of the secrets.
+/// Returns the text about the secrets for a model.
 pub(super) fn about_secrets(secrets: &[SecretName]) -> String {
     if secrets.is_empty() {
         return "There is no API key: a service that needs one cannot be used.".to_owned();

@@ -1,4 +1,4 @@
-//! The hosts that generated code may reach: those that the prompt and its pages name, and no others. A model adds none.
+//! The hosts that generated code may reach: those that the prompt and its pages name, and no others. A model cannot add a host.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -7,7 +7,7 @@ use url::Url;
 use super::prompt::{has_user, urls_in};
 use crate::fetch::{AllowedHost, AllowedHosts};
 
-/// The largest number of entries. A page that names more hosts is a list of links, and not a documentation of one service.
+/// The largest number of entries. A page that names more hosts is a list of links, and not the documentation of one service.
 pub const MAX_HOSTS: usize = 200;
 
 /// The hosts that generated code may reach.
@@ -16,14 +16,14 @@ pub struct Whitelist {
     pub hosts: AllowedHosts,
     /// Number of entries that were left out, as there were too many.
     pub left_out: usize,
-    /// The hosts of URLs that no list of hosts can have, each with the reason.
+    /// The hosts of URLs that are not valid in a list of hosts, each with the reason.
     pub unusable: BTreeSet<String>,
 }
 
 /// Returns the hosts of the prompt's URLs, and of the URLs on the pages that were read.
 ///
-/// Subdomains are included, unless strangers own what is below the host: a public suffix (`github.io`, `co.uk`), a name that has nothing but
-/// public suffixes below it, or a single label. The prompt's hosts come first if there are too many.
+/// Subdomains are included, unless other owners may own them. This is the case for a public suffix (`github.io`, `co.uk`), for a name that
+/// has only public suffixes below it, and for a single label. The prompt's hosts come first if there are too many.
 #[must_use]
 pub fn whitelist<'a>(prompt: &'a str, pages: impl IntoIterator<Item = &'a str>) -> Whitelist {
     let (mut hosts, mut unusable) = (AllowedHosts::none(), BTreeSet::new());
@@ -48,7 +48,7 @@ pub fn whitelist<'a>(prompt: &'a str, pages: impl IntoIterator<Item = &'a str>) 
     Whitelist { hosts, left_out: left_out.len(), unusable }
 }
 
-/// Returns the reason why an endpoint's URL is not within the whitelist, or `None` if it is.
+/// Returns the reason why the whitelist does not allow an endpoint's URL, or `None` if it allows the URL.
 #[must_use]
 pub fn outside(hosts: &AllowedHosts, endpoint: &str) -> Option<String> {
     let Ok(url) = Url::parse(endpoint) else {

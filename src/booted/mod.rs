@@ -1,5 +1,5 @@
-//! Makes tools from a prompt, and adds them to a gateway as a generated server. It binds `boot` to the parts of a gateway: the border of `fetch`, the
-//! micro-VM, the servers.
+//! Makes tools from a prompt, and adds them to a gateway as a generated server. It connects `boot` with the parts of a gateway: `fetch`, the
+//! micro-VM and the servers.
 
 mod secrets;
 
@@ -24,22 +24,22 @@ const METHOD: &str = "Gateway.boot";
 /// The number of hexadecimal digits of the prompt's digest in the name of a server.
 const NAME_DIGITS: usize = 8;
 
-/// What tools are made from, and how.
+/// The prompt from which tools are made, and the options for making them.
 #[derive(Debug, Clone, Default)]
 pub struct BootOptions {
     /// Describes the tools, with the URLs of their documentation.
     pub prompt: String,
-    /// The name of the server. Default: `boot-` and the beginning of the prompt's digest, so that each prompt has a server of its own.
+    /// The name of the server. Default: `boot-` and the beginning of the prompt's digest, so that each prompt has its own server.
     pub name: Option<String>,
-    /// The folder of made tools; `None` makes them anew.
+    /// The folder of the cache. If it is `None`, a model makes the tools each time.
     pub cache: Option<PathBuf>,
-    /// Takes the tools from the cache, without network and without a model.
+    /// True to take the tools from the cache, without network and without a model.
     pub locked: bool,
-    /// Ends with the plan: writes no code and adds no server.
+    /// True to end after the plan, without writing code and adding a server.
     pub dry_run: bool,
-    /// Secrets as `NAME@HOST`, or as `NAME` if the prompt names a single host. The gateway's environment has their values.
+    /// Secrets as `NAME@HOST`, or as `NAME` if the prompt names a single host. The gateway's environment contains their values.
     pub secrets: Vec<String>,
-    /// Hosts that may have private addresses and need no TLS. They do not widen what the prompt allows.
+    /// Hosts that may have private addresses and need no TLS. This list does not allow a host that the prompt does not allow.
     pub allow_hosts: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct Booted {
     pub origin: Origin,
     /// The moment at which the model made the tools, in milliseconds since 1970.
     pub created_at: u64,
-    /// What did not stop the making of the tools, but a person should know of.
+    /// Problems that did not prevent the tools from being made, but that a person should know.
     pub warnings: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The secrets of a prompt's tools, as a person names them: `NAME@HOST`, or `NAME` if there is no doubt about the host.
+//! The secrets of a prompt's tools, in the form in which a person writes them: `NAME@HOST`, or `NAME` if only one host is possible.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) fn read(texts: &[String], prompt: &str) -> Result<Vec<(SecretName, Al
     read.collect()
 }
 
-/// Returns the host of the prompt's URLs, without its subdomains, if all of them have the same.
+/// Returns the host of the prompt's URLs, without its subdomains, if all of them have the same host.
 fn only_host(name: &str, prompt: &str) -> Result<AllowedHost, String> {
     let origins: BTreeSet<_> = urls_in(prompt).iter().map(origin).collect();
     let mut origins = origins.into_iter();
@@ -36,7 +36,7 @@ fn only_host(name: &str, prompt: &str) -> Result<AllowedHost, String> {
     }
 }
 
-/// Returns scheme, host and port of a URL, as a list of hosts writes them.
+/// Returns the scheme, host and port of a URL, in the form of an entry of a list of hosts.
 fn origin(url: &Url) -> String {
     let scheme = if url.scheme() == "http" { "http://" } else { "" };
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A server within this process. It speaks the protocol over a pipe in memory, so that everything that holds for other servers holds for it:
+//! A server within this process. It speaks the protocol over a pipe in memory, so that the same rules apply to it as to other servers:
 //! manifests, drift, limits, cancellation and shutdown.
 
 use std::borrow::Cow;

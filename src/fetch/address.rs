@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is for.
+/// The use of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AddressKind {
     /// A host on the public internet.
@@ -88,7 +88,7 @@ const V6: &[V6Range] = &[
     (v6(0xff00, 0, 0), 8, Unusable("multicast")),
 ];
 
-/// Returns what an address is for. A form of IPv6 that contains an IPv4 address is never global, as it may lead to any IPv4 address.
+/// Returns the use of an address. An IPv6 address that contains an IPv4 address is never global, because it may lead to any IPv4 address.
 pub(super) fn kind_of(address: IpAddr) -> AddressKind {
     match address {
         IpAddr::V4(address) => kind_of_v4(address),

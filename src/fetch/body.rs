@@ -36,7 +36,7 @@ impl TimeLeft {
         waited.map_err(|_| self.exceeded(url))
     }
 
-    /// Does work on what a server has sent, and counts the time. A body can take much work and give nothing.
+    /// Does work on the data that a server has sent, and counts the time. A body can need much work without producing any bytes.
     pub(super) fn spend<T>(&mut self, url: &Url, work: impl FnOnce() -> T) -> Result<T, FetchError> {
         let started = Instant::now();
         let done = work();
@@ -59,7 +59,7 @@ pub(super) struct Body {
     /// Bytes that can be handed over.
     ready: Bytes,
     is_at_end: bool,
-    /// Bytes before decompression. A compressed body can be endless and give nothing.
+    /// Bytes before decompression. A compressed body can be endless without producing any bytes.
     received: usize,
     /// Bytes after decompression.
     bytes: usize,

@@ -1,4 +1,4 @@
-//! The limits of fetches, and what a session has used of them.
+//! The limits of fetches, and how much of them a session has used.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ pub struct FetchLimits {
     pub requests: usize,
     /// Maximum number of requests that wait for their response at the same time. Further requests wait.
     pub parallel: usize,
-    /// Time that one request may wait for its servers, and in which their bodies are decompressed: from the start of the first connection to the end
-    /// of the body. Time in which nobody reads the body does not count.
+    /// Longest time of one request, from the start of the first connection to the end of the body. It includes the waits for servers and the
+    /// decompression of bodies. Time in which nobody reads the body does not count.
     pub request_time: Duration,
     /// Time to connect to one server, with TLS.
     pub connect_time: Duration,

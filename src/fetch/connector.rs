@@ -50,11 +50,11 @@ enum Privacy {
     PrivateAddress,
 }
 
-/// Makes the connections of one session. The policy of a session does not change, so a connection that is kept has an address that every
-/// later request to the same scheme, host and port may reach too.
+/// Makes the connections of one session. The policy of a session does not change. So the address of a connection that is kept open is
+/// also allowed for later requests to the same scheme, host and port.
 pub(super) struct Connector {
     resolver: Arc<dyn Resolve>,
-    /// Certificate authorities in place of those of this machine.
+    /// Certificate authorities that replace those of this machine.
     tls: Option<rustls::ClientConfig>,
     connect_time: Duration,
     max_headers: usize,
@@ -172,7 +172,7 @@ fn check(host: &str, address: IpAddr, privacy: Privacy) -> Result<(), FetchError
     Err(FetchError::AddressNotAllowed { host: host.to_owned(), address: address.to_string(), kind })
 }
 
-/// Returns the reason of a failure. It has no part of the URL but the host.
+/// Returns the reason of a failure. The host is the only part of the URL in it.
 pub(super) fn failure(url: &Url, error: &reqwest::Error) -> FetchError {
     let mut innermost: &dyn std::error::Error = error;
     loop {

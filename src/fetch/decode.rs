@@ -7,12 +7,12 @@ use flate2::write::MultiGzDecoder;
 
 use super::body::Encoding;
 
-/// Compressed bytes that are decompressed in one step. Deflate makes at most 1,032 bytes of one.
+/// Compressed bytes that are decompressed in one step. Deflate expands one byte to at most 1,032 bytes.
 const STEP_BYTES: usize = 256;
-/// Decompressed bytes after which a step ends. So a body that unfolds takes little memory until somebody reads on.
+/// Decompressed bytes after which a step ends. So a body with a high compression ratio takes little memory until its next part is read.
 const ENOUGH_BYTES: usize = 64 * 1024;
 
-/// Decompresses one body, as far as it is read.
+/// Decompresses one body. Each part is decompressed only when it is read.
 pub(super) struct Decoder {
     kind: Kind,
     /// Bytes of the server that are not decompressed yet.
@@ -55,7 +55,7 @@ impl Write for Capped {
     }
 }
 
-/// The reason why a body cannot be decompressed, as words behind the host.
+/// The reason why a body cannot be decompressed. In the error, it comes after the host.
 const BROKEN: &str = "sent a body that cannot be decompressed";
 
 impl Decoder {
@@ -67,7 +67,7 @@ impl Decoder {
         Self { kind, waiting: Bytes::new() }
     }
 
-    /// Adds bytes of the server. Call it when nothing waits.
+    /// Adds bytes of the server. May only be called if no bytes are waiting.
     pub(super) fn feed(&mut self, chunk: Bytes) {
         self.waiting = chunk;
     }
@@ -76,7 +76,7 @@ impl Decoder {
         !self.waiting.is_empty()
     }
 
-    /// Returns the next bytes, perhaps none, if they are at most `room`.
+    /// Returns the next bytes if there are at most `room` of them. There may be no bytes.
     pub(super) fn pull(&mut self, room: usize) -> Result<Decoded, &'static str> {
         let Kind::Gzip { decoder, has_begun } = &mut self.kind else {
             let chunk = std::mem::take(&mut self.waiting);
@@ -89,7 +89,7 @@ impl Decoder {
             let step = self.waiting.split_to(self.waiting.len().min(STEP_BYTES));
             written = decoder.write_all(&step);
         }
-        // The decoder keeps some output for its next step unless it is told that there is none yet.
+        // Without a flush, the decoder would keep some output for its next step, which comes only after the server has sent more bytes.
         if self.waiting.is_empty() {
             written = written.and_then(|()| decoder.flush());
         }

@@ -2,7 +2,7 @@
 
 use crate::network::NetworkUnavailable;
 
-/// The reason why a fetch failed or was refused. No message has a URL's path or query, a header's value or a secret.
+/// The reason why a fetch failed or was refused. No message contains the path or query of a URL, the value of a header, or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -22,8 +22,8 @@ pub enum FetchError {
     #[error("Fetch blocked: the method {method} can change something, and only GET and HEAD are allowed here")]
     MethodNotAllowed { method: String },
 
-    /// The host is, or resolves to, an address that is not on the public internet. The message does not have the address, because agent code must not
-    /// learn the addresses of names in the network of this machine.
+    /// The host is, or resolves to, an address that is not on the public internet. The message does not contain the address, because agent code
+    /// must not learn the addresses of names in the network of this machine.
     #[error("Fetch blocked: \"{host}\" has an address that is not on the public internet. The operator can allow it as a private host")]
     AddressNotAllowed { host: String, address: String, kind: &'static str },
 
@@ -43,7 +43,7 @@ pub enum FetchError {
     #[error("Fetch failed: \"{host}\" did not send its whole answer within {limit_ms} ms (the limit requestTimeMs)")]
     Timeout { host: String, limit_ms: u128 },
 
-    /// The host has no address, or cannot be connected, or its answer is no HTTP.
+    /// The host has no address, no connection to it can be made, or its answer is not HTTP.
     #[error("Fetch failed: \"{host}\" {problem}")]
     Network { host: String, problem: String },
 
@@ -103,7 +103,7 @@ impl FetchError {
         )
     }
 
-    /// Returns what only the audit may have: the address that was refused, and what it is.
+    /// Returns the address that was refused, and its use. Only the audit may contain this.
     pub(super) fn refused_address(&self) -> Option<String> {
         match self {
             Self::AddressNotAllowed { host: _, address, kind } => Some(format!("{address} ({kind})")),

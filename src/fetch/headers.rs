@@ -26,9 +26,9 @@ const FORBIDDEN: [HeaderName; 16] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-/// Headers by which some servers take a GET for another method.
+/// Headers with which some servers treat a GET request as a request with another method.
 const METHOD_OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
-/// Headers of a response that agent code does not get: cookies, and those that are about the connection.
+/// Headers of a response that agent code does not get: cookies, and headers about the connection.
 const DROPPED: [HeaderName; 9] = [
     header::SET_COOKIE,
     HeaderName::from_static("set-cookie2"),
@@ -65,7 +65,7 @@ fn is_forbidden(name: &HeaderName) -> bool {
     FORBIDDEN.contains(name) || name.as_str().starts_with("proxy-") || name.as_str().starts_with("sec-")
 }
 
-/// Returns the bytes that a value stands for: one byte for each character.
+/// Converts a value to bytes: each character becomes one byte.
 fn request_value(value: &str) -> Option<HeaderValue> {
     let trimmed = value.trim_matches(['\t', '\n', '\r', ' ']);
     let bytes: Option<Vec<u8>> = trimmed.chars().map(|next| u8::try_from(next).ok()).collect();
@@ -80,14 +80,14 @@ pub(super) fn response_headers(
     limits: &FetchLimits,
 ) -> Result<Vec<(String, String)>, FetchError> {
     check_size("the response", &headers.iter().map(|(name, value)| name.as_str().len() + value.len()).collect::<Vec<_>>(), limits)?;
-    // The length and the encoding of a body that was decompressed would be wrong.
+    // After a body was decompressed, the headers with its length and its encoding would be wrong.
     let is_untrue = |name: &HeaderName| is_decoded && (name == header::CONTENT_ENCODING || name == header::CONTENT_LENGTH);
     let kept = headers.iter().filter(|(name, _)| !DROPPED.contains(name) && !is_untrue(name));
     let text = |bytes: &[u8]| text_of_bytes(&change(bytes));
     Ok(kept.map(|(name, value)| (text(name.as_str().as_bytes()), text(value.as_bytes()))).collect())
 }
 
-/// Returns a text with one character for each byte, as the Fetch standard gives values to code.
+/// Returns a text with one character for each byte, which is the form in which the Fetch standard passes values to code.
 pub(super) fn text_of_bytes(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }

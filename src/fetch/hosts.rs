@@ -34,7 +34,7 @@ const SHOWN_CHARS: usize = 80;
 pub struct AllowedHost {
     name: HostName,
     has_subdomains: bool,
-    /// `None` is the default port of the URL's scheme.
+    /// If it is `None`, the entry is for the default port of the URL's scheme.
     port: Option<u16>,
     allows_http: bool,
 }
@@ -47,7 +47,7 @@ enum HostName {
     V6(Ipv6Addr),
 }
 
-/// The reason why a text is no entry of a list of hosts.
+/// The reason why a text is not a valid entry of a list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a host that can be allowed: {problem}")]
 pub struct InvalidHost {
@@ -55,7 +55,7 @@ pub struct InvalidHost {
     problem: String,
 }
 
-/// How a list of hosts judges a URL.
+/// The result of comparing a URL with a list of hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostMatch {
     Allowed,
@@ -67,11 +67,12 @@ pub enum HostMatch {
 }
 
 impl AllowedHost {
-    /// Returns the entries that allow what a URL of a prompt names: its host at the default port, and at the URL's own port, with its
-    /// subdomains unless strangers own these. Returns nothing for a URL that is neither `http:` nor `https:`.
+    /// Returns the entries that allow the host of a URL in a prompt, at the default port and at the URL's own port. They include its
+    /// subdomains, unless other owners may own these. Returns nothing for a URL that is neither `http:` nor `https:`.
     ///
     /// # Errors
-    /// Fails for a host that no list of hosts can have, such as one with `*` or with an empty label. The URL standard accepts some of these.
+    /// Fails for a host that is not valid in a list of hosts, such as a host with `*` or with an empty label. The URL standard accepts some of
+    /// these.
     ///
     /// ```
     /// use hyperlight_mcp::fetch::AllowedHost;
@@ -82,7 +83,7 @@ impl AllowedHost {
     pub fn of_url(url: &Url) -> Result<Vec<Self>, InvalidHost> {
         let (Some(found), "http" | "https") = (HostName::of_url(url), url.scheme()) else { return Ok(Vec::new()) };
         let text = found.to_string();
-        // The text of an entry must mean the entry: a host that begins with `*.` would read as a wildcard.
+        // The text of the entry must not have another meaning than the host: a host that begins with `*.` would be parsed as a wildcard.
         let Self { name, .. } = text.parse()?;
         if name != found {
             return Err(InvalidHost { text: sanitise_line(&text, SHOWN_CHARS), problem: "a host of a URL has no wildcard".to_owned() });
@@ -92,7 +93,7 @@ impl AllowedHost {
         Ok([None, url.port()].into_iter().collect::<BTreeSet<_>>().into_iter().map(entry).collect())
     }
 
-    /// Returns whether the entry has subdomains that strangers are known to own, as `*.amazonaws.com` has.
+    /// Returns whether other owners are known to own some subdomains of the entry. This is true of `*.amazonaws.com`, for example.
     #[must_use]
     pub fn includes_strangers(&self) -> bool {
         self.has_subdomains && matches!(&self.name, HostName::Domain(name) if !owns_subdomains(name) || is_above_a_suffix(name))
@@ -104,7 +105,7 @@ impl AllowedHost {
         self.judge(url) == HostMatch::Allowed
     }
 
-    /// Returns the host without port and wildcard, as URLs have it.
+    /// Returns the host without port and wildcard, in the form in which URLs contain it.
     #[must_use]
     pub fn host(&self) -> String {
         self.name.to_string()
@@ -258,7 +259,7 @@ fn name_of(host: &str) -> Result<HostName, String> {
     }
     match Host::parse(host).map_err(|error| error.to_string())? {
         Host::Ipv6(address) => Ok(HostName::V6(address)),
-        // Browsers read `0x7f.1` as 127.0.0.1. Whoever reads the list should see the address.
+        // Browsers read `0x7f.1` as 127.0.0.1. A person who reads the list should see the real address.
         Host::Ipv4(address) if address.to_string() == host => Ok(HostName::V4(address)),
         Host::Ipv4(address) => Err(format!("it is a form of the address {address}: write that")),
         Host::Domain(name) => {
@@ -300,7 +301,7 @@ impl AllowedHosts {
         self.judge(url) == HostMatch::Allowed
     }
 
-    /// Returns how the list judges a URL. The entry that comes nearest decides.
+    /// Compares a URL with the list. If no entry allows the URL, the result is that of the entry that differs least from the URL.
     #[must_use]
     pub fn judge(&self, url: &Url) -> HostMatch {
         let verdicts: Vec<_> = self.0.iter().map(|entry| entry.judge(url)).collect();

@@ -1,4 +1,4 @@
-//! The border through which agent code reaches the network: every request is checked, limited and recorded.
+//! The border between agent code and the network. Every request of agent code is checked, limited and recorded here.
 //!
 //! A [`Fetcher`] exists once, and makes a [`FetchSession`] for each run from the [`FetchPolicy`] of the run. The session judges the request,
 //! and each redirect like a new request. It connects only to addresses that it has checked itself. `docs/FETCH.md` describes the checks.
@@ -39,7 +39,7 @@ use crate::network::{NetworkRuntime, NetworkThreads};
 
 const THREADS: NetworkThreads = NetworkThreads { name: "mcp-fetch", workers: 1, blocking: 16 };
 
-/// Makes sessions. It holds what they share: the resolver, and the certificate authorities.
+/// Makes sessions. Contains the parts that all sessions share: the resolver, and the certificate authorities.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -80,7 +80,7 @@ impl Fetcher {
         Self { resolver, ..self }
     }
 
-    /// Sets the certificate authorities, in place of those of this machine.
+    /// Sets the certificate authorities, which replace those of this machine.
     #[must_use]
     pub fn with_tls(self, tls: rustls::ClientConfig) -> Self {
         Self { tls: Some(tls), ..self }
@@ -91,10 +91,10 @@ impl Fetcher {
         self.runtime.end();
     }
 
-    /// Begins the fetches of a run. The observer hears of each request.
+    /// Begins the fetches of a run. The observer is informed about each request.
     ///
     /// # Errors
-    /// `ERR_FETCH_UNAVAILABLE` if the policy's secrets cannot be searched for.
+    /// `ERR_FETCH_UNAVAILABLE` if no search for the policy's secrets can be prepared.
     pub fn session(&self, policy: FetchPolicy, observer: Arc<dyn FetchObserver>) -> Result<FetchSession, FetchError> {
         let connector = Connector::new(Arc::clone(&self.resolver), self.tls.clone(), Arc::clone(&self.runtime), &policy);
         FetchSession::new(policy, connector, observer)

@@ -1,4 +1,4 @@
-//! What the fetches of one session may do.
+//! The rules for the fetches of one session.
 
 use http::HeaderMap;
 use url::Url;
@@ -14,7 +14,7 @@ use crate::text::sanitise_line;
 /// Maximum number of characters of a host that a message shows.
 const SHOWN_CHARS: usize = 120;
 
-/// What the fetches of one session may do.
+/// The rules for the fetches of one session.
 #[derive(Clone)]
 pub struct FetchPolicy {
     /// The hosts that requests may go to.
@@ -24,7 +24,7 @@ pub struct FetchPolicy {
     pub methods: Methods,
     pub secrets: Vec<FetchSecret>,
     pub limits: FetchLimits,
-    /// The sentence behind a refusal of a host. It says how a host is allowed.
+    /// The sentence after the refusal of a host. It explains how the host can be allowed.
     pub way_out: String,
 }
 
@@ -42,7 +42,7 @@ impl FetchPolicy {
         }
     }
 
-    /// Parses an absolute URL, and checks that a request may go there. The result has no fragment, and no dot behind the host.
+    /// Parses an absolute URL, and checks that a request may go there. The result has no fragment, and no dot after the host.
     ///
     /// # Errors
     /// Fails with the reason why no request may go there. The addresses of the host are checked only when a request is sent.
@@ -110,7 +110,7 @@ pub(super) fn shown_host(url: &Url) -> String {
     sanitise_line(url.host_str().unwrap_or_default(), SHOWN_CHARS)
 }
 
-/// Returns an `http:` or `https:` URL without its fragment and without the dot behind its host, which would name another host for TLS.
+/// Returns an `http:` or `https:` URL without its fragment and without a dot after its host. With the dot, TLS would use another host name.
 fn normal(mut url: Url) -> Result<Url, FetchError> {
     if !matches!(url.scheme(), "http" | "https") {
         let problem = format!("the scheme {}: cannot be fetched, only http: and https:", sanitise_line(url.scheme(), 20));

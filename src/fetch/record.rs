@@ -1,4 +1,4 @@
-//! What an audit gets to know about each request.
+//! The records about requests that the audit gets.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::text::sanitise_line;
 /// Maximum number of characters of an origin in a record.
 const MAX_ORIGIN_CHARS: usize = 280;
 
-/// One request that was sent or refused. Each redirect is a request of its own. It has no path, query, header or secret.
+/// One request that was sent or refused. Each redirect is a request of its own. The record contains no path, query, header or secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchRecord {
     /// The method, or `?` if it cannot be one.
@@ -29,7 +29,7 @@ pub struct FetchRecord {
     /// Time from the request to the end of the body.
     pub duration: Duration,
     pub outcome: FetchOutcome,
-    /// The address that was refused, and what it is: `10.0.0.1 (private)`. The code that sent the request does not get it.
+    /// The address that was refused, and its use: `10.0.0.1 (private)`. The code that sent the request does not get it.
     pub refused_address: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub struct FetchRecord {
 pub enum FetchOutcome {
     /// The whole response was read.
     Done,
-    /// The response redirected to another URL, which has a record of its own.
+    /// The response redirected to another URL. The request to that URL has its own record.
     Redirected,
     /// Nobody waited for the rest of the response: it was cancelled, or the run ended.
     Cancelled,
@@ -48,7 +48,7 @@ pub enum FetchOutcome {
     Failed(&'static str),
 }
 
-/// Hears of each request when it has ended. Must not wait.
+/// Gets the record of each request when the request has ended. Its method must not wait.
 pub trait FetchObserver: Send + Sync {
     fn ended(&self, record: FetchRecord);
 }
@@ -61,7 +61,7 @@ impl FetchObserver for NoObserver {
     fn ended(&self, _record: FetchRecord) {}
 }
 
-/// The record of a request that goes on. It is reported once: at the end of the request, or as cancelled when it is dropped.
+/// The record of a request in progress. It is reported once: when the request ends, or as cancelled when this value is dropped.
 pub(super) struct RecordGuard {
     observer: Arc<dyn FetchObserver>,
     started: Instant,

@@ -1,4 +1,4 @@
-//! Decides about redirects: the next request, or the reason why there is none.
+//! Decides about redirects: returns the next request, or the reason why there is no next request.
 
 use http::{HeaderMap, Method, header};
 use url::Url;
@@ -13,12 +13,12 @@ use crate::redact::{is_key_name, is_secret_name};
 const ABOUT_THE_BODY: [header::HeaderName; 4] =
     [header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_LOCATION, header::CONTENT_TYPE];
 
-/// Returns whether a status is a redirect if there is a header Location.
+/// Returns whether a response with this status and a header `Location` is a redirect.
 pub(super) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// Returns the one target of a response's headers Location, in which secrets are placeholders again. Returns `None` if there is none.
+/// Returns the target in a response's header `Location`, with placeholders in place of secrets. Returns `None` if there is no such header.
 pub(super) fn location(headers: &HeaderMap, secrets: &Secrets) -> Result<Option<String>, FetchError> {
     let mut all: Vec<_> = headers.get_all(header::LOCATION).iter().collect();
     all.dedup();
@@ -29,7 +29,7 @@ pub(super) fn location(headers: &HeaderMap, secrets: &Secrets) -> Result<Option<
     }
 }
 
-/// Returns the next request. The target is judged like the URL of a first request.
+/// Returns the next request. The target is checked like the URL of a first request.
 pub(super) fn next(current: &Outgoing, status: u16, target: &str, policy: &FetchPolicy, secrets: &Secrets) -> Result<Outgoing, FetchError> {
     let from = shown_host(&current.url);
     let target =
@@ -68,7 +68,7 @@ fn is_same_origin(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin()
 }
 
-/// Returns the headers that another origin may get: none that has a secret, or the name of one.
+/// Returns the headers that another origin may get. Leaves out headers that contain a secret, and headers whose name is typical of a secret.
 fn without_secrets(headers: &HeaderMap, secrets: &Secrets) -> HeaderMap {
     let is_secret = |name: &str, value: &[u8]| is_secret_name(name) || is_key_name(name) || secrets.is_in_header(name, value);
     let kept = headers.iter().filter(|(name, value)| !is_secret(name.as_str(), value.as_bytes()));

@@ -12,7 +12,7 @@ use crate::text::sanitise_line;
 
 /// Maximum number of bytes of a method.
 pub(super) const MAX_METHOD_BYTES: usize = 32;
-/// Methods that the Fetch standard writes in upper case, however they are given.
+/// Methods that the Fetch standard converts to upper case.
 const NORMALISED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 /// Methods that the Fetch standard forbids.
 const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
@@ -25,7 +25,7 @@ const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 pub struct FetchRequest {
     pub method: String,
     pub url: String,
-    /// Names and values. The characters of a value stand for bytes, as in the Fetch standard.
+    /// Names and values. Each character of a value is one byte, as in the Fetch standard.
     pub headers: Vec<(String, String)>,
     pub redirect: RedirectMode,
     pub body: Option<Bytes>,
@@ -61,7 +61,7 @@ pub enum Methods {
     All,
 }
 
-/// A request that has passed all checks. Secrets stand in it as placeholders.
+/// A request that has passed all checks. It contains placeholders in place of secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outgoing {
     pub(super) method: Method,
@@ -103,7 +103,7 @@ impl Outgoing {
     }
 }
 
-/// Returns a method as the Fetch standard writes it.
+/// Returns a method in the spelling of the Fetch standard.
 pub(super) fn normal_method(text: &str) -> &str {
     NORMALISED.into_iter().find(|known| text.eq_ignore_ascii_case(known)).unwrap_or(text)
 }

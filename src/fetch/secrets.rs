@@ -1,4 +1,5 @@
-//! Secrets that stand in requests as placeholders. The border puts the value in, and takes it out of responses again.
+//! Secrets. Requests of agent code contain placeholders for them. This module inserts the values into requests, and replaces them by the
+//! placeholders in responses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::request::Outgoing;
 use crate::redact::{Replacements, SecretStream};
 use crate::text::sanitise_line;
 
-/// Bytes of a secret's value. Shorter ones would be found in any text by chance.
+/// Bytes of a secret's value. Shorter values would be found in any text by chance.
 const VALUE_BYTES: std::ops::RangeInclusive<usize> = 8..=4096;
 /// Maximum number of characters of a secret's name.
 const NAME_CHARS: usize = 64;
@@ -57,7 +58,7 @@ impl FetchSecret {
         Ok(Self { placeholder: format!("{PREFIX}{}", hex::encode(random)), name, value, host })
     }
 
-    /// Returns a text of the form of a placeholder, which stands for no secret.
+    /// Returns a text with the form of a placeholder that belongs to no secret.
     #[must_use]
     pub fn made_up() -> String {
         format!("{PREFIX}{}", "0".repeat(2 * RANDOM_BYTES))
@@ -68,7 +69,7 @@ impl FetchSecret {
         &self.name
     }
 
-    /// Returns the text that stands for the value in agent code.
+    /// Returns the text that agent code uses in place of the value.
     #[must_use]
     pub fn placeholder(&self) -> &str {
         &self.placeholder
@@ -102,7 +103,7 @@ pub(super) struct Filled {
     pub(super) body: Option<Bytes>,
 }
 
-/// How a value is written at its place.
+/// The notation of a value at its place in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Notation {
     AsIs,
@@ -125,7 +126,7 @@ impl Secrets {
         Self::new(Vec::new()).unwrap()
     }
 
-    /// Puts the values of secrets into a request, after a check that each of them may go to its host.
+    /// Inserts the values of secrets into a request. First checks that each of them may be sent to the request's host.
     pub(super) fn fill(&self, request: &Outgoing) -> Result<Filled, FetchError> {
         let Outgoing { method: _, url, headers, body } = request;
         let mut filled = Filled { url: url.clone(), headers: headers.clone(), body: body.clone() };
@@ -168,7 +169,7 @@ impl Secrets {
         Ok(())
     }
 
-    /// Returns whether a header has a placeholder, perhaps within the login of `Basic`.
+    /// Returns whether a header contains a placeholder, either directly or in the encoded login of `Basic`.
     pub(super) fn is_in_header(&self, name: &str, value: &[u8]) -> bool {
         self.is_in(value) || login(name, value).is_some_and(|login| self.is_in(&login))
     }
@@ -192,17 +193,17 @@ impl Secrets {
         self.placeholders.replace_all_bytes(bytes, &self.all.iter().map(written).collect::<Vec<_>>())
     }
 
-    /// Returns bytes of a response in which the values of secrets are placeholders again.
+    /// Returns bytes of a response, with placeholders in place of the values of secrets.
     pub(super) fn clean(&self, bytes: &[u8]) -> Vec<u8> {
         self.values.as_ref().map_or_else(|| bytes.to_vec(), |values| values.replace(bytes))
     }
 
-    /// Returns a text in which the values of secrets are placeholders again.
+    /// Returns a text, with placeholders in place of the values of secrets.
     pub(super) fn clean_text(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.clean(text.as_bytes())).into_owned()
     }
 
-    /// Returns what replaces the values of secrets in a body; `None` if there are no secrets.
+    /// Returns the stream that replaces the values of secrets in a body, or `None` if there are no secrets.
     pub(super) fn stream(&self) -> Option<SecretStream> {
         self.values.as_ref().map(|values| SecretStream::new(Arc::clone(values)))
     }

@@ -30,7 +30,7 @@ pub struct FetchResponse {
     /// The URL that answered, without its fragment.
     pub url: String,
     pub redirected: bool,
-    /// Names in lower case and values, in the server's order. The characters of a value stand for bytes, as in the Fetch standard.
+    /// Names in lower case and values, in the server's order. Each character of a value is one byte, as in the Fetch standard.
     pub headers: Vec<(String, String)>,
     /// The number of the body, for `read` and `cancel`; `None` if the response cannot have a body.
     pub body: Option<u64>,
@@ -54,7 +54,7 @@ struct Inner {
     ended: CancellationToken,
 }
 
-/// A body that can be read, and what ends it.
+/// A body that can be read, and the token that ends it.
 #[derive(Clone)]
 struct OpenBody {
     body: Arc<AsyncMutex<Body>>,
@@ -77,7 +77,8 @@ impl FetchSession {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Sends a request and follows its redirects. The future resolves when the response's headers are there. Dropping the future ends the request.
+    /// Sends a request and follows its redirects. The future resolves when the response's headers have arrived. Dropping the future ends the
+    /// request.
     pub fn open(&self, request: FetchRequest) -> impl Future<Output = Result<FetchResponse, FetchError>> + Send + use<> {
         let inner = Arc::clone(&self.inner);
         let place = queue_now(Arc::clone(&inner.places).acquire_owned());
@@ -159,7 +160,7 @@ impl Inner {
         let mut outgoing = record.watch(Outgoing::check(request, &self.policy))?;
         let mut redirects = 0;
         loop {
-            // As it is sent: the host has no dot at its end.
+            // The URL is recorded as it is sent: the host has no dot at its end.
             record.asks(outgoing.method.as_str(), Some(&outgoing.url));
             record.sends(outgoing.body.as_ref().map_or(0, Bytes::len));
             let sent = self.send(&outgoing, &mut time).await;
@@ -197,7 +198,7 @@ impl Inner {
         response.map_err(|error| self.cleaned(error))
     }
 
-    /// Returns where a response redirects to, if that is to be followed.
+    /// Returns the target of a response's redirect, if the redirect has to be followed.
     fn target(
         &self,
         outgoing: &Outgoing,
@@ -271,7 +272,7 @@ impl Inner {
         })
     }
 
-    /// Returns an error in which the values of secrets are placeholders again.
+    /// Returns an error, with placeholders in place of the values of secrets.
     fn cleaned(&self, error: FetchError) -> FetchError {
         match error {
             FetchError::Network { host, problem } => FetchError::Network { host, problem: self.secrets.clean_text(&problem) },

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::hosts::AllowedHost;
 
-/// Returns an entry as a person reads it: in ASCII, as requests have it, and behind it in Unicode if its host has other letters. A text that is no entry is
-/// returned as it is.
+/// Returns an entry in the form for a person: in ASCII, as in requests. If its host has other letters, the form in Unicode follows. A text that
+/// is not a valid entry is returned unchanged.
 ///
 /// ```
 /// use hyperlight_mcp::fetch::shown_host_entry;
@@ -21,7 +21,7 @@ pub fn shown_host_entry(text: &str) -> String {
     }
 }
 
-/// Returns an entry in its normal form, which is ASCII. A text that is no entry is returned as it is.
+/// Returns an entry in its normal form, which is ASCII. A text that is not a valid entry is returned unchanged.
 pub(crate) fn normal_host_entry(text: &str) -> String {
     text.parse::<AllowedHost>().map_or_else(|_| text.to_owned(), |entry| entry.to_string())
 }

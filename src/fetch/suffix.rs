@@ -1,6 +1,7 @@
-//! Which names below a host belong to strangers, by the list of public suffixes.
+//! Finds out, with the list of public suffixes, whether the subdomains of a host belong to other owners.
 
-/// Names below hosts of which the list has suffixes. The list can be asked about a name, and not for all names below a host, so these are tried.
+/// Labels that form a public suffix of the list when they are put before some hosts. The list can only be asked about one name, and cannot list
+/// all suffixes below a host, so these labels are tried.
 const KNOWN_BELOW: [&str; 63] = [
     "s3",
     "x.compute",
@@ -67,18 +68,21 @@ const KNOWN_BELOW: [&str; 63] = [
     "a",
 ];
 
-/// Returns whether whoever has this name has all names below it, as far as is known. That needs a registrable domain, and is not so for a public suffix
-/// (`github.io`), nor for a name whose every subdomain is one (`compute.amazonaws.com`, `kawasaki.jp`).
+/// Returns whether the owner of this name also owns all names below it, according to the list. The name must be a registrable domain or below
+/// one. It must not be a public suffix (`github.io`), and its subdomains must not all be public suffixes (`compute.amazonaws.com`,
+/// `kawasaki.jp`).
 pub(super) fn owns_subdomains(name: &str) -> bool {
     psl::domain_str(name).is_some() && !is_suffix(&format!("x.{name}"))
 }
 
-/// Returns whether a public suffix is known somewhere below this name. Its owner has other names there, so it may be meant with its subdomains.
+/// Returns whether a public suffix is known somewhere below this name. The owner of such a name has other names below it too, so a person may
+/// want to include its subdomains.
 pub(super) fn is_above_a_suffix(name: &str) -> bool {
     KNOWN_BELOW.iter().any(|below| is_suffix(&format!("{below}.{name}")))
 }
 
-/// Returns whether the list names this suffix itself. The rule for unknown top-level domains makes each of them one.
+/// Returns whether the list itself contains this suffix. Unknown top-level domains are excluded, although a default rule of the list makes each
+/// of them a suffix.
 fn is_suffix(name: &str) -> bool {
     name.contains('.') && psl::suffix_str(name) == Some(name)
 }

@@ -78,7 +78,7 @@ impl Core {
     pub(super) fn added_by(&self, agent: &str) -> OwnServers {
         let is_own = |server: &&Arc<AddedServer>| server.owner.as_deref() == Some(agent) && self.is_in_force(server);
         let names: BTreeSet<String> = self.added.all().iter().filter(is_own).map(|server| server.definition.name.clone()).collect();
-        // Agents that have added no servers share what is computed for them.
+        // Agents that have added no servers share one set of computed views.
         if names.is_empty() { OwnServers::default() } else { OwnServers { agent: Some(agent.to_owned()), names } }
     }
 

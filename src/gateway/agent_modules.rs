@@ -152,7 +152,7 @@ impl RunHost {
             Some(module) => self.agent_call(module.as_ref(), call),
             None => Err(Error::HostFunction { function: call.module.into(), message: "there is no such module".into() }),
         };
-        // An error of the agent's own function is always thrown in the guest, whatever `toolErrors` says about server calls.
+        // An error of the agent's own function is always thrown in the guest. The option `toolErrors` applies only to calls of servers.
         let servers = Arc::clone(&self.servers);
         let reply =
             move |outcome: Result<Value>| outcome.map_or_else(|error| ToolErrors::Throw.reply(&servers.clean(error)), HostReply::Value);

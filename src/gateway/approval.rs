@@ -246,7 +246,7 @@ impl Agent {
         self.core.approval_status(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
         let was_disabled = self.core.registry.is_disabled_by_person(name);
         self.core.registry.enable(name, decider, self.identity.id)?;
-        // Programs enable their servers at each start. Without a change, this is no decision to record.
+        // Programs enable their servers at each start. If this changes nothing, there is no decision to record.
         if was_disabled || decider == Decider::Model {
             self.core.record_decision(name, ServerChange::Enabled, self.identity.name.clone(), decider);
         }

@@ -107,7 +107,8 @@ impl Core {
     }
 
     /// Returns the manifests of the servers that a run sees if an agent starts it now, by the names that the run uses. Each manifest
-    /// contains what is both approved and granted. `attached` are the servers that a task adds to those that are always available.
+    /// contains only items that are both approved and granted. `attached` are the servers that a task adds to those that are always
+    /// available.
     pub(super) fn visible_servers(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.visible_servers_by(viewer, attached, ApprovalRead::Fresh)
     }

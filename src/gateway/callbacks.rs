@@ -29,7 +29,7 @@ pub struct ApprovalQuestion {
     pub server: String,
     /// The tool's name as the server defines it. For any other request, its method.
     pub tool: String,
-    /// The method of the request: `tools/call` for a tool. A server chooses the names of its tools, and not this.
+    /// The method of the request: `tools/call` for a tool. A server chooses the names of its tools, but not this method.
     #[serde(skip)]
     pub method: &'static str,
     pub args: Map<String, Json>,
@@ -120,8 +120,8 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Asks for the folders of the host that made the call, as URIs. A server learns those of them that are within the folders that the
-    /// config allows.
+    /// Asks for the folders of the host that made the call, as URIs. A server gets only those of these folders that are within the
+    /// folders that the config allows.
     fn roots(&self) -> Option<Answer<Vec<String>>> {
         None
     }

@@ -30,7 +30,7 @@ pub(super) enum EndReason {
     Retired,
     /// Another process revoked the approval, or the approval has expired.
     ApprovalLost,
-    /// A person has disabled it, or the server of which it is a variant. The registry has noted that before.
+    /// A person has disabled the server, or the server of which it is a variant. The registry has already recorded this.
     Disabled,
     /// The server's entry in the config changed. Its subscriptions are kept, and are renewed if they are still approved.
     Reconfigured,

@@ -26,7 +26,7 @@ pub(super) struct Granted {
     access: Access,
     /// The servers of the agent's profiles. `None` if the config has no profiles.
     stack: Option<Stack>,
-    /// Servers that agents of this name have added. The agent may use them whatever its toolboxes and profiles allow.
+    /// Servers that agents of this name have added. The agent may use them even if its toolboxes and profiles do not allow them.
     own: OwnServers,
     /// The search index of what the agent sees. Agents with the same grants share it, so that it is not built for each of them.
     pub(super) search: Arc<ToolSearch>,

@@ -146,7 +146,7 @@ impl Core {
     /// Registers secrets for redaction: values from outside of the config, and literals that look secret, including those in arguments.
     fn register_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
-        // Which option takes a password depends on the program.
+        // The program determines which of its options take a password.
         let words: Vec<String> = [&command.command].into_iter().chain(&command.arguments).cloned().collect();
         let in_arguments: Vec<SecretString> = secrets_of_arguments(&words).into_iter().map(SecretString::from).collect();
         self.redactor.add(&in_arguments);
@@ -161,7 +161,7 @@ impl Core {
     /// Registers the secrets of an HTTP server for redaction.
     fn learn_remote_secrets(&self, remote: &ResolvedHttp) {
         let ResolvedHttp { url, headers, oauth: _, secrets } = remote;
-        // A header value may be a credential whatever the header's name is.
+        // The value of any header may be a credential, so the header's name does not matter.
         let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
         self.redactor.add(values.chain(redactable(secrets)));
         self.learn_within([url].into_iter().chain(headers.iter().map(|(_, value)| value)).map(SecretString::expose_secret));

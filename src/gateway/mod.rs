@@ -299,7 +299,7 @@ impl Gateway {
         if let Err(error) = self.core.grants_now(ApprovalRead::Fresh) {
             self.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", self.core.redacted(error)));
         }
-        // Later, the texts for a model use what was read last. A problem is reported by the store itself.
+        // The texts for a model later use the result of this reading. The store itself reports a problem.
         let _ = self.core.store.rows(Kind::Fetch);
         self.enable_at_open(&options.enable)?;
         self.propose_at_open();
@@ -402,7 +402,7 @@ impl Gateway {
             }
         };
         for name in names {
-            // A variant may be approved where the server itself is not.
+            // A variant may be approved even if the server itself is not.
             self.enable_variants(&name);
             match self.enable(&name) {
                 Err(error @ (Error::NotApproved { .. } | Error::ServerDisabled { .. } | Error::ConfigInvalid { .. })) => {

@@ -90,7 +90,7 @@ impl Observer for CoreObserver {
         let ends = core.is_unapproved(server);
         if ends {
             let server = server.to_owned();
-            // The caller may be a thread of the network, on which a server can delay work.
+            // This may run on a network thread, where a server can delay work. So a task of the runtime does the work.
             if let Some(runtime) = core.trust.approval_cache.runtime() {
                 runtime.spawn(async move { core.end_if_unapproved(&server).await });
             }

@@ -23,7 +23,7 @@ use crate::registry::{AttachReason, Entry, Hidden};
 pub struct ResolveOptions {
     /// The name of the agent. Default: the operator's own.
     pub agent: Option<String>,
-    /// The task. Default: none. Then only the servers are in force that are always available.
+    /// The task. Default: none. Without a task, only the servers that are always available are in force.
     pub task: Option<Task>,
     /// True to return only the list of servers, without `mcpServers`.
     pub dry_run: bool,

@@ -139,7 +139,7 @@ impl Writer<'_, '_> {
     }
 
     fn arguments(&mut self, program: &str, words: &[String]) -> Vec<String> {
-        // Which option takes a password depends on the program, which is the first of these words.
+        // The program, which is the first of these words, determines which options take a password.
         let whole: Vec<&str> = [program].into_iter().chain(words.iter().map(String::as_str)).collect();
         let passwords: BTreeMap<usize, _> = passwords_of_words(&whole).into_iter().collect();
         let mut before = "";

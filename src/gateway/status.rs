@@ -11,7 +11,7 @@ use crate::registry::{Entry, Hidden, LastError, ServerState, ServerStatus};
 use crate::text::variant_of;
 use crate::trust::ApprovalStatus;
 
-/// The maximum length of the description that a server or a provider has from others.
+/// The maximum length of the description of a server or a provider. A longer description is cut.
 pub(super) const MAX_DESCRIPTION_CHARS: usize = 300;
 
 impl Agent {

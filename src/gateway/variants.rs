@@ -15,8 +15,8 @@ use crate::config::{ServerDefinition, variants_of};
 use crate::error::Result;
 
 impl Gateway {
-    /// Enables the variants of a server, each as soon as it is approved, and not the server itself. It changes nothing where a person has disabled
-    /// the server or a variant.
+    /// Enables the variants of a server, each as soon as it is approved, but not the server itself. Does not enable a variant if a person has
+    /// disabled it or the server.
     pub(crate) fn enable_variants(&self, server: &str) {
         self.core.registry.enable_variants(server);
     }

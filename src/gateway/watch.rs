@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_millis(200);
 /// The same time for a missing file. It is longer because some programs remove a file before they write it again.
 const ABSENT: Duration = Duration::from_secs(1);
-/// The maximum delay before a file is read that changes continuously.
+/// The maximum delay before a file that changes continuously is read.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// A change that was detected but not read yet.

@@ -324,7 +324,7 @@ fn call_function<'env>(
                 Err(error) => return Reply::of_host(errors.reply(&options::invalid_arguments(format!("{server}.{tool}"), error))),
             };
             let reply = agent.call_function(&server, &tool, arguments, errors, options, &stopped).await;
-            // A caller that has aborted gets no value, whatever form errors have.
+            // A caller that has aborted always gets an error, even if `toolErrors` turns errors into values.
             if stopped.reason().is_some() { Reply::new::<()>(Err(stopped.error("call", 0))) } else { Reply::of_host(reply) }
         };
         let native = promise(&env, &core, after_events(own.or_else(|| events.clone()), work))?;

@@ -25,7 +25,7 @@ use crate::gateway::AgentModule as _;
 use crate::sandbox::{Stop, Value};
 
 const METHOD: &str = "Gateway.boot";
-/// The folder of made tools, in the working directory.
+/// The folder of the cache of tools, in the working directory.
 const CACHE: &str = ".mcpboot-cache";
 const GENERATE: &str = "generate";
 const CALLBACKS: [&str; 2] = [GENERATE, "onProgress"];

@@ -52,7 +52,7 @@ impl CallParts {
     }
 }
 
-/// Returns the error for a name that is no tool. If the name is a server's, the error says that the tool's name is missing.
+/// Returns the error for a name that does not belong to a tool. If it is the name of a server, the error says that the tool's name is missing.
 fn meant_server(method: &'static str, agent: &Agent, name: &str, error: Error) -> Error {
     if matches!(error, Error::UnknownDirectName { .. }) && agent.server_info(name).is_ok() {
         let problem = format!("argument 2: \"{name}\" is a server, so the name of its tool is needed");

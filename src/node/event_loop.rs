@@ -95,7 +95,7 @@ impl Check {
     }
 
     pub(super) fn set_data(&self, data: *mut c_void) {
-        // SAFETY: the handle is open as long as `self` is there.
+        // SAFETY: the handle is open as long as `self` exists.
         unsafe { (self.libuv.set_data)(self.handle.as_ptr(), data) };
     }
 

@@ -16,7 +16,7 @@ struct FetchRequest {
     hosts: Option<Vec<String>>,
 }
 
-/// What a person has said yes to.
+/// The consent of a person.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct FetchConsent {
@@ -27,7 +27,7 @@ struct FetchConsent {
     digest: String,
 }
 
-/// Whose approval is revoked.
+/// The agent whose approval is revoked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct FetchAgent {

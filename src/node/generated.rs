@@ -1,4 +1,4 @@
-//! Methods for servers whose tools were made from a prompt, of `Gateway`.
+//! The methods of `Gateway` for servers whose tools were made from a prompt.
 
 use napi::Env;
 use napi::bindgen_prelude::{Object, Unknown};

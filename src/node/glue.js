@@ -287,7 +287,7 @@
       const { generate, onProgress } = callbacks;
       const given = [json(data, name), json(Object.keys(callbacks), name), sink(onProgress, "onProgress")];
       checkAborted(signal, "boot", trace, {});
-      // Requests that are not answered yet end with the promise, for whatever reason it is settled.
+      // When the promise is settled, for any reason, the requests that have no answer yet end.
       const ended = new AbortController();
       const model = {
         async generate(request) {
@@ -352,7 +352,7 @@
       }
       // The dispatcher never rejects: nobody awaits it, and Node would exit on an unhandled rejection.
       async function dispatch([id, key, text, ...blobs]) {
-        // No call is left: its run has ended before it was started, or the time of this turn is used up.
+        // There is no call to start: the run of the call has already ended, or the time of this turn is used up.
         if (id === undefined) return;
         const answer = await answerOf(key, text, blobs);
         try {

@@ -174,7 +174,7 @@ pub(super) struct RunOptions {
 #[serde(untagged, expecting = "must be { hosts: [...] }, or false")]
 pub(super) enum FetchOption {
     Hosts(FetchHosts),
-    /// `false` switches fetch off; `true` means nothing else than the default.
+    /// `false` switches fetch off. `true` has the same effect as the default.
     Switch(bool),
 }
 

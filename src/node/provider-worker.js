@@ -85,7 +85,7 @@
   }
 
   const refuse = (thrown) => post({ problem: String(thrown?.message ?? thrown).slice(0, 1000) });
-  // Node would copy all that was thrown to the main thread, with its buffers.
+  // Without this callback, Node would copy the thrown value to the main thread, with all its buffers.
   process.setUncaughtExceptionCaptureCallback(refuse);
   post({ starts: true });
   answer().then((text) => post({ text }), refuse);

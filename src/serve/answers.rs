@@ -22,7 +22,7 @@ pub(super) fn definition(definition: ToolDefinition) -> Tool {
 }
 
 /// Returns the annotations that describe a tool to a host (MCP 2025-11-25, server/tools, `ToolAnnotations`). The code of a run may do
-/// anything that the approved tools can do. Whether a person is asked before a call of such a tool is decided for each call.
+/// anything that the approved tools can do. For each call of such a tool, the gateway decides whether a person is asked first.
 fn annotations(tool: AgentTool) -> ToolAnnotations {
     let only_reads = |title: &str| ToolAnnotations::with_title(title).read_only(true).open_world(false);
     match tool {
@@ -45,7 +45,7 @@ fn annotations(tool: AgentTool) -> ToolAnnotations {
     }
 }
 
-/// Returns the JSON Schema of a tool's structured content. A failure has the field `error`, and of the other fields at most `session`.
+/// Returns the JSON Schema of a tool's structured content. A failure has the field `error`, and possibly `session`, but no other field.
 fn output_schema(tool: AgentTool) -> Json {
     let error = json!({
         "type": "object",
@@ -95,7 +95,7 @@ pub(super) fn complete_of<T: DeserializeOwned>(server: &str, method: &str, answe
     complete(answer).map_err(malformed)
 }
 
-/// Reads a value of ours as one of the protocol's.
+/// Converts a JSON value of this package to a type of the protocol.
 pub(super) fn typed<T: DeserializeOwned>(value: Json) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(|error| refused(&Error::Internal(format!("an answer has an unexpected form: {error}").into())))
 }
@@ -115,7 +115,7 @@ pub(super) fn about(mut error: ErrorData, uri: &str) -> ErrorData {
     error
 }
 
-/// Converts an error to the protocol's error. The message is for a model, so it contains no text that no person has approved.
+/// Converts an error to the protocol's error. A model reads the message, so it contains no text of a server that a person has not approved.
 pub(super) fn refused(error: &Error) -> ErrorData {
     let data = Some(data(error.code()));
     match error {

@@ -7,7 +7,7 @@ use rmcp::service::{RxJsonRpcMessage, ServiceRole, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::watch;
 
-/// The maximum number of unsent messages. While there are so many, nothing is read from the client.
+/// The maximum number of unsent messages. While this many messages are unsent, nothing is read from the client.
 const MAX_UNSENT: usize = 256;
 
 /// A transport that reads from its client only while the client reads too.
@@ -115,7 +115,7 @@ mod tests {
         assert!(transport.receive().now_or_never().is_some());
         sending.push_back(send(&mut transport));
         assert!(transport.receive().now_or_never().is_none());
-        // The messages are dropped as at the end of the connection.
+        // Drops the messages, which also happens at the end of a connection.
         drop(sending);
         assert!(transport.receive().now_or_never().is_some());
     }

@@ -1,4 +1,5 @@
-//! Notifies clients of changes of what is served, when a person approves or revokes something while a host is connected.
+//! Notifies clients when the served tools, resources or prompts change, because a person approves or revokes something while a host is
+//! connected.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};

@@ -35,10 +35,10 @@ const MAX_WORD_BYTES: usize = 80;
 /// Keywords of a field whose values are numbers.
 const NUMBERS: [&str; 6] = ["minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"];
 
-/// Returns a server's form for a client: the keywords that forms have, and no other text of the server. Titles and descriptions are prefixed and in one line. A
-/// client shows a field without a title by its name, which the server chose as well, so the name becomes the title. Returns `None` if something that
-/// cannot be changed could be misread: the name of a field, a choice without a label that shows something, a type or a format. The answer must have
-/// these as they are.
+/// Returns a server's form for a client: the keywords that forms have, and no other text of the server. Titles and descriptions are prefixed and
+/// in one line. A client shows a field without a title by its name, which the server chose as well, so the name becomes the title. The names of
+/// fields, the choices, the types and the formats cannot be changed, because the answer must match them. Returns `None` if a person could
+/// misread one of them. A choice with a visible label cannot be misread.
 pub(super) fn cited_form(schema: &Json) -> Option<Json> {
     let given = schema.as_object()?;
     let fields = given.get("properties").and_then(Json::as_object);
@@ -122,7 +122,7 @@ fn cited_choice(choice: &Json) -> Option<Json> {
     Some(shown.into())
 }
 
-/// Returns whether a label shows anything. In the place of another one, a client may show the choice itself.
+/// Returns whether a label shows anything. If a label shows nothing, a client may show the choice itself instead.
 fn is_label(label: Option<&Json>) -> bool {
     label.and_then(Json::as_str).is_some_and(|label| !one_line(label).trim().is_empty())
 }
@@ -147,7 +147,7 @@ fn is_word(text: &str) -> bool {
     text.len() <= MAX_WORD_BYTES && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Returns whether a value has no inner texts of its own.
+/// Returns whether a value is neither an object nor a list, and so contains no inner texts.
 fn is_plain(value: &Json) -> bool {
     !value.is_object() && !value.is_array()
 }

@@ -34,7 +34,7 @@ pub enum Direct {
     /// All servers, including those that are approved later.
     All,
     Of(Vec<String>),
-    /// The tools of one server alone, under the names that the server gives them. The tools of this program do not exist.
+    /// Only the tools of one server, under the names that the server gives them. The tools of this program are not served.
     Only(String),
 }
 
@@ -121,7 +121,7 @@ impl Handler {
     }
 
     /// Returns the names of the tools that a session can call directly now. A model can change them by enabling or disabling servers for
-    /// its session. Returns `None` if that cannot change a list: without a session, and if no tools are listed directly.
+    /// its session. Returns `None` if a model cannot change any list, because there is no session or no tools are listed directly.
     pub(super) async fn direct_names(&self, context: &RequestContext<RoleServer>) -> Answer<Option<Vec<String>>> {
         if self.served.0.options.direct == Direct::Off || stateless::owner(context).is_some() {
             return Ok(None);
@@ -130,7 +130,7 @@ impl Handler {
         self.names_now().await.map(Some)
     }
 
-    /// Notifies this client only that its lists have changed, if its direct tools differ from `before`.
+    /// Notifies only this client that its lists have changed, if its direct tools differ from `before`.
     pub(super) async fn tell_of_direct_tools(&self, before: &[String], peer: &Peer<RoleServer>) -> Answer<()> {
         if self.names_now().await? != before {
             // Sending fails if the client is gone. Then it needs no list.

@@ -216,7 +216,7 @@ pub(super) fn with_meta(mut value: Json) -> Json {
 }
 
 impl ServerHandler for Handler {
-    /// Returns what is the same for all callers. rmcp calls this for each request without a session, so it must cost little.
+    /// Returns the information that is the same for all callers. rmcp calls this for each request without a session, so it must cost little.
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
@@ -246,9 +246,9 @@ impl ServerHandler for Handler {
     }
 
     async fn discover(&self, context: RequestContext<RoleServer>) -> Answer<DiscoverResult> {
-        // The instructions are those of one caller: `from_server_info` allows no cache that callers share.
+        // The instructions are different for each caller. The result of `from_server_info` does not allow a cache that several callers share.
         let mut discovered = DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), self.get_info());
-        // The peer of this request may reach no client, so a new session ends with the request.
+        // The peer of this request may be unable to reach a client, so a new session ends with the request.
         let session = self.session_cell.get().cloned().map_or_else(|| self.open_session(&context, None), Ok);
         if let Ok(session) = session {
             discovered.instructions = self.instructions_of(session).await;

@@ -1,5 +1,5 @@
-//! Keeps the lists of resources and prompts until what they are made of changes, and limits how many of them one caller has made at once. To
-//! make the lists of a server with thousands of items takes long.
+//! Keeps the lists of resources and prompts until their sources change, and limits how many lists are made for one caller at the same time.
+//! It takes long to make the lists of a server with thousands of items.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -14,14 +14,14 @@ use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
 
-/// The number of lists that are kept. Agents that see the same of the same servers share theirs.
+/// The number of lists that are kept. Agents that see the same parts of the same servers share one set of lists.
 const MAX_KEPT: usize = 8;
 /// The number of requests for lists of one caller that are worked on at the same time. Others wait for their turn.
 const MAX_AT_ONCE: usize = 2;
 
-/// What lists are made of: the servers that an agent sees, in order, each with the part of its approved manifest that the agent sees.
+/// The sources of lists: the servers that an agent sees, in order, each with the part of its approved manifest that the agent sees.
 type Sources = Vec<Source>;
-/// A server's name, and what an agent sees of it.
+/// A server's name, and the part of its manifest that an agent sees.
 type Source = (String, Arc<Manifest>);
 
 /// The lists that are kept, and the turns of each caller. Clones are cheap.
@@ -88,7 +88,7 @@ impl ItemLists {
         }
         let lists = Arc::new(read(&sources));
         let mut kept = self.0.kept.lock();
-        // Another request may have made the same meanwhile.
+        // Another request may have made the same lists in the meantime.
         if let Some(lists) = known(&mut kept) {
             return lists;
         }
@@ -102,7 +102,7 @@ impl ItemLists {
 
 fn is_same(one: &Sources, other: &Sources) -> bool {
     let same = |((name, manifest), (other_name, other)): (&Source, &Source)| {
-        // A manifest never changes: a change makes a new one. The pointers of two that both exist differ.
+        // A manifest is never modified: a change creates a new manifest. Two manifests that exist at the same time have different pointers.
         Arc::ptr_eq(manifest, other) && name == other_name
     };
     one.len() == other.len() && one.iter().zip(other).all(same)

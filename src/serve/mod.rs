@@ -189,15 +189,15 @@ impl ServeOptions {
 }
 
 impl Shared {
-    /// Keeps the servers connected that the agent of a caller without a session has through its profiles, because the agent itself ends
-    /// with the request.
+    /// Keeps the connections open to the servers that the agent of a caller without a session has through its profiles. Otherwise they
+    /// would end with the request, because the agent itself ends with the request.
     fn hold_servers_of(&self, agent: &Agent) -> Result<()> {
         let Some(name) = agent.granted_name().filter(|_| agent.has_servers_by_profiles()) else { return Ok(()) };
         self.held_agents.hold(name, Instant::now(), || self.gateway.agent(name, IdentityOptions::default()))
     }
 
-    /// Enables the approved servers that no person has disabled. Returns a text that changes when the information changes that clients see
-    /// of the servers.
+    /// Enables the approved servers that no person has disabled. Returns a text that changes whenever the information that clients see of
+    /// the servers changes.
     fn enable_approved(&self) -> Result<String> {
         let gateway = &self.gateway;
         for status in gateway.servers()? {

@@ -1,12 +1,12 @@
-//! Places that all callers share. Each caller has a share, and the last places are for callers that have few, so that some callers together
-//! cannot take the places of all others.
+//! Places that all callers share. Each caller has a share. The last places are only for callers that have few places, so that a few callers
+//! together cannot take all places.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The part of all places that is only for callers with few: one in so many.
+/// One in four places is reserved for callers that have few places.
 const RESERVED: usize = 4;
 
 /// The maximum numbers of places: of all callers together, and of one caller.
@@ -14,12 +14,12 @@ const RESERVED: usize = 4;
 pub(super) struct PlaceLimits {
     pub(super) of_all: usize,
     pub(super) of_caller: usize,
-    /// The number of places that a caller may have where only the last places are free.
+    /// The number of places up to which a caller may also use the reserved places.
     pub(super) least_of_caller: usize,
 }
 
 impl PlaceLimits {
-    /// Returns the number of places that remain for callers with few. If the operator lets one caller have nearly all, fewer remain.
+    /// Returns the number of reserved places. If the operator allows one caller to have nearly all places, fewer are reserved.
     fn reserved(self) -> usize {
         (self.of_all / RESERVED).min(self.of_all.saturating_sub(self.of_caller))
     }
@@ -137,7 +137,7 @@ mod tests {
         Places::new(PlaceLimits { of_all, of_caller, least_of_caller: 1 })
     }
 
-    /// Takes as many places as it gets.
+    /// Takes places until no more are given to this caller.
     fn greedy(share: &Arc<Share>) -> Vec<Place> {
         std::iter::from_fn(|| share.take(1).ok()).collect()
     }

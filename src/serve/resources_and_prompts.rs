@@ -41,7 +41,7 @@ pub(super) enum Target {
 
 /// The resources of all servers that are visible to an agent.
 pub(super) struct ResourcesAndPrompts {
-    /// The only server that is served, if the host gets one alone.
+    /// The name of the server, if only one server is served.
     only: Option<String>,
     servers: Vec<String>,
     resources: Vec<ResourceEntry>,
@@ -54,7 +54,7 @@ pub(super) struct ResourcesAndPrompts {
 }
 
 impl ResourcesAndPrompts {
-    /// Makes the lists of what an agent sees of the servers that are served.
+    /// Makes the lists of the resources and prompts of the served servers that an agent sees.
     pub(super) fn read(agent: &Agent, direct: &Direct, sources: &[(String, Arc<Manifest>)]) -> Self {
         let (mut resources, mut prompts, mut views) = (Vec::new(), Vec::new(), Vec::new());
         for (server, manifest) in sources {
@@ -200,7 +200,8 @@ fn has_start(starts: &BTreeSet<String>, uri: &str) -> bool {
         if uri.starts_with(nearest.as_str()) {
             return true;
         }
-        // A shorter prefix of the URI is also a prefix of the nearest text, because that text is between both in the order.
+        // If a shorter prefix also begins the URI, it begins the nearest text too, because in the order this text is between the prefix and the
+        // URI.
         let common = uri.char_indices().zip(nearest.chars()).find(|((_, one), other)| one != other);
         bound = common.map_or("", |((at, _), _)| &uri[..at]);
     }
@@ -252,8 +253,8 @@ pub(super) struct ServedPrompt {
     pub(super) entry: PromptEntry,
 }
 
-/// Returns the prompts of all servers. If two servers have a name, or it looks like a name of another server, the prompt is listed as
-/// `<server>_<name>`.
+/// Returns the prompts of all servers. If two servers have a prompt of the same name, or the name looks like a name of another server,
+/// the prompt is listed as `<server>_<name>`.
 fn served_prompts(entries: Vec<PromptEntry>, servers: &[String]) -> Vec<ServedPrompt> {
     let names = prompt_names(&entries, servers);
     entries.into_iter().zip(names).map(|(entry, name)| ServedPrompt { name, entry }).collect()

@@ -68,10 +68,10 @@ impl Handler {
     }
 
     /// Returns the input of a round. It is bound to the caller, the method and the parameters. The first round reserves the memory for the
-    /// arguments, each other one that for its answers.
+    /// arguments, and each later round reserves the memory for its answers.
     ///
     /// # Errors
-    /// `ERR_BUSY`, and `ERR_INVALID_ARGUMENTS` for answers of too many values.
+    /// `ERR_BUSY`, and `ERR_INVALID_ARGUMENTS` for answers with too many values.
     pub(super) fn input(&self, state: Option<String>, responses: Option<InputResponses>, request: &Json) -> crate::Result<Input> {
         let held = match (&state, &responses) {
             (None, _) => Some(self.served.0.arguments.hold(&self.caller.key, request)?),

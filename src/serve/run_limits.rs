@@ -52,7 +52,7 @@ impl CodeOwners {
     }
 }
 
-/// Returns how many guests of one caller may execute at once on a machine with so many processors.
+/// Returns how many guests of one caller may execute at the same time on a machine with this number of processors.
 fn max_executing(processors: usize) -> usize {
     (EXECUTING_PER_PROCESSOR * processors).max(MIN_EXECUTING_OF_CALLER)
 }

@@ -107,7 +107,7 @@ impl ServedGateway {
         }
     }
 
-    /// Starts work that ends when the token is cancelled that it gets.
+    /// Starts work. The work gets a token, and ends when this token is cancelled.
     fn begin<W>(url: Option<&str>, work: impl FnOnce(CancellationToken) -> W) -> Self
     where
         W: Future<Output = Result<()>> + Send + 'static,

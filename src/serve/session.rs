@@ -52,7 +52,8 @@ impl Session {
         };
         let subscribed = Subscribed::default();
         let on_event = told.map(|told| updates(&shared.runtime, told, Arc::clone(&subscribed)));
-        // Each request without a session opens a new session here. All share the caller's owner of code, so that code counts for the caller.
+        // Each request without a protocol session opens a new `Session` here. All share the caller's owner of code, so that code counts for the
+        // caller.
         let code_owner = Some(shared.code_owners.of(caller));
         let options = IdentityOptions { on_event, name_origin, code_owner, ..IdentityOptions::default() };
         let agent = shared.gateway.agent(&name, options)?;
@@ -101,8 +102,8 @@ pub(super) struct CallerName<'a> {
 }
 
 impl CallerName<'_> {
-    /// Returns the name of the caller's agent, and whether grants for this name apply. If the token's name had to be changed, they do not,
-    /// because the changed name is not the one to which the operator has granted something.
+    /// Returns the name of the caller's agent, and whether grants for this name apply. If the token's name had to be changed, grants do
+    /// not apply, because the operator has granted nothing to the changed name.
     fn of_agent(self) -> (String, NameOrigin) {
         let name = agent_name(self.of_token.or(self.of_client));
         let is_of_token = self.of_token == Some(name.as_str());

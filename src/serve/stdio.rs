@@ -1,4 +1,4 @@
-//! The transport over standard input and output. Nothing but the protocol is written there.
+//! The transport over standard input and output. Only messages of the protocol are written to standard output.
 
 use rmcp::ServiceExt as _;
 use rmcp::transport::async_rw::AsyncRwTransport;

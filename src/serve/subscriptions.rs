@@ -100,13 +100,14 @@ pub(super) async fn subscribe(session: &Session, target: Target, uri: &str) -> R
     }
 }
 
-/// Ends what a client has subscribed to under one URI, or else the subscription of the resource that is listed under it.
+/// Ends the subscriptions of a client under one URI, and the subscription to the resource that is listed under this URI now.
 ///
 /// # Errors
 /// The error of the server that has the listed resource.
 pub(super) async fn unsubscribe(session: &Session, subscribed: Vec<(String, String)>, target: Option<Target>) -> Result<(), ErrorData> {
     for (server, uri) in subscribed {
-        // The client gets no more updates. Only the server may not learn that, for example because the agent may no longer use it.
+        // The client gets no more updates, even if this fails. Then the server is not informed, for example because the agent may no longer use
+        // it.
         let _ = session.unsubscribe(&server, &uri).await;
     }
     match target {

@@ -36,7 +36,7 @@ pub type Rows = BTreeMap<String, Arc<[u8]>>;
 /// Called with the reason when the store finds rows that another program has changed.
 pub type DamageListener = Arc<dyn Fn(String) + Send + Sync>;
 
-/// The kinds of rows. Each kind decides something else.
+/// The kinds of rows. The rows of different kinds decide about different things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Approvals of servers.

@@ -92,7 +92,7 @@ fn a_row_that_was_changed_removed_added_or_put_back_decides_nothing_and_neither_
         store.change(Kind::Grant, remove).unwrap();
         assert_eq!(names(&store), ["a"]);
         raw_with_copy(&folder).execute_batch(tampering).unwrap();
-        // A store that has checked the rows before never returns the old ones in their place.
+        // A store that has checked the rows before never returns the old rows instead of the current ones.
         assert!(matches!(names(&store).as_slice(), [] | [_]) && !names(&store).contains(&"old".to_owned()), "{tampering}");
         damages.lock().clear();
         let store = open_with(&folder, &damages);

@@ -12,7 +12,8 @@ use crate::boot::plan::{Plan, problems_of};
 use crate::boot::secrets::SecretName;
 use crate::fetch::AllowedHosts;
 
-/// Made tools, and what they were made from. It has neither the prompt nor a key, as these may be secret.
+/// Tools that a model has made, and the data from which they were made. An entry contains neither the prompt nor an API key, because both may be
+/// secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CacheEntry {
@@ -26,7 +27,7 @@ pub struct CacheEntry {
     pub secrets: Vec<SecretName>,
 }
 
-/// What an entry is made from.
+/// The data from which an entry is made.
 #[derive(Debug, Clone)]
 pub struct EntryParts<'a> {
     pub prompt: &'a str,
@@ -66,7 +67,7 @@ impl CacheEntry {
         bytes
     }
 
-    /// Reads the bytes of a file. Fails with what is wrong with them.
+    /// Reads the bytes of a file. Fails with a description of the problem.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("it is no entry")?;
         let (line, json) = (String::from_utf8_lossy(&bytes[..end]), &bytes[end + 1..]);
@@ -82,7 +83,7 @@ impl CacheEntry {
         Ok(entry)
     }
 
-    /// Checks what the pipeline has checked when it made the entry, as a file can have any content.
+    /// Repeats the checks of the pipeline that made the entry, because the file can have any content.
     fn check(&self) -> Result<(), String> {
         let hosts = AllowedHosts::parse(self.hosts.iter().map(String::as_str)).map_err(|error| error.to_string())?;
         if let Some(problem) = problems_of(&self.plan, &hosts).into_iter().next() {

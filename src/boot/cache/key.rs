@@ -1,4 +1,4 @@
-//! What an entry of the cache depends on.
+//! The digests that determine which entry of the cache is used.
 
 use sha2::{Digest as _, Sha256};
 
@@ -6,7 +6,7 @@ use crate::boot::pages::KnownPages;
 use crate::boot::secrets::SecretName;
 use crate::store::Canonical;
 
-/// The format of the entries, of the requests to the model and of the modules. An entry of another format is not used.
+/// The format of the entries, of the requests to the model and of the modules. An entry with another format is not used.
 pub(super) const FORMAT: &str = "hyperlight-mcp-boot-2";
 
 /// Returns the digest of a prompt, and of the names of the secrets that its tools may use.

@@ -1,6 +1,6 @@
-//! Keeps made tools, so that a later start needs no model. An entry is one file, which is written as a whole.
+//! Stores the tools that a model has made, so that a later start needs no model. Each entry is one file, which is written as a whole.
 //!
-//! An entry decides nothing about approval: what a person approves is its digest, and changed code is another digest.
+//! An entry does not affect approvals: a person approves the digest of the tools, and changed code has another digest.
 
 mod entry;
 mod key;
@@ -33,7 +33,7 @@ pub struct Cache {
     open_mode: Option<u32>,
 }
 
-/// What was found, and what was removed on the way.
+/// The entry that was found, and the files that were removed during the search.
 #[derive(Debug, Default)]
 pub struct Found {
     pub entry: Option<CacheEntry>,
@@ -42,7 +42,7 @@ pub struct Found {
 }
 
 impl Cache {
-    /// Opens the folder, or creates it with mode 0700. The mode of a folder that exists stays.
+    /// Opens the folder, or creates it with mode 0700. The mode of an existing folder is not changed.
     ///
     /// # Errors
     /// `ERR_BOOT_CACHE` if the folder cannot be made, or if other users may write to it.
@@ -142,7 +142,7 @@ impl Cache {
     }
 }
 
-/// Fails for a file that this program has not written for this user.
+/// Fails for a file that was not written by this program for this user.
 fn check(metadata: &fs::Metadata) -> std::result::Result<(), String> {
     if !metadata.is_file() {
         return Err("it is not a regular file".to_owned());
@@ -245,7 +245,7 @@ mod tests {
             let found = cache.newest(&entry.prompt_digest);
             assert!(found.entry.is_none() && found.removed.len() == 1, "{what}: {found:?}");
             assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 0, "{what}");
-            // It is made anew.
+            // A new entry is made.
             cache.store(&entry).unwrap();
             assert!(cache.newest(&entry.prompt_digest).entry.is_some(), "{what}");
         }

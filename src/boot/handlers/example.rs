@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::boot::plan::{MAX_EXPANDED_PARTS, validator};
 
-/// The longest text and the longest list that are made.
+/// The maximum length of a text and of a list in an example.
 const MAX_LENGTH: u64 = 1_000;
 
 /// Returns arguments that a tool's input schema allows: its required properties, and others that have a default or an example. `None` if no
@@ -17,7 +17,7 @@ const MAX_LENGTH: u64 = 1_000;
 /// ```
 #[must_use]
 pub fn example_of(schema: &Json) -> Option<Json> {
-    // A schema that was checked has no circle and a limited number of parts, and so has its example.
+    // A schema that was checked has no cycle and a limited number of parts. The same is true of its example.
     let validator = validator(schema).ok()?;
     let mut maker = Maker { root: schema, left: MAX_EXPANDED_PARTS };
     let value = maker.value(schema)?;
@@ -94,14 +94,14 @@ impl Maker<'_> {
     }
 }
 
-/// Returns a value that the schema itself names.
+/// Returns a value that the schema itself contains, for example as its default.
 fn given(fields: &Map<String, Json>) -> Option<Json> {
     let first = |key: &str| fields.get(key).and_then(Json::as_array).and_then(|values| values.first());
     let value = fields.get("const").or_else(|| fields.get("default")).or_else(|| first("examples")).or_else(|| fields.get("example"));
     value.or_else(|| first("enum")).cloned()
 }
 
-/// Returns a schema with the keywords of others added to its own, as far as one can add them.
+/// Returns a schema to which the keywords of other schemas were added, if they can be added.
 fn merged(fields: &Map<String, Json>, others: &[Json]) -> Json {
     let mut merged = fields.clone();
     for key in ["allOf", "oneOf", "anyOf"] {

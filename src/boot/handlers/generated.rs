@@ -3,10 +3,10 @@
 use crate::boot::plan::PlannedTool;
 use crate::config::GeneratedTool;
 
-/// Returns a tool in the form in which a person approves it and the gateway runs it. Its module is what a trial runs, too.
+/// Returns a tool in the form in which a person approves it and the gateway runs it. A trial runs the same module.
 #[must_use]
 pub fn generated_tool(tool: &PlannedTool, body: &str) -> GeneratedTool {
-    // No `..`: a new field of the plan needs its place in what is approved.
+    // No `..` is used here, so that a new field of the plan must be added to the data that a person approves.
     let PlannedTool { name, description, input_schema, endpoints, implementation_notes, needs_network, read_only_hint } = tool;
     GeneratedTool {
         name: name.clone(),

@@ -30,11 +30,11 @@ pub const MAX_HANDLER_BYTES: usize = 64 * 1024;
 pub struct Handler {
     /// The name of its tool.
     pub tool: String,
-    /// The body of an async function of `args`, and of `fetch` where the plan says so.
+    /// The body of an async function with the parameter `args`, and also `fetch` if the plan says that the tool needs the network.
     pub body: String,
 }
 
-/// A handler that is looked at and tried before it is kept.
+/// A handler that is checked and tried before it is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct HandlerTrial<'a> {
     pub tool: &'a PlannedTool,
@@ -47,9 +47,9 @@ pub struct HandlerTrial<'a> {
     pub arguments: Option<&'a Json>,
 }
 
-/// Looks at code, and tries it without network.
+/// Checks code, and tries it without network.
 pub trait CodeCheck: Send + Sync {
-    /// Returns what is wrong with a handler, for the model that wrote it; `None` if it can be kept.
+    /// Returns the problem of a handler, for the model that wrote it, or `None` if the handler can be kept.
     ///
     /// # Errors
     /// Fails if the code cannot be judged at all, for example if no VM starts.

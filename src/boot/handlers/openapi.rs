@@ -1,4 +1,4 @@
-//! Takes the operations of a few endpoints out of an `OpenAPI` document, with all that these refer to.
+//! Extracts the operations of a few endpoints from an `OpenAPI` document, with all parts of the document to which they refer.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn operations(document: &str, endpoints: &[Endpoint]) -> Option<Strin
     if kept.is_empty() {
         return None;
     }
-    // All of the document but its paths and components is short, and is about each operation: servers, security.
+    // The document without its paths and components is short, and applies to each operation: servers, security.
     let around = fields.iter().filter(|(key, _)| !matches!(key.as_str(), "paths" | "components" | "definitions" | "tags"));
     let mut reduced: Map<_, _> = around.map(|(key, value)| (key.clone(), value.clone())).collect();
     reduced.insert("paths".to_owned(), Json::Object(kept));
@@ -31,7 +31,7 @@ pub(super) fn operations(document: &str, endpoints: &[Endpoint]) -> Option<Strin
     Some(Json::Object(reduced).to_string())
 }
 
-/// Returns whether a URL ends with a path of the document. Parts in braces are equal whatever their names are.
+/// Returns whether a URL ends with a path of the document. Parts in braces are equal even if their names differ.
 fn ends_with(url: &str, path: &str) -> bool {
     let parts = |text: &str| -> Vec<String> {
         let text = text.split(['?', '#']).next().unwrap_or_default();
@@ -42,7 +42,7 @@ fn ends_with(url: &str, path: &str) -> bool {
     url.ends_with(&path)
 }
 
-/// Adds what the references in a document lead to, and what these lead to.
+/// Adds the parts of the document to which its references lead, and recursively the parts to which those refer.
 fn add_references(reduced: &mut Map<String, Json>, document: &Json) {
     let (mut known, mut open) = (BTreeSet::new(), Vec::new());
     reduced.values().for_each(|value| collect(value, &mut open));

@@ -3,10 +3,10 @@
 use super::MAX_HANDLER_BYTES;
 use crate::boot::answer::{Fence, fences, refusal, unreadable};
 
-/// What an answer to the request for a handler is.
+/// The parsed answer to the request for a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParsedCode {
-    /// The body of a function, which is not looked at yet.
+    /// The body of a function, which has not been checked yet.
     Body(String),
     /// The model refused, with its reason.
     Refused(String),
@@ -23,7 +23,7 @@ pub enum ParsedCode {
 /// ```
 #[must_use]
 pub fn parse_code(answer: &str, needs_network: bool) -> ParsedCode {
-    // For the engine, both end a line. A person sees one of them alone.
+    // For the engine, `\r` and `\n` each end a line, but a person sees `\r\n` as one line end.
     let answer = &answer.replace("\r\n", "\n");
     let unusable = |problem: &str| ParsedCode::Unusable(vec![problem.to_owned()]);
     if let Some(problem) = unreadable(answer) {
@@ -36,7 +36,7 @@ pub fn parse_code(answer: &str, needs_network: bool) -> ParsedCode {
     if blocks.iter().any(|block| !block.is_closed && is_code(block)) {
         return unusable("the answer ends in the middle of the code: write it shorter");
     }
-    // An example of a call or of a result may stand beside the code, which is the longest block.
+    // The answer may also contain an example of a call or of a result. The code is the longest block.
     let code = match blocks.iter().filter(|block| is_code(block)).max_by_key(|block| block.content.len()) {
         Some(block) => block.content,
         None if blocks.is_empty() => answer,
@@ -56,15 +56,15 @@ fn is_code(block: &Fence<'_>) -> bool {
     matches!(block.language.as_str(), "" | "js" | "javascript" | "mjs" | "ecmascript" | "ts" | "typescript")
 }
 
-/// Returns the body, also of an answer that is a whole function. Whether the result parses is for the check to say.
+/// Returns the body of the handler, even if the answer is a whole function. A later check finds out whether the result can be parsed.
 fn body_of(code: &str, needs_network: bool) -> String {
     let function = code.strip_prefix("export ").map_or(code, str::trim_start);
     let function = function.strip_prefix("default ").map_or(function, str::trim_start).trim_end_matches([';', '\n', ' ']);
     let begins =
         ["async function", "function", "async (", "async(", "(args", "({", "async args"].iter().any(|start| function.starts_with(start));
     if begins && function.ends_with('}') {
-        // A parenthesis around more than one function does not parse, so nothing is lost unnoticed. All that there is, is given: a function takes
-        // what it declares.
+        // If the answer contains more than one function, the parenthesis causes a syntax error, so no code is lost without notice. The function
+        // gets all arguments, and ignores those that it does not declare.
         let arguments = if needs_network { "args, fetch, secrets" } else { "args" };
         return format!("return await ({function})({arguments});");
     }

@@ -33,7 +33,7 @@ pub(super) fn relevant<'a>(pages: &'a [Page], tool: &PlannedTool) -> Vec<(&'a Pa
     parts.filter(|(_, text)| !text.is_empty()).collect()
 }
 
-/// Returns the words by which a tool is found in a documentation: of its name, and of the paths of its endpoints.
+/// Returns the words with which a tool is searched in a documentation: the words of its name, and of the paths of its endpoints.
 fn words_of(tool: &PlannedTool) -> BTreeSet<String> {
     let paths = tool.endpoints.iter().filter_map(|endpoint| endpoint.url.split_once("://")).filter_map(|(_, rest)| rest.split_once('/'));
     let texts = paths.map(|(_, path)| path).chain([tool.name.as_str()]);
@@ -41,7 +41,7 @@ fn words_of(tool: &PlannedTool) -> BTreeSet<String> {
     words.filter(|word| word.chars().count() > 2 && !COMMON.contains(&word.as_str())).collect()
 }
 
-/// Returns the beginning of a text and its parts with the most words, in their order.
+/// Returns the beginning of a text, and those parts that contain the most of `words`, in the order of the text.
 fn parts_of(text: &str, words: &BTreeSet<String>, limit: usize) -> String {
     let parts = split(text);
     let score = |part: &str| {
@@ -50,7 +50,7 @@ fn parts_of(text: &str, words: &BTreeSet<String>, limit: usize) -> String {
     };
     let scores: Vec<_> = parts.iter().map(|part| score(part)).collect();
     let mut order: Vec<_> = (0..parts.len()).collect();
-    // The beginning says where the API is and how one gets access.
+    // The beginning usually contains the address of the API, and explains how to get access.
     order.sort_by_key(|index| (*index != 0, std::cmp::Reverse(scores[*index]), *index));
     let (mut kept, mut left) = (HashSet::new(), limit);
     for index in order.into_iter().filter(|index| *index == 0 || scores[*index] > 0 || words.is_empty()) {

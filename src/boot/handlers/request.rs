@@ -30,7 +30,7 @@ const READ_ONLY: &str = " Only GET and HEAD requests are possible.";
 const NO_NETWORK: &str = "The tool has no network: `fetch` does not exist, and neither do Headers and Response.";
 const MAX_PROMPT_CHARS: usize = 20_000;
 
-/// What a handler is made from.
+/// The data from which a handler is made.
 #[derive(Clone, Copy)]
 pub(in crate::boot) struct HandlerMaterial<'a> {
     pub(in crate::boot) prompt: &'a str,

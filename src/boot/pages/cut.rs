@@ -1,4 +1,4 @@
-//! Cuts pages to what a model is given: each to its limit, and all to theirs.
+//! Cuts pages to the size that a model gets: each page to its limit, and all pages together to theirs.
 
 /// The largest number of characters of one page.
 pub const MAX_PAGE_CHARS: usize = 100_000;
@@ -8,11 +8,11 @@ pub const MAX_CHARS: usize = 200_000;
 const END_CHARS: usize = 20_000;
 const CUT_MARK: &str = "\n\n[… left out …]\n\n";
 
-/// Cuts texts so that none has more than [`MAX_PAGE_CHARS`] characters and all have at most [`MAX_CHARS`]. Short texts stay whole, and the longer
-/// ones share what these leave.
+/// Cuts texts so that none has more than [`MAX_PAGE_CHARS`] characters and all have at most [`MAX_CHARS`]. Short texts stay whole, and the
+/// longer texts share the remaining characters.
 ///
-/// Of a text that is cut, the beginning and the end are kept, then its blocks of JSON and YAML in their order, and more of the beginning if
-/// there is still room.
+/// If a text is cut, its beginning and its end are kept first, then its blocks of JSON and YAML in their order. If there is still room,
+/// more of the beginning is kept.
 #[must_use]
 pub fn cut_pages(texts: Vec<String>) -> Vec<String> {
     let lengths: Vec<_> = texts.iter().map(|text| text.chars().count().min(MAX_PAGE_CHARS)).collect();
@@ -46,7 +46,7 @@ fn shorten(text: String, limit: usize) -> String {
         return text;
     }
     let mark = CUT_MARK.chars().count();
-    // Room for a mark behind the beginning, and one before the end.
+    // The room for one mark after the beginning, and one mark before the end, is subtracted.
     let room = limit.saturating_sub(2 * mark);
     let end_chars = END_CHARS.min(room * 2 / 5);
     let tail_at = byte_at(&text, length - end_chars);

@@ -1,4 +1,4 @@
-//! Gets pages through the border that checks addresses.
+//! Gets pages through `fetch`, which checks addresses.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ impl FetchedPages {
     }
 
     /// Gets a page. Each address on the way is judged as if the prompt named it: its scheme, and all addresses of its host. A redirect to
-    /// another host is followed, but allows that host nothing later.
+    /// another host is followed, but this does not add the host to the whitelist.
     async fn follow(&self, url: &Url, etag: Option<&str>) -> Result<PageAnswer, PageProblem> {
         let mut current = url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let session = self.session(&current)?;
             let mut request = FetchRequest { redirect: RedirectMode::Manual, ..FetchRequest::get(current.as_str()) };
             request.headers.push(("accept".to_owned(), ACCEPT.to_owned()));
-            // Another host must not learn what is known of this one.
+            // Another host must not get the `ETag` of this host.
             if let Some(etag) = etag.filter(|_| current.origin() == url.origin()) {
                 request.headers.push(("if-none-match".to_owned(), etag.to_owned()));
             }

@@ -50,7 +50,7 @@ pub(super) fn decode(content_type: Option<&str>, bytes: &[u8], path: &str) -> Re
         media if media.ends_with("+yaml") => PageKind::Yaml,
         "application/xml" | "application/javascript" | "application/x-ndjson" => PageKind::Text,
         media if media.ends_with("+xml") => PageKind::Text,
-        // Files of repositories are sent as plain text, whatever they are.
+        // Repositories send all files as plain text, so the name decides about the kind.
         "text/plain" => by_name(path).unwrap_or(PageKind::Text),
         media if media.starts_with("text/") => PageKind::Text,
         media => return Err(format!("has the type {}, which is not text", sanitise_line(media, 80)).into()),

@@ -1,6 +1,7 @@
-//! Reads the documentation that a prompt names: each URL once, to a text that a model can read.
+//! Reads the documentation that a prompt names: reads each URL once, and converts it to a text that a model can read.
 //!
-//! What a page says is data. It may be wrong, or written to mislead the model; `THREAT-MODEL.md` says what holds even then.
+//! The content of a page is data. It may be wrong, or may have been written to mislead the model. `THREAT-MODEL.md` lists the protections that
+//! work even then.
 
 mod cut;
 mod fetched;
@@ -33,14 +34,14 @@ pub const MAX_PAGES: usize = 50;
 
 /// Gets pages. The pipeline knows the network only through it.
 pub trait PageSource: Send + Sync {
-    /// Gets a page, or learns that it is the one with this `ETag`. Follows redirects, each of which is judged.
+    /// Gets a page, or finds out that the page still has this `ETag`. Follows redirects, and checks each of them.
     fn get<'a>(&'a self, url: &'a Url, etag: Option<&'a str>) -> BoxFuture<'a, Result<PageAnswer, PageProblem>>;
 }
 
 /// The answer to a request for a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageAnswer {
-    /// The page is the one with the `ETag` that was sent.
+    /// The page still has the `ETag` that was sent.
     Unchanged,
     Content {
         content_type: Option<String>,
@@ -59,7 +60,7 @@ impl<T: Into<String>> From<T> for PageProblem {
     }
 }
 
-/// A page as the model reads it.
+/// A page in the form in which the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// The URL in the prompt.
@@ -80,11 +81,12 @@ impl Page {
     }
 }
 
-/// What is kept of a page, to find out later whether it has changed.
+/// The data that is stored about a page, to find out later whether the page has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PageFacts {
-    /// Digest of the URL that was asked for. It differs from the prompt's for the page of a repository, whose README is read.
+    /// Digest of the URL that was requested. It differs from the URL in the prompt if that is the page of a repository, because then the README
+    /// is read.
     pub read_url: String,
     /// SHA-256 of the main text before any cut, in hexadecimal.
     pub digest: String,
@@ -92,7 +94,7 @@ pub struct PageFacts {
     pub etag: Option<String>,
 }
 
-/// Returns what stands for a URL in the cache: its SHA-256, in hexadecimal. The query of a URL may be a secret.
+/// Returns the SHA-256 of a URL, in hexadecimal. The cache contains it in place of the URL, because the query of a URL may be a secret.
 #[must_use]
 pub fn url_digest(url: &Url) -> String {
     hex::encode(Sha256::digest(url.as_str()))
@@ -101,11 +103,11 @@ pub fn url_digest(url: &Url) -> String {
 /// The pages of an entry of the cache, by the digest of the URL in the prompt.
 pub type KnownPages = BTreeMap<String, PageFacts>;
 
-/// What has become of one URL.
+/// The result of reading one URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageResult {
     Read(Box<Page>),
-    /// The page is the known one, so its text was not read.
+    /// The page has not changed since it was read for the cache, so its text was not read.
     Unchanged {
         url: Url,
         facts: PageFacts,

@@ -15,8 +15,8 @@ use super::{
 use crate::boot::prompt::has_user;
 use crate::text::visible;
 
-/// Reads pages, and returns what has become of each, in the order of the URLs. `known` has the pages of an earlier reading: those that have
-/// not changed are not read again. Texts are not cut yet.
+/// Reads pages, and returns the result for each, in the order of the URLs. `known` contains the pages of an earlier reading. A page that
+/// has not changed since is not read again. Texts are not cut yet.
 pub async fn read_pages(
     urls: Vec<Url>,
     known: &KnownPages,
@@ -49,7 +49,7 @@ async fn read_page(time: Duration, url: Url, known: &KnownPages, source: &dyn Pa
     let known = known.get(&url_digest(&url));
     let mut addresses = readmes(&url);
     addresses.push(url.clone());
-    // The address that was read the last time is the likeliest one.
+    // The address that was read last time is probably the right one.
     if let Some(at) = known.and_then(|known| addresses.iter().position(|address| url_digest(address) == known.read_url)) {
         addresses[..=at].rotate_right(1);
     }
@@ -88,7 +88,7 @@ async fn read_address(url: &Url, address: Url, known: Option<&PageFacts>, source
     if known.is_some_and(|known| known.digest == facts.digest) {
         return Ok(PageResult::Unchanged { url: url.clone(), facts });
     }
-    // Of fifty pages, only what a model can be given is held.
+    // There may be fifty pages, so only as much of each page as a model may get is kept in memory.
     let chars = text.chars().count();
     Ok(PageResult::Read(Box::new(Page { url: url.clone(), kind, chars, text: cut_page(text), facts })))
 }
@@ -106,8 +106,9 @@ fn text_of(content_type: Option<&str>, bytes: &[u8], path: &str) -> Result<(Page
     if text.trim().is_empty() { Err("has no text: it may be made by a script in the browser".into()) } else { Ok((kind, text)) }
 }
 
-/// Writes the slashes of a JSON text plainly: some programs escape them, and `https:\/\/a.example` would not be found as a URL. The meaning of the
-/// text stays, as a backslash stands only in strings, where it begins an escape.
+/// Replaces the escapes of slashes and colons in a JSON text by the characters themselves. Some programs escape them, and `https:\/\/a.example`
+/// would not be found as a URL. The meaning of the text does not change, because in JSON a backslash occurs only in strings, where it begins an
+/// escape.
 fn with_plain_slashes(json: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(json.len()), json);
     while let Some(at) = rest.find('\\') {
@@ -218,7 +219,7 @@ mod tests {
                 .boxed()
             }
         }
-        // Each of the four addresses answers in time, and all of them together do not.
+        // Each of the four addresses alone answers within the time, but all of them together take longer.
         let time = Duration::from_millis(300);
         let results = read_within(time, urls(&["https://github.com/o/r"]), &KnownPages::new(), &Slow, &|_| {}).await;
         assert!(matches!(&results[0], PageResult::Failed { problem, .. } if problem.0.contains("300 ms")), "{results:?}");
@@ -250,7 +251,7 @@ mod tests {
         let PageResult::Read(page) = &results[0] else { panic!("{results:?}") };
         assert_eq!((page.url.as_str(), page.text.as_str(), page.kind), ("https://github.com/o/r", "# Read me", PageKind::Markdown));
         assert_eq!(page.facts.read_url, url_digest(&urls(&["https://raw.githubusercontent.com/o/r/HEAD/readme.md"])[0]));
-        // The next time, the address that was there is asked for at once.
+        // The next time, the address that had the page is requested first.
         let known = KnownPages::from([(url_digest(&page.url), page.facts.clone())]);
         let source = pages();
         let results = read(&source, &["https://github.com/o/r"], &known).await;

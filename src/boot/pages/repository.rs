@@ -1,4 +1,4 @@
-//! The page of a repository is replaced by its README, which is shorter and says more.
+//! Replaces the page of a repository by its README, which is shorter and contains more information.
 
 use url::Url;
 
@@ -7,8 +7,8 @@ const README_NAMES: [&str; 3] = ["README.md", "readme.md", "README.rst"];
 const GITHUB_PAGES: [&str; 12] =
     ["orgs", "topics", "features", "settings", "marketplace", "sponsors", "search", "login", "about", "pricing", "explore", "apps"];
 
-/// Returns the addresses of a repository's README, the likeliest first, if the URL is the page of a repository. Pages within a repository
-/// are read as they are.
+/// If the URL is the page of a repository, returns the possible addresses of its README, the most likely address first. Pages within a
+/// repository are read as they are.
 pub(super) fn readmes(url: &Url) -> Vec<Url> {
     let Some(segments) = url.path_segments() else { return Vec::new() };
     let segments: Vec<_> = segments.filter(|segment| !segment.is_empty()).collect();

@@ -15,11 +15,11 @@ const MAX_DESCRIPTION_CHARS: usize = 2_000;
 const MAX_NOTES_CHARS: usize = 16_000;
 const MAX_ENDPOINTS: usize = 32;
 const MAX_URL_BYTES: usize = 2_000;
-/// The largest number of problems that are told at once.
+/// The maximum number of problems in one message to the model.
 const MAX_PROBLEMS: usize = 20;
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// Returns what is wrong with a plan, at most 20 sentences; nothing if it can be used. `hosts` is the whitelist.
+/// Returns the problems of a plan as at most 20 sentences. The list is empty if the plan can be used. `hosts` is the whitelist.
 #[must_use]
 pub fn problems_of(plan: &Plan, hosts: &AllowedHosts) -> Vec<String> {
     let mut problems = Vec::new();

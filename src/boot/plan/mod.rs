@@ -1,4 +1,4 @@
-//! The plan of the tools: which there are, what they take, and which endpoints they use.
+//! The plan of the tools: their names, their arguments, and the endpoints that they use.
 
 mod check;
 mod parse;
@@ -34,7 +34,7 @@ pub struct PlannedTool {
     pub implementation_notes: String,
     /// True if the code gets `fetch`.
     pub needs_network: bool,
-    /// True if the tool changes nothing. Its requests can only be GET and HEAD then.
+    /// True if the tool changes nothing. Such a tool can only send GET and HEAD requests.
     pub read_only_hint: bool,
 }
 

@@ -6,10 +6,10 @@ use serde_json::{Map, Value as Json};
 use super::{Endpoint, Plan, PlannedTool};
 use crate::boot::answer::{FoundJson, json_in, refusal, typed, unreadable};
 
-/// The largest number of problems that are told at once.
+/// The maximum number of problems in one message to the model.
 const MAX_PROBLEMS: usize = 20;
 
-/// What an answer to the request for a plan is.
+/// The parsed answer to the request for a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parsed {
     /// A plan, which is not checked yet.
@@ -20,7 +20,7 @@ pub enum Parsed {
     Unusable(Vec<String>),
 }
 
-/// A tool as models write it.
+/// A tool in the form in which models write it.
 #[derive(Deserialize)]
 struct WrittenTool {
     name: String,
@@ -40,7 +40,7 @@ struct WrittenTool {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenEndpoint {
-    /// `GET https://…`, or a URL alone.
+    /// `GET https://…`, or only a URL.
     Line(String),
     Object {
         #[serde(default)]
@@ -81,7 +81,8 @@ pub fn parse_plan(answer: &str) -> Parsed {
         return Parsed::Refused(reason);
     }
     match json_in(answer, &|value| tools_of(value).is_some()) {
-        // The largest one is the plan and no example; of equal ones, the last is the corrected one.
+        // The value with the most tools is the plan, and the others are examples. If several have the same number of tools, the last one is the
+        // corrected plan.
         FoundJson::Values(values) => match values.iter().filter_map(tools_of).max_by_key(|tools| tools.len()) {
             Some(tools) => read_tools(tools),
             None => Parsed::Unusable(vec!["the answer has no object with \"tools\"".to_owned()]),
@@ -95,7 +96,7 @@ pub fn parse_plan(answer: &str) -> Parsed {
     }
 }
 
-/// Returns the list of tools in a value: `{"tools": […]}`, the same within another object, or the list alone.
+/// Returns the list of tools in a value: `{"tools": […]}`, the same within another object, or only the list.
 fn tools_of(value: &Json) -> Option<&Vec<Json>> {
     let in_object = |value: &Json| -> Option<()> { value.get("tools")?.as_array().map(|_| ()) };
     match value {
@@ -139,7 +140,8 @@ fn planned(tool: WrittenTool) -> PlannedTool {
     }
 }
 
-/// Returns the schema with `type: "object"`, which every tool's schema needs and which models leave out. A tool without a schema takes nothing.
+/// Returns the schema with `type: "object"`, which every tool's schema needs and which models leave out. A tool without a schema has no
+/// arguments.
 fn schema(schema: Option<Json>) -> Json {
     match schema {
         None | Some(Json::Null) => serde_json::json!({ "type": "object", "properties": {}, "additionalProperties": false }),

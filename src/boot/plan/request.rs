@@ -29,7 +29,7 @@ Rules:
 - A tool takes JSON and returns JSON. It has no files, no processes, no state between calls, and 30 seconds.
 - If you must refuse, answer {"refusal": "the reason"}."#;
 
-/// What a plan is made from.
+/// The data from which a plan is made.
 #[derive(Clone, Copy)]
 pub(in crate::boot) struct PlanMaterial<'a> {
     pub(in crate::boot) prompt: &'a str,

@@ -1,4 +1,4 @@
-//! Judges the input schemas that a model wrote. A few lines can make a validator compile for hours, so a schema is measured first.
+//! Judges the input schemas that a model wrote. A schema of a few lines can take hours to compile, so its size is checked first.
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value as Json;
@@ -6,17 +6,17 @@ use serde_json::Value as Json;
 use crate::text::sanitise_line;
 
 const MAX_SCHEMA_BYTES: usize = 32 * 1024;
-/// The largest number of objects and lists of a schema after each reference is replaced by what it names.
+/// The largest number of parts of a schema after each reference is replaced by the part to which it refers.
 pub(in crate::boot) const MAX_EXPANDED_PARTS: usize = 5_000;
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// Keywords by which a schema leaves itself, or means something else than it says where it stands.
+/// Keywords with which a schema can refer to other schemas, or with which a reference means something else in another place.
 const REFUSED: [&str; 6] = ["$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$anchor", "$id"];
 
 /// Returns the validator of a tool's input schema.
 ///
 /// # Errors
-/// Fails with what is wrong with the schema, as the end of a sentence.
+/// Fails with the problem of the schema, as the end of a sentence.
 pub(in crate::boot) fn validator(schema: &Json) -> Result<Validator, String> {
     let bytes = serde_json::to_vec(schema).map_or(0, |text| text.len());
     if bytes > MAX_SCHEMA_BYTES {
@@ -46,7 +46,7 @@ fn described(error: &jsonschema::ValidationError<'_>) -> String {
     format!("{}{}", sanitise_line(&error.to_string(), 300), sanitise_line(&place, 200))
 }
 
-/// Counts the parts of a schema with its references replaced. `open` has the references that lead here.
+/// Counts the parts of a schema with its references replaced. `open` contains the references that lead to this part.
 fn measure<'a>(root: &'a Json, part: &'a Json, open: &mut Vec<&'a str>, parts: &mut usize) -> Result<(), String> {
     *parts += 1;
     if *parts > MAX_EXPANDED_PARTS {

@@ -1,4 +1,4 @@
-//! Lets a model write the code of each tool, looks at it, and asks once more if it cannot be used.
+//! Asks a model to write the code of each tool, checks the code, and asks once more if the code cannot be used.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,17 +14,17 @@ use crate::error::{Error, ErrorText, Result};
 
 /// The number of tools whose code is written at the same time. Providers limit the rate of requests.
 const PARALLEL_TOOLS: usize = 4;
-/// The end of a problem that the model may judge better than a trial.
+/// The end of the description of a problem about which the model may know more than a trial shows.
 const IF_RIGHT: &str = "If the code is right to refuse these arguments, answer with the same code";
 
 /// A handler that can be kept.
 pub(super) struct Written {
     pub(super) handler: Handler,
-    /// What a person should know of it before they approve it.
+    /// A problem that a person should know before they approve the handler.
     pub(super) doubt: Option<String>,
 }
 
-/// Returns the handlers in the order of the plan. The first tool that has none ends the work on all.
+/// Returns the handlers in the order of the plan. If no code can be written for a tool, the work on all tools ends.
 pub(super) async fn write_handlers(asking: Asking<'_>, plan: &Plan) -> Result<Vec<Written>> {
     let tools = plan.tools.len();
     (asking.parts.progress)(Progress::Compiling { tools });
@@ -56,7 +56,7 @@ async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Written
         let answer = ask(asking, &request).await?;
         let problems = match judge(asking, tool, &answer.text).await? {
             Judged::Kept(body) => return written(body, None),
-            // The model was told once, and has decided that the code is right.
+            // The model was told about the problem once, and has decided that the code is right.
             Judged::Doubted(body, problem) if attempt == 2 => {
                 return written(body, Some(format!("the tool \"{}\" is kept as the model has written it twice: {problem}", tool.name)));
             }
@@ -72,7 +72,7 @@ async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Written
     Err(Error::Internal("code was asked for more than twice".into()))
 }
 
-/// What is thought of an answer.
+/// The result of checking an answer.
 enum Judged {
     Kept(String),
     /// The body throws an error for a value that the tool's schema allows.

@@ -1,4 +1,4 @@
-//! The way from a prompt to tools. Dropping its future ends all requests.
+//! All steps from a prompt to tools. Dropping the future of [`prepare`] ends all requests.
 
 mod compile;
 mod model;
@@ -30,12 +30,12 @@ const MAX_PROMPT_CHARS: usize = 200_000;
 /// The time in which a model must answer one request.
 const MODEL_TIME: Duration = Duration::from_mins(10);
 
-/// How tools are made.
+/// The options for making tools.
 #[derive(Debug, Clone)]
 pub struct PrepareOptions {
-    /// The folder of made tools; `None` makes them anew each time.
+    /// The folder of the cache. If it is `None`, a model makes the tools each time.
     pub cache: Option<PathBuf>,
-    /// Takes the newest tools of the prompt from the cache, without network and without a model.
+    /// True to take the newest tools of the prompt from the cache, without network and without a model.
     pub locked: bool,
     /// Ends with the plan, and writes no code.
     pub plan_only: bool,
@@ -51,7 +51,7 @@ impl Default for PrepareOptions {
     }
 }
 
-/// The parts of the world that the pipeline uses.
+/// The interfaces through which the pipeline uses pages, a model and other outside parts.
 #[derive(Clone, Copy)]
 pub struct BootParts<'a> {
     pub pages: &'a dyn PageSource,
@@ -61,15 +61,15 @@ pub struct BootParts<'a> {
     pub progress: &'a ProgressListener,
 }
 
-/// Where tools come from.
+/// The source of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// A model has made them now.
     Model,
-    /// The cache had them, and the pages have not changed.
+    /// The cache contained the tools, and the pages have not changed.
     Cache,
-    /// The cache had them, and the pages were not looked at.
+    /// The cache contained the tools, and the pages were not checked for changes.
     Locked,
 }
 
@@ -86,7 +86,7 @@ pub struct Prepared {
     pub origin: Origin,
     /// The moment at which the model made the tools, in milliseconds since 1970.
     pub created_at_ms: u64,
-    /// What did not stop the pipeline, but a person should know of.
+    /// Problems that did not stop the pipeline, but that a person should know.
     pub warnings: Vec<String>,
 }
 
@@ -97,8 +97,8 @@ impl Prepared {
         digest_of(&self.plan, &self.handlers, &self.hosts, &self.secrets)
     }
 
-    /// Returns the tools as a generated server has them. `private_hosts` are those of the hosts that the operator allows although they are not on
-    /// the public internet.
+    /// Returns the tools in the form of a generated server. `private_hosts` are the hosts that the operator allows although they are not on the
+    /// public internet.
     #[must_use]
     pub fn generated(&self, private_hosts: &AllowedHosts) -> GeneratedTools {
         let body = |name: &str| self.handlers.iter().find(|handler| handler.tool == name).map(|handler| handler.body.as_str());
@@ -183,7 +183,7 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
     Ok(Prepared { warnings: notes.warnings, ..prepared })
 }
 
-/// Returns the handlers, and warns of those that are kept in spite of a doubt.
+/// Returns the handlers. Adds a warning for each handler that is kept although its check found a problem.
 fn kept(written: Vec<Written>, notes: &mut Notes<'_>) -> Vec<Handler> {
     let mut handlers = Vec::with_capacity(written.len());
     for Written { handler, doubt } in written {
@@ -207,7 +207,7 @@ fn checked_prompt(prompt: &str) -> Result<&str> {
     }
 }
 
-/// The warnings of one way, which are also told as they arise.
+/// The warnings of one call of [`prepare`]. Each warning is also reported immediately as a step.
 struct Notes<'a> {
     parts: BootParts<'a>,
     warnings: Vec<String>,
@@ -253,7 +253,7 @@ fn from_cache(entry: CacheEntry, origin: Origin, notes: Notes<'_>) -> Prepared {
     Prepared::from_entry(entry, origin, notes.warnings)
 }
 
-/// Returns the entry of the pages as they are now.
+/// Returns the entry of the cache that was made from the present content of the pages.
 async fn hit(
     cache: &Cache,
     prompt: &str,

@@ -1,14 +1,14 @@
-//! Asks a model, within a time.
+//! Asks a model, within a time limit.
 
 use super::reading::Material;
 use super::{BootParts, PrepareOptions};
 use crate::boot::generate::GenerateRequest;
 use crate::error::{Error, ErrorText, Result};
 
-/// The largest number of characters of all problems in an error.
+/// The largest number of bytes of all problems in an error.
 const MAX_PROBLEM_BYTES: usize = 1_000;
 
-/// What each request to the model of one way is made from.
+/// The data from which all requests to the model in one call of `prepare` are made.
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) prompt: &'a str,

@@ -1,4 +1,4 @@
-//! Asks a model for the plan, and once more if it cannot be used.
+//! Asks a model for the plan, and asks once more if the plan cannot be used.
 
 use super::model::{Asking, ask, joined};
 use crate::boot::plan::{Parsed, Plan, PlanMaterial, parse_plan, plan_request, problems_of};

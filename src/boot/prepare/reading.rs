@@ -1,4 +1,4 @@
-//! Reads the pages of a prompt, as far as that is needed: not at all again if the cache has tools of the pages as they are.
+//! Reads the pages of a prompt. If the cache contains tools that were made from the same pages, pages that have not changed are not read again.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use crate::boot::prompt::{shown_url, urls_in};
 use crate::boot::whitelist::whitelist;
 use crate::fetch::AllowedHosts;
 
-/// The pages after the first reading. Of pages that have not changed, there is no text yet.
+/// The pages after the first reading. Pages that have not changed have no text yet.
 pub(super) struct Reading {
     results: Vec<PageResult>,
     /// Pages of the newest tools that cannot be read now, each with its problem.
     missed: Missed,
 }
 
-/// Pages that were read for earlier tools and cannot be read now, as beginnings of sentences. Tools are not made anew without them.
+/// Pages that were read for earlier tools and cannot be read now, as beginnings of sentences. New tools are not made without these pages.
 pub(super) type Missed = Vec<String>;
 
-/// What a model is given of the pages.
+/// The pages in the form in which a model gets them, with their hosts.
 pub(super) struct Material {
     pub(super) pages: Vec<Page>,
     pub(super) facts: KnownPages,
@@ -27,8 +27,9 @@ pub(super) struct Material {
 }
 
 impl Reading {
-    /// Reads all pages. `known` has the pages of the newest tools of the prompt. If one of these cannot be read now, it counts as unchanged: a
-    /// network that is down must not replace tools that were made from a documentation by tools that were made without. [`Self::missed`] has it.
+    /// Reads all pages. `known` contains the pages of the newest tools of the prompt. If one of these cannot be read now, it counts as
+    /// unchanged, and [`Self::missed`] contains it. Otherwise, after a failure of the network, tools that were made without documentation would
+    /// replace tools that were made with it.
     pub(super) async fn begin(prompt: &str, known: KnownPages, parts: BootParts<'_>, notes: &mut Notes<'_>) -> Self {
         let mut urls = urls_in(prompt);
         if urls.len() > MAX_PAGES {
@@ -57,7 +58,7 @@ impl Reading {
         &self.missed
     }
 
-    /// Returns what decides whether the cache has tools of these pages.
+    /// Returns the data with which the cache finds the tools that were made from these pages.
     pub(super) fn facts(&self) -> KnownPages {
         let facts = self.results.iter().filter_map(|result| match result {
             PageResult::Read(page) => Some((url_digest(&page.url), page.facts.clone())),
@@ -67,7 +68,8 @@ impl Reading {
         facts.collect()
     }
 
-    /// Reads the texts that are missing, cuts all texts, and finds the hosts. Fails with the pages of earlier tools that cannot be read any more.
+    /// Reads the texts that are missing, cuts all texts, and finds the hosts. If pages of earlier tools can no longer be read, fails with these
+    /// pages.
     pub(super) async fn finish(self, prompt: &str, parts: BootParts<'_>, notes: &mut Notes<'_>) -> Result<Material, Missed> {
         if !self.missed.is_empty() {
             return Err(self.missed);
@@ -82,7 +84,7 @@ impl Reading {
             let result = match result {
                 PageResult::Unchanged { .. } => again.next(),
                 PageResult::Read(_) => Some(result),
-                // It was told of, and no earlier tools know it.
+                // The failure was already reported, and no earlier tools were made from this page.
                 PageResult::Failed { .. } => None,
             };
             match result {
@@ -109,7 +111,7 @@ impl Reading {
     }
 }
 
-/// Names the hosts that are not allowed because they are none, such as `{region}.example.com` in an example.
+/// Warns about texts that are not allowed because they are not valid hosts, such as `{region}.example.com` in an example.
 fn warn_of_unusable(unusable: &BTreeSet<String>, notes: &mut Notes<'_>) {
     const SHOWN: usize = 5;
     if unusable.is_empty() {
@@ -135,7 +137,7 @@ async fn read(urls: Vec<url::Url>, known: &KnownPages, parts: BootParts<'_>, not
                 (parts.progress)(Progress::PageRead { url: shown_url(&page.url), kind: page.kind, chars: page.chars, ms });
             }
             PageResult::Unchanged { url, .. } => (parts.progress)(Progress::PageUnchanged { url: shown_url(url), ms }),
-            // A warning follows, when it is known what the failure means.
+            // A warning is added later, when the effect of the failure is known.
             PageResult::Failed { .. } => {}
         }
     };

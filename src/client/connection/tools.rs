@@ -15,7 +15,7 @@ use crate::client::stdio::requests::Param;
 use crate::client::wire::answer::{CallFailure, in_error};
 use crate::error::Error;
 
-/// The problem of a task that is the answer to a request which asked for none.
+/// The problem of an answer that is a task, although the request did not ask for a task.
 pub(super) const TASK_UNASKED: &str = "it is a task, and none was asked for";
 
 /// A call to send.

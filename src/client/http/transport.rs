@@ -27,8 +27,8 @@ const CONCURRENT_REQUESTS: usize = 1_024;
 const QUEUE: usize = 64;
 
 /// Makes the transport of a connection. Also returns a [`Farewell`], which must be used before the transport is closed. The transport
-/// connects when the first message is sent. The client and rmcp's worker run on the threads of the target's `network`, so that a server's
-/// bytes take no time of other threads.
+/// connects when the first message is sent. The client and rmcp's worker run on the threads of the target's `network`, so that reading a
+/// server's bytes takes no processor time of other threads.
 ///
 /// # Errors
 /// `ERR_INSECURE_URL`, or `ERR_CONNECT_FAILED` for an invalid url or header.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Number of uses of one connection. Each lease is a use, and each caller that waits for a lease.
+/// Number of uses of one connection. Each lease counts as a use, and so does each caller that waits for a lease.
 pub(in crate::client) struct UseCount {
     count: AtomicUsize,
     /// Sequence number of the use that ended last. The numbers are shared by all connections.

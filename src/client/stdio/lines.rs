@@ -112,7 +112,8 @@ fn tail_of(bytes: &[u8]) -> Vec<u8> {
     bytes[bytes.len().saturating_sub(ID_WINDOW)..].to_vec()
 }
 
-/// Returns the position of the first line end, if there is one. `memchr` is fast without optimisation too, as it is compiled on its own.
+/// Returns the position of the first line end, if there is one. `memchr` is fast even in development builds, because `Cargo.toml` sets its own
+/// optimisation level.
 fn find_end(bytes: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', bytes)
 }

@@ -11,11 +11,11 @@ use crate::limits::{MAX_MESSAGE_MEMORY_BYTES, MAX_WIRE_MESSAGE_BYTES};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
-/// The problem of an answer that [`is_answer_without_content`].
+/// The problem of an answer for which [`is_answer_without_content`] returns true.
 pub(in crate::client) const NO_CONTENT: &str = "it has neither a result nor an error";
 
-/// Returns whether a message without a method, a result and an error is an answer all the same, and not other JSON, such as the debug output of
-/// a server.
+/// Returns whether a message without a method, a result and an error is nevertheless an answer. Other JSON, such as the debug output of a
+/// server, is not an answer.
 pub(in crate::client) fn is_answer_without_content(message: &Json) -> bool {
     message.get("jsonrpc").is_some()
 }

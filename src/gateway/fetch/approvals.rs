@@ -36,7 +36,7 @@ impl Gateway {
         })
     }
 
-    /// Approves exactly the hosts that a person was shown, in place of those that were approved for the agent before. Blocks.
+    /// Approves exactly the hosts that a person was shown. They replace the hosts that were approved for the agent before. Blocks.
     ///
     /// # Errors
     /// `ERR_DIGEST_CHANGED` if the digest is not that of these hosts, and the errors of [`Self::fetch_approval`].
@@ -53,7 +53,7 @@ impl Gateway {
             Ok(())
         });
         change.map_err(|error| self.core.redacted(error))?;
-        // Runs that go on may have hosts that are no longer approved.
+        // Runs in progress may use hosts that are no longer approved.
         self.core.fetch.end_fetches(agent);
         self.record_fetch_approval(agent, &shown.hosts, Some(digest));
         Ok(FetchApproval {
@@ -97,7 +97,7 @@ impl Gateway {
 }
 
 impl Agent {
-    /// Returns the hosts that the agent's code may fetch from in each run, as far as the last reading of the store says. Reads no file.
+    /// Returns the hosts that the agent's code may fetch from in each run, according to the last reading of the store. Reads no file.
     pub(crate) fn hosts_of_runs(&self) -> Vec<String> {
         self.core.hosts_of_runs(&self.identity)
     }

@@ -25,12 +25,12 @@ pub enum RunFetch {
     Hosts(AllowedHosts),
 }
 
-/// What the runs of a gateway that fetch share.
+/// The state for fetches that all runs of a gateway share.
 pub(super) struct FetchState {
     fetcher: Fetcher,
-    /// Hosts that may have private addresses and need no TLS, as the operator says.
+    /// Hosts that may have private addresses and need no TLS. The operator has configured them.
     private_hosts: AllowedHosts,
-    /// What ends the fetches of an agent's runs, by the name of its row.
+    /// The tokens that end the fetches of each agent's runs, by the name of the agent's row in the store.
     revoked: Mutex<HashMap<String, CancellationToken>>,
 }
 
@@ -43,7 +43,8 @@ impl FetchState {
         &self.fetcher
     }
 
-    /// Returns what ends the fetches of an agent's runs when its approval is revoked or replaced.
+    /// Returns the token that is cancelled when the approval of an agent's hosts is revoked or replaced. It ends the fetches of the agent's
+    /// runs.
     fn until_revoked(&self, agent: Option<&str>) -> CancellationToken {
         self.revoked.lock().entry(fetch_row(agent).to_owned()).or_default().clone()
     }

@@ -1,4 +1,4 @@
-//! The fetches of one run: what it may, and its records for the audit.
+//! The fetches of one run: whether they are allowed, and their records for the audit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -89,12 +89,12 @@ impl FetchObserver for Recorder {
 }
 
 impl Core {
-    /// Returns the fetches of a run that begins. `None`: its code has no `fetch`. Hosts of the config that nobody has approved are a warning, as no
-    /// run has asked for them.
+    /// Returns the fetches of a run that begins, or `None` if its code has no `fetch`. If nobody has approved the hosts of the config, sends a
+    /// warning and returns `None`, because the run itself has not asked for them.
     ///
     /// # Errors
-    /// `ERR_FETCH_NOT_APPROVED` if the run asks for hosts that a person has not approved for its agent, or that its entry in the config does not have;
-    /// `ERR_STORE`.
+    /// `ERR_FETCH_NOT_APPROVED` if the run asks for hosts that a person has not approved for its agent, or that are not in the agent's entry in
+    /// the config; `ERR_STORE`.
     pub(in crate::gateway) fn fetches_of_run(
         &self,
         identity: &Identity,
@@ -102,7 +102,7 @@ impl Core {
         run_id: Option<u64>,
         warn: impl FnOnce(String),
     ) -> Result<Option<RunFetches>> {
-        // A name that nobody but an MCP host has chosen has neither an entry in the config nor an approval.
+        // If only an MCP host has chosen the agent's name, the agent has neither an entry in the config nor an approval.
         let agent = identity.granted_name.as_deref();
         let configured = agent.and_then(|name| self.configured_hosts(name));
         let asked = match wanted {
@@ -186,7 +186,8 @@ fn refusal(identity: &Identity, lacking: &[String], reason: &str, way_out: Strin
     }
 }
 
-/// Returns the command with which a person approves hosts. An approval replaces the one before, so `hosts` must have all that are to be approved.
+/// Returns the command with which a person approves hosts. An approval replaces the earlier one, so `hosts` must contain all hosts that are to
+/// be approved.
 fn approval_command(agent: Option<&str>, hosts: &FetchHosts) -> String {
     let list = |hosts: &BTreeSet<String>| hosts.iter().map(String::as_str).collect::<Vec<_>>().join(",");
     let FetchHosts { hosts, private_hosts } = hosts;

@@ -25,8 +25,8 @@ impl Gateway {
     /// Adds a generated server, or replaces it. Like any server, it is used only after a person has approved it: its code, its hosts and its tools.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name that cannot be a server's, that a source of higher precedence has, for a server without tools, and for hosts and
-    /// secrets that the border cannot judge; `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for a name that is not valid for a server or that a source of higher precedence has, for a server without tools, and
+    /// for invalid hosts and secrets; `ERR_CLOSED`.
     ///
     /// ```no_run
     /// # async fn example(gateway: hyperlight_mcp::Gateway, tools: hyperlight_mcp::config::GeneratedTools) -> hyperlight_mcp::Result<()> {
@@ -56,7 +56,7 @@ impl Gateway {
         self.replace_generated(name, vec![Entry::Valid(Arc::new(server))]).await
     }
 
-    /// Removes a generated server, and ends its calls. Its approval stays for the same code. Without such a server, nothing happens.
+    /// Removes a generated server, and ends its calls. Its approval stays valid for the same code. If there is no such server, nothing happens.
     ///
     /// # Errors
     /// `ERR_CLOSED`.
@@ -94,7 +94,8 @@ impl Core {
     }
 }
 
-/// Returns what a reader of the approval could misread: a character that ends a line for the engine and not for the reader, or two tools of one name.
+/// Returns the reason why a person could misread the code: a character ends a line for the engine but not for a person, or two tools have the
+/// same name.
 fn code_problem(tools: &GeneratedTools) -> Option<String> {
     let mut names = BTreeSet::new();
     tools.tools.iter().find_map(|tool| {

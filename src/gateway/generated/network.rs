@@ -1,4 +1,4 @@
-//! What the code of a generated server may fetch, and with which secrets.
+//! The hosts that the code of a generated server may fetch from, and the secrets that it may use.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ pub(super) struct Network {
     secrets: Vec<FetchSecret>,
 }
 
-/// Returns what is wrong with the hosts and secrets of generated tools, if anything is.
+/// Returns the problem of the hosts and secrets of generated tools, if there is one.
 pub(super) fn problem_of(tools: &GeneratedTools) -> Option<String> {
     let GeneratedTools { tools: _, hosts, private_hosts, secrets } = tools;
     let hosts_of = |field: &str, hosts: &[String]| hosts_in(hosts).err().map(|problem| format!("{field}: {problem}"));
@@ -61,7 +61,7 @@ impl Network {
         })
     }
 
-    /// Returns the texts that stand for the secrets in the code, by their names.
+    /// Returns the placeholders that the code gets in place of the secrets, each with the name of its secret.
     pub(super) fn placeholders(&self) -> impl Iterator<Item = (String, String)> {
         self.secrets.iter().map(|secret| (secret.name().to_owned(), secret.placeholder().to_owned()))
     }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-/// Makes the result of a call from the value that the code returned. A value with `content` is a result already, and passes as it is. Any other
-/// value becomes a text; an object is the structured content as well.
+/// Makes the result of a call from the value that the code returned. A value with `content` is already a result, and is not changed. Any other
+/// value becomes a text; an object also becomes the structured content.
 pub(super) fn result_of(value: Json) -> Json {
     if value.get("content").is_some() {
         return value;

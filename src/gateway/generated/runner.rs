@@ -22,7 +22,7 @@ use crate::sandbox::{
     Stop, StopReason, Value, Wire,
 };
 
-/// The message of a fetch of code that is only tried.
+/// The error message for code that tries to fetch during a trial.
 const NO_NETWORK: &str = "Fetch blocked: the code is only tried, so it has no network";
 /// Longest time of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -66,8 +66,8 @@ pub(super) struct ToolCaller {
     /// `None` for the operator's own agent.
     pub(super) agent: Option<Arc<str>>,
     pub(super) run_id: Option<u64>,
-    /// The owner of the agent's code, whose shares the tool's code uses. A run that waits for the tool has given its compute slot back, so it
-    /// never waits for a slot of its own.
+    /// The owner of the agent's code. The tool's code uses the shares of this owner. A run that waits for the tool has given its compute slot
+    /// back, so the tool never waits for the slot of that run.
     code_owner: CodeOwner,
 }
 
@@ -130,7 +130,7 @@ impl LocalTools for Runner {
     }
 }
 
-/// Runs the code on a thread of its own, as a guest occupies its thread.
+/// Runs the code on a separate thread, because a guest occupies its thread.
 pub(super) async fn run(core: &Arc<Core>, owner: CodeOwner, request: RunRequest) -> Result<Json> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let running = Arc::clone(core);

@@ -87,17 +87,18 @@ const GLOBALS: [&str; 61] = [
 /// Globals that the code of tools with a network may use, too.
 const NETWORK_GLOBALS: [&str; 9] =
     ["AbortController", "AbortSignal", "Blob", "File", "FormData", "Headers", "ReadableStream", "Request", "Response"];
-/// The names of errors that show a defect of the code. With other errors, code refuses arguments, which an example may deserve.
+/// The names of errors that show a defect of the code. Code uses other errors to refuse invalid arguments, and the arguments of an example may
+/// be invalid.
 const DEFECTS: [&str; 4] = ["TypeError", "SyntaxError", "RangeError", "InternalError"];
-/// The name of the error of a name that does not exist.
+/// The name of the error that the engine throws for a name that does not exist.
 const MISSING_NAME: &str = "ReferenceError";
 /// The codes of errors that say nothing about the code.
 const OTHER_FAILURES: [&str; 4] = ["ERR_NO_HYPERVISOR", "ERR_CLOSED", "ERR_IO", "ERR_INTERNAL"];
 
 impl Gateway {
-    /// Looks at the code of a tool, and returns what is wrong with it, if anything was found. The code is parsed. With `example`, it also runs
-    /// in a VM without network, with made-up placeholders for `secrets`. An error after the code has tried to fetch is excused, except for a name
-    /// that does not exist.
+    /// Checks the code of a tool, and returns the problem, if one was found. The code is parsed. With `example`, it also runs in a VM without
+    /// network, with made-up placeholders for `secrets`. An error after the code has tried to fetch is ignored, unless it is about a name that
+    /// does not exist.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
@@ -126,8 +127,8 @@ impl Gateway {
         }
     }
 
-    /// Has the reader's process look at a body. Code that it cannot look at in time is refused: nobody could say what it is. The look ends with this
-    /// future.
+    /// Checks a body in the reader's process. Code that cannot be checked in time is refused, because nothing is known about it. The check ends
+    /// with this future.
     async fn read_body(&self, body: String, parameters: &'static [&str], globals: Vec<&'static str>) -> Result<Vec<String>> {
         let stop = Stop::new();
         let _stops = StopOnDrop(stop.clone());
@@ -189,8 +190,8 @@ impl Gateway {
     }
 }
 
-/// Judges an error that code has thrown. After a fetch, which cannot succeed in a trial, an error may have the missing network as its cause; only
-/// that of a name that does not exist has not.
+/// Judges an error that code has thrown. No fetch can succeed in a trial. So after a fetch, the missing network may be the cause of an error,
+/// unless the error is about a name that does not exist.
 fn judged(name: &str, has_fetched: bool, problem: String) -> Option<CodeProblem> {
     match name {
         MISSING_NAME => Some(CodeProblem::Defects(vec![problem])),

@@ -115,7 +115,7 @@ impl Pipeline<'_> {
                 denied("it was denied by onApproval".to_owned())
             }
             Ok(decision) => Ok(decision),
-            // Nobody was asked, so this is no answer of a person: the call can be made again later.
+            // Nobody was asked, so this is not the answer of a person: the call can be made again later.
             Err(busy @ Error::Busy { .. }) => Err(busy),
             // The error is reduced to text for models, because nobody has approved the text in it.
             Err(error) => denied(format!("onApproval failed: {}", self.core.redacted(error).for_model())),

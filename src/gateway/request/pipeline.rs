@@ -47,7 +47,7 @@ impl<'a> Pipeline<'a> {
         Self { trace, ..self }
     }
 
-    /// Returns the version of the protocol of the connection, and how the request was sent, as far as it came.
+    /// Returns the protocol version of the connection, and how the request was sent, if the request got that far.
     pub(super) fn into_exchange(self) -> (Option<String>, Option<SentRequest>) {
         let sent = self.sent.lock().take();
         (self.protocol.into_inner(), sent)

@@ -80,7 +80,8 @@ impl Access {
         self.tokens.as_ref().map(TokenFile::owners)
     }
 
-    /// Returns whether the headers have a token that has named no caller until now, so that checking it may be work in vain.
+    /// Returns whether the headers have a token that has not identified a caller before. Such a token may be invalid, and then the work to check
+    /// it is wasted.
     pub(super) fn has_unknown_token(&self, headers: &HeaderMap) -> bool {
         !self.is_open() && bearer(headers).is_some_and(|token| !self.known.contains(token))
     }

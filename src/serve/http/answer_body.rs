@@ -156,7 +156,7 @@ mod tests {
         assert!(!share.is_free());
         draining.cancel();
         until_free(&share).await;
-        // Copies of answers that end later are not waited for either.
+        // The server does not wait for the copies of answers that end later either.
         let (share, of_handler, body) = answer(LIGHT_BYTES + 1, Some(NEVER), &draining);
         drop((of_handler, body));
         until_free(&share).await;

@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 
 /// Maximum number of values in a body. A host's requests have far fewer: code is one text, and large data comes from the servers.
 const MAX_VALUES: usize = 100_000;
-/// Maximum size in bytes of an `initialize` request. What it says is kept as long as its session.
+/// Maximum size in bytes of an `initialize` request. Its contents are kept as long as its session exists.
 const MAX_INITIALIZE_BYTES: usize = 64 * 1024;
-/// Maximum size in bytes of `_meta` of a request. It is kept as long as its call.
+/// Maximum size in bytes of `_meta` of a request. It is kept until its call ends.
 const MAX_META_BYTES: usize = 16 * 1024;
 
 /// The parts of a request that are checked.
@@ -30,19 +30,20 @@ struct Params<'a> {
     meta: Option<&'a RawValue>,
 }
 
-/// What the shape of a body says about it.
+/// The kind of a body, as far as its shape shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A request, or something else that is left to the parser.
     Request,
-    /// An answer to a question of this server, a notification such as a cancellation, or nothing, as at the end of a session. They end requests in
-    /// progress, so they need no slot of their own.
+    /// An answer to a question of this server, a notification such as a cancellation, or an empty body, such as that of a request to end a
+    /// session. They end requests in progress, so they need no slot of their own.
     Message,
     /// The body is not parsed.
     TooLarge,
 }
 
-/// Judges a body before it is parsed. One that is not a request is judged by its number of values alone: parsing refuses it, if it must.
+/// Returns the kind of a body before the body is parsed. If the body is not a JSON object of the expected form, only the number of its values is
+/// checked, and the parser refuses it later if it is invalid.
 pub(super) fn shape(body: &[u8]) -> Shape {
     if body.is_empty() {
         return Shape::Message;
@@ -50,7 +51,7 @@ pub(super) fn shape(body: &[u8]) -> Shape {
     if values_in(body) > MAX_VALUES {
         return Shape::TooLarge;
     }
-    // A list would be read as the fields of `Head` in their order.
+    // serde would parse a JSON list as the fields of `Head` in their order.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Shape::Request;
     }
@@ -67,8 +68,8 @@ pub(super) fn shape(body: &[u8]) -> Shape {
     }
 }
 
-/// Returns the number of values in a JSON text: the whole, and each item of its lists and each value of its objects. Keys are none. A text that is
-/// not JSON has at least one value for each of its commas.
+/// Returns the number of values in a JSON text: the whole, each item of its lists, and each value of its objects. Keys are not counted. A text
+/// that is not JSON has at least one value for each of its commas.
 fn values_in(body: &[u8]) -> usize {
     let (mut count, mut in_string, mut is_escaped, mut is_opened) = (1, false, false, false);
     for byte in body {
@@ -147,7 +148,7 @@ mod tests {
             assert_eq!(shape(body.to_string().as_bytes()), expected, "{body}");
         }
         assert_eq!(shape(b""), Shape::Message);
-        // The parser may take either of two methods.
+        // If a body has two methods, the parser may use either of them.
         assert_eq!(shape(br#"{"id":1,"method":"notifications/x","method":"tools/call"}"#), Shape::Request);
         assert_eq!(shape(br#"{"id":1,"m\u0065thod":"tools/call"}"#), Shape::Request);
     }

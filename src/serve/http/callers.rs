@@ -18,8 +18,8 @@ use super::sessions::Sessions;
 use super::streams::MAX_STREAMS_PER_CALLER;
 use crate::serve::places::{PlaceLimits, Places, Share};
 
-/// The number of callers above which idle callers are removed. What can be kept of callers (tasks, handles, waiting calls) is of fewer callers than
-/// this, so callers of whom something is kept do not fill this number alone.
+/// The number of callers above which idle callers are removed. Tasks, handles and waiting calls can be kept for fewer callers than this. So
+/// callers that are not idle for this reason alone cannot reach this number.
 const MAX_CALLERS: usize = 4096;
 
 /// Creates the MCP handler of a session, or of a request without a session.
@@ -29,8 +29,8 @@ pub(super) type MakeHandler<H> = dyn Fn(&Principal) -> H + Send + Sync;
 #[derive(Debug, Clone)]
 pub(in crate::serve) struct Owner {
     pub(in crate::serve) key: String,
-    /// Cancelled when the caller's token is withdrawn or the server closes. The service of the caller counts who holds this, so that a caller
-    /// of whom something is kept does not count as idle.
+    /// Cancelled when the caller's token is withdrawn or the server closes. The service of the caller counts the references to this token, so
+    /// that a caller for whom something is kept does not count as idle.
     pub(in crate::serve) ended: Arc<CancellationToken>,
 }
 
@@ -180,8 +180,8 @@ impl<H> Service<H> {
         Owner { key: caller.key.clone(), ended: Arc::clone(&self.ended) }
     }
 
-    /// Returns whether the caller has neither a session nor a request in progress, and nothing is kept of it: no task, no handle and no call that
-    /// waits for an answer. Removing the caller would end these.
+    /// Returns whether the caller has neither a session nor a request in progress, and nothing is kept for it: no task, no handle and no call
+    /// that waits for an answer. Removing the caller would end these.
     fn is_idle(&self) -> bool {
         let keeps_nothing = Arc::strong_count(&self.ended) == 1;
         keeps_nothing && self.sessions.is_empty() && self.slots.is_free() && self.streams.is_free()

@@ -162,7 +162,8 @@ impl Claims {
         if !scopes.iter().all(|scope| self.scope.split(' ').any(|own| own == scope)) {
             return Err(TokenProblem::Scope);
         }
-        // A bound token is refused: its thief could not prove possession of the key, but this server does not ask for the proof.
+        // A bound token is refused. The binding protects a stolen token only if the server asks for a proof of possession, and this server does
+        // not.
         if self.cnf.is_some() {
             return Err(TokenProblem::Malformed);
         }

@@ -1,11 +1,12 @@
-//! Remembers the digests of tokens that have named a caller. An address with too many failed attempts gets no other token checked.
+//! Remembers the digests of tokens that have identified a caller. For an address with too many failed attempts, no other tokens are checked.
 
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 
-/// The number of tokens after which older ones begin to be forgotten. A forgotten token is checked again as soon as its address may try again.
+/// The maximum number of tokens that are remembered. If there are more, the older ones are forgotten. A forgotten token is checked again as soon
+/// as its address may try again.
 const MAX_TOKENS: usize = 4096;
 
 type Digest = [u8; 32];

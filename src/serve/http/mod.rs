@@ -6,10 +6,10 @@
 //! - `origin`: decides by `Host` and `Origin`, against DNS rebinding
 //! - `peer`: keeps other users of this machine out where no token is required
 //! - `access`: names the caller by a bearer token (`tokens`) or an OAuth access token (`oauth`, `jwt`)
-//! - `rate`: limits the requests per second of each client; beyond it, an address gets only tokens checked that are known (`known_tokens`)
+//! - `rate`: limits the requests per second of each client; for an address above the limit, only known tokens are checked (`known_tokens`)
 //! - `callers`: one rmcp service for each caller, so that nobody reaches a session of another caller (`sessions`)
 //! - `slots`: the place of a request in the limits, until its handler has ended and its answer was sent (`answer_body`)
-//! - `request_ids`: one request of a session at a time has an id
+//! - `request_ids`: ensures that two requests of a session that are in progress never have the same id
 //! - `streams`: recognises the streams of notifications, which have limits of their own
 //! - `metrics`: counters and gauges in the text format of Prometheus
 

@@ -109,7 +109,7 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
     let Some(address) = request.extensions().get::<ConnectionAddresses>().map(|addresses| Client::at(addresses.client)) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    // A check costs time, so an address beyond its limit of failed attempts gets only those tokens checked that have named a caller before.
+    // A check costs time. So for an address above its limit of failed attempts, only tokens that have identified a caller before are checked.
     if shared.access.has_unknown_token(request.headers()) && !shared.rates.has_left(&address, Instant::now()) {
         return shared.refuse(Refusal::Rate);
     }
@@ -207,7 +207,8 @@ impl<H: ServerHandler> Shared<H> {
     }
 
     /// Takes the slot of a request. A stream of notifications takes none of the slots for requests in progress, because it stays open for
-    /// as long as the client wants. Nor does an answer to a question: otherwise no caller could answer whose requests all wait for answers.
+    /// as long as the client wants. An answer to a question takes no slot either. Otherwise, a caller whose requests all wait for answers
+    /// could not send an answer.
     fn slots(&self, service: &Service<H>, kind: RequestKind, shape: Shape) -> Result<Arc<Slots>, Refusal> {
         let taken = match (kind, shape) {
             (RequestKind::SessionStream, _) | (RequestKind::Call, Shape::Message) => None,

@@ -17,8 +17,8 @@ use super::request_ids::{Answering, RequestIds};
 use crate::serve::places::{Place, Share};
 
 tokio::task_local! {
-    /// Set to true while a request is handled that needs a session, if there are too many. A flag is needed because rmcp answers every
-    /// failure with status 500.
+    /// Set to true if the request that is being handled needs a new session, but there are too many sessions. A flag is needed because
+    /// rmcp answers every failure with status 500.
     pub(super) static NO_SESSION_LEFT: Cell<bool>;
 }
 
@@ -55,7 +55,7 @@ struct Use {
     requests: usize,
     last: Instant,
     ids: RequestIds,
-    /// Cancelled as soon as the session is removed, because rmcp lets its requests go on for some seconds.
+    /// Cancelled as soon as the session is removed, because rmcp lets its requests continue for some seconds.
     ended: CancellationToken,
     _ends_with_this: DropGuard,
     _session_slot: SessionSlot,

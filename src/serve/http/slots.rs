@@ -1,7 +1,7 @@
 //! The slots of a request in the limits. They stay occupied until the handler of the request has ended and its answer was sent.
 //!
-//! In a session, a call goes on after its connection has ended. So the slots belong to the request, in whose extensions the handler has them until
-//! it has ended, as well as to the answer. Otherwise a caller that ends its connections could have any number of calls in progress.
+//! In a session, a call continues after its connection has ended. So both the request and the answer hold the slots. The handler holds them in
+//! the extensions of the request until it has ended. Otherwise a caller that ends its connections could have any number of calls in progress.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::serve::places::Place;
 pub(super) struct Slots {
     /// The place among those of the caller and of all callers. Some requests need none.
     place: Option<Place>,
-    /// The time for which it stays occupied after that, for the copy of the answer that a session keeps.
+    /// The time for which the place stays occupied after the last holder has dropped the slots, for the copy of the answer that a session keeps.
     kept_for: OnceLock<Duration>,
     /// Cancelled when nobody can ask for that copy any more.
     draining: CancellationToken,
@@ -29,7 +29,7 @@ impl Slots {
 
     /// Keeps the slots occupied for some time after the last holder has dropped them.
     pub(super) fn keep_for(&self, time: Duration) {
-        // Only the answer does this, once.
+        // Only the answer calls this method, and only once.
         let _ = self.kept_for.set(time);
     }
 }

@@ -37,10 +37,10 @@ pub enum AuditEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchEntry {
     pub agent: Option<Arc<str>>,
-    /// The generated server whose tool has fetched, and this tool; `None` for the code of a run.
+    /// The generated server and its tool, if the tool's code has fetched. `None` if the code of a run has fetched.
     pub tool: Option<(Arc<str>, Arc<str>)>,
     pub run_id: Option<u64>,
-    /// Scheme, host and port; of a run that was refused, all its hosts.
+    /// Scheme, host and port. If a run was refused: all its hosts.
     pub host: String,
     pub method: Option<String>,
     pub status: Option<u16>,
@@ -49,7 +49,7 @@ pub struct FetchEntry {
     pub duration: Duration,
     /// `ok`, `redirected`, `cancelled`, or the code of the error.
     pub outcome: &'static str,
-    /// The private address that was refused, and what it is.
+    /// The private address that was refused, and its use.
     pub refused_address: Option<String>,
 }
 

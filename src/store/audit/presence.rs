@@ -58,8 +58,8 @@ impl Presence {
             && told > *latest
         {
             *latest = told;
-            // If the write fails, the number stays too low, as no call may fail because of it. `pwrite` is called directly, because the C
-            // library would take most of the time of this write.
+            // If the write fails, the number stays too low. The failure is ignored, because it must not make a call fail. `pwrite` is
+            // called directly, because the C library would take most of the time of this write.
             let _ = rustix::io::pwrite(counter, &told.to_ne_bytes(), 0);
         }
     }

@@ -62,13 +62,14 @@ pub struct AuditDetails {
     /// For a fetch that was refused because of an address: the address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subject: Option<String>,
-    /// The patterns of the toolbox, or the servers of the profile. Missing if they are larger than 64 KiB. The hosts that were approved for fetch.
+    /// The patterns of the toolbox, or the servers of the profile. Missing if they are larger than 64 KiB. For an approval of fetch: the hosts
+    /// that were approved.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub patterns: Option<Vec<String>>,
     /// The number of the run in its process. Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_id: Option<u64>,
-    /// Scheme, host and port that code has fetched from; of a run that was refused, all its hosts.
+    /// The scheme, host and port from which code has fetched. If a run was refused: all its hosts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<String>,
     /// The method of a fetch.

@@ -17,7 +17,7 @@ const CONFIG_GRANTS: &str = "config grants";
 /// The number of rows that one pass reads to remove them from the beginning of the chain.
 const TRIMMED_AT_ONCE: u64 = 1000;
 
-/// The number of events of a gateway whose gap is reported, or that has ended in order.
+/// The number that is stored for a gateway if its gap was reported, or if it has ended normally.
 pub(super) const ALL_TOLD: u64 = i64::MAX as u64;
 
 /// A change of the list of gateways that write the audit.

@@ -395,7 +395,7 @@ fn a_gateway_that_was_killed_is_told_of_whatever_was_done_to_its_sign_and_its_nu
         let audit = scene.open();
         assert_eq!((gaps(&audit), audit.verify().unwrap().whole), (vec![None], false), "{tampering}");
     }
-    // Without the presence file and the list of writers, only the head is left of the gateway.
+    // Without the presence file and the list of writers, only the head still shows that the gateway existed.
     let scene = Scene::new();
     std::fs::remove_file(killed(&scene)).unwrap();
     scene.raw().execute_batch("DELETE FROM audit_writers").unwrap();

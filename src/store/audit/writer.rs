@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::{Database, Reader};
 
-/// The maximum number of rows that wait while the store cannot be written. With more, the newest are lost, and a row reports how many.
+/// The maximum number of rows that wait while the store cannot be written. If there are more, the newest are lost, and a row reports how many.
 const MAX_UNWRITTEN: usize = 8192;
 
 /// The interval between updates of the anchor with the end of the audit. An update waits for the disk, so it is not done for each batch.
@@ -311,7 +311,7 @@ fn tell_without_sign(database: &mut Database, store: &Store, seen: Option<&Audit
     }
     database.transaction(|reader| {
         let gone = gone(reader)?;
-        // A gateway that has ended in order may already have removed its presence file.
+        // A gateway that has ended normally may already have removed its presence file.
         let untold = gone.iter().filter(|writer| writer.told.cast_unsigned() != ALL_TOLD);
         let gaps: Vec<_> = untold.map(|_| Entry::gap(now(), AuditAction::ProcessEnded, 0, None)).collect();
         let notes: Vec<_> = gone.iter().map(|writer| WriterNote::Forgotten(&writer.id)).collect();

@@ -1,11 +1,11 @@
-//! Finds elements that a browser does not show, and where they end. A person who looks at the page does not see their text, so a model must not read
-//! it, and their URLs allow nothing.
+//! Finds elements that a browser does not show, and where they end. A person who looks at the page does not see their text, so a model must not
+//! read it, and their URLs are not added to the whitelist.
 
 use std::collections::HashMap;
 
 use super::tag::{SKIPPED, Tag, VOID, behind, ends_before, markup_length, tag, values};
 
-/// Returns whether the tag's own attributes hide its element. Stylesheets and scripts are not looked at.
+/// Returns whether the tag's own attributes hide its element. Stylesheets and scripts are not checked.
 pub(super) fn is_hidden(tag: &Tag<'_>) -> bool {
     let mut is_open = false;
     for (name, value) in values(tag.attributes) {
@@ -32,8 +32,8 @@ fn hides(style: &str) -> bool {
     })
 }
 
-/// Returns what follows a hidden element whose start tag stands before `text`. `is_open` says which elements around it are open: their end tags
-/// end it, too. An element that is never ended reaches to the end of the page.
+/// Returns the text after a hidden element whose start tag is directly before `text`. `is_open` returns whether an element around the hidden
+/// element is open; the end tag of such an element ends the hidden element too. An element without an end reaches to the end of the page.
 pub(super) fn behind_hidden<'a>(text: &'a str, name: &str, is_open: impl Fn(&str) -> bool) -> &'a str {
     let mut open = vec![name.to_owned()];
     let mut counts = HashMap::from([(name.to_owned(), 1_usize)]);

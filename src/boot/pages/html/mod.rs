@@ -11,16 +11,16 @@ use reduce::reduce;
 
 /// The largest number of bytes of HTML that are read. The rest of a longer page is dropped.
 const MAX_HTML_BYTES: usize = 4 * 1024 * 1024;
-/// The least part of a page's text that its main text must have, in hundredths. If readability's rules find less, they have missed something:
-/// the lists and tables of a reference look like navigation to them.
+/// The minimum size of the main text, in percent of the page's text without navigation. If the rules of readability find less, they have
+/// missed something, because they take the lists and tables of a reference for navigation.
 const LEAST_PART: usize = 40;
 /// Elements around the main text.
 const AROUND: &str = "nav, aside, header, footer, [role=navigation], [role=banner], [role=contentinfo], [role=search], [aria-hidden=true]";
 
-/// Returns the main text of a page as Markdown, without navigation and what else is around it.
+/// Returns the main text of a page as Markdown, without navigation and other parts around it.
 ///
-/// A page that marks its main part is taken at its word. Of another page, the rules of readability find it. If these find too little, the page
-/// is used without its navigation.
+/// If the page marks its main part, this part is used. Otherwise, the rules of readability find the main part. If they find too little, the
+/// whole page without its navigation is used.
 ///
 /// ```
 /// use hyperlight_mcp::boot::main_text;
@@ -69,7 +69,7 @@ fn markdown_of(selection: &Selection<'_>) -> String {
     selection.nodes().first().map(|node| markdown(&node.md(None))).unwrap_or_default()
 }
 
-/// Removes blank lines beyond one, and spaces around the text.
+/// Replaces several blank lines by one, and removes spaces around the text.
 fn markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut blank = true;
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_made_to_take_long_is_read_soon() {
-        // Each of these takes minutes, or overflows the stack, if it reaches the parser as it is.
+        // Without the reduction, the parser would take minutes for each of these, or overflow the stack.
         for part in
             ["<div>", "<ul><li>x", "<table><tr><td>x", "<b><i><a href=1><p>x", "<p>a, b</p>", "<div class=a><p>x,", "<section><h2>x"]
         {

@@ -1,8 +1,8 @@
 //! Reduces a page of HTML to a small, well-nested one, in linear time.
 //!
-//! A page can be written so that an HTML parser, or what walks its tree, takes minutes or overflows the stack: elements that are nested
-//! thousands of times, thousands of attributes, formatting that is never closed. So only known elements stay, each is closed, and their
-//! depth and number are limited. The text stays, without scripts and styles.
+//! A page can be written so that an HTML parser, or code that visits its tree, takes minutes or overflows the stack: elements that are
+//! nested thousands of times, thousands of attributes, formatting that is never closed. So only known elements stay, each is closed, and
+//! their depth and number are limited. The text stays, without scripts and styles.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use super::tag::{SKIPPED, Tag, VOID, behind, ends_before, markup_length, tag, va
 const MAX_DEPTH: usize = 48;
 /// The largest number of elements. Further elements are dropped, and their text stays.
 const MAX_ELEMENTS: usize = 20_000;
-/// The largest number of bytes of an attribute that stays.
+/// The maximum size in bytes of the value of an attribute. An attribute with a longer value is dropped.
 const MAX_VALUE_BYTES: usize = 2_000;
 
 /// Elements that stay.
@@ -123,7 +123,7 @@ impl Reduced {
         self.close_before(name);
         let is_void = VOID.contains(&name);
         if self.elements >= MAX_ELEMENTS || !is_void && self.open.len() >= MAX_DEPTH {
-            // Words on both sides of a tag that is dropped stay two words.
+            // A space keeps the words before and after a dropped tag separate.
             self.html.push(' ');
             return;
         }
@@ -139,7 +139,7 @@ impl Reduced {
         }
     }
 
-    /// Closes elements that end where another begins, as HTML lets their end tags be left out.
+    /// Closes elements that end where another element begins, because HTML allows their end tags to be omitted.
     fn close_before(&mut self, name: &str) {
         let ends = ends_before(name);
         while let Some(last) = self.open.last().filter(|last| ends.contains(&last.as_str())).cloned() {

@@ -3,7 +3,7 @@
 /// Elements without a content.
 pub(super) const VOID: [&str; 14] =
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"];
-/// Elements whose content is not shown, or no text.
+/// Elements whose content is not shown, or is not text.
 pub(super) const SKIPPED: [&str; 14] = [
     "script", "style", "noscript", "template", "svg", "math", "iframe", "object", "textarea", "select", "canvas", "video", "audio",
     "datalist",
@@ -11,7 +11,7 @@ pub(super) const SKIPPED: [&str; 14] = [
 /// The largest number of bytes of a tag. A longer tag is dropped.
 const MAX_TAG_BYTES: usize = 16 * 1024;
 
-/// A tag as it stands in the page.
+/// A tag as the page contains it.
 pub(super) struct Tag<'a> {
     pub(super) name: String,
     pub(super) is_end: bool,
@@ -47,7 +47,7 @@ pub(super) fn tag(text: &str) -> Option<(Tag<'_>, usize)> {
     Some((Tag { name, is_end, is_closed, attributes: &inside[..end] }, from + length + end + 1))
 }
 
-/// Returns the position of the `>` that ends a tag, which does not stand in quotes.
+/// Returns the position of the `>` that ends a tag. A `>` in quotes does not end a tag.
 fn tag_end(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut before = b'=';
@@ -65,7 +65,7 @@ fn tag_end(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns the length of a comment or a declaration, or of a tag that is too long; 0 for a `<` that is text.
+/// Returns the length of a comment, of a declaration, or of a tag that is too long. Returns 0 if the `<` is only text.
 pub(super) fn markup_length(text: &str) -> usize {
     let up_to = |end: &str, from: usize| text.get(from..).and_then(|rest| rest.find(end)).map_or(text.len(), |at| from + at + end.len());
     if text.starts_with("<!--") {
@@ -81,7 +81,7 @@ pub(super) fn markup_length(text: &str) -> usize {
     }
 }
 
-/// Returns what follows the end tag of an element that is skipped.
+/// Returns the text after the end tag of a skipped element.
 pub(super) fn behind<'a>(text: &'a str, name: &str) -> &'a str {
     let mut rest = text;
     while let Some(at) = rest.find("</") {
@@ -94,7 +94,7 @@ pub(super) fn behind<'a>(text: &'a str, name: &str) -> &'a str {
     ""
 }
 
-/// Returns all attributes with their values. The value of an attribute without one is empty.
+/// Returns all attributes with their values. An attribute without a value gets an empty value.
 pub(super) fn values(text: &str) -> impl Iterator<Item = (String, &str)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -102,7 +102,7 @@ pub(super) fn values(text: &str) -> impl Iterator<Item = (String, &str)> {
         if rest.is_empty() {
             return None;
         }
-        // A name has one character at least: HTML takes a `=` at its beginning for a part of it.
+        // A name has at least one character. In HTML, a `=` at the beginning of a name is a part of the name.
         let first = rest.chars().next().map_or(0, char::len_utf8);
         let length = rest[first..].find(|next: char| next.is_whitespace() || matches!(next, '=' | '/'));
         let length = length.map_or(rest.len(), |length| first + length);

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::client::http::testing::*;
 use crate::client::inbound::notification::Interceptor;
 
-/// Returns the processor time of a thread of this process, in nanoseconds. Without a thread, that of this one.
+/// Returns the processor time of a thread of this process, in nanoseconds. If `thread` is empty, this is the current thread.
 fn processor_time(thread: &str) -> u64 {
     let folder = if thread.is_empty() { "/proc/thread-self".to_owned() } else { format!("/proc/self/task/{thread}") };
     let times = fs::read_to_string(format!("{folder}/schedstat")).unwrap_or_default();
