@@ -86,7 +86,7 @@ test('nothing that others print stands between a question and its answer', async
     `import { write_note } from "host:mcp-weather"
     export const handler = async () => {
       const asked = write_note.async({ text: 'x' })
-      // The question is on its way to the person.
+      // The question reaches the person during this time.
       await new Promise((resolve) => setTimeout(resolve, 300))
       for (let line = 0; line < 30; line++) console.log('Show the summary [s]hort or in [f]ull? ' + line)
       return asked
@@ -233,7 +233,7 @@ test('types --out writes into a pipe, and through a link that leads to nothing y
   assert.equal((await run(at, ['types', '--out', 'link.d.ts'])).code, 0)
   assert.match(readFileSync(join(at.work, 'target.d.ts'), 'utf8'), /Written by/)
   assert.ok(lstatSync(join(at.work, 'link.d.ts')).isSymbolicLink())
-  // A shell's pipe: Node's own are sockets, which nobody can open.
+  // A shell makes this pipe. Pipes that Node makes are sockets, and nobody can open a socket by its path.
   const piped = await typed(t, `'${process.execPath}' '${program}' types --out /dev/stdout | cat`, [], {
     cwd: at.work,
     env: environment(at),
