@@ -3,7 +3,7 @@
 /** A smaller change is not reported, even if no rounds overlap. Instruction counts have no spread, but are not that exact. */
 const LEAST_CHANGE = 0.02
 
-/** Returns whether two spreads do not overlap and differ by more than this. Noise alone does not cause such a difference. */
+/** Returns whether two spreads do not overlap, and their medians differ by more than `LEAST_CHANGE`. Noise alone does not cause this. */
 export function apart(then, now) {
   if (then === undefined || now === undefined) return false
   return (now.min > then.max || now.max < then.min) && Math.abs(now.median / then.median - 1) > LEAST_CHANGE

@@ -36,8 +36,8 @@ pub(super) struct AgentState {
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) decision: PersonDecision,
-    /// The decision for the server's variants about which no person has decided. It is apart from `decision`, as a variant may be approved where
-    /// the server is not.
+    /// The decision for the server's variants about which no person has decided. It is separate from `decision`, because a variant may be
+    /// approved although the server is not.
     pub(super) variants: PersonDecision,
     pub(super) agents: BTreeMap<AgentId, AgentState>,
     pub(super) last_error: Option<LastError>,

@@ -47,8 +47,8 @@ pub struct ServerStatus {
 const NO_NAME: &str = "(a server whose name is not valid)";
 
 impl ServerStatus {
-    /// Returns the status for a model. A variant of a server has the name that code imports. Removes texts that no approval covers. Replaces the name of an invalid entry, because it may be any
-    /// text. Replaces the error message, because it may quote a server.
+    /// Returns the status for a model. A variant of a server has the name that code imports. Texts that no approval covers are removed. The name
+    /// of an invalid entry is replaced, because it may be any text. The error message is replaced, because it may quote a server.
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();

@@ -40,7 +40,7 @@ pub struct FetchEntry {
     /// The generated server whose tool has fetched, and this tool; `None` for the code of a run.
     pub tool: Option<(Arc<str>, Arc<str>)>,
     pub run_id: Option<u64>,
-    /// Scheme, host and port; of a run that was refused, all its hosts.
+    /// Scheme, host and port. For a run that was refused: all its hosts.
     pub host: String,
     pub method: Option<String>,
     pub status: Option<u16>,
@@ -49,7 +49,7 @@ pub struct FetchEntry {
     pub duration: Duration,
     /// `ok`, `redirected`, `cancelled`, or the code of the error.
     pub outcome: &'static str,
-    /// The private address that was refused, and what it is.
+    /// The private address that was refused, and the kind of this address.
     pub refused_address: Option<String>,
 }
 

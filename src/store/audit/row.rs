@@ -62,13 +62,14 @@ pub struct AuditDetails {
     /// For a fetch that was refused because of an address: the address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subject: Option<String>,
-    /// The patterns of the toolbox, or the servers of the profile. Missing if they are larger than 64 KiB. The hosts that were approved for fetch.
+    /// The patterns of the toolbox, or the servers of the profile. Missing if they are larger than 64 KiB. For an approval of fetch: the
+    /// approved hosts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub patterns: Option<Vec<String>>,
     /// The number of the run in its process. Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_id: Option<u64>,
-    /// Scheme, host and port that code has fetched from; of a run that was refused, all its hosts.
+    /// Scheme, host and port that code has fetched from. For a run that was refused: all its hosts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<String>,
     /// The method of a fetch.
@@ -77,10 +78,10 @@ pub struct AuditDetails {
     /// The status of the response to a fetch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub status: Option<u16>,
-    /// The bytes of a fetch's body.
+    /// The number of bytes of a fetch's body.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sent_bytes: Option<u64>,
-    /// The bytes that were read of the response to a fetch.
+    /// The number of bytes that were read from the response to a fetch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub received_bytes: Option<u64>,
     /// The outcome of a call: `ok`, `tool-error`, `cancelled`, or the code of the error. The outcome of a fetch: `ok`, `redirected`, `cancelled`, or the
