@@ -24,7 +24,7 @@ describe('declarations', () => {
         const listed: string[] = tools("fixture").map((tool) => tool.name);
         return typeof echo === "function" ? describe(found.identifier) + listed.length + call("fixture", "echo").isError : String(fixture);
       }
-      // @ts-expect-error: this function does not exist
+      // @ts-expect-error: there is no such function
       import { nothing } from "host:mcp-fixture";`
     const text = await gateway.declarations()
     for (const name of ['mcp', 'mcp-fixture', 'mcp-other']) assert.match(text, new RegExp(`^declare module "host:${name}" \\{`, 'm'))

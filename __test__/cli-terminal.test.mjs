@@ -86,7 +86,7 @@ test('nothing that others print stands between a question and its answer', async
     `import { write_note } from "host:mcp-weather"
     export const handler = async () => {
       const asked = write_note.async({ text: 'x' })
-      // The question reaches the person during this time.
+      // The question is on its way to the person.
       await new Promise((resolve) => setTimeout(resolve, 300))
       for (let line = 0; line < 30; line++) console.log('Show the summary [s]hort or in [f]ull? ' + line)
       return asked

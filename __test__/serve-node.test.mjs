@@ -1,4 +1,4 @@
-// gateway.serve() for the author of an agent: over HTTP in this process, over standard input and output in a program of its own.
+// Tests of gateway.serve() for the author of an agent: over HTTP in this process, and over standard input and output in a separate program.
 import assert from 'node:assert/strict'
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'

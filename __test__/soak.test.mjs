@@ -1,4 +1,4 @@
-// The short form of `npm run soak`, in a process of its own, since it counts what the process holds.
+// Runs the short form of `npm run soak` in a separate process, because it counts what the process holds.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { emulated, ms, root, run } from './support.mjs'

@@ -4,8 +4,8 @@
 //
 //   node benches/connections.mjs [--repetitions 5] [--calls 3000] [--json bench-results/connections.json]
 //
-// Each repetition runs each client in a process of its own, one after the other, so that a ratio compares what the machine did in the
-// same minute. Medians over the repetitions, of figures and of ratios alike.
+// Each repetition runs each client in a separate process, one after the other, so that a ratio compares figures of the same minute. The
+// results are medians over the repetitions, for figures and for ratios.
 import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'

@@ -1,4 +1,4 @@
-// One repetition of figures.mjs, in a process of its own; prints its figures as JSON.
+// Makes one repetition of figures.mjs in a separate process, and prints its figures as JSON.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

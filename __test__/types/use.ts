@@ -168,7 +168,7 @@ async function offered(gateway: Gateway): Promise<(string | undefined)[]> {
   await gateway.complete('files', { type: 'ref/resource', uri: 'file:///{path}' }, { name: 'path', value: '' })
   await gateway.subscribe('files', 'file:///a')
   await gateway.unsubscribe('files', 'file:///a')
-  // @ts-expect-error what is completed is a prompt or a template
+  // @ts-expect-error only a prompt or a template can be completed
   await gateway.complete('files', { type: 'ref/tool', name: 'x' }, { name: 'x', value: '' })
   const uris = resources.map(({ uri, uriTemplate }) => uri ?? uriTemplate)
   const texts = contents.map(({ text, blob }) => text ?? blob)
@@ -284,7 +284,7 @@ export async function use(): Promise<void> {
   await sandbox.run('', { onElicit: (question) => ({ action: question.mode === 'url' && question.requestedSchema ? 'accept' : 'cancel' }) })
   // @ts-expect-error a model has a name
   await gateway.sandbox({ onSample: () => ({ role: 'assistant', content: [] }) })
-  // @ts-expect-error what is typed is text
+  // @ts-expect-error a typed input is text
   await Gateway.open({ onInput: () => 5 })
   // @ts-expect-error a time is a number
   await gateway.approve('files', undefined, { validForMs: '1h' })

@@ -18,7 +18,7 @@ pub struct ServerStatus {
     /// True if a person or the agent's own code has disabled the server in this gateway. Then a model cannot enable it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled_by_person: bool,
-    /// The name that an agent gave to the server that it added. It may be any text, and is no evidence of what the server is.
+    /// The name that an agent gave to the server that it added. It may be any text, and does not prove what the server is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
     /// The server that this variant is based on. The code of an agent with the variant's profiles uses this name for the variant.

@@ -80,7 +80,7 @@ impl Drop for HeldSlot {
     }
 }
 
-/// Gives the slot back when the guest has ended, in whatever way.
+/// Gives the slot back when the guest has ended, for any reason.
 pub(super) struct Executing<'a>(&'a ComputeSlot);
 
 impl Drop for Executing<'_> {

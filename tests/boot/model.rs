@@ -96,7 +96,7 @@ impl Outcome {
         self.result.as_ref().unwrap_or_else(|error| panic!("{error:?}"))
     }
 
-    /// The code of the error, and its message as it is shown.
+    /// Returns the code of the error, and its message as a user sees it.
     pub fn failure(&self) -> (&'static str, String) {
         let error = self.result.as_ref().expect_err("tools were made").clone();
         (error.code(), error.redacted(&Redactor::new(None, None)).to_string())
