@@ -1,4 +1,4 @@
-// AbortSignal at every stage of a run and of a call, and close(), which ends all that is pending.
+// Tests of AbortSignal at every stage of a run and of a call, and of close(), which ends everything that is pending.
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
 import { join } from 'node:path'
@@ -27,7 +27,7 @@ const LOOP = 'export const handler = () => { console.log("started"); for (;;); }
 const ANSWER = 'export const handler = () => "fine"'
 const listeners = (signal) => getEventListeners(signal, 'abort').length
 
-/** Rejects as an abort, with the signal's reason, and nobody listens to the signal any more. */
+/** Checks that a promise rejects as an abort with the signal's reason, and that the signal has no listeners any more. */
 async function assertAborted(pending, signal) {
   await assert.rejects(pending, (error) => {
     assert.ok(error instanceof Error)
@@ -37,7 +37,7 @@ async function assertAborted(pending, signal) {
   })
   assert.equal(listeners(signal), 0)
 }
-/** The same, and how long after the abort. */
+/** Does the same, and returns the time from the abort to the rejection in milliseconds. */
 async function abortAndTime(pending, controller) {
   const started = performance.now()
   controller.abort(new Error('my own reason'))

@@ -1,4 +1,4 @@
-// The tools in the forms of others: with their real packages, against a provider that refuses what the real ones refuse.
+// Tests of the adapters with the providers' real packages. The provider here refuses the same requests as the real ones.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -18,7 +18,7 @@ const tools = gateway.agentTools()
 const code =
   'import { get_forecast } from "host:mcp-fixture"; export const handler = ({ location }) => get_forecast({ location }).temperature'
 const run = { name: 'run_javascript', args: { code, input: '{"location":"Oslo"}', timeoutMs: null } }
-/** The model searches, then makes two calls in one turn, one of which is of no tool, then runs code. */
+/** The model searches, then makes two calls in one turn (one of them of a tool that does not exist), and then runs code. */
 const script = [
   [{ name: 'search_mcp_tools', args: { query: 'weather forecast', limit: 1, servers: null } }],
   [
@@ -29,7 +29,7 @@ const script = [
 ]
 const DEGREES = 'The tool said: {"value":93}'
 
-/** The answers of the whole script, as the provider was told them. */
+/** Checks the answers to all calls of the script, as the provider received them. */
 function checkAnswers(seen) {
   const [found, unknown, listed, value] = seen.answers.map((answer) => JSON.parse(answer))
   assert.equal(found.tools[0].function, 'get_forecast')
@@ -223,7 +223,7 @@ describe('the examples', { timeout: ms(120_000) }, () => {
   const sum = 'import { get_sum } from "host:mcp-everything"; export const handler = ({ a, b }) => get_sum({ a, b })'
   const everything = [[{ name: 'run_javascript', args: { code: sum, input: '{"a":20,"b":22}', timeoutMs: null } }]]
 
-  /** What an example printed. */
+  /** Returns the output of an example. */
   async function example(t, program, environment, args = []) {
     const home = folder(t)
     const env = { ...process.env, HOME: home, TMPDIR: home, NO_COLOR: '1', ...environment }

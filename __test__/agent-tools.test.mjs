@@ -1,4 +1,4 @@
-// The tools that a model is given: what it is told, what it may pass, what it gets back, and what it can never do.
+// Tests of the tools that a model gets: their descriptions, arguments and results, and the actions that a model can never take.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -9,13 +9,13 @@ import { arrived, failure, fixture, folder, gated, ms, openApproved, openGateway
 const FORECAST = 'import { get_forecast } from "host:mcp-fixture"; export const handler = ({ location }) => get_forecast({ location })'
 const SUNNY = { temperature: 93, conditions: 'sunny' }
 
-/** The tools of a gateway, by name. */
+/** Returns the tools of a gateway, by name. */
 const toolsOf = (gateway, options) => Object.fromEntries(gateway.agentTools(options).map((tool) => [tool.name, tool]))
 
-/** What an answer costs a model. */
+/** Returns the number of tokens that an answer costs a model. */
 const tokens = (answer) => encode(JSON.stringify(answer)).length
 
-/** Of each tool, arguments whose answer is long. */
+/** For each tool, arguments that lead to a long answer. */
 const LONG = {
   run_javascript: { code: `export function handler() { throw new Error("${'x y '.repeat(500)}") }` },
   search_mcp_tools: { query: 'text number tool call name', limit: 50 },
@@ -265,7 +265,7 @@ describe('manage_mcp', () => {
     const on = [() => opened.enable('fixture'), () => opened.command('/mcp enable fixture')]
     for (const [index, disable] of off.entries()) {
       await disable()
-      await act('disable') // a no of its own does not make it the model's to decide
+      await act('disable') // the model's own "disable" does not replace the person's decision
       const { error } = await act('enable')
       assert.equal(error.code, 'ERR_DISABLED_BY_PERSON')
       assert.match(error.message, /a person can, with \/mcp enable fixture/)
@@ -466,7 +466,7 @@ test('describeServers holds the main thread for no more than what fits, however 
   }
   const [held, { run_javascript: tool }] = await timed(() => toolsOf(gateway, { describeServers: 4000 }))
   assert.match(tool.description, /host:mcp-large \(1200 functions\)/)
-  // All declarations are what it would have to write out: off the main thread, and many times as long.
+  // Without a limit, it would write out all declarations. They are written off the main thread, and take many times as long.
   const [whole] = await timed(() => gateway.declarations('large'))
   assert.ok(held < whole / 4, `${held} of ${whole} ms`)
 })

@@ -1,5 +1,5 @@
-// Agents of one gateway, through the class `Agent`, and callbacks of single calls: no question, answer, event or decision of one reaches another.
-// tests/servers/agents.rs has what the gateway itself promises of them.
+// Tests of several agents of one gateway (class `Agent`), and of callbacks of single calls: no question, answer, event or decision of one
+// agent reaches another. tests/servers/agents.rs tests what the gateway itself promises about agents.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ const collectGarbage = runInNewContext('gc')
 const CALL = ['fixture', 'write_note', { text: 'x' }]
 const NOTE = 'fixture://note.txt'
 
-/** Answers every question in their own name, and keeps what was asked. */
+/** Answers every question with the person's own name, and records the questions. */
 function person(name, decision = 'once') {
   const asked = []
   return {
@@ -30,7 +30,7 @@ function person(name, decision = 'once') {
 const asks = (tool, rest = '') => `import { ${tool} } from "host:mcp-fixture"; export const handler = async () => ${rest || `${tool}({})`}`
 const answerOf = async (execute, options) => (await execute({ code: asks('elicit', 'elicit({}).content.answer') }, options)).value
 
-/** A gateway whose operator says yes to all, and the operator. */
+/** Returns a gateway whose operator says yes to every question, and the operator. */
 async function operated(t, server = gated()) {
   const operator = person('operator', 'session')
   return { operator, gateway: await openApproved(t, { fixture: server }, operator.callbacks) }
@@ -133,7 +133,7 @@ describe('An agent', () => {
 
   test('is told of its own runs, calls and subscriptions, and nobody else is', async (t) => {
     const told = { gateway: [], one: [], other: [] }
-    // Which guest boots here is a warning for whoever makes a sandbox.
+    // Warnings are left out: an agent that makes a sandbox may get one about the guest that boots here.
     const listen = (name) => ({ onEvent: ({ type }) => type !== 'warning' && told[name].push(type) })
     const gateway = await openApproved(t, { fixture: fixture('--resources') }, listen('gateway'))
     const [one, other] = [gateway.agent('one', listen('one')), gateway.agent('other', listen('other'))]
@@ -180,7 +180,7 @@ describe('close()', () => {
     ]
     await waitFor('the calls', () => arrived(log, 'hang').length === 3)
     const closing = one.close()
-    // From this very moment.
+    // The agent is closed from this moment on, before close() has settled.
     await failure(one.callTool('fixture', 'echo', { value: 1 }), 'ERR_CLOSED')
     await closing
     await Promise.all(pending)
@@ -229,7 +229,7 @@ describe('close()', () => {
       collectGarbage()
       return dropped.length === 1 && unsubscribed()
     })
-    // It goes on while something of it is in use.
+    // An agent stays open while one of its sandboxes is in use.
     const sandbox = await gateway.agent('long').sandbox()
     collectGarbage()
     assert.equal((await sandbox.run('export const handler = () => 2')).value, 2)
@@ -292,7 +292,7 @@ describe('Callbacks of one call', () => {
     controller.abort(new Error('my own reason'))
     assert.equal((await aborted).cause.message, 'my own reason')
     await failure(functions.hang({}, { signal: controller.signal }), 'ERR_ABORTED')
-    // What a guest elsewhere may write is an answer, and no exception.
+    // A wrong option gives an answer with a code and no exception, as code in a guest elsewhere may pass it.
     for (const options of [{ toolErrors: 'throw' }, { timeoutMs: 1 }, { signal: {} }, { onElicit: 'x' }, { input: 1 }, []])
       assert.equal((await functions.echo({ value: 1 }, options)).code, 'ERR_INVALID_OPTION', JSON.stringify(options))
     assert.equal((await functions.echo({ value: 1 }, 5)).code, 'ERR_INVALID_ARGUMENTS')

@@ -1,4 +1,5 @@
-// Nothing runs that a person has not seen and approved, exactly as it was shown; and no process starts before it is needed.
+// Tests that only commands and tools that a person has seen and approved are used, exactly as shown, and that no process starts before it
+// is needed.
 import assert from 'node:assert/strict'
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +9,7 @@ import { evaluate, failure, fixture, fixtureProgram, folder, isAlive, logLines, 
 const importOnly = 'import * as fixture from "host:mcp-fixture"; export const handler = () => Object.keys(fixture).length'
 const callPid = 'import { pid } from "host:mcp-fixture"; export const handler = () => pid().pid'
 
-/** A fixture server that writes down its starts; further gateways on the same state are other programs, as far as approvals go. */
+/** Returns a fixture server that records its starts. Further gateways on the same state act as other programs with the same approvals. */
 function setUp(t, ...args) {
   const home = folder(t)
   const log = join(home, 'log')
@@ -118,7 +119,7 @@ test('a later program with enable "approved" starts nothing until the first call
   }
 })
 
-// ---- what an approval is for
+// ---- what an approval covers
 
 test('a digest that was not shown, or is no longer so, approves nothing', async (t) => {
   const { open, starts, servers } = setUp(t)
@@ -229,7 +230,7 @@ test("a file in the place of an earlier version's approvals that is not ours is 
   const gateway = await open()
   for (const attempt of [
     () => gateway.approve('fixture'),
-    // Reads nothing itself: it is known by now.
+    // This call does not read the store, because the error is already known.
     () => gateway.servers(),
     () => gateway.enable('fixture'),
     () => gateway.test('fixture'),

@@ -1,4 +1,4 @@
-// Arguments against the schema that their tool was approved with: what a guest and an agent's author are told, and what leaves.
+// Tests that arguments are checked against the tool's approved schema: the errors for a guest and for an agent's author, and what is sent.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -45,7 +45,7 @@ const onEvent = (event) => event.type === 'warning' && warnings.push(event.messa
 const gateway = await openApproved(wholeFile, { picky, lenient, silent }, { onEvent })
 const sandbox = await gateway.sandbox()
 
-/** Wrong arguments, and what is said of them. */
+/** Wrong arguments, each with its error message. */
 const wrong = [
   [{ location: 'Rome', days: 'three' }, 'days: expected integer, got "three" (string)'],
   [{ location: 'Rome', days: 0 }, 'days: expected at least 1, got 0'],
@@ -168,7 +168,7 @@ test('a schema that cannot be used checks nothing, and that is said once', async
   for (let round = 0; round < 2; round++) {
     assert.deepEqual((await gateway.callTool('picky', 'odd', { x: 1 })).structuredContent.got, { x: 1 })
   }
-  // Answers and events come by queues of their own.
+  // Answers and events come through separate queues.
   await waitFor('the warning', () => warnings.length > 0)
   assert.equal(warnings.length, 1)
   assert.match(warnings[0], /picky\.odd are not checked, because its inputSchema cannot be used/)

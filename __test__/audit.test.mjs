@@ -1,4 +1,4 @@
-// The audit in Node and on the command line: what is recorded, exported and verified.
+// Tests of the audit in Node and on the command line: the rows that are recorded, exported and verified.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { readFileSync, statSync, writeFileSync } from 'node:fs'

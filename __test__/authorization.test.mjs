@@ -1,5 +1,5 @@
-// Who is asked to authorize at a server, whose clocks stand meanwhile, and how an authorization ends with the approval. The server and its
-// authorization server are in this process. The person's browser is `fetch`.
+// Tests of authorization: who is asked to authorize at a server, which clocks stop in the meantime, and that an authorization ends with the
+// approval. The MCP server and its authorization server run in this process. `fetch` acts as the person's browser.
 import assert from 'node:assert/strict'
 import { readdirSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -10,7 +10,10 @@ import { afterwards, deferred, failure, folder, guest, ms, waitFor } from './sup
 
 const TIMEOUT = { timeout: ms(60_000) }
 
-/** An MCP server with tools `plain` and `more`, which needs the scope `more`; and its authorization server, which grants what is asked for. */
+/**
+ * Starts an MCP server with the tools `plain` and `more` (`more` needs the scope `more`), and its authorization server, which grants every
+ * requested scope.
+ */
 async function remote(t) {
   const known = { tokens: new Map(), codes: new Map(), grants: [], requests: [], begun: [], ended: [] }
   const metadata = (base) => ({
@@ -80,7 +83,10 @@ async function remote(t) {
   return { ...known, entry: { url: `http://127.0.0.1:${server.address().port}/mcp`, confirm: 'never' } }
 }
 
-/** The callback of a person who opens each page `wait()` later, in a browser on this machine. The callback returns nothing, and at once. */
+/**
+ * Returns the callback of a person who opens each page `wait()` later in a browser on this machine. The callback itself returns
+ * immediately, and returns nothing.
+ */
 function person(wait = async () => {}) {
   const asked = []
   const onAuthorize = (url) => {
@@ -92,7 +98,7 @@ function person(wait = async () => {}) {
   return { asked, onAuthorize }
 }
 
-/** A gateway on one server, named `remote`; with the same state folder, it is another process. */
+/** Opens a gateway with one server, named `remote`. A gateway with the same state folder acts as another process. */
 async function open(t, stateDir, entry, options = {}) {
   const gateway = await Gateway.open({ config: { mcpServers: { remote: entry } }, stateDir, guest, ...options })
   afterwards(t, () => gateway.close())

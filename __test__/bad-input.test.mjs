@@ -1,4 +1,5 @@
-// Whatever is wrong is an Error with a stable code that says what and where; nothing is lost by it, and the sandbox stays usable.
+// Tests of wrong input: each mistake gives an Error with a stable code that says what is wrong and where. Nothing is lost, and the sandbox
+// stays usable.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -12,7 +13,7 @@ const cycle = {}
 cycle.self = cycle
 const ok = 'export const handler = (input) => input'
 
-/** The rejection of a run, after which the sandbox still works. */
+/** Returns the error of a run that fails. Checks that the sandbox still works afterwards. */
 async function failedRun(code, expected, options) {
   const error = await failure(sandbox.run(code, options), expected)
   assert.deepEqual((await sandbox.run(ok, { input: [1] })).value, [1])

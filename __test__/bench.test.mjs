@@ -1,4 +1,5 @@
-// The benchmark's own arithmetic: statistics, goals, the table, two runs compared; and its command line, measuring nothing.
+// Tests of the benchmark's own functions (statistics, goals, the table, the comparison of two runs) and of its command line. They measure
+// nothing.
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,7 +16,7 @@ const rounds = (...pairs) => pairs.map(([value, reference]) => ({ value, referen
 const machine = { cpu: 'a processor', cpus: 2, node: 'v20', guest: 'ring3', emulated: false }
 const options = { rounds: 2, calls: 10, growth: 4000 }
 
-/** A run as the benchmark writes it, with one row. */
+/** Returns a run in the form that the benchmark writes, with one row. */
 const runOf = (...pairs) => ({
   format: 2,
   version: '1.0.0',

@@ -1,4 +1,4 @@
-// Answers of a model, pages and prompts of `boot` that are wrong or hostile, and what is made of them.
+// Tests of `boot` with answers of a model, pages and prompts that are wrong or hostile.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -10,7 +10,7 @@ const string = { type: 'string' }
 const add = planned('add', { properties: { a: number, b: number } })
 const GOOD = code('return args.a + args.b')
 
-/** Makes `add` of these answers, and returns what the model was asked. */
+/** Makes the tool `add` from these answers. Returns it with the requests that the model got. */
 async function adding(t, answers, more = {}) {
   const gateway = await openGateway(t)
   const { generate, asked } = model({ plans: [plan(add)], handlers: { add: answers } })

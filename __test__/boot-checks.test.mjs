@@ -1,4 +1,5 @@
-// How the command `boot` starts: what it refuses before a model is asked, what it says of tools of the cache, and who may call them.
+// Tests of the start of the command `boot`: what it refuses before it asks a model, what it prints about cached tools, and who may call
+// them.
 import assert from 'node:assert/strict'
 import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,7 +16,7 @@ const env = { ANTHROPIC_API_KEY: MODEL_KEY }
 const words = ({ baseUrl }, ...more) => ['boot', '--prompt', 'Add two numbers', '--base-url', baseUrl, ...more]
 const digestIn = ({ stderr }) => /--digest ([0-9a-f]{64})/.exec(stderr)?.[1]
 
-/** A provider, and what it was asked. */
+/** Starts a provider. Returns it with the requests that its model got. */
 async function local(t) {
   const { generate, asked } = adding()
   return { ...(await provider(t, 'anthropic', { generate })), asked }
@@ -67,7 +68,7 @@ test('an interrupt ends the wait for a prompt, and a host cannot give it', async
 
 test('warnings of the client of models do not reach standard output', async (t) => {
   const at = place(t)
-  // This model's limit is below what is asked for, of which the client warns.
+  // The limit of this model is lower than what is requested. The client warns about this.
   const { code, stdout, stderr } = await run(at, words(await local(t), '--stdio', '--model', 'claude-3-haiku-20240307'), { env })
   assert.equal(code, 1)
   assert.match(stderr, /These tools are new/)
@@ -92,7 +93,7 @@ test('tools of the cache say from when they are and where they reach, and a host
   assert.equal(child.output.stdout, '')
   child.kill('SIGTERM')
   await ended
-  // A host starts it as the entry says, in a folder of its own.
+  // A host starts the program as the entry says, in a separate folder.
   const host = listenTo(t, entry.command, entry.args, { cwd: '/', env: environment(at, { BOOKS_KEY: 'a-key-of-books' }), limit: LIMIT })
   const end = endOf(host)
   const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'host', version: '1' } }

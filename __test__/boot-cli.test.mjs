@@ -42,7 +42,7 @@ for (const kind of ['anthropic', 'openai']) {
       child.kill('SIGTERM')
       assert.equal((await ended).code, 0)
       assert.equal(asked.length, 2)
-      // A hit that is approved asks nobody, and needs neither a key nor a provider.
+      // If an approved tool is found in the cache, nobody is asked, and neither a key nor a provider is needed.
       const again = await serving(t, at, ['boot', '--prompt', 'Add two numbers', '--port', '0', '--locked'])
       assert.match(again.child.output.stderr, /1 tool from the cache/)
       again.child.kill('SIGINT')

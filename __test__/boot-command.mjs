@@ -1,4 +1,4 @@
-// What tests of the command `boot` share: a model with one tool, the words of the command, and its start.
+// Code that the tests of the command `boot` share: a model with one tool, the command's arguments, and its start.
 import assert from 'node:assert/strict'
 import { code, MODEL_KEY, model, plan, planned } from './booting.mjs'
 import { environment, LIMIT, program } from './command-line.mjs'
@@ -11,7 +11,7 @@ export const adding = () =>
 export const variables = { anthropic: 'ANTHROPIC_API_KEY', openai: 'OPENAI_API_KEY' }
 export const text = (result) => result.content.map((block) => block.text).join()
 
-/** The words of a command with a provider of the test. */
+/** Returns the arguments of a command with a provider of the test. */
 export const words = (kind, { baseUrl }, ...more) => [
   'boot',
   '--prompt',
@@ -25,7 +25,7 @@ export const words = (kind, { baseUrl }, ...more) => [
 export const withKey = (kind) => ({ env: { [variables[kind]]: MODEL_KEY } })
 export const digestIn = ({ stderr }) => /--digest ([0-9a-f]{64})/.exec(stderr)?.[1]
 
-/** Starts the command, and gives the URL at which it serves. */
+/** Starts the command, and returns the URL at which it serves. */
 export async function serving(t, at, args, env = {}) {
   const child = listenTo(t, process.execPath, [program, ...args], { cwd: at.work, env: environment(at, env), limit: LIMIT })
   const ended = endOf(child)

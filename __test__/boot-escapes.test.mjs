@@ -1,5 +1,5 @@
-// Generated code that tries to get out of its VM, to another host, to another server, or to a secret. It is approved as it stands, so nothing but the VM and
-// the border of fetch stands in its way.
+// Tests of generated code that tries to get out of its VM, to another host, to another server, or to a secret. The code is approved
+// unchanged, so only the VM and the border of fetch stop it.
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { test } from 'node:test'
@@ -8,7 +8,7 @@ import { afterwards, fixture, openGateway, root, waitFor, wholeFile } from './su
 const KEY = 'key-of-the-service-5550123456789'
 const text = (result) => result.content.map((block) => block.text).join()
 
-/** A server that echoes what it is asked. `/away?to=` redirects, `/encoded` gives the headers in other forms. */
+/** Starts a server that echoes its requests. `/away?to=` redirects, and `/encoded` returns the headers in other forms. */
 async function listening() {
   const requests = []
   const server = createServer(async (request, response) => {
@@ -33,12 +33,12 @@ async function listening() {
 const [own, other] = [await listening(), await listening()]
 process.env.ESCAPE_KEY = KEY
 
-/** Gets `process` and the like by a function that makes functions. */
+/** Code that reads `process` and similar globals through a function that makes functions. */
 const SEEN = 'return [typeof process, typeof module, typeof Buffer, typeof Deno, typeof global].join()'
 const NOTHING = /^undefined,undefined,undefined,undefined,undefined$/
 const INTERNALS = "globalThis[Symbol.for('hyperlight-mcp')]"
 
-/** Ways out of the VM: the code, and all that it may return or throw. */
+/** Attempts to get out of the VM: the code, and everything that it may return or throw. */
 const outOfTheVm = {
   'the constructor of async functions': [`return (async () => {}).constructor('${SEEN}')()`, NOTHING],
   'the constructor of generators': [`return (function* () {}).constructor('${SEEN}')().next().value`, NOTHING],
@@ -101,7 +101,7 @@ return Array.isArray(stack) ? String(stack.map((frame) => frame.getThis?.()?.pro
   'more memory than there is': ['const all = []; for (;;) all.push(new Uint8Array(1 << 24).fill(1))', /memory|out of/i],
 }
 
-/** Ways to other servers, and to the approvals of their tools. */
+/** Attempts to reach other servers, and the approvals of their tools. */
 const toOthers = {
   'the module of another server': [
     "const { echo_text } = await import('host:mcp-other'); return echo_text({ text: 'reached' })",
@@ -127,7 +127,7 @@ return found.join()`,
   'another handler': [`try { ${INTERNALS}.register(() => 'another handler') } catch { }\nreturn 'this handler'`, /^this handler$/],
 }
 
-/** Ways to other hosts. `away` is a server that the tools may not reach. */
+/** Attempts to reach other hosts. `away` is a server that the tools may not reach. */
 const toHosts = {
   'a backslash for a slash': ["return (await fetch('https:\\\\\\\\evil.example\\\\x')).status", /Fetch blocked: domain "evil.example"/],
   'a tab in the scheme': ["return (await fetch('ht\\ttps://evil.example/')).status", /Fetch blocked: domain "evil.example"/],
@@ -175,7 +175,7 @@ return (await fetch('${own.origin}/', { headers: { a: 'b' } })).status`,
 
 const send = (url, init) => `return await (await fetch(${url}, ${init})).text()`
 const PLACEHOLDER = /hlsecret_[0-9a-f]{32}/
-/** Ways to a secret, or with it to another host. */
+/** Attempts to get a secret, or to send it to another host. */
 const toSecrets = {
   'the environment': ["return String((() => {}).constructor('return typeof process')())", /^undefined$/],
   'the value itself': ['return secrets.ESCAPE_KEY', /^hlsecret_[0-9a-f]{32}$/],
@@ -226,7 +226,7 @@ const toSecrets = {
 }
 
 const schema = { type: 'object' }
-/** A generated tool for each way. Only those of `fetches` have a network. */
+/** Returns a generated tool for each attempt. Only the attempts in `fetches` have a network. */
 const toolsOf = (ways, more) =>
   Object.values(ways).map(([code], index) => ({
     name: `way_${index}`,
@@ -245,7 +245,7 @@ async function approved(gateway) {
   await gateway.enable('made')
 }
 
-/** Calls each way once, and checks what it gets. Returns all that was returned. */
+/** Makes each attempt once, and checks its outcome. Returns everything that was returned. */
 async function tried(t, ways, { more, hosts = [own.origin], secrets = [] } = {}) {
   const [seen, wrong] = [[], []]
   const onEvent = (event) => seen.push(JSON.stringify(event))
@@ -266,7 +266,7 @@ async function tried(t, ways, { more, hosts = [own.origin], secrets = [] } = {})
 
 test('generated code finds no way out of its VM', async (t) => {
   const { gateway } = await tried(t, outOfTheVm)
-  // The gateway and its process go on.
+  // The gateway and its process continue to work.
   assert.match(text(await gateway.callTool('made', 'way_0', {})), NOTHING)
 })
 

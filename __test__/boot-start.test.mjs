@@ -11,7 +11,7 @@ import { atTerminal, place, run } from './command-line.mjs'
 import { overHttp } from './serving.mjs'
 import { root } from './support.mjs'
 
-/** A certificate for 127.0.0.1 that signs itself, and its key, as files of the working folder. Nobody trusts it but this test. */
+/** Writes a self-signed certificate for 127.0.0.1 and its key to the working folder. Only this test trusts the certificate. */
 function selfSigned(at) {
   const [, certificate, key] = /^(.+?)(-----BEGIN PRIVATE.+)$/s.exec(readFileSync(join(root, '__test__/fixtures/localhost.pem'), 'utf8'))
   writeFileSync(join(at.work, 'certificate.pem'), certificate)
@@ -149,7 +149,7 @@ test('--locked starts without any network', async (t) => {
   const local = await provider(t, 'openai', { generate })
   const prompt = ['boot', '--prompt', `Rates, as in ${books.url('/page.html')}`, '--allow-host', books.host, '--port', '0']
   const first = await run(at, [...prompt, '--provider', 'openai', '--base-url', local.baseUrl], withKey('openai'))
-  // A connection to either is a failed test, and an address of no host is no help.
+  // The test fails if the program connects to one of these servers. Any other connection fails too, because there is no such proxy.
   const [toPages, toModel] = [books.requests.length, local.requests.length]
   const env = { HTTP_PROXY: 'http://127.0.0.1:1', HTTPS_PROXY: 'http://127.0.0.1:1' }
   const { child, ended } = await serving(t, at, [...prompt, '--locked', '--digest', digestIn(first)], env)
@@ -157,7 +157,7 @@ test('--locked starts without any network', async (t) => {
   child.kill('SIGTERM')
   await ended
   assert.deepEqual([books.requests.length, local.requests.length], [toPages, toModel])
-  // Without the word, the page is asked for again.
+  // Without `--locked`, the page is requested again.
   const again = await serving(t, at, prompt)
   assert.equal(books.requests.length, toPages + 1)
   again.child.kill('SIGTERM')

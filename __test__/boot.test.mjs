@@ -1,5 +1,5 @@
-// Tools that are made from a prompt, the whole way: local services with documentation, a model whose answers were written for the test, and a gateway or
-// a host that calls the tools.
+// Tests of the complete way from a prompt to the calls of its tools: local services with documentation, a model whose answers were written
+// for the test, and a gateway or a host that calls the tools.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -27,7 +27,7 @@ async function booted(gateway, options) {
   return { ...made, call: (tool, args = {}) => gateway.callTool(made.name, tool, args) }
 }
 
-/** A gateway with one tool whose code is this body, with a network to the service. */
+/** Opens a gateway with one tool that has this body as its code, and may send requests to the service. */
 async function withCode(t, local, body, more = {}) {
   const gateway = await openGateway(t)
   const tool = planned('attempt', { url: local.url('/api/x') })
@@ -122,7 +122,7 @@ return { titles: all.map((book) => book.title) }`
       rows.map(({ server, host, method, outcome }) => [server, host, method, outcome]),
       [1, 2, 3].map(() => [made.name, local.origin, 'GET', 'ok']),
     )
-    // Neither the model nor the cache has seen the key, and a response that has it shows a placeholder.
+    // The model and the cache have never received the key. In a response that contains the key, a placeholder replaces it.
     const kept = readdirSync(cacheDir).map((file) => readFileSync(join(cacheDir, file), 'utf8'))
     for (const seen of [JSON.stringify(asked), JSON.stringify(made), JSON.stringify(request), JSON.stringify(rows), ...kept])
       assert.ok(!seen.includes(SERVICE_KEY))
@@ -180,11 +180,11 @@ return { titles: all.map((book) => book.title) }`
     const tool = planned('get', { url: local.url('/api/x') })
     const address = local.url('/guide.md')
     for (const [body, requests] of [
-      // The network is off in the trial, so these can do nothing else.
+      // The network is off in the trial, so these fail there for this reason alone.
       [`const response = await fetch('${address}')\nreturn response.status`, 2],
       [`const response = await fetch('${address}').catch(() => null)\nreturn response.status`, 2],
       [`try { await fetch('${address}') } catch (error) { throw new Error('no answer: ' + error.message) }`, 2],
-      // These fail before any fetch, or in a way that no network changes.
+      // These fail before any fetch, or for a reason that a network would not change.
       [`if (!args.never) throw new Error('no name')\nreturn (await fetch('${address}')).status`, 3],
       [`const got = fetch('${address}').catch(() => {})\nawait got\nreturn new Function('return missing_name')()`, 3],
     ]) {
@@ -269,7 +269,7 @@ describe('what cannot be made', () => {
 })
 
 describe('code that a model wrote', () => {
-  // Names that do not exist are refused before the code runs, so these reach for them in ways that a parser cannot see.
+  // Names that do not exist are refused before the code runs. This code uses them in ways that a parser cannot see.
   const reach = (expression) => `const world = (() => {}).constructor('return this')
 const found = await (async (global) => ${expression})(world())
 return { found: String(found) }`
@@ -311,7 +311,7 @@ return { found: String(found) }`
     const local = await service(t)
     for (const [what, body] of Object.entries(nothing)) {
       const gateway = await openGateway(t)
-      // The trial may already refuse the code; if it does not, its call gets nowhere.
+      // The trial may already refuse the code. If it does not, the call of the tool has no effect.
       const { generate } = model({ plans: [plan(planned('attempt'))], handlers: { attempt: [code(body)] } })
       let result
       try {
@@ -334,7 +334,7 @@ return { found: String(found) }`
   test('fetches from the hosts of the prompt alone', async (t) => {
     const local = await service(t)
     for (const [what, [expression, expected]] of Object.entries(blocked(local))) {
-      // What no request can be made of fails already in the trial.
+      // A fetch from which no request can be made already fails in the trial.
       const attempt = await withCode(t, local, `const response = ${expression}\nreturn { status: response.status }`).catch((error) => error)
       if (attempt instanceof Error) {
         assert.equal(attempt.code, 'ERR_BOOT_HANDLER', what)

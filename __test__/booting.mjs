@@ -1,4 +1,5 @@
-// What tests of `boot` share: services with documentation, and a provider whose model gives answers that were written for the test.
+// Code that the tests of `boot` share: services with documentation, and a provider whose model gives answers that were written for the
+// test.
 import { createServer } from 'node:http'
 import { afterwards } from './processes.mjs'
 
@@ -82,7 +83,7 @@ function answers(origin) {
   }
 }
 
-/** A service with documentation as JSON, OpenAPI, Markdown and HTML. `requests` has all that it was asked. */
+/** Starts a service with documentation as JSON, OpenAPI, Markdown and HTML. `requests` has all requests that it got. */
 export async function service(t) {
   const requests = []
   const held = new Map()
@@ -130,7 +131,7 @@ export async function service(t) {
 
 const object = (properties) => ({ type: 'object', properties, required: Object.keys(properties), additionalProperties: false })
 
-/** A tool of a plan, as a model writes it. */
+/** Returns a tool of a plan, in the form in which a model writes it. */
 export const planned = (name, { url, properties = {}, reads = true, method = 'GET' } = {}) => ({
   name,
   description: `Does ${name}.`,
@@ -143,12 +144,12 @@ export const planned = (name, { url, properties = {}, reads = true, method = 'GE
 export const plan = (...tools) => JSON.stringify({ tools })
 export const code = (body) => `Here it is:\n\`\`\`js\n${body}\n\`\`\``
 
-/** Which tool a request asks the code of; undefined for the plan. */
+/** Returns the tool whose code a request asks for. Returns undefined for a request for the plan. */
 const toolOf = (user) => /^# Tool\n\n\{\s+"name": "(\w+)"/.exec(user)?.[1]
 
 /**
- * A model: `plans` and the lists of `handlers` are its answers, one after the other; the last one stays. `asked` has all requests. Without answers, it may
- * not be asked.
+ * Returns a model. `plans` and the lists in `handlers` are its answers, in order, and the last answer is repeated. `asked` has all
+ * requests. A model without answers must not be asked.
  */
 export function model({ plans = [], handlers = {} } = {}) {
   const asked = []
@@ -163,7 +164,9 @@ export function model({ plans = [], handlers = {} } = {}) {
   return { generate, asked }
 }
 
-/** A provider that speaks the wire format of `kind` and answers as the model; an answer that is an object is written as it is. */
+/**
+ * Starts a provider that speaks the wire format of `kind` and gives the model's answers. An answer that is an object is written unchanged.
+ */
 export async function provider(t, kind, { generate }) {
   const requests = []
   const server = createServer(async (request, response) => {

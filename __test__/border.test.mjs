@@ -1,4 +1,5 @@
-// The border of the VM as an agent's author sees it: what a run's code can make the process do, and that it ends with the run.
+// Tests of the border of the VM from the view of an agent's author: what the code of a run can make the process do, and that this ends with
+// the run.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { failure, fixture, openApproved, openGateway, wholeFile } from './support.mjs'
@@ -6,7 +7,7 @@ import { failure, fixture, openApproved, openGateway, wholeFile } from './suppor
 const gateway = await openGateway(wholeFile)
 const MIB = 1024 * 1024
 
-/** Keeps the main thread for so long. */
+/** Keeps the main thread busy for this time. */
 function keepBusy(milliseconds) {
   const until = performance.now() + milliseconds
   while (performance.now() < until);
@@ -21,7 +22,7 @@ describe('a function of the agent’s own', () => {
     sandbox.hostModule('own', {
       slow() {
         begun++
-        // While the first one keeps the main thread, the others are handed over, and wait for it; then it ends the run.
+        // While the first call keeps the main thread busy, the other calls arrive and wait for it. Then the first call ends the run.
         if (begun === 1) keepBusy(300)
         controller.abort()
         keepBusy(milliseconds)
@@ -31,7 +32,7 @@ describe('a function of the agent’s own', () => {
     await failure(sandbox.run(code, { signal: controller.signal }), 'ERR_ABORTED')
     const whenItWasTold = begun
     assert.ok(begun > 0 && begun < calls, `${begun} of ${calls} calls were begun`)
-    // What is called now comes to the main thread after all that was called before.
+    // This call comes to the main thread after all calls that were made before.
     await sandbox.run('import { slow } from "host:own"; export const handler = () => slow()')
     assert.equal(begun, whenItWasTold + 1)
   })
@@ -73,7 +74,7 @@ describe('many calls of a function of the agent’s own', () => {
         slow() {
           calls++
           mostCalls = Math.max(mostCalls, ++callsSinceTick)
-          // The clock of the abort runs once there is a storm.
+          // The time until the abort starts with the first call.
           if (calls === 1) setTimeout(() => controller.abort(), 100)
           return work()
         },
@@ -88,7 +89,7 @@ describe('many calls of a function of the agent’s own', () => {
       } finally {
         clearInterval(ticking)
       }
-      // Ten milliseconds of calls and the last one make a turn, and a turn is longer than the timer's interval.
+      // One turn contains ten milliseconds of calls, and the call that is then still running. It is longer than the timer's interval.
       assert.ok(mostCalls <= 4, `${mostCalls} calls between two ticks; ${calls} calls and ${ticks} ticks in all`)
       assert.ok(calls <= 100 / milliseconds + 4, `${calls} calls, ${ticks} ticks`)
     })
@@ -136,7 +137,7 @@ describe('what comes to the main thread while that is busy', () => {
       await opened.callTool('fixture', 'big_text', { bytes: MIB })
       return counted.count
     })
-    // They are answered meanwhile, and all answers would be read in the turn after it.
+    // The calls are answered in the meantime. All answers could be read in the next turn.
     keepBusy(1000)
     const settledIn = await Promise.all(calls)
     counted.stop()

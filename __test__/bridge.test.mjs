@@ -1,5 +1,5 @@
-// What agent code sees of a server: names, and every row of the contract's table from a tool's result to a guest's value. What crosses the border
-// of the VM in both directions is in crossing.test.mjs.
+// Tests of what agent code sees of a server: names, and each row of the contract's table from a tool's result to a guest's value.
+// crossing.test.mjs tests what crosses the border of the VM in both directions.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { evaluate, fixture, mirror, ms, openApproved, openSandbox, wholeFile } from './support.mjs'
@@ -12,13 +12,13 @@ const throwing = await gateway.sandbox({ toolErrors: 'throw' })
 
 const bytes = (length) => Uint8Array.from({ length }, (_, index) => (index * 7) % 256)
 const evaluated = async (expression, options) => (await evaluate(sandbox, expression, options)).value
-/** The guest's value for exactly this result of a server. */
+/** Returns the guest's value for exactly this result of a server. */
 const shaped = async (result) => {
   const code = 'import { give } from "host:mcp-mirror"; export const handler = (result) => give(result)'
   return (await sandbox.run(code, { input: result })).value
 }
 const text = (text) => ({ type: 'text', text })
-/** What an exception in the guest says of itself. */
+/** Returns an expression that gives the fields of an exception in the guest. */
 const caught = (expression) => `(() => { try { return { returned: ${expression} } } catch (error) {
   return { isError: error instanceof Error, message: error.message, code: error.code } } })()`
 

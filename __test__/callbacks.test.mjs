@@ -1,5 +1,5 @@
-// What a server asks while it is called reaches the callbacks of that very run or call, the innermost that is given; what they
-// return is checked before the server gets it, and an abort ends the question.
+// Tests of questions that a server asks while it is called. The innermost callback of the run or call gets the question, its answer is
+// checked before the server gets it, and an abort ends the question.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -25,17 +25,17 @@ import {
 const accept = (answer) => ({ action: 'accept', content: { answer } })
 const message = (text) => ({ role: 'assistant', content: { type: 'text', text }, model: 'test' })
 
-/** Somebody who answers everything in the same way, and keeps what was asked. */
+/** Returns a person who answers everything in the same way, and records the questions. */
 function person(answer) {
   const asked = []
   return { asked, onElicit: (question) => asked.push(question) && (typeof answer === 'function' ? answer(question) : answer) }
 }
-/** What is told, by its type. */
+/** Records all events. `of` returns the events of one type. */
 function listener() {
   const events = []
   return { onEvent: (event) => events.push(event), of: (type) => events.filter((event) => event.type === type) }
 }
-/** The server's own view of the answer it got. */
+/** Returns the answer in the form in which the server got it. */
 const ask = async (gateway, tool, args, options) => (await gateway.callTool('fixture', tool, args, options)).structuredContent
 
 describe('onElicit', () => {
@@ -172,7 +172,7 @@ describe('onElicit', () => {
       await waitFor('the cancellation', () =>
         logLines(log).some(({ method, params }) => method === 'notifications/cancelled' && params.requestId === id),
       )
-      // Too late: nobody waits for it, and nothing breaks.
+      // This answer comes too late. Nobody waits for it, and nothing fails.
       answer.resolve(accept('too late'))
       assert.deepEqual(await ask(gateway, 'echo', { value: index }), { value: index })
     }
@@ -275,7 +275,7 @@ describe('onEvent', () => {
     const { onEvent, of } = listener()
     const writing = 'Array.from({ length: 3000 }, (_, number) => console.log(number)), fixture.echo({ value: "end" })'
     const run = evaluate(sandbox, `(${writing})`, { onEvent })
-    // This thread does nothing else until the run is at its end: all that it tells waits, and so may its outcome.
+    // This loop blocks the thread until the run has ended. So all events of the run wait, and its outcome may wait too.
     while (arrived(log, 'echo').length === 0);
     const { logs } = await run
     assert.equal(logs.length, 3000)

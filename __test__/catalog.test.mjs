@@ -1,12 +1,12 @@
-// What an agent's author asks of the tools, and what agent code does: declarations, hints, search, a part of a system prompt, a look at
-// code before it runs, TypeScript as input.
+// Tests of what an agent's author and agent code can find out about the tools: declarations, hints, search, a part of a system prompt, a
+// check of code before it runs, and TypeScript as input.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { compiled, failure, fixture, openApproved, openGateway, wholeFile } from './support.mjs'
 
 const gateway = await openApproved(wholeFile, { fixture: fixture(), other: fixture() })
 
-/** A sandbox with a module of the agent's own. */
+/** Returns a sandbox with a module of the agent's own. */
 async function withModule(t, info) {
   const opened = await openApproved(t, { fixture: fixture() })
   const sandbox = await opened.sandbox()

@@ -236,7 +236,7 @@ test('types --out writes into a pipe, and through a link that leads to nothing y
   assert.equal((await run(at, ['types', '--out', 'link.d.ts'])).code, 0)
   assert.match(readFileSync(join(at.work, 'target.d.ts'), 'utf8'), /Written by/)
   assert.ok(lstatSync(join(at.work, 'link.d.ts')).isSymbolicLink())
-  // A shell's pipe: Node's own are sockets, which nobody can open.
+  // A shell makes this pipe. Pipes that Node makes are sockets, and nobody can open a socket by its path.
   const piped = await typed(t, `'${process.execPath}' '${program}' types --out /dev/stdout | cat`, [], {
     cwd: at.work,
     env: environment(at),

@@ -157,7 +157,7 @@ test('only the servers that are named are there', async (t) => {
   assert.match((await run(at, ['run', 's.js', '--servers', 'none'])).stderr, /there is no server "none"/)
 })
 
-/** The names of a process's threads. */
+/** Returns the names of a process's threads. */
 function threads(pid) {
   return readdirSync(`/proc/${pid}/task`).map((id) => {
     try {
@@ -168,7 +168,10 @@ function threads(pid) {
   })
 }
 
-/** Whether the program has its signals in hand: SIGHUP is the last one that it takes, and the one that Node itself leaves alone. */
+/**
+ * Returns whether the program handles its signals. SIGHUP is the last signal for which it adds a handler, and Node itself does not handle
+ * it.
+ */
 function catchesHangup(pid) {
   const [, mask] = /^SigCgt:\s*([0-9a-f]+)$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
   return (BigInt(`0x${mask}`) & 1n) === 1n
@@ -243,7 +246,7 @@ test('import tells of each source that cannot be read, waits for none, and goes 
     assert.match(shown.stderr.replaceAll(/\s+/g, ' '), new RegExp(`${source} \\([^)]*\\) cannot be read: it is not a regular file`))
   const { additions, unreadable } = JSON.parse((await run(at, ['import', '--json'])).stdout)
   assert.deepEqual([additions.map(({ name }) => name), unreadable.length], [['docs'], 3])
-  // The one that was named is all that there is to read.
+  // Only the named file may be read.
   const named = await run(at, ['import', 'vscode', '--from', '.vscode/mcp.json'])
   assert.notEqual(named.code, 0)
   assert.match(named.stderr, /not a regular file/)

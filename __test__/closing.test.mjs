@@ -1,11 +1,11 @@
-// The end of a gateway where the process is short of something or goes on for long: close() settles, and nothing is left behind.
+// Tests of close() when the process lacks a resource or runs for a long time: close() settles, and nothing is left behind.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { listenTo, run } from './processes.mjs'
 import { failure, fixture, fixtureProgram, folder, ms, openApproved, root, waitFor } from './support.mjs'
 
-/** What a script of ours prints as JSON; it has to end by itself, with nothing on stderr. */
+/** Runs a script of the tests, and returns the JSON that it prints. The script must end by itself, with nothing on stderr. */
 async function said(t, name, argument, command = 'exec "$@"') {
   const script = join(root, '__test__/fixtures', name)
   const { code, stdout, stderr } = await run(t, 'bash', ['-c', command, '-', process.execPath, script, folder(t), argument])

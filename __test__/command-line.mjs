@@ -8,7 +8,7 @@ export const program = join(root, 'bin/hyperlight-mcp.mjs')
 export const LIMIT = ms(60_000)
 export const small = (...args) => gated('--tools', 'get-forecast,write_note,sleep', ...args)
 
-/** A home and a working folder of their own; with servers, their config. */
+/** Makes a home and a working folder. If servers are given, also writes their config. */
 export function place(t, servers) {
   const home = folder(t)
   const work = join(home, 'work')
@@ -31,7 +31,7 @@ export function run(at, words, { input = '', env = {}, onStart = () => {} } = {}
   return ended
 }
 
-/** Runs it at a terminal of 80 columns; each pair is what is waited for and what is typed then. */
+/** Runs the program at a terminal of 80 columns. Each pair is a text to wait for, and the answer that is typed then. */
 export function atTerminal(at, words, dialogue, { env = {} } = {}) {
   const command = [process.execPath, program, ...words].map((word) => `'${word}'`).join(' ')
   return typed(at.t, command, dialogue, { cwd: at.work, env: environment(at, env), limit: LIMIT })

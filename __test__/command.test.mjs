@@ -1,4 +1,4 @@
-// What a person types in an agent: gateway.command and gateway.completeCommand.
+// Tests of the lines that a person types in an agent: gateway.command and gateway.completeCommand.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Gateway } from '../index.mjs'
@@ -6,7 +6,7 @@ import { emulated, failure, fixture, folder, openApproved, openGateway } from '.
 
 const small = (...args) => fixture('--tools', 'get-forecast,write_note', ...args)
 
-/** A line that must succeed. */
+/** Runs a line that must succeed. */
 async function typed(gateway, line, options) {
   const outcome = await gateway.command(line, options)
   assert.equal(outcome.ok, true, outcome.text)
@@ -18,7 +18,7 @@ test('a server goes from unknown to enabled by typed lines, each stage approved 
   assert.match((await typed(gateway, '/mcp list')).text, /weather +unapproved +no +no +0/)
   const first = await typed(gateway, '/mcp approve weather')
   assert.equal(first.data.request.stage, 'command')
-  // Long words are broken at the width.
+  // The text breaks long words at its width.
   assert.match(first.text.replace(/\n {16}/g, ''), /may this run\?[\s\S]*fixture-server[\s\S]*full permissions/)
   assert.ok(first.text.includes(`/mcp approve weather ${first.data.request.digest}`))
   assert.equal((await typed(gateway, `/mcp approve weather ${first.data.request.digest}`)).data.state, 'command-approved')
@@ -115,7 +115,7 @@ test("a server's log tells another gateway why it failed, without secrets and co
 test('calls are in the log of their server, without what was passed', async (t) => {
   const gateway = await openApproved(t, { weather: small() })
   await gateway.callTool('weather', 'get-forecast', { location: 'somewhere secret' })
-  // Written off the call's way: it is there soon.
+  // The entry is written outside of the call's path, so it comes a little later.
   const deadline = Date.now() + 5_000 * (emulated ? 8 : 1)
   let lines = []
   while (Date.now() < deadline && !lines.some(({ kind }) => kind === 'call')) lines = (await typed(gateway, 'logs weather')).data.lines

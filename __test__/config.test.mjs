@@ -1,5 +1,5 @@
-// The config: the shapes that other programs write, where values come from, and that whatever is wrong is named, all at once and
-// with its place, without a harm to the rest.
+// Tests of the config: the formats that other programs write, and the sources of values. All errors are reported together, each with its
+// position, and the rest of the config stays usable.
 import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -21,7 +21,7 @@ import {
   waitFor,
 } from './support.mjs'
 
-/** A reference as configs write it. */
+/** Returns a reference in the form in which configs write it. */
 const $ = (inner) => `\${${inner}}`
 const states = (gateway) => Object.fromEntries(gateway.servers().map(({ name, state }) => [name, state]))
 const statusOf = (gateway, name) => gateway.servers().find((server) => server.name === name)
@@ -29,7 +29,7 @@ function names(error, ...words) {
   for (const word of words) assert.ok(error.message.includes(word), `"${word}" is missing in: ${error.message}`)
 }
 
-/** A server that writes down its environment and folder when it starts, and how to read that. */
+/** Returns a server that records its environment and folder when it starts, and a function that reads this record. */
 function teller(t) {
   const report = join(folder(t), 'report')
   const script = 'env > "$1"; echo "cwd=$(pwd)" >> "$1"; exec "$0"'
@@ -42,7 +42,7 @@ function teller(t) {
   return { entry: { command: '/bin/sh', args: ['-c', script, fixtureProgram, report], confirm: 'never' }, read }
 }
 
-/** A gateway on a config file, what it says, and how to write the file. */
+/** Opens a gateway with a config file. Returns it with its events, and with a function that writes the file. */
 async function openFile(t, content, options) {
   const path = folder(t)
   const configPath = join(path, 'config.json')
@@ -52,7 +52,7 @@ async function openFile(t, content, options) {
   const onEvent = (event) => events.push(event)
   const gateway = await Gateway.open({ configPath, stateDir: join(path, 'state'), workspaceFolder: path, guest, onEvent, ...options })
   afterwards(t, () => gateway.close())
-  /** As errors name the file. */
+  /** This is the file's name in errors. */
   return { gateway, path, write, events, shown: './config.json' }
 }
 

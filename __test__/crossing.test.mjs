@@ -1,5 +1,6 @@
-// What crosses the border of the VM, in both directions: modules, arguments, bytes, functions of the agent's own. scripts/test repeats these tests
-// with the standard guest, in an emulated machine if need be. How a tool's result becomes a value is in bridge.test.mjs.
+// Tests of what crosses the border of the VM in both directions: modules, arguments, bytes, and functions of the agent's own. scripts/test
+// repeats these tests with the standard guest, in an emulated machine if necessary. bridge.test.mjs tests how a tool's result becomes a
+// value.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { evaluate, failure, fixture, openApproved, wholeFile } from './support.mjs'
@@ -9,7 +10,7 @@ const sandbox = await gateway.sandbox()
 
 const bytes = (length) => Uint8Array.from({ length }, (_, index) => (index * 7) % 256)
 const evaluated = async (expression, options) => (await evaluate(sandbox, expression, options)).value
-/** What an exception in the guest says of itself. */
+/** Returns an expression that gives the fields of an exception in the guest. */
 const caught = (expression) => `(() => { try { return { returned: ${expression} } } catch (error) {
   return { isError: error instanceof Error, message: error.message, code: error.code } } })()`
 
@@ -68,7 +69,7 @@ test('bytes reach a tool as base64', async () => {
   assert.deepEqual(direct.structuredContent, { arguments: { data: 'AQL/', $bytes: 0 } })
 })
 
-// ---- bytes, and what only looks like them
+// ---- bytes, and values that look like bytes
 
 test('bytes go into a run and come out of it as Uint8Array, however deep', async () => {
   const input = { top: bytes(5), list: [bytes(0), { deep: bytes(70_000) }], buffer: Buffer.from('abc') }

@@ -1,11 +1,11 @@
-// Nothing on the disk holds Node's main thread up: what it tells without a promise, it tells without reading a file.
+// Tests that the disk never blocks Node's main thread: a method that returns no promise reads no file.
 import assert from 'node:assert/strict'
 import { mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { failure, fixture, folder, guest, ms, openApproved, openGateway, outputOf, root, run, waitFor } from './support.mjs'
 
-/** What a program of its own prints; it is ended where it hangs, which the main thread of this one could not tell. */
+/** Returns what a separate program prints. A program that hangs is ended. This process could not notice that its own main thread hangs. */
 async function printed(t, code) {
   const { code: exit, stdout, stderr } = await run(t, process.execPath, ['--input-type=module', '--eval', code], { limit: ms(60_000) })
   assert.equal(exit, 0, stderr)
@@ -47,11 +47,11 @@ test('what is told without a promise reads no approvals', async (t) => {
   for (const [name, tell] of Object.entries(told)) {
     const stateDir = join(folder(t), 'state')
     const gateway = await openApproved(t, { fixture: fixture('--tools', 'echo') }, { stateDir })
-    // Whoever reads this fails.
+    // From now on, reading the store fails.
     renameSync(join(stateDir, 'store.sqlite3'), join(stateDir, 'aside'))
     mkdirSync(join(stateDir, 'store.sqlite3'))
     assert.equal(tell(gateway), true, name)
-    // It is looked at all the same, for whoever asks next; and who has a promise looks.
+    // The store is still read in the background, for the next caller. A method that returns a promise reads the store itself.
     await failure(gateway.enable('fixture'), 'ERR_APPROVAL_STORE')
     await failure(() => gateway.servers(), 'ERR_APPROVAL_STORE')
   }

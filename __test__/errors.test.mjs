@@ -1,11 +1,11 @@
-// Errors as JavaScript gets them: one class, whichever way the package was loaded, and whoever throws or rejects.
+// Tests of errors in JavaScript: all of them have one class, however the package was loaded, and whatever throws them or rejects with them.
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { test } from 'node:test'
 import { Gateway, HyperlightMcpError } from '../index.mjs'
 import { failure, fixture, openApproved } from './support.mjs'
 
-/** What it throws, or rejects with. */
+/** Returns the error that an action throws or rejects with. */
 async function failed(action) {
   try {
     await action()
@@ -63,7 +63,7 @@ test('an error of the class has a name, a code and a stack that begins with its 
 test('whatever throws or rejects does so with the class', async (t) => {
   const gateway = await openApproved(t, { fixture: fixture() })
   const sandbox = await gateway.sandbox()
-  // A gateway with a plugin is off at first.
+  // The plugin of a gateway is off at first.
   const plugin = (await openApproved(t, { fixture: fixture() })).plugin()
   const aborted = { signal: AbortSignal.abort('enough') }
   const attempts = {

@@ -1,4 +1,4 @@
-// Each example is run as a user runs it, in a process of its own: exit code and what it prints.
+// Runs each example in a separate process, like a user, and checks its exit code and its output.
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,7 +7,9 @@ import { fixture, folder, ms, root, run as runProgram } from './support.mjs'
 
 const LIMIT = ms(60_000)
 
-/** What a program printed and how it ended. Its home and its temporary folder are the test's, so that it leaves nothing behind. */
+/**
+ * Returns the output of a program, and how it ended. Its home and its temporary folder belong to the test, so that nothing is left behind.
+ */
 async function run(t, [program, ...args], { stdin = 'ignore', env = {} } = {}) {
   const home = folder(t)
   const environment = { ...process.env, HOME: home, TMPDIR: home, NO_COLOR: '1', ...env }

@@ -1,4 +1,5 @@
-// The end of Node and of its workers, in every way: what was started is gone, nothing holds the process up, nothing is printed.
+// Tests of every way in which Node or a worker ends: everything that was started is gone, nothing keeps the process alive, and nothing is
+// printed.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createRequire } from 'node:module'
@@ -13,7 +14,7 @@ const LIMIT = ms(25_000)
 const script = (name) => join(root, '__test__/fixtures', name)
 const STATES = { nothing: 'with nothing going on', call: 'with calls pending', loop: 'with a guest in while (true) {}' }
 
-/** A Node process on a script of ours: `said()` is its next line, `ended` its end. */
+/** Starts Node with a script of the tests. `said()` returns its next line, and `ended` resolves at its end. */
 function node(t, name, options) {
   const path = folder(t)
   const arguments_ = [script(name), JSON.stringify({ folder: path, ...options })]
@@ -32,7 +33,7 @@ function node(t, name, options) {
   return { child, said, ended }
 }
 
-/** The end of a process, not later than this. */
+/** Waits for the end of a process, at most until the limit. */
 async function endOf({ child, ended }, limit) {
   const timer = setTimeout(() => child.kill('SIGKILL'), limit)
   const end = await ended

@@ -1,5 +1,5 @@
-// Blobs, files, forms and streams as the standards have them: the classes that bodies of fetch are made of. The cases follow those of the web platform
-// tests (FileAPI, xhr/formdata, streams).
+// Tests that blobs, files, forms and streams follow their standards. Bodies of fetch consist of these classes. The cases follow those of
+// the web platform tests (FileAPI, xhr/formdata, streams).
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { defineFetchGlobals } from './fetch-globals.mjs'
@@ -10,7 +10,7 @@ const nothing = () => assert.fail('the host was called')
 defineFetchGlobals({ open: nothing, read: nothing, cancel: nothing, abort: nothing })
 
 const type = (name) => ({ name })
-/** What the platform's classes are for `assert.deepEqual`. */
+/** Converts objects of the platform's classes to a form for `assert.deepEqual`. */
 const pairs = (iterable) => [...iterable].map(([name, value]) => [name, typeof value === 'string' ? value : `${value.name}:${value.size}`])
 
 // ---- Blob, File (https://www.w3.org/TR/FileAPI/)

@@ -1,4 +1,4 @@
-// The globals of src/sandbox/fetch_globals within Node, with a host of the test's own in place of the VM's border.
+// Defines the globals of src/sandbox/fetch_globals within Node. A host of the test replaces the VM's border.
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'

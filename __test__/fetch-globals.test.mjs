@@ -1,5 +1,5 @@
-// The classes of fetch as the standards have them. The cases follow those of the web platform tests (fetch/api, xhr/formdata, FileAPI,
-// streams); each test names the section of its standard. The same text runs in the guest; tests/globals/fetch.rs tests it there.
+// Tests that the classes of fetch follow their standards. The cases follow those of the web platform tests (fetch/api, xhr/formdata,
+// FileAPI, streams); each test names the section of its standard. The guest has the same code; tests/globals/fetch.rs tests it there.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { defineFetchGlobals } from './fetch-globals.mjs'
@@ -7,9 +7,9 @@ import { defineFetchGlobals } from './fetch-globals.mjs'
 const encode = (text) => new TextEncoder().encode(text)
 const decode = (bytes) => new TextDecoder().decode(bytes)
 
-/** What the host was asked, and what it answers next. */
+/** The requests that the host got, and its next answers. */
 const host = { asked: [], chunks: [], reply: {}, opening: undefined }
-/** The warnings of the globals. */
+/** The warnings that the globals have written. */
 const warned = []
 const { warn } = console
 console.warn = (text) => warned.push(text)

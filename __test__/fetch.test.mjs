@@ -1,4 +1,4 @@
-// fetch in agent code, from the approval of its hosts to the audit, with servers on this machine.
+// Tests of fetch in agent code, from the approval of its hosts to the audit, with servers on this machine.
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
@@ -7,7 +7,10 @@ import { Gateway } from '../index.mjs'
 import { run as command, place, write } from './command-line.mjs'
 import { afterwards, deferred, failure, folder, guest, held, waitFor, wholeFile } from './support.mjs'
 
-/** A server on this machine that says what it was asked. `/slow` never answers, `/chunks` answers in three parts, `/away` redirects. */
+/**
+ * Starts a server on this machine that answers with the request that it got. `/slow` never answers, `/chunks` answers in three parts,
+ * `/away` redirects.
+ */
 async function startServer(t) {
   const asked = []
   const server = createServer(async (request, response) => {
@@ -45,7 +48,7 @@ const gateway = await open(wholeFile)
 const sandbox = await gateway.sandbox()
 const code = (body) => `export const handler = async (origin) => {\n${body}\n}`
 const run = (body, options) => sandbox.run(code(body), { input: origin, fetch: { hosts }, ...options })
-/** The last fetch in the audit. A gateway writes its own rows before it reads them, and does not wait for those of others. */
+/** Returns the last fetch in the audit. A gateway writes its own rows before it reads them, and does not wait for those of others. */
 const lastFetch = async (of = gateway) => (await of.audit({ kind: 'fetch' })).at(-1)
 
 test('a run that asks for hosts that no person has approved fails, and nothing is sent', async () => {
@@ -140,7 +143,7 @@ test('another host, a redirect to one, and another scheme are refused', async ()
 test('a private host must be allowed by the operator, in the approval too', async (t) => {
   const strict = await open(t, { fetch: {} })
   const body = 'try { return (await fetch(origin)).status } catch (error) { return error.code }'
-  // Approved as a private host, and not one of this gateway.
+  // The run approves it as a private host, but the operator of this gateway does not allow it.
   const refused = await (await strict.sandbox()).run(code(body), { input: origin, fetch: { hosts } })
   assert.equal(refused.value, 'ERR_FETCH_ADDRESS_NOT_ALLOWED')
   const row = await lastFetch(strict)

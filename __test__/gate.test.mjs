@@ -1,5 +1,5 @@
-// A call that may write asks a person first, and nothing that a guest or a server says changes that. Who is asked, what an answer
-// holds for, and that the time a person takes is theirs.
+// Tests that a call that may write asks a person first, whatever a guest or a server says. They also test who is asked, for which calls an
+// answer is valid, and that the time in which a person thinks does not count.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -9,7 +9,7 @@ import { arrived, deferred, evaluate, failure, fixture, folder, gated, ms, openA
 const WRITE = 'fixture.write_note({ text: "x" })'
 const CALL = ['fixture', 'write_note', { text: 'x' }]
 
-/** Answers in turn, and keeps what was asked; whatever is a function is called for its answer. */
+/** Gives these answers in order, and records the questions. An answer that is a function is called. */
 function person(...answers) {
   const asked = []
   const onApproval = (question) => {
@@ -20,14 +20,17 @@ function person(...answers) {
   return { asked, onApproval }
 }
 
-/** A gateway on one fixture server whose calls ask, a sandbox, and how many writes have arrived at the server. */
+/**
+ * Opens a gateway with one fixture server whose calls ask, and a sandbox. `writes` returns the number of writes that have reached the
+ * server.
+ */
 async function setUp(t, { server, options, sandbox } = {}) {
   const log = join(folder(t), 'log')
   const gateway = await openApproved(t, { fixture: { ...gated('--log', log), ...server } }, options)
   return { gateway, sandbox: await gateway.sandbox(sandbox), writes: () => arrived(log, 'write_note').length }
 }
 
-/** Asked once, it says so, and answers when the test does. */
+/** Returns a person who reports the question, and who answers when the test says so. */
 function slowPerson() {
   const [asked, answer] = [deferred(), deferred()]
   return { asked: asked.promise, answer: answer.resolve, onApproval: (question) => asked.resolve(question) ?? answer.promise }
@@ -111,7 +114,7 @@ describe('The question', () => {
     assert.deepEqual(asked(), [1, 2, 0], 'another callback is no answer to this question')
     await evaluate(sandbox, WRITE)
     assert.deepEqual(asked(), [1, 2, 1])
-    // The innermost decides, and nobody is asked after it.
+    // The innermost callback decides, and no further callback is asked.
     const { value } = await evaluate(nearer, `${WRITE}.code`, { onApproval: () => 'deny' })
     assert.equal(value, 'ERR_CALL_DENIED')
     assert.deepEqual(asked(), [1, 2, 1])
@@ -181,7 +184,7 @@ describe('An answer holds', () => {
     const both = `[${WRITE}.code, fixture.delete_all().code, ${WRITE}.code]`
     const meanwhile = async () => {
       const answer = answers.shift()
-      // Before the run's second call of this tool, another call of it is allowed for the session.
+      // Before the run calls this tool a second time, a call outside of the run is allowed for the session.
       if (answer === 'session') await gateway.callTool(...CALL, { onApproval: () => 'session' })
       return answer
     }
@@ -269,10 +272,10 @@ describe('A run asks', () => {
 
 describe('While a person thinks', () => {
   test('no time counts, neither against the run nor against the call, and before and after it does', async (t) => {
-    // Enough to come to the question on a busy machine.
+    // This time is enough to reach the question on a busy machine.
     const limit = ms(1500)
     const { gateway, sandbox } = await setUp(t, { options: { limits: { callTimeoutMs: limit } } })
-    const past = () => passes(limit * 1.5) // this is what is tested: that much time passes
+    const past = () => passes(limit * 1.5) // the test needs this time to pass
     const [first, second, third] = [slowPerson(), slowPerson(), slowPerson()]
     const run = evaluate(sandbox, WRITE, { timeoutMs: limit, onApproval: first.onApproval })
     const call = gateway.callTool(...CALL, { timeoutMs: limit, onApproval: second.onApproval })
@@ -309,7 +312,7 @@ describe('While a person thinks', () => {
         import { write_note } from "host:mcp-asks";
         import { echo, hang } from "host:mcp-other";
         export const handler = async () => { const asked = write_note.async({ text: "x" }); await sleep(1); ${rest} }`
-      // On a busy machine, a run may end before it has come to the question, which says nothing: it gets more time then.
+      // On a busy machine, a run may end before it reaches the question. Then it is repeated with more time.
       for (let timeoutMs = ms(400), isAsked = false; !isAsked; timeoutMs *= 2) {
         const never = new Promise(() => {})
         const onApproval = () => {
@@ -331,7 +334,7 @@ describe('While a person thinks', () => {
     const calls = '[fixture.write_note.async({ text: "x" }), fixture.write_note.async({ text: "y" }), fixture.echo.async({ value: 1 })]'
     const run = evaluate(sandbox, `Promise.all(${calls})`, { timeoutMs: limit, onApproval: slow.onApproval })
     await slow.asked
-    await passes(limit * 1.5) // this is what is tested: that much time passes
+    await passes(limit * 1.5) // the test needs this time to pass
     slow.answer('run')
     assert.equal((await run).value.length, 3)
   })
@@ -364,7 +367,7 @@ describe('While a person thinks', () => {
       })
     }
     for (const answer of late) answer('session')
-    // Whatever the late answers set off has come before this.
+    // All effects of the late answers come before the answer to this call.
     await gateway.callTool('fixture', 'echo', { value: 1 })
     await failure(gateway.callTool(...CALL), 'ERR_CALL_DENIED')
     assert.equal(writes(), 0)

@@ -242,7 +242,7 @@ describe('the caller of a generated tool', () => {
   const TOKENS = { one: '0123456789abcdef0123456789abcdef', two: 'fedcba9876543210fedcba9876543210' }
   const most = Math.max(4, 2 * availableParallelism())
 
-  /** A served gateway with two callers. `gauge` reads how many guests execute. */
+  /** Serves a gateway with two callers. `gauge` returns how many guests execute. */
   async function served(t, gateway, options) {
     const tokenFile = join(folder(t), 'tokens')
     const lines = Object.entries(TOKENS).map(([name, token]) => `${name}:${token}`)

@@ -1,4 +1,5 @@
-// Toolboxes and grants through Node's API, the command line and a host. tests/servers/grants.rs has what the gateway itself promises of them.
+// Tests of toolboxes and grants through Node's API, the command line and a host. tests/servers/grants.rs tests what the gateway itself
+// promises.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { approved, environment, LIMIT, program, run, small, write } from './command-line.mjs'
@@ -100,7 +101,7 @@ test('A host that gives itself the name of an agent has none of its grants, and 
     const answer = await waitFor('the list of tools', () =>
       child.output.stdout
         .split('\n')
-        // The text after the last line break is a line that has not arrived whole.
+        // The text after the last line break is left out. It is a line that has not arrived completely.
         .slice(0, -1)
         .map((line) => JSON.parse(line))
         .find((line) => line.id === 2),

@@ -1,5 +1,5 @@
-// No text that a guest or a server chooses takes time beyond its length: nothing interrupts JavaScript on Node's main thread, whatever the
-// deadline of a run is.
+// Tests that the time for a text that a guest or a server chooses grows only with its length. Nothing interrupts JavaScript on Node's main
+// thread, not even the deadline of a run.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ const files = [...['guest/runtime/src', 'src', 'bin'].flatMap(folder), ...['inde
 // biome-ignore lint/security/noGlobalEval: the file is one expression, which Node's glue and the guest evaluate as well
 const { encode, decode } = eval(source('guest/runtime/src/codec.js'))
 
-/** Processor time of this process: that of others on a busy machine is not counted. */
+/** Returns the processor time of this process. The time of other processes on a busy machine is not counted. */
 function milliseconds(work) {
   const before = process.cpuUsage()
   work()
@@ -24,12 +24,13 @@ function milliseconds(work) {
   return (user + system) / 1000
 }
 
-/** The least of some times: what else this process does meanwhile only adds to it. */
+/** Returns the smallest of some times, because other work of this process can only make a time longer. */
 const least = (work) => Math.min(...[1, 2, 3].map(() => milliseconds(work)))
 
 /**
- * Doubles the input until it takes some time, and compares that with four times the input: quadratic work takes sixteen times as long then,
- * linear work four times. The distance is what a busy machine may add, where a processor is now fast and now slow.
+ * Doubles the input until the work takes some time, and compares this time with the time for four times the input. Quadratic work then
+ * takes sixteen times as long, and linear work four times. The limit is between the two, because a busy machine's processor is sometimes
+ * faster and sometimes slower.
  */
 function assertGrowsWithItsInput(work, label) {
   const [enough, most] = [40, 1 << 17]
@@ -37,13 +38,13 @@ function assertGrowsWithItsInput(work, label) {
     const time = milliseconds(() => work(size))
     if (time < enough) continue
     const [once, fourfold] = [least(() => work(size)), least(() => work(4 * size))]
-    // Memory is taken and given back in steps: a second look at what seems to grow.
+    // Memory is allocated and released in steps, so work that seems to grow is measured again.
     if (fourfold < 8 * once || least(() => work(4 * size)) < 8 * least(() => work(size))) return
     assert.fail(`${label}: ${size} characters took ${once} ms, four times as many ${fourfold} ms`)
   }
 }
 
-/** The regular expressions that a file writes as such. */
+/** Returns the regular expressions that a file writes as literals. */
 function expressions(path) {
   const literal =
     /(?<=[(=,:?!&|[{;]\s*|return )\/((?:[^/\\[\n*]|\\.|\[(?:[^\]\\\n]|\\.)*\])(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])*)\/([dgimsuvy]*)/g
@@ -68,14 +69,14 @@ describe('a regular expression', () => {
   })
 
   test('that begins anew at each character of a text is told from others', () => {
-    // What the codec had: a look behind, over all backslashes there are.
+    // The codec had this pattern: a lookbehind that reads all backslashes before a position.
     const behind = /(?<=(?:^|[^\\])(?:\\\\)*)\\u[dD][89a-fA-F][\da-fA-F]{2}/g
     assert.throws(() => assertGrowsWithItsInput((size) => `${'\\'.repeat(size)}ud`.replace(behind, ''), 'behind'), /took/)
   })
 
   test('takes time as its text is long', () => {
     for (const { path, body, flags } of all) {
-      // What it names itself is what keeps it busy.
+      // The characters in the pattern itself cause the most work.
       const own = body.match(/[A-Za-z0-9%:.,"{}$_-]/g) ?? []
       const parts = new Set([
         ...own,

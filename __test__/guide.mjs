@@ -1,12 +1,13 @@
 // Follows a guide from its beginning to its end in an empty folder, as its reader would.
 //
-// In the guide, a comment before a block says what becomes of it:
-//   <!-- file: notes.ts -->   it is written to that file; `~` is the home folder, which lies within the test's own
-//   <!-- terminal: y y -->    its command runs at a terminal, where these answers are typed to the questions that the block shows
-//   <!-- exit: 1 0 -->        its commands end with these codes; else each ends with 0
-// Lines of `console` blocks that begin with `$ ` are run by bash, one shell a block; what follows each is all that it printed. There, `…` is
-// anything within a line, and a line of `…` alone any number of lines. In a command, `…` is the digest that was printed last.
-// Every block is one of these. Of the commands, `npm init` and `npm install` alone are not run: the test's folder has what they would install.
+// In the guide, a comment before a block says how the block is used:
+//  <!-- file: notes.ts -->   the block is written to this file; `~` is the home folder, which is in the folder of the test
+//  <!-- terminal: y y -->    its command runs at a terminal, where these answers are typed to the questions that the block shows
+//  <!-- exit: 1 0 -->        its commands end with these codes; without this comment, each ends with 0
+// Bash runs the lines of `console` blocks that begin with `$ `, in one shell for each block. The lines after a command are everything that
+// it prints. There, `…` matches any text within a line, and a line with only `…` matches any number of lines. In a command, `…` is the
+// digest that was printed last. Every block must have one of these uses. Only the commands `npm init` and `npm install` are not run: the
+// test's folder has what they would install.
 import assert from 'node:assert/strict'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -15,7 +16,7 @@ import { ms, run, typed } from './support.mjs'
 /** The time limit of one block. */
 export const LIMIT = ms(120_000)
 
-/** The blocks of a document in their order; throws for one that nothing would become of. */
+/** Returns the blocks of a document in their order. Throws an error for a block that has no use. */
 export function blocks(text, name = 'a guide') {
   const found = []
   let notes = {}
@@ -46,7 +47,7 @@ export function blocks(text, name = 'a guide') {
   return found
 }
 
-/** The commands of a `console` block, each with the lines that it prints. */
+/** Returns the commands of a `console` block, each with the lines that it prints. */
 function commands({ line, lines }, name) {
   const found = []
   for (const text of lines) {
@@ -59,13 +60,13 @@ function commands({ line, lines }, name) {
 
 const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 
-/** Does an output look like these lines? */
+/** Returns whether an output matches these lines. */
 export function looksLike(output, lines) {
   const pattern = lines.map((line) => (line.trim() === '…' ? '(?:.*\\n)*?' : `${line.split('…').map(escaped).join('.*')}\\n`)).join('')
   return new RegExp(`^${pattern}$`).test(output)
 }
 
-/** A terminal's text as it stands there at last: without colours, of what was written over a line only the last. */
+/** Returns the text that a terminal shows at the end: without colours, and with only the last version of a line that was overwritten. */
 const settled = (text) =>
   text
     // biome-ignore lint/suspicious/noControlCharactersInRegex: that is what a terminal is sent
@@ -76,7 +77,7 @@ const settled = (text) =>
     .map((line) => line.slice(line.lastIndexOf('\r') + 1))
     .join('\n')
 
-/** An output as lines, without blank ones around it. */
+/** Returns an output as lines, without blank lines around it. */
 const tidy = (text) => (text.trim() === '' ? '' : `${text.replace(/[ \t]+$/gm, '').replace(/^\n+|\n+$/g, '')}\n`)
 
 function write({ home, work }, { file, lines }) {
@@ -85,7 +86,7 @@ function write({ home, work }, { file, lines }) {
   writeFileSync(path, `${lines.join('\n')}\n`)
 }
 
-/** Runs commands in one shell; what each printed, in the order in which it came, and its exit code. */
+/** Runs commands in one shell. Returns each command's output, in the order in which it was written, and its exit code. */
 async function shell(t, { work, env }, lines) {
   const script = `exec 2>&1\n${lines.map((line) => `${line}\nprintf '\\036%d\\036' $?\n`).join('')}`
   const { stdout } = await run(t, 'bash', ['-c', script], { cwd: work, env, limit: LIMIT })
@@ -93,7 +94,7 @@ async function shell(t, { work, env }, lines) {
   return lines.map((_, index) => ({ text: parts[2 * index] ?? '', code: Number(parts[2 * index + 1] ?? Number.NaN) }))
 }
 
-/** Runs a command at a terminal; the questions are the block's lines that end with the answers. */
+/** Runs a command at a terminal. The questions are the lines of the block that end with the answers. */
 async function terminal(t, { work, env }, { command, printed }, answers, where) {
   const rest = [...printed]
   const dialogue = answers.map((answer) => {
@@ -106,7 +107,10 @@ async function terminal(t, { work, env }, { command, printed }, answers, where) 
   return { text: settled(text), code }
 }
 
-/** Writes each file of a guide and runs each command, and compares what it prints. `at`: the home folder, the folder in it, and the environment. */
+/**
+ * Follows a guide: writes each file, runs each command, and compares its output. `at` has the home folder, the working folder in it, and
+ * the environment.
+ */
 export async function follow(t, at, name, all) {
   let digest
   for (const block of all) {
@@ -124,7 +128,7 @@ export async function follow(t, at, name, all) {
       const filled = lines.map((line) => line.replace('…', () => digest ?? assert.fail(`${where}: no digest was printed`)))
       return answers ? [await terminal(t, at, { ...wanted[0], command: filled[0] }, answers, where)] : await shell(t, at, filled)
     }
-    // A digest may be what the block's own command before has printed: then they are run one by one.
+    // A command may need a digest that an earlier command of the block prints. Then the commands are run one by one.
     const together = wanted.every(({ command }) => !command.includes('…'))
     const outcomes = together ? await run(wanted.map(({ command }) => command)) : []
     for (const [index, { command, printed }] of wanted.entries()) {

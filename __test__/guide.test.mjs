@@ -1,4 +1,4 @@
-// docs/MCP.md, the user's guide, followed from its beginning to its end. What a guide's comments mean stands in guide.mjs.
+// Follows docs/MCP.md, the user's guide, from its beginning to its end. guide.mjs explains the comments of a guide.
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -7,10 +7,10 @@ import { blocks, follow, LIMIT, looksLike } from './guide.mjs'
 import { folder, root, run } from './support.mjs'
 
 const guide = 'docs/MCP.md'
-/** What the guide's reader installs; their own dependencies are found where these links lead to. */
+/** The packages that the guide's reader installs. The links lead to the folders in which the packages find their own dependencies. */
 const installed = ['@modelcontextprotocol/server-filesystem', 'typescript', '@types/node']
 
-/** A reader's machine: a home with an empty folder in it, where the packages have been installed. */
+/** Makes a reader's machine: a home with an empty folder in it, where the packages have been installed. */
 function place(t) {
   const home = folder(t)
   const work = join(home, 'first')
@@ -23,7 +23,7 @@ function place(t) {
     symlinkSync(join(root, 'node_modules', name), join(modules, name))
   }
   symlinkSync('../typescript/bin/tsc', join(modules, '.bin/tsc'))
-  // Nothing of this process's own environment: no tokens, no terminal's colours.
+  // The environment of this process is not used, so there are no tokens and no terminal colours.
   const env = { PATH: process.env.PATH, HOME: home, npm_config_update_notifier: 'false', npm_config_offline: 'true' }
   return { home, work, env }
 }
@@ -39,7 +39,7 @@ describe(guide, { timeout: 4 * LIMIT }, () => {
     await t.test('its scripts hold as TypeScript, with the types that it tells to write', async () => {
       const scripts = readdirSync(at.work)
       assert.deepEqual(await tsc(t, at, ['-p', '.']), '')
-      // Those for Node have Node's types, in place of the guest's.
+      // Code for Node gets Node's types in place of the guest's.
       const options = '--noEmit --checkJs --allowJs --strict --target es2023 --module nodenext --types node --skipLibCheck'.split(' ')
       const forNode = scripts.filter((name) => name.endsWith('.mjs'))
       assert.notEqual(forNode.length, 0)
@@ -50,7 +50,7 @@ describe(guide, { timeout: 4 * LIMIT }, () => {
   it('a first useful run is two minutes of reading away', () => {
     const [, section] = /\n## From an empty folder[^\n]*\n([\s\S]*?)\n## /.exec(text)
     const read = section.replace(/<!--.*-->/g, '').match(/[\p{L}\p{N}_]+/gu)
-    // Of technical text people read about 200 words in a minute.
+    // People read about 200 words of technical text in a minute.
     assert.ok(read.length <= 400, `${read.length} words`)
   })
 

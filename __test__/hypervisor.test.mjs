@@ -1,11 +1,11 @@
-// Which guest runs, and what is said where none does. The machines without one are made with a mount namespace of our own.
+// Tests of which guest runs, and what is reported if none runs. A mount namespace simulates the machines without a hypervisor.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { emulated, fixture, folder, guest, ms, openGateway, root, runSync } from './support.mjs'
 
-/** Runs an expression on an open gateway in a child whose /dev is what the script before it makes of it. */
+/** Runs an expression on an open gateway in a child process. The script `prepare` changes /dev for this process. */
 function elsewhere(t, prepare, expression) {
   const code = `import { Gateway } from ${JSON.stringify(join(root, 'index.mjs'))}
     const config = { mcpServers: { fixture: ${JSON.stringify(fixture())} } }
@@ -21,7 +21,7 @@ function elsewhere(t, prepare, expression) {
   return JSON.parse(stdout)
 }
 
-// An empty /dev but for what Node needs.
+// Makes /dev empty except for the devices that Node needs.
 const noDevice = `cd "$EMPTY" && mount -t tmpfs none . && cd "$EMPTY" &&
   for device in null zero random urandom; do touch $device && mount --bind /dev/$device $device; done; mount --rbind . /dev`
 

@@ -1,4 +1,5 @@
-// Images and sounds in a run's value reach a model as what they are: in the answers of the tools, over MCP, and in what the real packages send.
+// Tests that images and sounds in a run's value reach a model as images and sounds: in the answers of the tools, over MCP, and in the
+// requests of the real packages.
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,9 +16,9 @@ import { answerAnthropic, answerOpenAi, forAiSdk, forAnthropic, forLangChain, fo
 import { startProviders } from './fixtures/providers.mjs'
 import { folder, openApproved, openGateway, root, wholeFile } from './support.mjs'
 
-/** A dot of one pixel. */
+/** An image of one pixel. */
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
-/** A sound of no samples. */
+/** A sound without samples. */
 const WAV = Buffer.from('RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0', 'latin1').toString(
   'base64',
 )

@@ -112,7 +112,7 @@ test('an undo keeps what others have written since', async (t) => {
   changed.mcpServers.theirs = { command: 'theirs' }
   changed.more = 1
   writeFileSync(file, `// by hand\n${JSON.stringify(changed)}`)
-  // A second install takes the new server as well, and its undo gives both back.
+  // A second install also takes the new server, and its undo restores both servers.
   const second = JSON.parse((await run(at, ['install', 'cursor', '--write', '--json'])).stdout)
   assert.deepEqual(second.moved, [{ name: 'theirs', as: 'theirs' }])
   const { stdout } = await run(at, ['install', 'cursor', '--undo', '--write', '--json'])
@@ -142,7 +142,7 @@ test('what cannot be moved stays, and keys that a person added to the entry stay
   assert.equal(other.code, 0, other.stderr)
   const entry = JSON.parse(readFileSync(file, 'utf8')).mcpServers['hyperlight-mcp']
   assert.deepEqual([entry.args, entry.timeout], [[program, 'serve', '--config', config, '--servers', 'a'], 5])
-  // Imported into its own config, it would start itself.
+  // If its own config imported this entry, the program would start itself.
   assert.deepEqual(JSON.parse((await run(at, ['import', 'cursor', '--json'])).stdout).additions, [])
 })
 

@@ -1,4 +1,5 @@
-// Every limit at its edge: one byte under, at, over, in one-byte and longer characters. Too much fails or is cut, and harms nothing else.
+// Tests of each limit one byte below it, exactly at it and above it, in one-byte and longer characters. Too much fails or is cut, and
+// affects nothing else.
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,22 +21,22 @@ import {
 
 const LIMIT = 1000
 const MIB = 1024 * 1024
-/** More than the guest's buffers have where limits are small. */
+/** More bytes than the guest's buffers can store if the limits are small. */
 const FAR = 400_000
 const UNITS = ['a', 'é', '€', '😀']
 const utf8 = (text) => Buffer.byteLength(text)
 /** Text of exactly this many UTF-8 bytes. */
 const textOf = (bytes, unit = 'a') => unit.repeat(Math.floor(bytes / utf8(unit))) + 'a'.repeat(bytes % utf8(unit))
-/** The same in the guest, whose code must stay short. */
+/** Returns code for the same text in the guest. The code must stay short. */
 const guestText = (bytes, unit) => `(${JSON.stringify(unit)}.repeat(${Math.floor(bytes / utf8(unit))}) + "a".repeat(${bytes % utf8(unit)}))`
 
-/** What goes out is limited here … */
+/** This gateway has a small limit for the results of tools … */
 const inLimits = { maxResponseBytes: LIMIT, maxInputBytes: 4 * LIMIT, maxCodeBytes: 4 * LIMIT }
 const servers = { fixture: fixture(), mirror: support.mirror }
 const gateway = await openApproved(wholeFile, servers, { limits: inLimits })
 const sandbox = await gateway.sandbox()
 const throwing = await gateway.sandbox({ toolErrors: 'throw' })
-/** … and here what goes in. */
+/** … and this one has small limits for arguments, input, value, code and log. */
 const sizes = ['maxArgumentBytes', 'maxInputBytes', 'maxValueBytes', 'maxCodeBytes', 'maxLogBytes'].map((name) => [name, LIMIT])
 const narrow = await openApproved(wholeFile, { fixture: fixture() }, { limits: Object.fromEntries(sizes) })
 const sized = await narrow.sandbox()
@@ -276,7 +277,7 @@ test('the log is whole up to maxLogBytes; over it, it is cut on a character, mar
       if (bytes <= LIMIT - 400) continue
       assert.equal(logs.length, 2)
       const [, kept, mark] = /^(.*?)(… \[.*\])$/s.exec(logs[1].text)
-      // At a cut, an end goes that may hold the beginning of a secret: here, all that there is room for.
+      // A cut removes the end of the text, because it may contain the beginning of a secret. Here, this is the whole text.
       assert.equal(kept, '')
       names(mark, 'maxLogBytes')
     }

@@ -1,4 +1,5 @@
-// What a run's value says of what JSON has no form for: promises are awaited, maps and their like become data, and the rest is named.
+// Tests of values of a run that JSON cannot represent: promises are awaited, maps and similar objects become data, and all others are
+// reported.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { failure, fixture, openApproved, wholeFile } from './support.mjs'

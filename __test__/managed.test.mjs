@@ -1,4 +1,4 @@
-// Servers that agents add, through the package's own API, and a person's changes of the config at the command line.
+// Tests of servers that agents add through the package's own API, and of a person's changes of the config at the command line.
 import assert from 'node:assert/strict'
 import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -143,7 +143,7 @@ test('add, set, unset and remove write the config, and keep its comments and its
   assert.equal(JSON.parse(removed.stdout).written, true, removed.stderr)
   assert.match(text(), /\/\/ mine/)
   assert.equal(server(), undefined)
-  // The same again has no approval.
+  // The same server, added again, is not approved.
   assert.equal((await run(at, ['add', 'files', '--', command, ...args])).code, 0)
   assert.equal(JSON.parse((await run(at, ['list', '--json'])).stdout).servers[0].state, 'unapproved')
 })
@@ -198,7 +198,7 @@ test('what agents propose comes first in list and doctor, and a person decides a
   ]
   const approved = await atTerminal(at, ['approve', 'zeta'], yes)
   assert.match(approved.text, /the agent "researcher" has added this server, and calls it "Zeta"[\s\S]*zeta: approved/)
-  // Another agent has it once a toolbox names it, and not by a wider one.
+  // Another agent can use the server if a toolbox names it. A wider pattern is not enough.
   const has = async () => /zeta/.test((await run(at, ['list', '--agent', 'reader', '--json'])).stdout)
   for (const [pattern, granted] of [
     ['*/*', false],

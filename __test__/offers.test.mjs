@@ -1,4 +1,4 @@
-// Resources and prompts as an agent's author sees them, and as a guest does; and results that break their tool's own schema.
+// Tests of resources and prompts for an agent's author and for a guest, and of results that violate their tool's own schema.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -9,7 +9,7 @@ const gateway = await openApproved(wholeFile, { fixture: offering(), modern: off
 const both = ['fixture', 'modern']
 const note = { uri: 'fixture://note.txt', mimeType: 'text/plain', text: 'a note' }
 
-/** The value of an expression in a guest that knows all of `host:mcp`. */
+/** Returns the value of an expression in a guest that imports the functions of `host:mcp` for resources and prompts. */
 async function inGuest(t, expression, options = {}) {
   const opened = await openApproved(t, { fixture: offering() }, options)
   const sandbox = await opened.sandbox()

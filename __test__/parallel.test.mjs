@@ -1,4 +1,4 @@
-// Calls that are outstanding together: side by side where that is safe, in order where it is not, cancelled together.
+// Tests of concurrent calls: they run side by side where that is safe, run in order where it is not, and are cancelled together.
 import assert from 'node:assert/strict'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -7,7 +7,7 @@ import { compiled, deferred, failure, folder, ms, openApproved, openSandbox, roo
 
 const gauge = { command: process.execPath, args: [join(root, '__test__/fixtures/gauge.mjs')], confirm: 'never' }
 
-/** A sandbox on the server that shows how its calls stand to one another. */
+/** Opens a sandbox with the server that records how its calls overlap. */
 async function openGauge(t, { entry = {}, limits = {}, ...options } = {}) {
   const gateway = await openApproved(t, { gauge: { ...gauge, ...entry } }, { limits, ...options })
   return { gateway, sandbox: await gateway.sandbox() }
@@ -22,7 +22,7 @@ const run = async (sandbox, body, options) =>
 
 const value = async (...given) => (await run(...given)).value
 
-/** What the server saw once `count` of it has happened. */
+/** Returns the server's record when it has `count` entries. */
 async function seenBy(sandbox, count) {
   const until = Date.now() + ms(10_000)
   for (;;) {
@@ -39,7 +39,7 @@ describe('calls by .async', () => {
     const { value, stats } = await run(sandbox, body)
     assert.deepEqual(value, [Array.from({ length: 100 }, (_, key) => key), 100])
     assert.equal(stats.calls, 101)
-    // The time is theirs together, not the sum of each.
+    // Time in which calls overlap counts once.
     assert.ok(stats.callMs < ms(20_000), `${stats.callMs}`)
   })
 
@@ -211,7 +211,7 @@ describe('order', () => {
 })
 
 describe('a call that has waited for its place among those of its server', () => {
-  /** A call of `a` is under way, and lasts as `say` tells its server. */
+  /** Starts a call of `a`, which lasts until `say` tells its server to answer. */
   const openChanging = async (t, options) => {
     const path = folder(t)
     const args = [join(root, '__test__/fixtures/changing.mjs'), path]
@@ -244,7 +244,7 @@ describe('a call that has waited for its place among those of its server', () =>
 })
 
 describe('what agent code hands over as its value', () => {
-  // The prelude takes what it hands over out of a list: code that says how lists are read says what stands in the frame, `{"value":…}`.
+  // The prelude takes the value out of a list. Code that changes how lists are read can choose the text in the frame, `{"value":…}`.
   const handOver = (json) =>
     `export const handler = () => { Array.prototype[Symbol.iterator] = function* () { yield ${JSON.stringify(json)}; yield [] } }`
 

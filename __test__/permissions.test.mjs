@@ -1,5 +1,5 @@
-// What a person allows for more than one call ends with the approval under which they said it, whoever takes that back, and however late
-// they answer.
+// Tests that a permission for more than one call ends with the approval under which a person gave it, no matter who revokes the approval,
+// and how late the person answers.
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,13 +8,13 @@ import { arrived, deferred, failure, fixture, folder, gated, openApproved, openG
 
 const CALL = ['fixture', 'write_note', { text: 'x' }]
 
-/** Answers in turn, then denies; whatever is a promise is waited for. */
+/** Gives these answers in order, and then denies. An answer may be a promise. */
 function person(...answers) {
   const asked = []
   return { asked, onApproval: (question) => asked.push(question) && (answers[asked.length - 1] ?? 'deny') }
 }
 
-/** A gateway on one server whose calls ask, and another on the same approvals, as another process has it. */
+/** Opens a gateway with one server whose calls ask, and another gateway on the same approvals, which acts as another process. */
 async function setUp(t, onApproval, server = gated) {
   const stateDir = join(folder(t), 'state')
   const log = join(stateDir, '..', 'log')
@@ -28,7 +28,10 @@ async function setUp(t, onApproval, server = gated) {
   return { here, elsewhere, again, writes: () => arrived(log, 'write_note').length }
 }
 
-/** What a run gives that calls the tool, has something done outside, and calls it again: the second answer's code. */
+/**
+ * Runs code that calls the tool, makes a change outside of the run, and calls the tool again. Returns the first answer, and the code of the
+ * second one.
+ */
 async function around(gateway, change) {
   const sandbox = await gateway.sandbox()
   sandbox.hostModule('outside', { change: async () => change() })
@@ -38,7 +41,7 @@ async function around(gateway, change) {
   return value
 }
 
-/** The tools are described in another way, and a person approves that. */
+/** Changes the description of a tool. Then a person approves the change. */
 async function changeAndApprove(gateway, tool, description) {
   await gateway.callTool('fixture', 'rewrite', { tool, description }, { onApproval: () => 'once' })
   const { digest } = await gateway.approvalRequest('fixture')
@@ -116,7 +119,7 @@ describe('A permission ends', () => {
 })
 
 describe('An answer that comes late', () => {
-  /** A call about which a person thinks while something is done, and then says "session". */
+  /** Makes a call, and a change while a person thinks about this call. Then the person answers "session". */
   async function late(t, change) {
     const [asking, answer] = [deferred(), deferred()]
     const asked = []

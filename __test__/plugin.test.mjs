@@ -1,4 +1,5 @@
-// The whole as one gate that is looked at, approved and switched; and servers for a sandbox that is not ours.
+// Tests of the plugin (the whole gateway as a unit that a person looks at, approves and switches), and of servers for sandboxes of other
+// programs.
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +10,7 @@ import { arrived, failure, fixture, folder, gated, isAlive, logLines, mirror, op
 const run = (plugin) => plugin.tools().find(({ name }) => name === 'run_javascript')
 const PID = 'import { pid } from "host:mcp-fixture"; export const handler = () => pid().pid'
 
-/** A server that answers no call and no read, and writes down each in FILE. */
+/** Returns a server that answers no call and no read, and writes the method of each to FILE. */
 const silent = (file) => ({
   command: process.execPath,
   confirm: 'never',
@@ -30,7 +31,7 @@ const silent = (file) => ({
   ],
 })
 
-/** A plugin that is on, on one fixture server. */
+/** Opens a gateway with one fixture server, and with its plugin switched on. */
 async function openPlugin(t, { args = [], options = {}, tools = {}, server = fixture(...args) } = {}) {
   const gateway = await openApproved(t, { fixture: server }, options)
   const plugin = gateway.plugin(tools)
@@ -174,7 +175,7 @@ describe('a plugin', () => {
       const { gateway, plugin } = await openPlugin(t, { server: silent(file) })
       const sandbox = await gateway.sandbox()
       sandbox.hostModule('own', { nested: () => gateway.callTool('fixture', 'hang') })
-      // Every failure is caught, and the run would end with what it says.
+      // The code catches every failure, and would return the error's code as its value.
       const code = `import * as fixture from "host:mcp-fixture"; import { call, read } from "host:mcp"; import { nested } from "host:own"
         export async function handler() { try { return ["value", ${waits}] } catch (error) { return ["caught", error.code] } }`
       const running = failure(sandbox.run(code, { toolErrors: 'throw' }), 'ERR_PLUGIN_OFF')
@@ -231,7 +232,7 @@ describe('a plugin', () => {
 })
 
 describe('a server for another sandbox', () => {
-  /** Code in a context of Node's own, with these modules as globals. */
+  /** Runs code in a context of Node's own, with these modules as globals. */
   const evaluate = (code, functions, names) => vm.runInNewContext(`(async () => (${code}))()`, { [names]: functions })
 
   test('has its functions in the shape in which HyperAgent takes a plugin', async (t) => {

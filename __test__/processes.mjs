@@ -1,23 +1,29 @@
-// The one place where tests start programs: each has a limit, and none is left when its test ends, whatever the outcome. A test that waits
-// for a program that never ends would hold up the whole run. processes.test.mjs checks that no test starts one by itself.
+// Only this file starts programs for tests. Each program has a time limit and ends with its test, whatever the outcome, because a program
+// that never ends would block the whole run. processes.test.mjs checks that no test starts a program in another way.
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { after } from 'node:test'
 
-/** Inside the emulated machine everything takes longer; limits that users see hold there, tests' own deadlines are scaled. */
+/** In the emulated machine, everything takes longer. Limits that users see stay the same there, and the tests' own deadlines are longer. */
 export const emulated = process.env.HYPERLIGHT_MCP_EMULATED === '1'
 export const scale = emulated ? 8 : 1
 export const ms = (natively) => natively * scale
 
 const LIMIT = ms(120_000)
-/** A program's pipes may outlive it, in a process that it has started and that cut itself loose: they are read for this long after its end. */
+/**
+ * The time for which a program's pipes are still read after its end. A process that it has started and that has detached itself may keep
+ * them open.
+ */
 const PIPES_AFTER_END = ms(5000)
 
-/** Stands in for a test's context where a whole file shares something: cleaned up after the file's last test. First used outside of a test. */
+/**
+ * Replaces a test's context for things that a whole file shares. They are removed after the file's last test. Must first be used outside of
+ * a test.
+ */
 export const wholeFile = { after }
 
 const cleanups = new WeakMap()
-/** Has something done after the test: what was set up last goes first, so that no folder is removed under what still writes to it. */
+/** Calls `clean` after the test. What was set up last is removed first, so that no folder is removed while something still writes to it. */
 export function afterwards(t, clean) {
   const known = cleanups.get(t)
   if (known) return known.push(clean)
@@ -37,12 +43,12 @@ export function afterwards(t, clean) {
 }
 
 function withoutReporting(env = process.env) {
-  // Given to a test's process, it would make a child report as a test.
+  // With this variable of the test's process, a child would report as a test.
   const { NODE_TEST_CONTEXT, ...rest } = env
   return rest
 }
 
-/** Ends a program at once, and all of its group where it leads one of its own. */
+/** Kills a program immediately. Also kills its process group if the program leads one. */
 function kill(child, detached) {
   try {
     if (detached) process.kill(-child.pid, 'SIGKILL')
@@ -53,8 +59,8 @@ function kill(child, detached) {
 }
 
 /**
- * Starts a program, as `spawn` does. It is ended by SIGKILL after the test, and after `limit` ms: `child.outOfTime` says so then. Its event
- * `close` comes soon after its end, also where another process still holds its pipes.
+ * Starts a program, like `spawn`. SIGKILL ends it after the test, or after `limit` ms; in the second case `child.outOfTime` is set. Its
+ * event `close` comes soon after its end, even if another process still holds its pipes.
  */
 export function start(t, command, args, { limit = LIMIT, ...options } = {}) {
   const child = spawn(command, args, { ...options, env: withoutReporting(options.env) })
@@ -63,7 +69,7 @@ export function start(t, command, args, { limit = LIMIT, ...options } = {}) {
   }
   const closed = new Promise((resolve) => {
     child.once('close', resolve)
-    child.once('error', resolve) // It did not start.
+    child.once('error', resolve) // It was not started.
   })
   const timer = setTimeout(() => {
     child.outOfTime = limit
@@ -84,7 +90,7 @@ export function start(t, command, args, { limit = LIMIT, ...options } = {}) {
   return child
 }
 
-/** Starts a program and gathers what it writes: `child.output` is that so far. */
+/** Starts a program and collects what it writes. `child.output` has the output so far. */
 export function listenTo(t, command, args, options) {
   const child = start(t, command, args, options)
   child.output = { stdout: '', stderr: '' }
@@ -96,7 +102,10 @@ export function listenTo(t, command, args, options) {
   return child
 }
 
-/** The end of a program that was started by `listenTo`: its exit code or signal, and its output. Fails where its limit came first. */
+/**
+ * Waits for the end of a program that `listenTo` has started. Returns its exit code or signal, and its output. Fails if the time limit
+ * ended it.
+ */
 export function endOf(child) {
   return new Promise((resolve, reject) => {
     child.once('error', reject)
@@ -111,11 +120,11 @@ export function endOf(child) {
 /** Runs a program to its end. Its standard input is `input`. */
 export function run(t, command, args, { input = '', ...options } = {}) {
   const child = listenTo(t, command, args, options)
-  child.stdin?.on('error', () => {}).end(input) // It need not read.
+  child.stdin?.on('error', () => {}).end(input) // The program may end without reading it.
   return endOf(child)
 }
 
-/** Runs a program to its end while nothing else goes on here; as `spawnSync`, with a limit. */
+/** Runs a program to its end, like `spawnSync` but with a time limit. Nothing else happens in this process meanwhile. */
 export function runSync(command, args, { limit = LIMIT, ...options } = {}) {
   const env = withoutReporting(options.env)
   const ended = spawnSync(command, args, { encoding: 'utf8', timeout: limit, killSignal: 'SIGKILL', ...options, env })
@@ -123,7 +132,7 @@ export function runSync(command, args, { limit = LIMIT, ...options } = {}) {
   throw new Error(`${[command, ...args].join(' ')} did not end within ${limit} ms; it wrote:\n${ended.stdout ?? ''}${ended.stderr ?? ''}`)
 }
 
-/** What a program printed that ends with exit code 0; throws where it does not, with what it printed as `stdout`. */
+/** Returns the output of a program. Throws an error if its exit code is not 0. The error has the output as `stdout`. */
 export function outputOf(command, args, options) {
   const { error, status, signal, stdout, stderr } = runSync(command, args, options)
   if (error) throw error
@@ -133,8 +142,9 @@ export function outputOf(command, args, options) {
 }
 
 /**
- * Runs a command of the shell at a terminal of 80 columns (util-linux `script`); each pair is what is waited for and what is typed then.
- * `text` is all that the terminal was sent, controls included. Its input ends after the last answer: whatever asks once more fails.
+ * Runs a shell command at a terminal of 80 columns (util-linux `script`). Each pair is a text to wait for, and the answer that is typed
+ * then. `text` is everything that the terminal got, with control characters. The input ends after the last answer, so a further question
+ * fails.
  */
 export async function typed(t, command, dialogue, { limit, ...options }) {
   const env = { TERM: 'xterm', ...options.env }
@@ -152,7 +162,7 @@ export async function typed(t, command, dialogue, { limit, ...options }) {
       const [wanted, words] = rest[0]
       const at = child.output.stdout.indexOf(wanted, from)
       if (at < 0) break
-      // What comes right behind may be the next that is waited for.
+      // The next text to wait for may follow directly.
       from = at + wanted.length
       rest.shift()
       child.stdin.write(words)

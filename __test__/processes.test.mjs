@@ -1,4 +1,4 @@
-// No test can hold up the run: what processes.mjs promises, and that no test starts a program in another way.
+// Tests of what processes.mjs promises: no test can block the run, and no test starts a program in another way.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,7 @@ import { ms, outputOf, run, runSync, start, typed } from './processes.mjs'
 
 const here = fileURLToPath(new URL('.', import.meta.url))
 const SHORT = { limit: ms(1000) }
-/** A test's context whose end the test itself decides. */
+/** Returns a test's context that the test itself can end. */
 function ending() {
   const hooks = []
   return { after: (hook) => hooks.push(hook), end: () => Promise.all(hooks.map((hook) => hook())) }

@@ -1,4 +1,5 @@
-// Profiles that change what runs, through Node's API and the command line. tests/servers/profiles.rs has what the gateway itself promises of them.
+// Tests of profiles that change what runs, through Node's API and the command line. tests/servers/profiles.rs tests what the gateway itself
+// promises.
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -39,7 +40,7 @@ test('A profile with an environment makes a server of its own, which ends with i
   }
   assert.match((await failure(call(first, 'pid'), 'ERR_NOT_APPROVED')).message, /weather@staging/)
   await gateway.approve('weather@staging')
-  // It is enabled with its server. A decision about its own name counts first.
+  // The variant was enabled together with its server. A decision about the variant's own name has priority.
   await gateway.disable('weather@staging')
   assert.match((await failure(call(first, 'pid'), 'ERR_NOT_ENABLED')).message, /weather@staging/)
   await gateway.enable('weather@staging')

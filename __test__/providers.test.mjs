@@ -1,5 +1,5 @@
-// Providers: packages whose code runs only as a person has approved it, and objects that the agent registers. Whatever one of them does, the others
-// and the gateway go on.
+// Tests of providers: packages, whose code runs only as a person has approved it, and objects that the agent registers. A provider that
+// fails does not affect the others or the gateway.
 import assert from 'node:assert/strict'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ import { place, run } from './command-line.mjs'
 import { CODE, definition, install } from './fixtures/provider-packages.mjs'
 import { afterwards, failure, fixture, folder, guest, ms, root, run as runProgram } from './support.mjs'
 
-/** A gateway whose config is in a folder of its own, and what it says. */
+/** Opens a gateway whose config is in a separate folder. Returns it with its events. */
 async function open(t, path, config, options) {
   const configPath = join(path, 'config.json')
   const write = (content) => writeFileSync(configPath, JSON.stringify(content))
@@ -107,7 +107,7 @@ describe('A package', () => {
     assert.match(problem('ending'), /ended before it answered/)
     assert.match(problem('nonsense'), /not a list of definitions/)
     assert.match(problem('huge'), /more than 262144 bytes/)
-    // On a busy machine, the time can come first; the next test is about the memory.
+    // On a busy machine, the time limit may be reached first. The next test checks the memory limit.
     assert.match(problem('buffering'), /more than 512 MiB of memory|did not answer within 2 s/)
     // Nothing that the code posts or writes is read.
     for (const name of ['posting', 'flooding', 'writing']) assert.match(problem(name), /did not answer within 2 s/, name)
@@ -132,10 +132,10 @@ describe('A package', () => {
     const { gateway } = await open(t, path, { providers: [...fillers, 'overflowing'] })
     const mebibytes = () => process.resourceUsage().maxRSS / 1024
     const before = mebibytes()
-    // What is thrown is not copied to this thread, as Node would.
+    // The thrown value is not copied to this thread. By default, Node would copy it.
     assert.match((await approve(gateway, 'overflowing')).problem, /^no servers today\.+/)
     assert.ok(process.memoryUsage().arrayBuffers < 100 * 1024 * 1024, `${process.memoryUsage().arrayBuffers} bytes`)
-    // On a busy machine, the 2 s of a provider can be over before it has filled so much.
+    // On a busy machine, the 2 s of a provider can be over before it has used that much memory.
     const problems = []
     for (const name of fillers) {
       problems.push((await approve(gateway, name)).problem)
@@ -147,7 +147,7 @@ describe('A package', () => {
 
   test('that waits in a system call fails after its time, although its thread ends only when the call ends', async (t) => {
     const path = folder(t)
-    // Reading from the pipe ends when the test writes to it.
+    // The read from the pipe ends when the test writes to it.
     const pipe = join(path, 'pipe')
     assert.equal((await runProgram(t, 'mkfifo', [pipe])).code, 0)
     afterwards(t, () => writeFileSync(pipe, '', { flag: 'r+' }))
@@ -241,7 +241,7 @@ describe('A package', () => {
     assert.deepEqual(status.servers, ['acme-mcp--mail'])
     assert.deepEqual(status.refused, [{ name: 'acme-mcp--files', reason: 'providers.deny.capabilities has "files"' }])
     assert.equal(providerOf(gateway, 'other-mcp').state, 'unapproved')
-    // A task that names what the policy denies is told so, and not that there is no such server.
+    // If a task names a server that the policy denies, the reason says so. It does not say that there is no such server.
     const { servers } = await gateway.resolve({
       task: { servers: ['acme-mcp--files', 'evil-mcp--files', 'acme-mcp--absent'] },
       dryRun: true,

@@ -1,5 +1,5 @@
-// Servers that others wrote, as they are published: three in TypeScript (one of them over HTTP as well), one in Python that speaks both
-// eras of the protocol. Each is approved, lists, answers as its documentation says, and is gone with its gateway.
+// Tests with published servers of other authors: three in TypeScript (one of them also over HTTP), and one in Python that speaks both eras
+// of the protocol. Each is approved, lists its tools, answers as its documentation says, and is gone after its gateway has closed.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
@@ -14,11 +14,11 @@ import { children, compiled, folder, ms, openApproved, outputOf, root, start, wa
 const TIMEOUT = { timeout: ms(60_000) }
 const program = (name) => join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`)
 const node = (name, ...args) => ({ command: process.execPath, args: [program(name), ...args], confirm: 'never' })
-/** Emulated, Python takes longer to start than users' servers may. */
-// A server in Python needs long to start beside other work.
+/** In the emulated machine, Python needs more time to start than the default limit allows. */
+// A server in Python takes long to start while other work runs.
 const limits = { connectTimeoutMs: ms(60_000) }
 
-/** A gateway on one server, named `it`, and what a test does with it. When it is closed, no process of its is left. */
+/** Opens a gateway with one server, named `it`, and returns it with helper functions. After close(), none of its processes may be left. */
 async function open(t, server, options) {
   const before = children().map(({ pid }) => pid)
   const gateway = await openApproved(t, { it: server }, { limits, ...options })
@@ -85,7 +85,7 @@ describe('server-memory', TIMEOUT, () => {
 /** What server-everything does on either transport. */
 function everything(server) {
   test('lists its tools; text, numbers, structured content, images, links and annotations arrive as they were sent', async (t) => {
-    // Arguments that break a schema are the server's to complain about here.
+    // Here, the server itself must complain about arguments that violate a schema.
     const { report, call, text } = await open(t, await server(t), { argumentChecks: 'off' })
     assert.equal(report.serverName, 'mcp-servers/everything')
     assert.ok(report.tools.length >= 12, report.tools.join())
@@ -110,7 +110,7 @@ function everything(server) {
     const events = []
     const { text } = await open(t, await server(t), { onEvent: (event) => event.type === 'progress' && events.push(event) })
     await text('trigger-long-running-operation', { duration: 0.3, steps: 6 })
-    // Answers and events come by queues of their own.
+    // Answers and events come through separate queues.
     await waitFor('all steps', () => events.length >= 6)
     assert.deepEqual(
       events.map(({ server, tool, progress, total }) => [server, tool, progress, total]),

@@ -1,4 +1,4 @@
-// Results within a budget: what is cut and what is told of it, what later runs can still read, and the log beside it.
+// Tests of results within a budget: what is cut, what is reported about the cut, what later runs can still read, and the log beside it.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { compiled, failure, fixture, openApproved, openGateway, openSandbox, wholeFile } from './support.mjs'
@@ -7,12 +7,12 @@ const gateway = await openGateway(wholeFile)
 const sandbox = await gateway.sandbox()
 const ROWS = 'Array.from({ length: 2000 }, (_, id) => ({ id, name: "row " + id, tags: ["a", "b"] }))'
 const rows = Array.from({ length: 2000 }, (_, id) => ({ id, name: `row ${id}`, tags: ['a', 'b'] }))
-/** What a later run makes of what was saved. */
+/** Returns what a later run reads with `saved`. */
 async function readBack(id, { pointer, rest = '', box = sandbox } = {}) {
   const code = `import { saved } from "host:mcp"; export const handler = (args) => saved(...args)${rest}`
   return (await box.run(code, { input: pointer === undefined ? [id] : [id, pointer], maxResultTokens: 10_000_000 })).value
 }
-/** What `saved` throws in the guest. */
+/** Returns the error that `saved` throws in the guest. */
 async function refusal(args, box = sandbox) {
   const code = `import { saved } from "host:mcp"; export const handler = (args) => { try { return { value: saved(...args) } } catch (error) { return { code: error.code, message: error.message } } }`
   return (await box.run(code, { input: args })).value
@@ -136,7 +136,7 @@ describe('what was saved', () => {
   test('is gone at maxSavedAgeMs', async (t) => {
     const box = await (await openGateway(t, {}, { limits: { maxSavedAgeMs: 1 }, maxResultTokens: 100 })).sandbox()
     const { savedAs } = await box.run(`export const handler = () => ${ROWS}`)
-    // A run of its own takes longer than a millisecond.
+    // Any run takes longer than a millisecond.
     assert.equal((await refusal([savedAs], box)).code, 'ERR_NOT_SAVED')
   })
 

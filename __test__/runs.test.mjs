@@ -1,5 +1,5 @@
-// Runs: what one leaves for the next (nothing), how they queue and run side by side, what Node sees of them meanwhile, and how
-// they end when their time is up.
+// Tests of runs: a run leaves nothing for the next one; how runs queue and run side by side; what Node sees of them meanwhile; and how
+// they end when their time is over.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -29,12 +29,12 @@ const collectGarbage = runInNewContext('gc')
 function resources() {
   collectGarbage()
   const status = readFileSync('/proc/self/status', 'utf8')
-  // Not RssFile: that is how much of Node's own program has been touched, which goes up in steps as V8 compiles.
+  // RssFile is left out. It counts the pages of Node's own program that were used, and this count grows in steps as V8 compiles code.
   const kib = [...status.matchAll(/Rss(?:Anon|Shmem):\s+(\d+)/g)].reduce((sum, [, size]) => sum + Number(size), 0)
   return { ...held(), kib }
 }
 async function assertNoGrowth(before) {
-  // A run's thread ends a moment after its outcome, and its VM is thrown away after that.
+  // A run's thread ends a moment after its outcome, and its VM is dropped after that.
   const threads = () => `${before.threads.length} threads, and not ${held().threads.sort().join(', ')}`
   await waitFor(threads, () => held().threads.length <= before.threads.length)
   await waitFor('two VMs that wait, and two of the gateway of the whole file', () => held().vms <= 4)
@@ -51,7 +51,7 @@ const log = join(folder(wholeFile), 'log')
 const gateway = await openApproved(wholeFile, { fixture: fixture('--log', log) })
 
 describe('200 runs in a row in one sandbox', () => {
-  // Each looks for what the runs before it did, then does it.
+  // Each run looks for the traces of the runs before it, and then leaves the same traces.
   const code = `
     import * as fixture from "host:mcp-fixture";
     let count = 0;

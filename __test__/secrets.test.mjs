@@ -1,5 +1,5 @@
-// What a server is given in confidence comes out nowhere: secrets are planted in every way that a config has, leaked in every way
-// that a server, a guest and the agent's own code have, and looked for in everything that comes out, in every usual form.
+// Tests that a server's secrets appear nowhere. Secrets are put into every place that a config has, and are leaked in every way that a
+// server, a guest and the agent's own code have. Then all output is searched for them, in every usual form.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -9,7 +9,7 @@ import { inspect } from 'node:util'
 import { Gateway } from '../index.mjs'
 import { afterwards, evaluate, failure, fixture, folder, guest, waitFor } from './support.mjs'
 
-/** By where it comes from: what each encoding changes is in it. */
+/** One secret for each source. Each contains characters that the encodings change. */
 const secrets = {
   VARIABLE: 'wR4?"k+/9 vQ~7\\tzß&Lp=0x-VARIABLE',
   FILE: 'hT8>"m+/3 bN~2\\jyß&Gs=5c-FROMFILE',
@@ -18,7 +18,7 @@ const secrets = {
 }
 const percent = (text, format) => [...Buffer.from(text)].map((byte) => `%${format(byte.toString(16).padStart(2, '0'))}`).join('')
 
-/** A text as programs write it. */
+/** The forms in which programs write a text. */
 const forms = {
   plain: (text) => text,
   base64: (text) => Buffer.from(text).toString('base64'),
@@ -38,7 +38,7 @@ const forms = {
   'JSON in JSON in JSON': (text) => JSON.stringify(JSON.stringify(JSON.stringify(text))),
 }
 
-/** So much of a form in a row is a leak; a mask shows four characters. The ends of base64 depend on what is beside them. */
+/** A row of this many characters of a form is a leak, as a mask shows only four. The ends of base64 depend on the text beside them. */
 const WINDOW = 12
 const traces = new Map()
 for (const [name, secret] of Object.entries(secrets)) {
@@ -48,7 +48,7 @@ for (const [name, secret] of Object.entries(secrets)) {
   }
 }
 
-/** Everything that a value shows of itself, its hidden fields and causes included. */
+/** Returns everything that a value shows, including its hidden fields and causes. */
 function faces(value) {
   const found = [
     typeof value === 'string' ? value : inspect(value, { depth: null, showHidden: true, getters: true, maxStringLength: null }),
@@ -56,7 +56,7 @@ function faces(value) {
   try {
     found.push(String(value), JSON.stringify(value) ?? '')
   } catch {
-    // It has no such form.
+    // The value has no such form.
   }
   if (value instanceof Error) {
     for (const key of Object.getOwnPropertyNames(value)) found.push(...faces(value[key]))
@@ -74,12 +74,14 @@ function assertClean(where, value) {
   }
   return all.join('\n')
 }
-/** There was something to blank: the way out was tried. */
+/** Checks that something was redacted. This shows that the text has really taken this way out. */
 function assertRedacted(where, value) {
   assert.match(assertClean(where, value), /\[redacted\]/, where)
 }
 
-/** A gateway on these servers, each of which is given all four secrets; and all that it says of itself while it is open. */
+/**
+ * Opens a gateway with these servers, each of which gets all four secrets. Records everything that the gateway reports while it is open.
+ */
 async function setUp(t, servers, options) {
   const path = folder(t)
   const stateDir = join(path, 'state')
@@ -104,7 +106,7 @@ async function setUp(t, servers, options) {
     process.off('warning', onWarning)
     delete process.env.HYPERLIGHT_MCP_TEST_SECRET
   })
-  /** Looks through all that is always there to be read. */
+  /** Checks everything that can be read at any time. */
   const assertAllClean = () => {
     assertClean('events', events)
     assertClean('process warnings', warnings)
@@ -143,7 +145,7 @@ describe('A server that tells its secrets', () => {
         const where = `${name} by ${how}`
         const args = { name, how }
         const leak = `fixture.leak(${JSON.stringify(args)})`
-        // Straight, as a value in the guest, as an exception there, and as one that ends the run.
+        // The leak as a direct result, as a value in the guest, as an exception there, and as an exception that ends the run.
         assertRedacted(where, await gateway.callTool('fixture', 'leak', args).catch((error) => error))
         assertRedacted(where, await evaluate(sandbox, leak))
         assertRedacted(
@@ -247,7 +249,7 @@ describe('A server that tells its secrets', () => {
 })
 
 describe('Somebody who chooses a text and sees what is left of it', () => {
-  /** Right and wrong guesses at the beginning and at the end of a secret, in each form. */
+  /** Returns right and wrong guesses at the beginning and at the end of a secret, in each form. */
   const guesses = (secret) =>
     Object.values(forms).flatMap((write) => {
       const form = write(secret)
@@ -256,7 +258,7 @@ describe('Somebody who chooses a text and sees what is left of it', () => {
         [form.slice(-known), `#${form.slice(1 - known)}`],
       ])
     })
-  /** Everything but the guess. */
+  /** Returns the text without the guess. */
   const beside = (text, guess) => text.replaceAll(guess, '')
 
   test("learns nothing by an agent's log", async (t) => {

@@ -1,5 +1,5 @@
-// The official client drives every tool of `hyperlight-mcp serve`, over both transports and in both eras. tests/servers/serve_clients.rs does the
-// same with rmcp's client, and serve-inspector.test.mjs with the Inspector's command line.
+// Tests with the official client, which calls every tool of `hyperlight-mcp serve` over both transports and in both eras.
+// tests/servers/serve_clients.rs does the same with rmcp's client, and serve-inspector.test.mjs with the Inspector's command line.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { approved, small } from './command-line.mjs'

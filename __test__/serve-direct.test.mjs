@@ -1,4 +1,4 @@
-// hyperlight-mcp serve --direct: a host calls each approved tool under a name of its own. And callTool, which takes these names too.
+// Tests of hyperlight-mcp serve --direct: a host calls each approved tool by a separate name. callTool accepts these names too.
 import assert from 'node:assert/strict'
 import { createInterface } from 'node:readline'
 import { test } from 'node:test'
@@ -43,7 +43,7 @@ const withView = {
 
 function streams(child) {
   const transport = {
-    /** What came, in its order. */
+    /** The messages that came, in order. */
     came: [],
     async start() {
       createInterface({ input: child.stdout }).on('line', (line) => {

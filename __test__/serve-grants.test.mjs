@@ -1,4 +1,4 @@
-// What a caller of a served gateway learns, where each has its own grants.
+// Tests of what a caller of a served gateway can find out if each caller has its own grants.
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -25,7 +25,7 @@ function tokenFile(t) {
   return path
 }
 
-/** A served gateway with two servers, of which each caller is granted one, and one caller none. */
+/** Serves a gateway with two servers. Each caller is granted one of them, and one caller none. */
 async function granted(t) {
   const servers = { payroll: fixture('--resources'), weather: fixture() }
   const agents = { one: { fetch: { hosts: ['one.example'] } }, two: { fetch: { hosts: ['two.example'] } } }

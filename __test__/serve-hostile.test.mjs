@@ -1,4 +1,5 @@
-// Hosts of `hyperlight-mcp serve` that misbehave: no other host notices. tests/serve_http/hostile.rs has the same of the HTTP server alone.
+// Tests of hosts that misbehave with `hyperlight-mcp serve`: no other host is affected. tests/serve_http/hostile.rs tests the HTTP server
+// alone.
 import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
@@ -8,7 +9,10 @@ import { approved, environment, program, small } from './command-line.mjs'
 import { ERAS, overHttp, overStdio, runs, script, served, started } from './serving.mjs'
 import { arrived, folder, isAlive, listenTo, logLines, ms, start, waitFor } from './support.mjs'
 
-/** Memory that a program may take while one of its hosts misbehaves: many times what it needs, and a part of what it was sent. */
+/**
+ * The memory that a program may use while one of its hosts misbehaves. It is many times what the program needs, but less than what it is
+ * sent.
+ */
 const MEMORY_KIB = 512 * 1024
 
 const memoryOf = ({ pid }) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1])
@@ -18,7 +22,7 @@ const initialize = message({ id: 1, method: 'initialize', params: { protocolVers
 const initialized = message({ method: 'notifications/initialized' })
 const list = (id) => message({ id, method: 'tools/list', params: {} })
 
-/** Hosts that go on with their calls during `disturbance`, and after it. Each call must succeed. */
+/** Makes calls of these hosts during `disturbance` and after it. Each call must succeed. */
 async function undisturbed(clients, disturbance) {
   let isOver = false
   const going = clients.map(async (client) => {
@@ -37,12 +41,12 @@ async function undisturbed(clients, disturbance) {
   }
 }
 
-/** Waits for an event of the fixture server that was not there before. */
+/** Waits until the log has more than `before` events with this name. */
 async function event(log, name, before = 0) {
   await waitFor(`the event ${name}`, () => logLines(log).filter((line) => line.event === name).length > before)
 }
 
-/** A connection on which the test writes what it wants. Its end by the other side is no error. */
+/** Opens a connection on which the test writes its own bytes. It is not an error if the other side ends it. */
 function raw(t, url, text) {
   const { hostname, port } = new URL(url)
   const socket = connect(Number(port), hostname)
@@ -52,7 +56,7 @@ function raw(t, url, text) {
   return socket
 }
 
-/** Tokens by the names of their callers: limits are those of a caller. */
+/** Tokens by the names of their callers. Limits apply to each caller separately. */
 const TOKENS = Object.fromEntries(['neighbour', 'rude', 'crowd'].map((name) => [name, name.padEnd(40, '-')]))
 
 const post = (body, headers = `authorization: Bearer ${TOKENS.rude}\r\n`) =>
@@ -140,7 +144,7 @@ test('Over standard input and output', async (t) => {
   const { client: neighbour } = await overStdio(t, at)
 
   await t.test('the program and its servers end with a host that is killed', async (t) => {
-    // The host alone can write to the program.
+    // Only the host can write to the program.
     const code = 'mkfifo "$2"; "$0" "$1" serve < "$2" & echo $!; exec 3> "$2"; printf "%s\\n" "$3" "$4" "$5" >&3; wait'
     const call = message({
       id: 2,

@@ -8,7 +8,7 @@ import { run } from './support.mjs'
 
 test("The Inspector's command line drives every tool over both transports", async (t) => {
   const at = await approved(t, { fixture: small() })
-  // It can answer no question.
+  // The Inspector cannot answer questions.
   const allowed = ['--allow-writes', 'fixture']
   const { url } = await served(t, at, allowed)
   const inspect = async (target, name, args) => {

@@ -1,4 +1,4 @@
-// Two hosts at once, in orders that a seed decides: each answer reaches the call that asked, and no other.
+// Tests with two hosts at once, in orders that a seed determines: each answer reaches only the call that asked.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { approved } from './command-line.mjs'
@@ -21,7 +21,7 @@ function numbers(seed) {
   }
 }
 
-/** Questions that wait for an answer, of all hosts, and the calls that have not ended. */
+/** The questions of all hosts that wait for an answer, and the calls that have not ended. */
 class Table {
   #questions = []
   #calls = []
@@ -44,13 +44,14 @@ class Table {
   }
 
   /**
-   * Waits until each run has asked or ended, so that the seed alone decides what comes next, and takes a question away. Returns nothing when
-   * all calls have ended. A session runs its calls one after the other, and a request without a session runs by itself.
+   * Waits until each run has asked a question or ended, so that only the seed decides what comes next. Then removes one question and
+   * returns it. Returns undefined when all calls have ended. A session runs its calls one after the other. A request without a session does
+   * not wait for other calls.
    */
   async next(below) {
     const isNext = ({ host, inSession }, index, calls) => !inSession || calls.findIndex((call) => call.host === host) === index
     while (this.#questions.length < this.#calls.filter(isNext).length) await this.#changed.promise
-    // In the order of their texts, as they arrive in any.
+    // Questions arrive in any order, so they are sorted by their texts.
     this.#questions.sort((one, other) => (one.text < other.text ? -1 : 1))
     return this.#questions.splice(below(Math.max(this.#questions.length, 1)), 1)[0]
   }
@@ -61,14 +62,14 @@ class Table {
   }
 }
 
-/** What a run can do, as code that has a token in it. */
+/** The operations of a run, as code that contains a token. */
 const OPERATIONS = {
   elicit: (token) => `fixture.elicit({ message: '${token}' })`,
   sample: (token) => `fixture.sample({ prompt: '${token}' })`,
   write: (token) => `fixture.write_note({ text: '${token}' })`,
 }
 
-/** One call of a host: a run that does some operations, and what must come of them. */
+/** Returns one call of a host: a run with some operations, and the list of its expected results. */
 function planned(host, name, below) {
   const operations = Array.from({ length: 1 + below(3) }, (_, index) => {
     const kind = Object.keys(OPERATIONS)[below(3)]
@@ -89,7 +90,7 @@ function advance({ operations, expected, settled }) {
   return operations[expected.length]
 }
 
-/** Answers a question, and notes what the call that asked must get. */
+/** Answers a question, and records the result that the asking call must get. */
 function answer({ host, text }, calls, below, unique) {
   const call = calls.find(({ operations }) => operations.some(({ token }) => text.includes(token)))
   assert.equal(call?.host, host, `${host} was asked: ${text}`)
@@ -113,13 +114,13 @@ function answer({ host, text }, calls, below, unique) {
   return given
 }
 
-/** Two of the hosts, in any order. */
+/** Returns two of the hosts, in any order. */
 function pair(names, below) {
   const rest = [...names]
   return [0, 1].map(() => rest.splice(below(rest.length), 1)[0])
 }
 
-/** Both hosts make their calls at once, and each question is answered when the seed says so. */
+/** Makes the calls of two hosts at once, and answers each question when the seed says so. */
 async function round({ clients, table }, below, name) {
   const chosen = pair(Object.keys(clients), below)
   const calls = chosen.flatMap((host) =>
@@ -142,7 +143,7 @@ async function round({ clients, table }, below, name) {
 
 test('Two hosts that are asked at once get each answer where it belongs, in any order and in both eras', async (t) => {
   const below = numbers(SEED)
-  // Of this protocol, as a question then says itself to which call it belongs.
+  // The server speaks this protocol, in which each question names the call that it belongs to.
   const at = await approved(t, { fixture: gated('--era', '2026', '--tools', 'elicit,sample,write_note') })
   const { url } = await served(t, at)
   const table = new Table()

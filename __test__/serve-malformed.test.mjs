@@ -1,11 +1,12 @@
-// What a host of `hyperlight-mcp serve` is told of answers and requests that are not what the protocol says: each error has a stable code.
+// Tests of what a host of `hyperlight-mcp serve` is told about answers and requests that violate the protocol: each error has a stable
+// code.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { approved } from './command-line.mjs'
 import { ask, send } from './serve-raw.mjs'
 import { CAPABILITIES, overStdio, served } from './serving.mjs'
 
-/** What a server answers that answers nonsense: by method, and there by the name of what is asked for. */
+/** The invalid answers of a server, by method and then by the requested name. */
 const ANSWERS = {
   'tools/call': {
     text: 'done',

@@ -1,4 +1,4 @@
-// gateway.serve() for the author of an agent: over HTTP in this process, over standard input and output in a program of its own.
+// Tests of gateway.serve() for the author of an agent: over HTTP in this process, and over standard input and output in a separate program.
 import assert from 'node:assert/strict'
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -197,14 +197,14 @@ test('The run of a session that its host has ended ends at once', async (t) => {
     const answer = await fetch(new URL('/metrics', url))
     return Number(new RegExp(`^hyperlight_mcp_${name} (\\d+)$`, 'm').exec(await answer.text())[1])
   }
-  // It ends with its session, or at its deadline of 30 s.
+  // The loop ends with its session, or at its deadline of 30 s.
   runs(client, '{ for (;;); }').catch(() => {})
   await waitFor('the loop', async () => (await running('guests_executing')) === 1, LIMIT)
   const before = performance.now()
   await transport.terminateSession()
   await waitFor('the end of the loop', async () => (await running('runs_in_flight')) === 0, LIMIT)
   const took = performance.now() - before
-  // The library for the protocol alone lets requests of an ended session go on for 5 s.
+  // The protocol library alone would let the requests of an ended session run for 5 s more.
   assert.ok(took < 4000, `${took} ms`)
 })
 
@@ -316,7 +316,7 @@ test('Node runs as long as something is served, and no longer, also with a gatew
   const { client } = await connected(t, url)
   assert.equal((await runs(client, '1 + 1')).structuredContent.value, 2)
   await client.close()
-  // Its only reason to run is the gateway that is served, which nothing refers to.
+  // Only the served gateway keeps the program running, and no variable refers to it.
   child.stdin.end('close\n')
   const { code, stderr } = await ended
   assert.deepEqual([code, stderr], [0, ''])

@@ -1,4 +1,4 @@
-// The options of `hyperlight-mcp serve`: what is wrong is one line and an exit code, and what is right does what it says.
+// Tests of the options of `hyperlight-mcp serve`: a wrong option gives one line and an exit code, and a right one does what it says.
 import assert from 'node:assert/strict'
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { approved, environment, LIMIT, place, program, run, small } from './command-line.mjs'
 import { afterwards, arrived, endOf, listenTo, waitFor } from './support.mjs'
 
-/** A self-signed certificate for `localhost`, whose key nobody has kept. */
+/** A self-signed certificate for `localhost`. Its key was not kept. */
 const CERTIFICATE = `-----BEGIN CERTIFICATE-----
 MIIBPjCB8aADAgECAhRMqSRL3Qa2VMCx2PItLSkkg5YdojAFBgMrZXAwFDESMBAG
 A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMzAzMjEzNFoYDzIxMjYxMDMwMDMyMTM0

@@ -1,4 +1,4 @@
-// Requests of protocol 2026-07-28 over HTTP as they are written, for what the official client does not do.
+// Sends requests of protocol 2026-07-28 over HTTP without a client library, for tests of what the official client does not do.
 import { afterwards } from './support.mjs'
 
 const VERSION = '2026-07-28'

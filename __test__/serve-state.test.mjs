@@ -1,4 +1,4 @@
-// Whatever outlives a request of a host: saved values by their handle, streams of updates, and tasks.
+// Tests of everything that outlives a request of a host: saved values with their handles, streams of updates, and tasks.
 import assert from 'node:assert/strict'
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -175,7 +175,7 @@ test('A stream of changes', async (t) => {
       client.setNotificationHandler('notifications/resources/updated', ({ params }) => updates.push(params.uri))
       const subscription = await client.listen({ resourceSubscriptions: [note] })
       const touch = (uri) => runs(client, `fixture.touch({ uri: '${uri}' })`)
-      // The stream is acknowledged before its subscriptions are made.
+      // The server acknowledges the stream before it has made the subscriptions.
       await waitFor('an update', async () => {
         await touch(note)
         return updates.length > 0
@@ -217,7 +217,7 @@ test('A run of a client that knows tasks', async (t) => {
 
   await t.test('gives the same, whether it is a task or not, and is none where the client knows none', async () => {
     const begun = await begin('1 + 1')
-    // A busy machine may take its time.
+    // A busy machine may need more time.
     const { structuredContent } = begun.resultType === 'task' ? (await until(begun.taskId, 'completed')).result : begun
     assert.equal(structuredContent.value, 2)
     const { capabilities: served } = await ask(url, 'server/discover', {}, options)
@@ -291,7 +291,7 @@ test('A host’s folders narrow those that the config lets a server know, in its
     const code = `import * as server from "host:mcp-${server}"; export const handler = () => server.roots({})`
     const { structuredContent } = await call(client, { code, input: null, timeoutMs: null })
     assert.ok(structuredContent.value?.roots, JSON.stringify(structuredContent))
-    // A model does not read where the home is.
+    // A model does not see the path of the home folder.
     return structuredContent.value.roots.map(({ uri }) => basename(uri))
   }
   for (const era of ['2025-11-25', NEWEST]) {

@@ -4,7 +4,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { environment, LIMIT, program } from './command-line.mjs'
 import { afterwards, endOf, listenTo } from './support.mjs'
 
-/** What a host can be asked. */
+/** The capabilities of a host that can answer every kind of question. */
 export const CAPABILITIES = { elicitation: { form: {} }, sampling: {} }
 /** The options of the official client by era. */
 export const ERAS = { '2025-11-25': {}, '2026-07-28': { versionNegotiation: { mode: 'auto' } } }
@@ -80,7 +80,7 @@ export const script = (body) => ({
 
 export const runs = (client, body, options) => client.callTool({ name: 'run_javascript', arguments: script(body) }, options)
 
-/** Each tool with arguments, and what its answer must have. The server is a fixture with a forecast and notes. */
+/** For each tool, its arguments and what its answer must contain. The server is a fixture with a forecast and notes. */
 export const CALLS = {
   run_javascript: [script(`[fixture.get_forecast({ location: 'Oslo' }).conditions, fixture.write_note({ text: 'x' })]`), /"sunny","noted"/],
   search_mcp_tools: [{ query: 'forecast', limit: 1, servers: null }, /get_forecast/],

@@ -1,4 +1,4 @@
-// scripts/setup --check, on a machine whose package list says that nothing is installed: what is set up for the demo, and for the tests.
+// Tests scripts/setup --check on a machine where no package is installed: the steps for the demo, and the steps for the tests.
 import assert from 'node:assert/strict'
 import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ function program(at, name, body) {
   return path
 }
 
-/** All that setup would do, where a guest boots or does not. */
+/** Returns everything that setup would do if a guest boots here, or if none does. */
 async function missing(t, { boots }, ...options) {
   const at = folder(t)
   program(at, 'dpkg-query', 'exit 1')

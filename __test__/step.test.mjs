@@ -1,4 +1,4 @@
-// The steps of scripts/test (scripts/lib/step.sh): none can hold up the run, whatever it leaves behind.
+// Tests of the steps of scripts/test (scripts/lib/step.sh): no step can block the run, whatever it leaves behind.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
@@ -14,7 +14,7 @@ const script = (...lines) => [
   ['set -uo pipefail', '. scripts/lib/step.sh', ...lines, 'declare -p failed', 'echo "kept: $(tr "\\n" " " <"$log")"'].join('\n'),
 ]
 
-/** The processes, zombies left out, that have a mark in their environment. */
+/** Returns the processes that have a mark in their environment, without zombies. */
 function marked(mark) {
   return readdirSync('/proc').filter((pid) => {
     try {
@@ -51,7 +51,7 @@ test('a step that does not end is ended after its limit, and fails', TIMEOUT, as
 })
 
 test('lanes run beside each other, and what each noted counts', TIMEOUT, async (t) => {
-  // Each waits for the other: one after the other, neither would end.
+  // Each step waits for the other one, so they never end if they run one after the other.
   const meet = (own, other) => `step ${own} sh -c 'touch "$0"/${own}; until [ -e "$0"/${other} ]; do sleep 0.05; done; exit 4' "$meeting"`
   const { stdout } = await run(
     t,

@@ -1,4 +1,5 @@
-// What the tests share: fixture servers, gateways that clean up after themselves, waiting on conditions. Programs are processes.mjs's.
+// Code that the tests share: fixture servers, gateways that clean up after themselves, and waits for conditions. processes.mjs starts
+// programs.
 import assert from 'node:assert/strict'
 import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,16 +12,16 @@ export * from './processes.mjs'
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
-/** Which guest the whole suite runs on: the one that boots here, unless the environment forces one. */
+/** The guest on which the whole suite runs: the one that boots here, unless the environment names one. */
 export const guest = process.env.HYPERLIGHT_MCP_GUEST ?? 'auto'
 
 export const fixtureProgram = join(root, 'target/programs/fixture-server')
-/** A fixture server's entry in the config, whose calls ask nobody; see tests/fixtures/server/README.md for the flags. */
+/** Returns the config entry of a fixture server whose calls ask nobody. tests/fixtures/server/README.md lists the flags. */
 export const fixture = (...args) => ({ command: fixtureProgram, args, confirm: 'never' })
-/** The same, whose calls ask as they do by default. */
+/** Returns the same entry with the default, so that its calls ask. */
 export const gated = (...args) => ({ command: fixtureProgram, args })
 
-/** A server whose one tool, `give`, answers with exactly its arguments as the result: for results that no well-behaved server gives. */
+/** A server with one tool, `give`, which returns exactly its arguments as the result. It gives results that no correct server gives. */
 export const mirror = {
   command: process.execPath,
   confirm: 'never',
@@ -38,21 +39,21 @@ export const mirror = {
   ],
 }
 
-/** A folder that is removed after the test. */
+/** Makes a folder that is removed after the test. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-test-'))
   afterwards(t, () => rmSync(path, { recursive: true, force: true }))
   return path
 }
 
-/** A gateway on these servers, none approved, closed after the test. */
+/** Opens a gateway with these servers, none of them approved. The gateway is closed after the test. */
 export async function openGateway(t, servers = {}, options = {}) {
   const gateway = await Gateway.open({ config: { mcpServers: servers }, stateDir: join(folder(t), 'state'), guest, ...options })
   afterwards(t, () => gateway.close())
   return gateway
 }
 
-/** The same with every server approved and enabled. */
+/** Does the same, and approves and enables every server. */
 export async function openApproved(t, servers, options) {
   const gateway = await openGateway(t, servers, options)
   for (const name of Object.keys(servers)) {
@@ -62,19 +63,19 @@ export async function openApproved(t, servers, options) {
   return gateway
 }
 
-/** A sandbox on one fixture server named `fixture`. */
+/** Opens a sandbox with one fixture server named `fixture`. */
 export async function openSandbox(t, { args = [], options = {}, sandbox = {} } = {}) {
   const gateway = await openApproved(t, { fixture: fixture(...args) }, options)
   return { gateway, sandbox: await gateway.sandbox(sandbox) }
 }
 
-/** The value of an expression in the guest, where `fixture` is the fixture server's module. */
+/** Returns the value of an expression in the guest, where `fixture` is the fixture server's module. */
 export async function evaluate(sandbox, expression, options) {
   const code = `import * as fixture from "host:mcp-fixture"; import { call, tools } from "host:mcp"; export const handler = (input) => (${expression});`
   return sandbox.run(code, options)
 }
 
-/** What `tsc --strict` says of these files: nothing, where they compile. */
+/** Returns the errors of `tsc --strict` for these files. There are none if the files compile. */
 export function compiled(t, files, lib = ['es2022']) {
   const path = folder(t)
   for (const [name, text] of Object.entries(files)) writeFileSync(join(path, name), text)
@@ -96,7 +97,7 @@ export function compiled(t, files, lib = ['es2022']) {
   }
 }
 
-/** What a promise rejects with, or a function throws: an `Error` with this stable code. */
+/** Returns the error that a promise rejects with, or that a function throws. It must be an `Error` with this stable code. */
 export async function failure(attempt, code) {
   let outcome
   try {
@@ -116,7 +117,7 @@ export function isAlive(pid) {
   } catch (error) {
     return error.code === 'EPERM'
   }
-  // A zombie has ended; only its parent has not looked yet.
+  // A zombie has ended, and its parent has not reaped it yet.
   try {
     return !/^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
   } catch {
@@ -124,7 +125,7 @@ export function isAlive(pid) {
   }
 }
 
-/** Waits until a condition holds; fails with what was waited for: a text, or what says it then. */
+/** Waits until a condition holds. If the time is over, fails with `what`: a text, or a function that returns one. */
 export async function waitFor(what, condition, timeout = ms(5000)) {
   const deadline = performance.now() + timeout
   for (;;) {
@@ -136,8 +137,8 @@ export async function waitFor(what, condition, timeout = ms(5000)) {
 }
 
 /**
- * What this process holds, by name. VMs are apart: how many wait just now is the pool's business, and each has descriptors of its own
- * and a thread that the kernel adds to the process.
+ * Returns what this process holds, by name. VMs are counted separately: the pool decides how many wait at a moment, and each has
+ * descriptors of its own and a thread that the kernel adds to the process.
  */
 export function held() {
   const named = (folder, name) =>
@@ -170,7 +171,7 @@ export function logLines(path) {
   }
 }
 
-/** Passes if one of three attempts was fast enough: what else this machine does can only make an attempt slower. */
+/** Passes if one of three attempts is fast enough. Other work on this machine can only make an attempt slower. */
 export async function promptly(limit, attempt) {
   const times = []
   while (times.length < 3) {
@@ -180,10 +181,10 @@ export async function promptly(limit, attempt) {
   throw new Error(`expected at most ${limit} ms, but it took ${times.map((time) => Math.round(time)).join(', ')} ms`)
 }
 
-/** The calls of a tool that have arrived at a fixture server with --log. */
+/** Returns the calls of a tool that have reached a fixture server with --log. */
 export const arrived = (log, tool) => logLines(log).filter((line) => line.event === 'request' && line.name === tool)
 
-/** A promise, and how to settle it. */
+/** Returns a promise, with the functions that settle it. */
 export function deferred() {
   const made = {}
   made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }))
@@ -191,8 +192,8 @@ export function deferred() {
 }
 
 /**
- * A server that connects normally while it is approved, and then, as its file is written, in a way of its own. Its process
- * is replaced by disabling it in between.
+ * Opens a server that connects normally while it is approved, and that behaves in another way after its mode file is written. In between,
+ * the server is disabled, so that its process is replaced.
  */
 export async function openTurning(t, ...args) {
   const path = folder(t)
@@ -213,7 +214,7 @@ export async function openTurning(t, ...args) {
   }
 }
 
-/** The processes that a process has started and not yet reaped, zombies (state Z) included. */
+/** Returns the processes that a process has started and not yet reaped, including zombies (state Z). */
 export function children(parent = process.pid) {
   const found = []
   for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {

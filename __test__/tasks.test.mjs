@@ -1,4 +1,5 @@
-// Tasks, base layers and resolutions, through the classes and the program. tests/servers/tasks.rs has what the gateway itself promises of them.
+// Tests of tasks, base layers and resolutions through the classes and the program. tests/servers/tasks.rs tests what the gateway itself
+// promises.
 import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// A server that is not approved as a whole and enabled reaches nobody: no person and no model is asked what it asks, or reads a word of it.
+// Tests that a server that is not fully approved and enabled reaches nobody: no person and no model gets its questions or reads its texts.
 import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -11,11 +11,11 @@ const TALKER = fileURLToPath(new URL('fixtures/talker.mjs', import.meta.url))
 
 const talker = (mode, file = '/dev/null') => ({ command: process.execPath, args: [TALKER, mode, WORDS, file], confirm: 'never' })
 const lines = (file) => readFileSync(file, 'utf8').trim().split('\n').map(JSON.parse)
-/** Says yes to the command, as it is shown. */
+/** Approves the command as it is shown. */
 const approveCommand = async (gateway, name) => gateway.approve(name, (await gateway.approvalRequest(name)).digest)
 
 describe('What a server asks and tells', () => {
-  /** A gateway whose callbacks and events are kept, and where the server writes down what it is answered. */
+  /** Opens a gateway whose callbacks and events are recorded. The server writes the answers that it gets to a file. */
   async function setUp(t) {
     const file = join(folder(t), 'answers')
     const [asked, events] = [[], []]
@@ -43,7 +43,7 @@ describe('What a server asks and tells', () => {
     )
     const [sampled] = answers.filter(({ method }) => method === 'sampling/createMessage')
     assert.match(sampled.error.message, /nobody is asked, because this server is not fully approved and enabled/)
-    // Folders are part of what was shown with the command; nobody is asked for them.
+    // The person has seen the folders together with the command, so nobody is asked about them.
     assert.deepEqual(answers.at(-1), { method: 'roots/list', result: { roots: [] } })
     assert.deepEqual(asked, [])
     assert.deepEqual(
@@ -90,7 +90,7 @@ describe('What a server asks and tells', () => {
 describe('A word of a server that nobody has approved', () => {
   const MODES = ['fine', 'asks', 'list', 'handshake', 'version', 'exits']
 
-  /** All that the tools of a model and a model's lines answer about a server. */
+  /** Returns everything that a model's tools and typed lines say about a server. */
   async function answers(gateway, server) {
     const tools = Object.fromEntries(gateway.agentTools({ describeServers: 500 }).map((tool) => [tool.name, tool]))
     const told = [Object.values(tools)]
@@ -121,7 +121,7 @@ describe('A word of a server that nobody has approved', () => {
       assertWithout(await answers(gateway, 'talker'), WORDS)
       await approveCommand(gateway, 'talker')
       assertWithout(await answers(gateway, 'talker'), WORDS)
-      // The operator sees it all the same.
+      // The operator still sees the server's words.
       const seen = await gateway.approvalRequest('talker').catch(({ message }) => message)
       assert.ok(JSON.stringify(seen).includes(WORDS), JSON.stringify(seen))
       assertWithout(await answers(gateway, 'talker'), WORDS)
@@ -151,7 +151,7 @@ describe('A word of a server that nobody has approved', () => {
 describe('A word of a config or an environment file that changed since the yes', () => {
   const NAME = WORDS.replaceAll(' ', '-')
 
-  /** Runs code, and returns the answer for a model. It has no word of the files. */
+  /** Runs code, and returns the answer for a model. Checks that the answer contains no word of the files. */
   async function told(gateway, sandbox, code) {
     const [run] = gateway.agentTools({ include: ['run_javascript'], sandbox })
     const answer = JSON.stringify(await run.execute({ code }))
@@ -170,7 +170,7 @@ describe('A word of a config or an environment file that changed since the yes',
       await gateway.disable('fixture')
       await gateway.enable('fixture')
       assert.match(await told(gateway, sandbox, code), /the config, or a file that it names, is wrong/)
-      // The operator sees it all the same.
+      // The operator still sees the whole error.
       assert.match(gateway.servers()[0].lastError.message, /\.env/)
     }
   })
@@ -236,11 +236,11 @@ describe('What a person has disabled', () => {
       assert.equal(data.error?.code, 'ERR_DISABLED_BY_PERSON', line)
     }
     assert.equal(starts(), before)
-    // Nor where its approval is gone as well.
+    // The same is true after its approval was revoked too.
     await gateway.revoke('fixture')
     assert.equal((await manage.execute({ action: 'propose', server: 'fixture' })).error?.code, 'ERR_DISABLED_BY_PERSON')
     assert.match((await manage.execute({ action: 'info', server: 'fixture' })).why, /a person has disabled it/)
-    // A person still can.
+    // A person can still test it.
     await gateway.approve('fixture')
     assert.equal((await gateway.test('fixture')).server, 'fixture')
     assert.ok(starts() > before)

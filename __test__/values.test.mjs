@@ -1,5 +1,5 @@
-// What crosses between Node, a guest and a server: whatever anybody gives is a value or an Error with a stable code, and what a person is
-// shown is what is sent. Nothing that is given here ends the process, or leaves a promise pending.
+// Tests of values that cross between Node, a guest and a server: each becomes a value or an Error with a stable code, and a person is shown
+// exactly what is sent. None of these values ends the process, or leaves a promise pending.
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ const raise = (thrown) => {
   throw thrown
 }
 const bytes = (count) => Array.from({ length: count }, () => new Uint8Array(0))
-/** What a `throw` can be given, for whoever reads it. */
+/** Values for `throw` that are difficult for the code that reads them. */
 const odd = () => [
   undefined,
   null,
@@ -52,7 +52,7 @@ const uncrossable = () =>
   ].map((value) => ({ deep: [value] }))
 
 describe("An agent's own function", () => {
-  /** What calls of these functions come to in a guest: codes. */
+  /** Calls these functions in a guest. Returns the codes of the errors. */
   async function codes(t, functions) {
     const own = await gateway.sandbox()
     t.after(() => own.close())
@@ -185,7 +185,7 @@ describe('What is given to a method', () => {
       await failure(sandbox.run(identity, { signal }), 'ERR_INVALID_OPTION')
       await failure(gateway.callTool('fixture', 'empty', {}, { signal }), 'ERR_INVALID_OPTION')
     }
-    // Own properties of a real one count for nothing.
+    // Own properties of a real signal have no effect.
     const traps = Object.fromEntries(
       ['aborted', 'reason', 'addEventListener', 'removeEventListener'].map((name) => [name, { get: () => raise(name) }]),
     )
@@ -353,7 +353,7 @@ describe('What a person is asked about', () => {
     return () => record(1 + below(4), 3)
   }
 
-  /** A server that writes down each line as it came. */
+  /** Returns a server that writes each line that it receives to a file. */
   const recording = (path) => ({
     ...mirror,
     confirm: 'always',
@@ -380,10 +380,10 @@ describe('What a person is asked about', () => {
     const sent = lines.map((line) => JSON.parse(line).params.arguments)
     assert.equal(asked.length, inputs.length)
     assert.deepEqual(sent, asked)
-    const unsigned = (json) => JSON.parse(JSON.stringify(json)) // What JSON.stringify makes of -0 and the like.
+    const unsigned = (json) => JSON.parse(JSON.stringify(json)) // Applies what JSON.stringify does to -0 and similar values.
     assert.deepEqual(asked.map(unsigned), inputs.map(unsigned))
     for (const line of lines) {
-      // Without its texts and keys: only numbers are left of what could be integers.
+      // Without texts and keys, only numbers that could be integers are left.
       const integers = line.replace(/"(?:[^"\\]|\\.)*"/g, '""').match(/(?<![\d.eE+-])-?\d+(?![\d.eE])/g) ?? []
       for (const digits of integers) assert.equal(String(Number(digits)), digits, line)
     }

@@ -1,4 +1,4 @@
-// A process that finds the guest's snapshot need not boot it; whatever is odd about the snapshot, another is made.
+// Tests that a process that finds the guest's snapshot does not boot the guest, and that a snapshot with any problem is replaced.
 import assert from 'node:assert/strict'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,7 +8,9 @@ import { folder, run } from './support.mjs'
 
 const script = fileURLToPath(new URL('fixtures/first-result.mjs', import.meta.url))
 
-/** Another process's first result, and where its snapshot was from. Where it is to keep one, it ends when that is done. */
+/**
+ * Returns the first result of another process, and the origin of its snapshot. With `keeps`, the process ends after its snapshot is saved.
+ */
 async function firstResult(t, snapshotDir, keeps = true) {
   const { code, stdout, stderr } = await run(t, process.execPath, [script, JSON.stringify({ snapshotDir, keeps })])
   assert.equal(code, 0, stderr)

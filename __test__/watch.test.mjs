@@ -1,4 +1,4 @@
-// A changed config is read again by itself: Gateway.open({ watch }), and `serve`, which watches unless it is told not to.
+// Tests that a changed config is read again automatically: Gateway.open({ watch }), and `serve`, which watches unless it is told not to.
 import assert from 'node:assert/strict'
 import { appendFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,7 +10,7 @@ import { afterwards, deferred, endOf, fixture, folder, guest, listenTo, waitFor 
 
 const config = (servers) => JSON.stringify({ mcpServers: servers })
 
-/** A gateway on a config file that it watches, or not; `events` are those that came. */
+/** Opens a gateway with a config file, with or without a watch. `events` are those so far. */
 async function watching(t, servers, options = { watch: true }) {
   const path = join(folder(t), 'config.json')
   writeFileSync(path, config(servers))

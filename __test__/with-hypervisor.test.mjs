@@ -1,5 +1,5 @@
-// scripts/with-hypervisor's promises. A probe that says no stands in for a machine without a hypervisor, one that says yes for a
-// machine with one, so that both ways are tested everywhere. A machine takes 5 to 10 s to boot, so each boot checks several things.
+// Tests of scripts/with-hypervisor. A probe that answers no simulates a machine without a hypervisor, and a probe that answers yes
+// simulates a machine with one, so both ways are tested everywhere. A machine takes 5 to 10 s to boot, so each boot checks several things.
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -27,11 +27,11 @@ import { afterwards, runSync, start as startProgram, wholeFile } from './process
 const SCRIPTS = fileURLToPath(new URL('../scripts', import.meta.url))
 const SCRIPT = join(SCRIPTS, 'with-hypervisor')
 const BOOTED = { timeout: 180_000 }
-// Inside the emulated machine itself, a second one would be emulated by an emulated one.
+// Inside the emulated machine, a second machine would be emulated by an emulated one.
 const EMULATED = process.env.HYPERLIGHT_MCP_EMULATED === '1' && 'an emulated machine does not emulate another'
 
 const work = realpathSync(mkdtempSync(join(tmpdir(), 'with-hypervisor-test-')))
-// First, as what is set up last goes first: programs that a failed test has left run end before their folder goes.
+// This comes first, because what is set up last is removed first. So programs that a failed test leaves end before their folder is removed.
 afterwards(wholeFile, () => rmSync(work, { recursive: true, force: true }))
 const folder = (name) => {
   mkdirSync(join(work, name), { recursive: true })
@@ -54,7 +54,7 @@ function environment(more) {
   return { ...outer, TMPDIR: temporary, XDG_CACHE_HOME: cache, XDG_RUNTIME_DIR: folder('runtime'), ...more }
 }
 
-/** A run of the script; `ended` comes to what it wrote and how it ended. */
+/** Starts the script. `ended` resolves to what it wrote and how it ended. */
 function start(probePath, args, { env, cwd, stdin = 'pipe' } = {}) {
   const given = {
     env: environment({ HYPERLIGHT_MCP_PROBE: probePath, ...env }),
@@ -81,7 +81,7 @@ function run(probePath, args, options) {
   return child.ended
 }
 
-/** Processes, zombies left out, whose arguments hold some words: the machines of this test name its cache folder. */
+/** Returns the processes, without zombies, whose arguments contain these words. The machines of this test have its cache folder in them. */
 function processes(...words) {
   return readdirSync('/proc').filter((pid) => {
     try {
@@ -100,7 +100,7 @@ async function until(what) {
 const digest = (data) => createHash('sha256').update(data).digest('hex')
 
 before(() => rmSync(folder('runtime'), { recursive: true }))
-/** Nothing is left of the runs that have ended: no process, no temporary file, no half-made entry in the cache. */
+/** Checks that nothing is left of the runs that have ended: no process, no temporary file, and no unfinished entry in the cache. */
 function assertClean() {
   assert.deepEqual(processes(cache), [])
   assert.deepEqual(readdirSync(temporary), [])
@@ -194,7 +194,7 @@ describe('what is missing is named, with what to do', () => {
 
 describe('on a machine where no guest boots', { skip: EMULATED }, () => {
   before(() => {
-    // Silent and quick where a kernel is there; else it says what it does, or what to do.
+    // If a kernel exists, the script prints nothing and ends quickly. Otherwise it prints what it does, or what to do.
     const fetched = runSync(join(SCRIPTS, 'fetch-kernel'), [], { stdio: ['ignore', 'inherit', 'inherit'], limit: 600_000 })
     assert.equal(fetched.status, 0, 'scripts/fetch-kernel failed')
     const real = join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'hyperlight-mcp', 'kernel')

@@ -1,11 +1,12 @@
-// The figures that this project promises, each against its goal (`npm run bench`): one table, and the same as JSON. docs/PERFORMANCE.md says what each
-// is and how it is measured.
+// Measures the figures that this project promises, and compares each with its goal (`npm run bench`). Prints one table, and writes the same
+// as JSON. docs/PERFORMANCE.md says what each figure is and how it is measured.
 //
 //   node benches/bench.mjs [--rounds 5] [--calls 1000] [--growth 100000] [--only ROW,…] [--json FILE] [--guest auto|standard|ring3]
 //                                      [--compare FILE [--from FILE]] [--also]
 //
-// --compare sets this run beside an earlier one's JSON; with --from nothing is measured, and that file is taken for this run. --also runs the
-// benchmarks that have no goal here after it (`npm run bench:all`). Exit code 1 where a row misses its goal or could not be measured.
+// --compare compares this run with the JSON of an earlier one. With --from, nothing is measured, and that file is used as this run. With
+// --also, the benchmarks that have no goal here run afterwards (`npm run bench:all`). The exit code is 1 if a row misses its goal or could
+// not be measured.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
@@ -19,7 +20,7 @@ import { allMet, judged, ROWS } from './lib/verdict.mjs'
 const FORMAT = 2
 const GUESTS = ['auto', 'standard', 'ring3']
 
-/** From this load on the machine has something else to do. */
+/** With a load above this, the machine is busy with other work. */
 const BUSY = 1
 
 class Mistake extends Error {}
@@ -60,9 +61,9 @@ function options() {
     rows: chosenRows(values.only),
     rounds: count(values, 'rounds'),
     calls: count(values, 'calls'),
-    // What is less has no early and late calls.
+    // With fewer calls, there are no early and late ones to compare.
     growth: count(values, 'growth', 4000),
-    // A run of a few rows does not take the place of a whole one.
+    // A run of only some rows does not replace the file of a complete run.
     json: resolve(values.json ?? join(root, 'bench-results', values.only === undefined ? 'latest.json' : 'some.json')),
   }
 }
@@ -79,7 +80,7 @@ function read(file) {
   return run
 }
 
-/** What a group's failure is to its rows: its reason, in one line. */
+/** Returns the reason why a group failed, in one line. All rows of the group show it. */
 const reason = (error) => (String(error.stderr ?? '').match(/^\w*Error.*$/m)?.[0] ?? error.message).split('\n')[0].slice(0, 300)
 
 async function measure(given) {
@@ -111,7 +112,7 @@ function print({ machine, options, rows }) {
   const { cpu, cpus, node, guest, emulated, load } = machine
   console.log(`${cpu}, ${cpus} CPUs, Node ${node}, ${guest} guest${emulated ? ', emulated machine' : ''}`)
   console.log(`medians of ${options.rounds} rounds, both sides in turn; ${options.calls} calls in a round`)
-  // What else computes here takes from both sides, but not the same share of each.
+  // Other work on this machine slows both sides, but not to the same degree.
   if (load > BUSY) console.log(`the machine was busy before it began (load ${load.toFixed(1)}): ratios are less certain`)
   console.log()
   for (const line of table(rows)) console.log(line)
@@ -139,7 +140,7 @@ const OTHERS = [
   [process.execPath, 'benches/tokens.mjs'],
 ]
 
-/** The benchmarks that have no goal here, one after the other; whether all of them ran. */
+/** Runs the benchmarks that have no goal here, one after the other. Returns whether all of them ran. */
 function others() {
   const failed = OTHERS.filter(([program, ...args]) => {
     console.log(`\n${args.at(-1) ?? program}\n`)

@@ -1,4 +1,4 @@
-// One client's part in one repetition of connections.mjs, in a process of its own; prints its figures as JSON.
+// Measures one client in one repetition of connections.mjs, in a separate process, and prints the figures as JSON.
 //
 //   node --expose-gc connections-probe.mjs '{ "subject": "gateway" | "sdk", "server": …, "calls": …, "floods": […] }'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -19,7 +19,7 @@ const milliseconds = async (work) => {
 const sorted = (values) => values.toSorted((a, b) => a - b)
 const at = (values, share) => sorted(values)[Math.min(values.length - 1, Math.floor(values.length * share))]
 
-/** So many calls by so many callers: calls a second, and microseconds of a call. */
+/** Makes this number of calls with this number of callers. Returns the calls per second, and the microseconds of a call. */
 async function rate(call, count, callers) {
   for (let index = 0; index < WARM_UP; index += 1) await call()
   const times = []
@@ -30,7 +30,7 @@ async function rate(call, count, callers) {
   return { perSecond: (times.length * 1000) / elapsed, median: at(times, 0.5) * 1000, p99: at(times, 0.99) * 1000 }
 }
 
-/** What belongs to this process alone, in KiB. V8 gives back what it no longer needs a while after a collection. */
+/** Returns the private memory of this process in KiB. V8 releases unused memory some time after a collection. */
 async function privateMemory() {
   for (let index = 0; index < 5; index += 1) {
     globalThis.gc()
@@ -41,12 +41,12 @@ async function privateMemory() {
 }
 
 /**
- * What each client is measured by. `open` starts a server, reads its tools and calls one, as the first use of a server does, and gives
- * that call and the end of the connection.
+ * Measures a client. `open` starts a server, reads its tools and makes one call, like the first use of a server. It returns a function for
+ * further calls, and one that closes the connection.
  */
 async function measure(open) {
   const { call, close } = await open('first')
-  // First of all, since what the calls leave in the heap would hide it.
+  // This comes first, because memory that the calls leave in the heap would hide it.
   const before = await privateMemory()
   const more = []
   for (let index = 0; index < CONNECTIONS; index += 1) more.push(await open(`more${index}`))
@@ -68,14 +68,14 @@ async function measure(open) {
   return { sequential, many, connect: at(connects, 0.5), memory }
 }
 
-/** How late other servers' calls are while one floods, against how they are without: pairs, right after each other. */
+/** Returns the p99 of calls of another server without and with a server that floods. The two are measured directly after each other. */
 async function flooded(gateway, open) {
   const { call } = await open('first')
   const p99 = {}
   for (const kind of floods) {
     const still = (await rate(call, calls, 1)).p99
     await gateway.enable(`flood-${kind}`)
-    // The flood begins with the first call; whether that is answered is not the question.
+    // The flood begins with the first call. It does not matter whether this call gets an answer.
     const begun = gateway.callTool(`flood-${kind}`, 'echo_text', { text: 'begin' }, { timeoutMs: 1000 }).catch(() => {})
     await begun
     p99[kind] = { still, flooded: (await rate(call, calls, 1)).p99 }
@@ -93,7 +93,7 @@ async function withGateway(folder) {
     config: { mcpServers: Object.fromEntries(servers) },
     stateDir: join(folder, 'state'),
     limits: { maxConnections: CONNECTIONS + 1, maxServers: servers.length },
-    // As an agent has it: what servers say reaches JavaScript.
+    // An agent has a listener too, so messages of servers reach JavaScript.
     onEvent: () => {},
   })
   for (const [name] of servers) {

@@ -1,10 +1,11 @@
-// What a connection costs (part of `npm run bench:all`): our callTool, the TypeScript SDK's client and rmcp alone, all against the fixture
-// server's `echo_text` over stdio; and what a server that floods costs the others. A table, and the same as JSON.
+// Measures what a connection costs (part of `npm run bench:all`): our callTool, the TypeScript SDK's client and rmcp alone, all with the
+// fixture server's `echo_text` over stdio. Also measures what a server that floods costs the others. Prints a table, and writes the same as
+// JSON.
 //
 //   node benches/connections.mjs [--repetitions 5] [--calls 3000] [--json bench-results/connections.json]
 //
-// Each repetition runs each client in a process of its own, one after the other, so that a ratio compares what the machine did in the
-// same minute. Medians over the repetitions, of figures and of ratios alike.
+// Each repetition runs each client in a separate process, one after the other, so that a ratio compares figures of the same minute. The
+// results are medians over the repetitions, for figures and for ratios.
 import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'
@@ -62,7 +63,7 @@ const ROWS = [
   ['memory of a connection (private)', 'KiB', (client) => client.memory],
 ]
 
-/** Rows of medians; ratios are those of ours to the others. */
+/** Returns the rows of medians. A ratio is our figure divided by that of the other client. */
 function rows(measured) {
   return ROWS.map(([title, unit, figure]) => {
     const of = (name) => median(measured.map((one) => figure(one[name])))

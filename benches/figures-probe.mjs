@@ -1,4 +1,4 @@
-// One repetition of figures.mjs, in a process of its own; prints its figures as JSON.
+// Makes one repetition of figures.mjs in a separate process, and prints its figures as JSON.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,8 +12,8 @@ const WARM_UP = 50
 
 const BATCH = 20
 
-// A function is called many times within one run, which tells the microseconds of a call: the median over batches, so that what
-// else the machine does counts little. The clock is a host call itself, so it is asked once a batch.
+// A function is called many times within one run. The microseconds of a call are the median over batches, so that other work of the machine
+// has little effect. Reading the clock is itself a host call, so it is read once for each batch.
 const timed = (imports, call) => `
   ${imports}
   export function handler({ batches, size, warmUp }) {
@@ -37,14 +37,14 @@ const middle = (values) => values.sort((a, b) => a - b)[Math.floor(values.length
 
 const status = (key) => Number(new RegExp(`^${key}:\\s+(\\d+) kB`, 'm').exec(readFileSync('/proc/self/status', 'utf8'))[1]) / 1024
 
-/** What belongs to this process alone, in MiB. */
+/** Returns the private memory of this process in MiB. */
 function privateMemory() {
   globalThis.gc?.()
   const found = readFileSync('/proc/self/smaps_rollup', 'utf8').matchAll(/^Private_(?:Clean|Dirty):\s+(\d+) kB/gm)
   return [...found].reduce((sum, [, size]) => sum + Number(size), 0) / 1024
 }
 
-/** What sandboxes add to the process: while all of them are in a run, and after it. */
+/** Returns the memory that sandboxes add to the process: while all of them are in a run, and after it. */
 async function sandboxMemory(gateway) {
   const before = privateMemory()
   const sandboxes = []
@@ -94,7 +94,7 @@ async function measure(gateway) {
   values.memoryPeakOne = status('VmHWM')
   const perCall = async (imports, call) => (await sandbox.run(timed(imports, call), { input })).value
 
-  // No server is enabled yet: what is left is the way out of the VM and back.
+  // No server is enabled yet, so this is only the time of the way out of the VM and back.
   values.emptyCall = await perCall('import { tools } from "host:mcp";', 'tools()')
   sandbox.hostModule('own', { direct: () => 1, promised: async () => 1 })
   values.hostModuleSync = await perCall('import * as own from "host:own";', 'own.direct()')

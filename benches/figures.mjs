@@ -1,10 +1,10 @@
-// What the micro-VM and the bridge cost (part of `npm run bench:all`): a table, and the same as JSON.
+// Measures what the micro-VM and the bridge cost (part of `npm run bench:all`). Prints a table, and writes the same as JSON.
 //
 //   node benches/figures.mjs [--repetitions 7] [--calls 1000] [--json bench-results/figures.json] [--guest auto|standard|ring3]
 //
-// A repetition is a process of its own (figures-probe.mjs), since a first start happens once in a process. In each, a tool call is timed
-// raw and through the guest, one right after the other: the bridge's own cost is their difference. Medians over the repetitions,
-// with the least and the most.
+// Each repetition is a separate process (figures-probe.mjs), because a first start happens once in a process. In each, a tool call is timed
+// without and with the guest, one right after the other. The difference is the cost of the bridge. The results are medians over the
+// repetitions, with the smallest and the largest value.
 import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'

@@ -1,5 +1,5 @@
-// What is measured from outside: the processes that bench.mjs starts, one group of rows each. Every group gives, by row, `{ rounds, details }`, or
-// `{ unavailable }` with the reason.
+// Starts the processes in which bench.mjs measures, for each group of rows. Every group returns, by row, `{ rounds, details }`, or `{
+// unavailable }` with the reason.
 import { execFile, spawn } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import { copies, instructions, perCall } from './lib/reading.mjs'
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
-// Figures are of the optimised build; tests of the benchmarks themselves take what is there.
+// Figures are those of the optimised build. Tests of the benchmarks use the build that exists.
 const built = join(root, 'target/x86_64-unknown-linux-gnu', process.env.HYPERLIGHT_MCP_BENCH_BUILD ?? 'release')
 export const server = join(root, 'target/programs/fixture-server')
 const nodeServer = join(root, 'benches/node-server.mjs')
@@ -19,7 +19,7 @@ const execute = promisify(execFile)
 
 const beside = (title, unit, rounds, of) => ({ title, unit, values: rounds.map(of) })
 
-/** Where nobody has kept a snapshot, or anything else, before: the caller's own cache is neither used nor filled. */
+/** Runs `work` with an empty home, which has no stored snapshot or other cache. The caller's own cache is neither used nor filled. */
 async function withHome(work) {
   const home = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-bench-'))
   mkdirSync(join(home, 'cache'))
@@ -38,14 +38,17 @@ function probe(subject, { guest, rounds, calls }, more = {}) {
   })
 }
 
-/** So many rounds of what has to be measured in processes of their own. */
+/** Runs `work` this number of times, for figures that need a separate process in each round. */
 async function eachRound(rounds, work) {
   const found = []
   for (let round = 0; round < rounds; round += 1) found.push(await work())
   return found
 }
 
-/** On the guest that boots here, named: an attempt with another one before it would make a cold start look worse than it is. */
+/**
+ * Names the guest that boots here. Otherwise, an attempt with the other guest would come first, and the cold start would look slower than
+ * it is.
+ */
 const named = (options) => ({ ...options, guest: options.kind })
 
 async function start(options) {
@@ -62,12 +65,12 @@ async function start(options) {
   }
 }
 
-/** How many further sandboxes there are, by which their memory is divided. */
+/** The number of further sandboxes. Their memory is divided by this number. */
 const FURTHER = 8
 
 async function memoryRound(options) {
   const one = await probe('memory', options, { count: 1, vms: 1 })
-  // A VM kept ready for each sandbox; and then none but those that run, so that none is counted twice.
+  // First, a VM is kept ready for each sandbox. Then only VMs of runs exist, so that no VM is counted twice.
   const idle = await probe('memory', options, { count: 1 + FURTHER, vms: 1 + FURTHER })
   const ran = await probe('memory', options, { count: 1 + FURTHER, vms: 1 })
   return {
@@ -89,7 +92,7 @@ async function memory(options) {
   }
 }
 
-/** Milliseconds from the start of a process to the first that it says, and all that it says. */
+/** Returns the milliseconds from the start of a process to its first output, and all its output. */
 function toFirstOutput(args, env) {
   return new Promise((resolve, reject) => {
     const started = performance.now()
@@ -116,7 +119,7 @@ async function firstRound(program, env) {
 async function first({ rounds, guest }) {
   const found = await withHome(async (home, env) => {
     const program = [join(root, 'benches/probes/first.cjs'), join(home, 'state'), guest]
-    // Once, so that the snapshot is kept.
+    // This start saves the snapshot.
     await toFirstOutput(program, env)
     return eachRound(rounds, () => firstRound(program, env))
   })
@@ -150,19 +153,19 @@ async function copied() {
   }
 }
 
-/** So many calls as are counted, of the early and of the late ones. */
+/** The number of calls that are counted, for the early and for the late calls. */
 const COUNTED = 1000
 const TOOLS = [1, 1000]
 const withTools = (count) => `with ${count} ${count === 1 ? 'tool' : 'tools'}`
 
-/** Instructions of the whole program `host_path`, by callgrind. */
+/** Returns the instructions of the whole program `host_path`, as callgrind counts them. */
 async function counted(tools, before, calls) {
   const program = [hostPath, '--tools', String(tools), '--before', String(before), 'small', String(calls)]
   const { stderr } = await execute('valgrind', ['--tool=callgrind', '--callgrind-out-file=/dev/null', ...program])
   return [calls, instructions(stderr)]
 }
 
-/** Instructions of a call, after so many others: the difference of two programs, one of which makes more calls. */
+/** Returns the instructions of a call after `before` other calls: the difference between two programs, one of which makes more calls. */
 async function instructionsAfter(before, tools) {
   return perCall(await counted(tools, before, 1), await counted(tools, before, 1 + COUNTED))
 }
@@ -173,7 +176,7 @@ async function instructionsPerCall(tools, calls) {
 
 async function instructionRows(calls) {
   if (!existsSync(hostPath)) return { unavailable: 'the example host_path is not built' }
-  // Counts do not depend on what else runs.
+  // The counts do not depend on other work of the machine.
   const found = await Promise.all(TOOLS.map((tools) => instructionsPerCall(tools, calls)))
   const all = found.flatMap(({ early, late }) => [early, late])
   const details = found.flatMap(({ early, late }, at) => [
@@ -197,7 +200,7 @@ async function growth(options) {
 
 const inProcess = (subject) => (options) => probe(subject, options)
 
-/** By name, what measures the rows of that group. */
+/** The functions that measure the rows of each group, by the group's name. */
 export const GROUPS = {
   calls: inProcess('calls'),
   busy: inProcess('busy'),
@@ -215,7 +218,7 @@ export const GROUPS = {
   growth,
 }
 
-/** The guest that boots here. */
+/** Returns the guest that boots here. */
 export async function guestHere(options) {
   return (await probe('guest', options)).guest
 }

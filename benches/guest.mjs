@@ -1,9 +1,10 @@
-// What the guest costs: its size, how long it boots, a first and a next run, private memory, and what its globals take in a run.
+// Measures what the guest costs: its size, its boot time, a first and a next run, private memory, and the time of its globals in a run.
 //
 //   node --expose-gc benches/guest.mjs [--against CHECKOUT] [--repetitions 7] [--guest auto|standard|ring3]
 //
-// `--against` names another checkout of this repository, built: its figures stand beside, for before and after. A repetition is a
-// process of its own, since a guest boots once in it; the two builds take turns. Medians.
+// `--against` names another checkout of this repository that is built. Its figures are printed beside these, for a comparison of before and
+// after. Each repetition is a separate process, because a guest boots once in a process. The two builds take turns. The results are
+// medians.
 import { execFile } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -30,7 +31,7 @@ const ROWS = {
   sleep: ['sleep(0)', 'us'],
 }
 
-/** In the guest: microseconds that each takes, the median of batches. What is not there is left out. */
+/** Code in the guest that measures the microseconds of each global, as the median of batches. Globals that do not exist are left out. */
 const GLOBALS = `
   import * as mcp from "host:mcp";
   const text = "aß€😀".repeat(10_240);
@@ -73,7 +74,7 @@ async function milliseconds(work) {
   return performance.now() - begun
 }
 
-/** What a running sandbox adds, while several wait in a call. */
+/** Returns the memory that a running sandbox adds, while several wait in a call. */
 async function runningMemory(gateway) {
   const before = privateMemory()
   let release

@@ -1,5 +1,5 @@
-// The least MCP server that a Node program can be, for bench.mjs: `sleep` answers after its time, any number of them at once; `big_text` and
-// `big_image` answer with so many bytes, which are made once, so that next to nothing of a call's time is the server's.
+// A minimal MCP server in Node, for bench.mjs. `sleep` answers after its time, for any number of calls at once. `big_text` and `big_image`
+// answer with this number of bytes. These results are made only once, so that the server takes almost none of a call's time.
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -25,7 +25,7 @@ const CONTENT = {
   big_image: ({ bytes }) => ({ type: 'image', mimeType: 'image/png', data: Buffer.alloc(bytes, 'some bytes').toString('base64') }),
 }
 
-/** Results as they are written, by what was asked for. */
+/** Results as they are written, by the name and the arguments of the call. */
 const made = new Map()
 
 async function call({ name, arguments: input }) {

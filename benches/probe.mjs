@@ -1,4 +1,4 @@
-// Measures one group of rows in a process of its own, for bench.mjs; prints what it found as JSON.
+// Measures one group of rows in a separate process, for bench.mjs, and prints the result as JSON.
 //
 //   node --expose-gc benches/probe.mjs '{ "subject": "calls", "guest": "auto", "rounds": 5, … }'
 import { boot } from './probes/boot.mjs'

@@ -1,7 +1,8 @@
 //! `raw_rmcp [--at-once N] [--tool NAME --arguments JSON] COUNT SERVER [ARGUMENT…]`: what a tool call costs with rmcp alone, no guest and no
 //! gateway around it. Starts the server, calls its tool (`echo_text`, if no other is named) COUNT times, one after the other or N at once,
 //! and prints as a line of JSON the calls a second and the microseconds of a call: mean, median, p99, min and max, and the median over
-//! batches of 20, which is how `bench.mjs` times a guest's calls. `bench.mjs` takes this off what the same call costs an agent's script: the rest is the bridge.
+//! batches of 20, which is how `bench.mjs` times a guest's calls. `bench.mjs` subtracts this time from the time of the same call from an agent's
+//! script. The rest is the bridge.
 //! `connections.mjs` compares it with what other clients make of the same server.
 //!
 //! The transport is the least that stdio needs, and the runtime the addon's own, so that rmcp is compared at its best.

@@ -54,10 +54,10 @@ fn main() {
     }
 }
 
-/// Bounded, whatever servers and models write.
+/// Measures hostile queries and texts of servers. Their time must be bounded.
 fn hostile(index: &SearchIndex) {
     let search = |index: &SearchIndex, query: &str| index.search(query, &SearchOptions { limit: 10, servers: None }).len();
-    // A slip in each word, so that none is known.
+    // Each word has a spelling mistake, so no word is known.
     let slips = "serrch creatte repossitory messagge calenddar invoicce ".repeat(20_000);
     row("a query of 1 MB", &times(ROUNDS, || search(index, &slips)));
     let words = |from: usize| (from..from + 2_000).map(|number| letters(number + 100_000)).collect::<Vec<_>>().join(" ");
@@ -115,7 +115,8 @@ fn row(name: &str, times: &[Duration]) {
     println!("{name:<44} median {:>7.3} ms  p99 {:>7.3} ms  most {:>7.3} ms", at(50), at(99), at(100));
 }
 
-/// Milliseconds that the processor spent on it, however busy the machine is: over many rounds, as Linux counts in ticks.
+/// Returns the milliseconds of processor time for some work. Other work on the machine does not count. There are many rounds, because Linux
+/// counts in ticks.
 fn processor_time<T>(work: impl Fn() -> T) -> f64 {
     let spent = || {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -127,7 +128,7 @@ fn processor_time<T>(work: impl Fn() -> T) -> f64 {
     (spent() - before) / f64::from(rounds) / 1e6
 }
 
-/// Linux's number of resident pages; 0 where there is none.
+/// Returns the bytes of Linux's resident pages, or 0 if the system does not have this number.
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or_default() * 4096
@@ -136,6 +137,6 @@ fn resident_bytes() -> usize {
 fn print_catalogue() {
     let entry = |(server, manifest): (String, Arc<Manifest>)| serde_json::json!({ "server": server, "manifest": *manifest });
     let entries: Vec<_> = synthetic::services().into_iter().map(entry).collect();
-    // Whoever reads it may stop early.
+    // The reader of this output may stop early.
     let _ = writeln!(std::io::stdout(), "{}", serde_json::to_string(&entries).unwrap());
 }

@@ -1,5 +1,5 @@
-// What knowing its tools costs a model, in tokens of OpenAI's o200k_base: the plain JSON of all tools, the declarations of all tools,
-// and finding three of them by search and describe. `node benches/tokens.mjs [--json FILE]`
+// Measures the tokens (of OpenAI's o200k_base) that a model needs to know its tools: the plain JSON of all tools, the declarations of all
+// tools, and three tools found by search and describe. `node benches/tokens.mjs [--json FILE]`
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -12,7 +12,7 @@ import { Gateway } from '../index.mjs'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const SIZES = [10, 50, 150, 1000]
 const BUDGETS = [300, 1000, 2000, 8000]
-/** What the prompt may take where tools are found by search. */
+/** The token limit of the prompt if tools are found by search. */
 const SEARCH_BUDGET = 300
 const GOAL_PERCENT = 2
 const { values } = parseArgs({ options: { json: { type: 'string', default: join(root, 'bench-results/tokens.json') } } })
@@ -20,7 +20,7 @@ const { values } = parseArgs({ options: { json: { type: 'string', default: join(
 const tokens = (text) => encode(text).length
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0)
 
-/** The first so many tools of the catalogue, spread over its servers as they are. */
+/** Returns the first `size` tools of the catalogue, spread over its servers. */
 function cut(catalogue, size) {
   const picked = catalogue.map(({ server, manifest }) => ({ server, manifest: { ...manifest, tools: [] } }))
   let left = size
@@ -37,7 +37,7 @@ function cut(catalogue, size) {
   return picked.filter(({ manifest }) => manifest.tools.length > 0)
 }
 
-/** Three tools, far apart, each looked for by its own first words. */
+/** Returns three tools that are far apart, each with a query that consists of its own first words. */
 function task(catalogue) {
   const all = catalogue.flatMap(({ server, manifest }) => manifest.tools.map((tool) => ({ server, tool })))
   return [0.2, 0.5, 0.8].map((part) => {

@@ -1,5 +1,5 @@
-// The least MCP server over Streamable HTTP whose tool is code that it runs in Node's `vm`, for bench.mjs: a new context for each call, as nothing may stay from
-// one call to the next. It has the code as its argument, and prints its URL.
+// A minimal MCP server over Streamable HTTP, for bench.mjs. Its tool is code that runs in Node's `vm`, in a new context for each call,
+// because no state may stay from one call to the next. The code is its argument. The server prints its URL.
 import { createServer } from 'node:http'
 import { createContext, Script } from 'node:vm'
 

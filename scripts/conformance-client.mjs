@@ -43,8 +43,8 @@ function oauth() {
 }
 
 /**
- * A person at a browser who says yes at once. Where there is a browser, the last redirect reaches our listener on loopback; on a
- * machine without one, a person copies the address to which the browser was sent. Both ways are gone, each by some scenarios.
+ * Acts as a person at a browser who says yes at once. With a browser, the last redirect reaches our listener on loopback. On a machine
+ * without a browser, a person copies the address to which the browser was sent. Some scenarios use the first way, and some the second.
  */
 async function authorize(address) {
   if (scenario.startsWith('auth/metadata-')) {

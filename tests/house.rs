@@ -254,7 +254,7 @@ fn nothing_imports_node() {
     let outside = sources("src").into_iter().filter(|source| source.room() != "node");
     let importing = outside.filter(|source| source.rooms_named().contains("node"));
     none("node", &importing.map(|source| source.path).collect::<Vec<_>>());
-    // `lib.rs` declares it, and only for Node.
+    // `lib.rs` declares the module, and only for Node.
     let lib = fs::read_to_string(repository().join("src/lib.rs")).unwrap();
     assert!(lib.contains("#[cfg(feature = \"node\")]\nmod node;"), "the room is built without its feature, or is public");
 }

@@ -31,8 +31,7 @@ const MANY: (&str, &str) = ("small, after 1,000 calls", "1000");
 const MANY: (&str, &str) = ("small, after 20,000 calls", "20000");
 const MANY_CALLS: &str = MANY.0;
 
-/// The same small call, which is also recorded in an audit. With these numbers of calls, the thread that writes the audit has done so many
-/// times.
+/// The same small call, which is also recorded in an audit. With these numbers of calls, the thread that writes the audit writes many times.
 #[cfg(not(debug_assertions))]
 const AUDITED: Row = Row { name: "small, recorded in the audit", options: &["--audit", "1"], kind: "small", calls: [1_000, 6_000] };
 /// The maximum ratio of a recorded call to a call that is not recorded. For a real call, the ratio is lower, because its path also contains

@@ -1,4 +1,4 @@
-//! Secrets of any kind, in any form and in any text: the output of the redactor contains none of them.
+//! Tests that the output of the redactor contains no secret, for secrets of any kind, in any form and in any text.
 
 use std::fmt::Write as _;
 use std::path::Path;

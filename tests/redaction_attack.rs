@@ -1,6 +1,6 @@
 //! Somebody chooses texts and sees the output of the redactor. They learn nothing about a secret that the text does not contain in full.
 //!
-//! Two hosts have different secrets, of which the attacker knows a part. For every text of the attacker, both give the same output.
+//! Two hosts have different secrets, and the attacker knows a part of each. For every text of the attacker, both hosts give the same output.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

@@ -303,8 +303,8 @@ fn it_outlives_the_signals_of_a_terminal_and_an_addon_that_does_not_read() {
 #[test]
 fn a_sigkill_to_nodes_whole_group_spares_it() {
     let mut server = Server::start(&[]);
-    // The shell and `sleep` stand for Node, because they have the pipe open. The watchdog starts in their group, as if nobody had given it
-    // its own group.
+    // The shell and `sleep` act as Node, because they have the pipe open. The watchdog starts in their group, as if nobody had given it its own
+    // group.
     let script = r#"{ echo "+$1"; exec sleep 1000; } | "$0"; exit"#;
     let mut shell = Command::new("sh");
     shell.args(["-c", script, WATCHDOG, &server.group.to_string()]);

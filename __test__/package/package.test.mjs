@@ -1,4 +1,4 @@
-// What would be published, installed into an empty folder with no Rust, no clang and no repository in reach.
+// Tests the packages as they would be published, installed into an empty folder without access to Rust, clang or the repository.
 import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -14,7 +14,7 @@ const home = join(work, 'home')
 // The folder that the guide tells to make.
 const app = join(home, 'first')
 const bin = join(work, 'bin')
-// Nothing of the machine's but what npm and a shell script need.
+// Only those programs of the machine are visible that npm and a shell script need.
 const environment = { PATH: bin, HOME: home, NODE_ENV: 'test' }
 const version = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
 const tarballs = [`hyperlight-mcp-${version}.tgz`, `hyperlight-mcp-linux-x64-gnu-${version}.tgz`].map((name) => join(root, 'dist', name))
@@ -35,7 +35,7 @@ before(() => {
   symlinkSync('/bin/sh', join(bin, 'sh'))
   outputOf(join(root, 'scripts/pack'), [], { stdio: 'inherit' })
   writeFileSync(join(app, 'package.json'), '{ "private": true }')
-  // npm itself comes from here, and so does its cache; what is installed sees neither.
+  // npm and its cache are those of this machine. The installed package can use neither.
   const install = [
     'install',
     '--no-audit',

@@ -1,4 +1,4 @@
-// Compiled, never run: by `import` there is the same as by `require`, under the same types, and the default export.
+// Compiled, never run: `import` gives the same exports and types as `require`, and the default export.
 import binding, { Gateway, HyperlightMcpError, Sandbox, type ErrorCode, type RunResult } from 'hyperlight-mcp'
 import adapters, { forOpenAi } from 'hyperlight-mcp/adapters'
 import { createRequire } from 'node:module'

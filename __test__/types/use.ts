@@ -1,4 +1,4 @@
-// Compiled, never run: the types say what the contract says, and refuse what it refuses.
+// Compiled, never run: the types accept what the contract allows, and refuse what it does not allow.
 import {
   Gateway,
   HyperlightMcpError,
@@ -39,7 +39,7 @@ import {
 } from 'hyperlight-mcp'
 import { answerAnthropic, answerOpenAi, forAiSdk, forAnthropic, forLangChain, forOpenAi } from 'hyperlight-mcp/adapters'
 
-/** What a model and an agent are given. */
+/** Uses what a model and an agent get. */
 async function given(gateway: Gateway, sandbox: Sandbox): Promise<void> {
   const tools: AgentTool[] = gateway.agentTools({ sandbox, maxResultTokens: 500, include: ['run_javascript'], describeServers: 300, maxPendingRuns: 2 })
   const answer: AgentToolResult = await tools[0].execute({ code: '' }, { signal: AbortSignal.timeout(5) })
@@ -65,9 +65,9 @@ async function given(gateway: Gateway, sandbox: Sandbox): Promise<void> {
   const named: string[] = forLangChain(tools, { tool: (_run, { name }: { name: string }) => name })
   console.log(named)
 
-  // @ts-expect-error a tool that there is not
+  // @ts-expect-error there is no such tool
   gateway.agentTools({ include: ['approve'] })
-  // @ts-expect-error an option that there is not
+  // @ts-expect-error there is no such option
   gateway.agentTools({ onApproval: () => 'once' })
   // @ts-expect-error it is read only
   plugin.enabled = true
@@ -75,7 +75,7 @@ async function given(gateway: Gateway, sandbox: Sandbox): Promise<void> {
   forLangChain(tools)
 }
 
-/** Every event has its own fields, and there is no other. */
+/** Every event has its own fields and no others. */
 function told(event: GatewayEvent): string {
   switch (event.type) {
     case 'log':
@@ -168,7 +168,7 @@ async function offered(gateway: Gateway): Promise<(string | undefined)[]> {
   await gateway.complete('files', { type: 'ref/resource', uri: 'file:///{path}' }, { name: 'path', value: '' })
   await gateway.subscribe('files', 'file:///a')
   await gateway.unsubscribe('files', 'file:///a')
-  // @ts-expect-error what is completed is a prompt or a template
+  // @ts-expect-error only a prompt or a template can be completed
   await gateway.complete('files', { type: 'ref/tool', name: 'x' }, { name: 'x', value: '' })
   const uris = resources.map(({ uri, uriTemplate }) => uri ?? uriTemplate)
   const texts = contents.map(({ text, blob }) => text ?? blob)
@@ -187,7 +187,7 @@ function explained(error: unknown): string {
     case 'ERR_ABORTED':
     case 'ERR_CLOSED':
       return 'over'
-    // @ts-expect-error a code that there is not
+    // @ts-expect-error there is no such code
     case 'ERR_NOTHING':
       return ''
     default:
@@ -264,7 +264,7 @@ export async function use(): Promise<void> {
   await sandbox.run('', { ...callbacks, onEvent: (event) => console.log(told(event)) })
   await gateway.callTool('files', 'read', {}, { ...callbacks, onEvent: (event) => console.log(told(event)) })
 
-  // @ts-expect-error a code that there is not
+  // @ts-expect-error there is no such code
   console.log(new HyperlightMcpError('ERR_NOTHING', ''))
   // @ts-expect-error it is read only
   new HyperlightMcpError('ERR_IO', '').code = 'ERR_CLOSED'
@@ -272,9 +272,9 @@ export async function use(): Promise<void> {
   await Gateway.open({ confgPath: 'x' })
   // @ts-expect-error a wrong word
   await gateway.sandbox({ toolErrors: 'ignore' })
-  // @ts-expect-error an answer that is none
+  // @ts-expect-error this answer is not valid
   await gateway.sandbox({ onApproval: () => 'yes' })
-  // @ts-expect-error an answer that may be missing
+  // @ts-expect-error the answer must not be missing
   await gateway.sandbox({ onApproval: () => undefined })
   // @ts-expect-error an answer without its action
   await sandbox.run('', { onElicit: () => ({ content: { name: 'x' } }) })
@@ -284,11 +284,11 @@ export async function use(): Promise<void> {
   await sandbox.run('', { onElicit: (question) => ({ action: question.mode === 'url' && question.requestedSchema ? 'accept' : 'cancel' }) })
   // @ts-expect-error a model has a name
   await gateway.sandbox({ onSample: () => ({ role: 'assistant', content: [] }) })
-  // @ts-expect-error what is typed is text
+  // @ts-expect-error a typed input is text
   await Gateway.open({ onInput: () => 5 })
   // @ts-expect-error a time is a number
   await gateway.approve('files', undefined, { validForMs: '1h' })
-  // @ts-expect-error an event that there is not
+  // @ts-expect-error there is no such event
   await Gateway.open({ onEvent: (event) => event.type === 'connection' })
   // @ts-expect-error code is text
   await sandbox.run(5)

@@ -1,9 +1,9 @@
-// One run against an earlier one.
+// Compares one run with an earlier one.
 
-/** What differs by less is not told even where no round overlaps: instruction counts have no spread, and are not that exact. */
+/** A smaller change is not reported, even if no rounds overlap. Instruction counts have no spread, but are not that exact. */
 const LEAST_CHANGE = 0.02
 
-/** Whether two spreads have nothing in common, which is more than noise makes. */
+/** Returns whether two spreads do not overlap, and their medians differ by more than `LEAST_CHANGE`. Noise alone does not cause this. */
 export function apart(then, now) {
   if (then === undefined || now === undefined) return false
   return (now.min > then.max || now.max < then.min) && Math.abs(now.median / then.median - 1) > LEAST_CHANGE
@@ -16,7 +16,7 @@ function pair(then, now) {
 
 const better = ({ kind }, change) => (kind === 'atMost' ? change < 1 : change > 1)
 
-/** In words: what of a row is not as it was. The ratio first, since both its sides were measured on the same machine in the same minute. */
+/** Describes how a row has changed. The ratio comes first, because both its sides were measured on the same machine at the same time. */
 function mark(row, value, ratio, verdicts) {
   const words = []
   if (ratio.beyondNoise) words.push(better(row.goal, ratio.change) ? 'better' : 'WORSE')
@@ -25,7 +25,7 @@ function mark(row, value, ratio, verdicts) {
   return words.join(', ')
 }
 
-/** Each row of either run. `beyondNoise`: no round of the one lies among the rounds of the other. */
+/** Returns each row of either run. `beyondNoise` is true if the rounds of the two runs do not overlap. */
 export function compared(then, now) {
   const keys = new Set([...now.rows, ...then.rows].map(({ key }) => key))
   return [...keys].map((key) => {
@@ -36,7 +36,7 @@ export function compared(then, now) {
   })
 }
 
-/** What makes two runs hard to compare: the figures then differ for another reason than the code. */
+/** Returns the differences that make two runs hard to compare. They may change the figures even if the code has not changed. */
 export function differences(then, now) {
   const names = { cpu: 'processor', cpus: 'number of processors', node: 'Node', guest: 'guest', emulated: 'emulation' }
   return Object.entries(names)

@@ -1,4 +1,4 @@
-// Numbers and rows as a person reads them.
+// Formats numbers and rows for a reader.
 
 export function figure(value) {
   if (value === undefined) return '-'
@@ -9,7 +9,7 @@ export function figure(value) {
 
 export const withUnit = (value, unit) => `${figure(value)}${unit && value !== undefined ? ` ${unit}` : ''}`
 
-/** Lines of cells under each other; those of the columns `right` at the right. A line of one cell is a remark, and as long as it likes. */
+/** Aligns the cells of lines. The columns in `right` are aligned to the right. A line with a single cell is a remark of any length. */
 export function aligned(lines, right) {
   const widths = []
   for (const cells of lines.filter(({ length }) => length > 1))
@@ -20,7 +20,7 @@ export function aligned(lines, right) {
 
 const HEAD = ['', 'figure', 'reference', 'ratio', 'goal', '']
 
-/** The one table: a line a row, and below each what stands beside it. */
+/** Returns the lines of the table: a line for each row, and below it the row's details. */
 export function table(rows) {
   const lines = [HEAD]
   for (const row of rows) {
@@ -34,7 +34,7 @@ export function table(rows) {
 
 const COMPARED = ['', 'figure then', 'now', 'now/then', 'ratio then', 'now', 'now/then', '']
 
-/** Two runs, row by row. */
+/** Returns the lines of a comparison of two runs, row by row. */
 export function comparison(rows) {
   const lines = rows.map(({ title, unit, value, ratio, mark }) => [
     title,

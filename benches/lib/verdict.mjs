@@ -1,11 +1,12 @@
-// What is measured and how good it has to be: the rows of `npm run bench`, and a measurement against its goal.
+// The rows of `npm run bench` with their goals, and the comparison of a measurement with its goal.
 import { median, summary } from './statistics.mjs'
 
 const atMost = (limit, text) => ({ kind: 'atMost', limit, text: `at most ${text}` })
 const atLeast = (limit, text) => ({ kind: 'atLeast', limit, text: `at least ${text}` })
 
 /**
- * `reference` says what `value` is divided by, or compared with; `group` is what measures the row. A goal may differ by guest.
+ * `reference` names the value by which `value` is divided, or with which it is compared. `group` names the group that measures the row. A
+ * goal may differ by guest.
  */
 export const ROWS = [
   {
@@ -189,14 +190,14 @@ export const ROWS = [
 
 export const goalOf = ({ goal }, guest) => goal[guest] ?? goal.ring3 ?? goal
 
-/** How a ratio stands to its goal. */
+/** Returns whether a ratio meets its goal. */
 export function meets({ kind, limit }, ratio) {
   return kind === 'atMost' ? ratio <= limit : ratio >= limit
 }
 
 /**
- * A row of the result: what was measured (`{ rounds, details }`, or `{ unavailable }` with the reason), and whether that is enough. What could
- * not be measured is not good enough.
+ * Returns a row of the result: the measurement (`{ rounds, details }`, or `{ unavailable }` with the reason), and whether it meets its
+ * goal. A row that could not be measured does not meet its goal.
  */
 export function judged(row, measured, guest) {
   const goal = goalOf(row, guest)
@@ -212,5 +213,5 @@ export function judged(row, measured, guest) {
 
 const detail = ({ values, ...rest }) => ({ ...rest, value: median(values) })
 
-/** Whether each row is as good as it has to be. */
+/** Returns whether each row meets its goal. */
 export const allMet = (rows) => rows.every(({ verdict }) => verdict === 'ok')

@@ -1,4 +1,5 @@
-// What a call of a booted tool costs, beside the same code in Node's `vm` over the same transport; 64 callers at once; and how long `boot` needs to start.
+// Measures a call of a booted tool beside the same code in Node's `vm` over the same transport, 64 callers at once, and the start of
+// `boot`.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -17,7 +18,7 @@ const CODE = `for (let d = 2; d * d <= args.n; d++) if (args.n % d === 0) return
 return { prime: args.n > 1 }`
 const NUMBER = 1_000_003
 const CALLERS = 64
-/** The time in which `boot` should have started, in milliseconds. */
+/** The goal for the start of `boot`, in milliseconds. */
 const START_GOAL = 1000
 
 const PLAN = {
@@ -51,7 +52,7 @@ async function provider() {
   return { url: `http://127.0.0.1:${server.address().port}/v1`, close: () => server.close() }
 }
 
-/** Starts a server, and waits for the line of one of its streams that has what is wanted. */
+/** Starts a server, and waits for a line of one of its streams that contains the wanted text. */
 async function started(words, stream, wanted, options = {}) {
   const stdio = ['ignore', 'ignore', 'ignore']
   stdio[stream === 'stdout' ? 1 : 2] = 'pipe'
@@ -81,13 +82,16 @@ async function caller(url) {
   return client
 }
 
-/** One call. A wrong answer is a failure of the whole measurement. */
+/** Makes one call. After a wrong answer, the whole measurement fails. */
 async function call(client) {
   const { structuredContent, content } = await client.callTool({ name: 'is_prime', arguments: { n: NUMBER } })
   if (structuredContent?.prime !== true) throw new Error(`a call failed: ${JSON.stringify(content)}`)
 }
 
-/** Calls a second of all clients, each of which makes one call after the other until the time is over, and the milliseconds of the calls. */
+/**
+ * Returns the calls per second of all clients, and the milliseconds of the calls. Each client makes one call after the other until the time
+ * is over.
+ */
 async function during(time, clients) {
   const begun = performance.now()
   const of = async (client) => {
@@ -100,7 +104,7 @@ async function during(time, clients) {
   return { rate, p50: percentile(times, 50), p99: percentile(times, 99), count: times.length }
 }
 
-/** The command `boot` in a folder of its own, whose tool is made and approved. */
+/** Prepares the command `boot` in a separate folder. Its tool is made and approved. */
 async function prepared(folder) {
   const model = await provider()
   const env = { PATH: process.env.PATH, HOME: folder, ANTHROPIC_API_KEY: 'none', ANTHROPIC_BASE_URL: model.url }
@@ -111,7 +115,7 @@ async function prepared(folder) {
     await exited
     await end(await start(['--digest', digest]))
   } finally {
-    // What follows comes from the cache.
+    // All later starts use the cache.
     model.close()
   }
   return start
@@ -132,7 +136,7 @@ async function startTimes(start) {
 export async function boot({ rounds, calls }) {
   const folder = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-bench-'))
   const children = []
-  // Fewer calls are a trial.
+  // A run with fewer calls is only a trial.
   const time = calls < 1000 ? calls * 10 : 5000
   try {
     const start = await prepared(folder)

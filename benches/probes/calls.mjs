@@ -1,4 +1,5 @@
-// What a call costs: a tool's, an empty one, one while Node's main thread is busy, and results of a mebibyte. Each beside the baseline's.
+// Measures what a call costs: a tool call, an empty call, a call while Node's main thread is busy, and a result of a mebibyte. Each is
+// compared with the baseline.
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { alternate, baseline, beside, entry, perCall, withGateway } from './common.mjs'
@@ -6,7 +7,7 @@ import { alternate, baseline, beside, entry, perCall, withGateway } from './comm
 const MEBIBYTE = 1024 * 1024
 const ECHO = 'echo_text({ text: "hello" })'
 
-/** With a server both ways in one sandbox: as our module, `host:mcp-fixture`, and as the baseline. */
+/** Runs `work` with a sandbox that has a server in both ways: as our module `host:mcp-fixture`, and as the baseline. */
 async function bothWays(command, options, work) {
   return withGateway({ servers: { fixture: entry(...command) }, ...options }, async (gateway) => {
     const sandbox = await gateway.sandbox()
@@ -19,13 +20,16 @@ async function bothWays(command, options, work) {
   })
 }
 
-/** Microseconds of a call with rmcp alone: the median over batches, as `perCall` has it. Nothing where that program is not built. */
+/**
+ * Returns the microseconds of a call with rmcp alone: the median over batches, as in `perCall`. Returns undefined if that program is not
+ * built.
+ */
 async function alone({ raw, calls }, command, ...options) {
   if (raw === undefined) return undefined
   return JSON.parse((await promisify(execFile)(raw, [...options, String(calls), ...command])).stdout).batch
 }
 
-/** What a call costs beyond rmcp alone, which is measured between the two ways. */
+/** Measures what a call costs in addition to rmcp alone. rmcp is measured between the two ways. */
 async function toolCall(task) {
   const { rounds, calls, raw, server, guest } = task
   if (raw === undefined) return { unavailable: 'the example raw_rmcp is not built' }
@@ -47,7 +51,7 @@ async function toolCall(task) {
   }
 }
 
-/** No server is there, so that `tools()` is an empty list: what is left is the way out of the VM and back. */
+/** Measures `tools()` without servers, which returns an empty list. This is only the time of the way out of the VM and back. */
 async function emptyCall({ rounds, calls, server, guest }) {
   return withGateway({ guest }, async (gateway) => {
     const sandbox = await gateway.sandbox()
@@ -66,7 +70,10 @@ export async function calls(task) {
   return { toolCall: await toolCall(task), emptyCall: await emptyCall(task) }
 }
 
-/** Keeps this thread busy for 8 of every 10 ms; `stop` gives the share that it was. */
+/**
+ * Keeps this thread busy for 8 of every 10 ms. The returned function stops this, and returns the share of the time in which the thread was
+ * busy.
+ */
 function busyThread() {
   const [begun, state] = [performance.now(), { busy: 0, timer: undefined }]
   const spin = () => {
@@ -82,7 +89,7 @@ function busyThread() {
   }
 }
 
-/** The same while this thread is busy: the guest's own clock tells, so that only its calls count. */
+/** Measures the same while this thread is busy. The guest's own clock measures the time, so that only its calls count. */
 async function whileBusy(name, measure) {
   const stop = busyThread()
   const time = await measure()
@@ -93,7 +100,7 @@ export async function busy(task) {
   const { rounds, calls, server, guest } = task
   const found = await bothWays([server], { guest }, (sandbox) => {
     const ours = () => perCall(sandbox, 'mcp-fixture', ECHO, { calls })
-    // A tenth of the calls: each waits for the thread several times.
+    // This makes only a tenth of the calls, because each waits for the thread several times.
     const usual = () => perCall(sandbox, 'baseline', ECHO, { calls: Math.ceil(calls / 10), size: 5, warmUp: 10 })
     return alternate(
       rounds,
@@ -122,10 +129,10 @@ export async function busy(task) {
 const SIZE = `{ bytes: ${MEBIBYTE} }`
 const LARGE = { text: ['big_text', `big_text(${SIZE})`], bytes: ['big_image', `big_image(${SIZE}).data`] }
 
-/** MiB a second from microseconds of a call that gives one MiB. */
+/** Returns the MiB per second, from the microseconds of a call that returns one MiB. */
 const perSecond = (microseconds) => 1e6 / microseconds
 
-/** So many rounds of microseconds of such a call, both ways and with rmcp alone. */
+/** Measures the microseconds of such a call in each round, in both ways and with rmcp alone. */
 async function largeResult(task, sandbox, command, [tool, call]) {
   const calls = Math.max(10, Math.ceil(task.calls / 50))
   const time = (module) => perCall(sandbox, module, call, { calls, size: 2, warmUp: 4 })
@@ -138,7 +145,7 @@ async function largeResult(task, sandbox, command, [tool, call]) {
   )
 }
 
-/** Each kind of large result on a server. */
+/** Measures each kind of large result on a server. */
 async function largeResults(task, command) {
   const options = { guest: task.guest, limits: { maxResponseBytes: 2 * MEBIBYTE } }
   return bothWays(command, options, async (sandbox) => {

@@ -1,4 +1,4 @@
-// What the probes share: a gateway on servers, the baseline beside it, and calls timed from within the guest.
+// Code that the probes share: a gateway with servers, the baseline beside it, and calls that are timed within the guest.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,7 +17,7 @@ export async function milliseconds(work) {
 
 export const pause = (time) => new Promise((resolve) => setTimeout(resolve, time))
 
-/** With a gateway on these servers, all approved and enabled; its state is its own unless `stateDir` is given. */
+/** Runs `work` with a gateway on these servers, all approved and enabled. Its state is new unless `stateDir` is given. */
 export async function withGateway({ servers = {}, guest, stateDir, ...options }, work) {
   const folder = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-bench-'))
   try {
@@ -36,12 +36,12 @@ export async function withGateway({ servers = {}, guest, stateDir, ...options },
   }
 }
 
-/** A server's entry in the config, whose calls ask nobody. */
+/** Returns the config entry of a server whose calls ask nobody. */
 export const entry = (command, ...args) => ({ command, args, confirm: 'never' })
 
 /**
- * The usual way, as the module `host:baseline` of a sandbox: each function is JavaScript on Node's main thread, which calls the tool by the
- * TypeScript SDK over stdio, and gives the guest what our own modules give it. `close` ends the connection.
+ * The usual way to call tools, as the module `host:baseline` of a sandbox. Each function is JavaScript on Node's main thread. It calls the
+ * tool with the TypeScript SDK over stdio, and returns the same values as our own modules. `close` ends the connection.
  */
 export async function baseline(sandbox, command, ...args) {
   const client = new Client({ name: 'baseline', version: '0' })
@@ -63,8 +63,8 @@ export async function baseline(sandbox, command, ...args) {
 }
 
 /**
- * Code that makes a call many times in one run and gives the microseconds of one: the median over batches, so that what else the machine
- * does counts little. The clock is a host call itself, so it is asked once a batch.
+ * Returns code that makes a call many times in one run, and returns the microseconds of one call: the median over batches, so that other
+ * work of the machine has little effect. Reading the clock is itself a host call, so it is read once for each batch.
  */
 const timed = (module, call) => `
   import * as tools from "host:${module}";
@@ -79,13 +79,16 @@ const timed = (module, call) => `
     return times;
   }`
 
-/** Microseconds of a call from the guest: so many calls, in batches. */
+/** Returns the microseconds of a call from the guest. The calls are made in batches. */
 export async function perCall(sandbox, module, call, { calls, size = 20, warmUp = 50 }) {
   const { value } = await sandbox.run(timed(module, call), { input: { batches: Math.ceil(calls / size), size, warmUp } })
   return median(value)
 }
 
-/** Both ways one after the other, so many rounds; every other round in the reverse order, as what comes first may find colder caches. */
+/**
+ * Runs all steps one after the other, in each round. Every second round has the reverse order, because the first step may find colder
+ * caches.
+ */
 export async function alternate(rounds, ...steps) {
   const measured = []
   for (let round = 0; round < rounds; round += 1) {
@@ -96,17 +99,17 @@ export async function alternate(rounds, ...steps) {
   return measured
 }
 
-/** A line beside a row: the same of each round. */
+/** Returns a line of details for a row, with one value for each round. */
 export const beside = (title, unit, measured, of) => ({ title, unit, values: measured.map(of) })
 
-/** What belongs to this process alone, in MiB. */
+/** Returns the private memory of this process in MiB. */
 function privateMemory() {
   globalThis.gc()
   const found = readFileSync('/proc/self/smaps_rollup', 'utf8').matchAll(/^Private_(?:Clean|Dirty):\s+(\d+) kB/gm)
   return [...found].reduce((sum, [, size]) => sum + Number(size), 0) / 1024
 }
 
-/** The same once it stands still: what is made or freed on other threads, and V8's heap, takes a while. */
+/** Returns the same when it no longer changes. Other threads and V8's heap allocate and release memory for some time. */
 export async function settledMemory() {
   const seen = [privateMemory()]
   while (seen.length < 100) {

@@ -1,5 +1,5 @@
-// A process that wants one result: says `result` the moment that it has it, and then how long its steps took, and what a warm run takes. It
-// loads nothing else, since that would count.
+// A process that needs one result. It prints `result` as soon as it has it, and then the times of its steps and of a warm run. It loads
+// nothing else, because the time for that would count.
 //
 //   node first.cjs STATE_DIR GUEST
 const { writeSync } = require('node:fs')

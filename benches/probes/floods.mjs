@@ -1,18 +1,19 @@
-// What servers that flood cost another one: its calls beside four of them, and beside four that compute as much and say nothing.
+// Measures what servers that flood cost another server: its calls beside four of them, and beside four that compute as much but write
+// nothing.
 import { median } from '../lib/statistics.mjs'
 import { alternate, beside, entry, milliseconds, withGateway } from './common.mjs'
 
 const BESIDE = 4
-/** All the same work; `nothing` writes none of it. */
+/** All of them do the same work. `nothing` does not write its result. */
 const FLOODS = ['stderr', 'log', 'notifications', 'progress', 'answers', 'requests']
 const SILENT = 'nothing'
-/** A measurement ends after so long, however few calls it has made: what is slow shows in the median. */
+/** A measurement ends after this time, even after few calls. The median shows slow calls anyway. */
 const MOST_MS = 5000
 
 const name = (kind, number) => `${kind}-${number}`
 const numbers = Array.from({ length: BESIDE }, (_, number) => number)
 
-/** Milliseconds of a call of the other server: the median. */
+/** Returns the median of the milliseconds of a call of the other server. */
 async function call(gateway, calls) {
   const times = []
   const until = performance.now() + MOST_MS
@@ -21,11 +22,11 @@ async function call(gateway, calls) {
   return median(times)
 }
 
-/** The same beside four servers of a kind, which begin with their first call and never answer it. */
+/** Does the same beside four servers of one kind. They begin to flood with their first call, and never answer it. */
 async function besideFour(gateway, kind, calls) {
   for (const number of numbers) await gateway.enable(name(kind, number))
   const begun = numbers.map((number) => gateway.callTool(name(kind, number), 'hang', {}, { timeoutMs: 600_000 }).catch(() => {}))
-  // What may be said at once, before it is too much, is said.
+  // After this time, the servers have used up what they may write without a limit.
   await new Promise((resolve) => setTimeout(resolve, 500))
   const [before, started] = [process.cpuUsage(), performance.now()]
   const time = await call(gateway, calls)
@@ -42,7 +43,7 @@ export async function floods({ rounds, calls, server, guest }) {
   const servers = { other: entry(server), ...Object.fromEntries(flooding) }
   const limits = { maxServers: flooding.length + 1, maxConnections: BESIDE + 1 }
   const told = []
-  // As an agent has it: what servers say reaches JavaScript.
+  // An agent has a listener too, so messages of servers reach JavaScript.
   const found = await withGateway({ servers, guest, limits, onEvent: ({ type }) => told.push(type) }, async (gateway) => {
     for (const [name] of flooding) await gateway.disable(name)
     await call(gateway, 50)

@@ -1,4 +1,5 @@
-// A hundred calls of a tool that takes 50 ms, from one run, as `Promise.all` of their asynchronous form; against one such call.
+// Measures a hundred calls of a tool that takes 50 ms, from one run, with `Promise.all` of their asynchronous form. Compares them with one
+// such call.
 import { alternate, beside, entry, withGateway } from './common.mjs'
 
 const [CALLS, WAIT] = [100, 50]

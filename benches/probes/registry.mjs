@@ -1,4 +1,5 @@
-// What a registry of 10,000 servers costs: the list, the first search, and a call beside that of a gateway with one server.
+// Measures what a registry of 10,000 servers costs: the list, the first search, and a call, compared with a call of a gateway with one
+// server.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,7 +11,7 @@ const SERVERS = 10_000
 const LIST_MS = 20
 const SEARCH_MS = 200
 
-/** A base layer with so many servers: the config of another program, in a workspace of its own. */
+/** Makes a base layer with this number of servers: the config of another program, in a separate workspace. */
 function workspace(count) {
   const folder = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-bench-'))
   const servers = {}
@@ -45,7 +46,7 @@ async function listAndSearch(task) {
     const search = await milliseconds(() => gateway.searchTools('echo a text'))
     const searchAgain = await milliseconds(() => gateway.searchTools('echo a text'))
     const first = await milliseconds(() => gateway.servers())
-    // What a call of servers() reads in the background must not be measured with the next.
+    // A call of servers() reads in the background. This must not be measured together with the next call.
     await new Promise((resolve) => setTimeout(resolve, 1000))
     const list = await milliseconds(() => gateway.servers())
     return { search, searchAgain, first, list }

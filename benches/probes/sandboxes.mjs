@@ -1,10 +1,10 @@
-// What sandboxes cost: to start, to run in, to compute with two of, to hold in memory; and whether calls grow slower.
+// Measures what sandboxes cost: their start, a run, computing in two of them, and their memory. Also measures whether calls become slower.
 import { Worker } from 'node:worker_threads'
 import { median } from '../lib/statistics.mjs'
 import { alternate, beside, entry, milliseconds, ONE, pause, settledMemory, withGateway } from './common.mjs'
 
 const RUNS = 20
-/** Between runs, so that what makes the next VM ready is done: it comes after a run, and off its way. */
+/** The pause between runs. It is long enough to make the next VM ready, which happens after a run and outside of its time. */
 const REST = 100
 
 async function runs(sandbox, rest) {
@@ -16,7 +16,7 @@ async function runs(sandbox, rest) {
   return median(times)
 }
 
-/** A first sandbox in this process and without a kept snapshot, and then runs of nothing. */
+/** Measures a first sandbox in this process without a stored snapshot, and then minimal runs. */
 export async function start({ guest }) {
   return withGateway({ guest }, async (gateway) => {
     let sandbox
@@ -30,12 +30,12 @@ export async function start({ guest }) {
   })
 }
 
-/** Which guest boots here. */
+/** Returns the guest that boots here. */
 export async function guest({ guest }) {
   return withGateway({ guest }, (gateway) => gateway.hypervisor())
 }
 
-/** Work that needs nothing but the processor, a little memory in the cache included. */
+/** Work that needs only the processor, and a little memory in the cache. */
 const WORK = `(rounds) => {
   const table = Array.from({ length: 256 }, (_, index) => index);
   let sum = 0;
@@ -48,21 +48,21 @@ const WORK = `(rounds) => {
 }`
 const LEAST_MS = 400
 
-/** So many rounds of work as take long enough that a start counts nothing. */
+/** Returns a number of rounds of work that take so long that the start of the work does not matter. */
 async function enough(compute) {
   let work = 50_000
   while ((await milliseconds(() => compute(work))) < LEAST_MS) work *= 2
   return work
 }
 
-/** Seconds that one takes, and that two take side by side. */
+/** Returns the seconds that one needs, and the seconds that two need side by side. */
 async function oneAndTwo(computers, work) {
   const one = await milliseconds(() => computers[0](work))
   const two = await milliseconds(() => Promise.all(computers.map((compute) => compute(work))))
   return { one: one / 1000, two: two / 1000 }
 }
 
-/** A thread of Node's own that computes: what this machine has to give at that moment. */
+/** Starts a thread of Node that computes. It shows how fast this machine is at that moment. */
 function computingThread() {
   const worker = new Worker(
     `const { parentPort } = require('node:worker_threads'); parentPort.on('message', (rounds) => parentPort.postMessage((${WORK})(rounds)))`,
@@ -122,7 +122,7 @@ function deferred() {
   return made
 }
 
-/** The memory while each sandbox is at the end of a small run, whose VM is still there. */
+/** Returns the memory while each sandbox is at the end of a small run, when its VM still exists. */
 async function heldMemory(sandboxes) {
   let waiting = 0
   const [everyone, released] = [deferred(), deferred()]
@@ -142,7 +142,7 @@ async function heldMemory(sandboxes) {
   return memory
 }
 
-/** A gateway with so many VMs kept ready; one that knows of none is taken as it is. */
+/** Runs `work` with a gateway that keeps this number of VMs ready. A build without the option `warm` runs with its own default. */
 async function withWarm(vms, options, work) {
   const warm = { vms, maxBytes: 2 ** 30, idleMs: 600_000 }
   try {
@@ -153,7 +153,7 @@ async function withWarm(vms, options, work) {
   }
 }
 
-/** Private memory of this process along the life of so many sandboxes, in MiB. */
+/** Returns the private memory of this process at several moments in the life of this number of sandboxes, in MiB. */
 export async function memory({ guest, count, vms }) {
   return withWarm(vms, { guest }, async (gateway) => {
     const before = await settledMemory()
@@ -186,7 +186,7 @@ const LONG = `
     return { early, late: batches(1000) };
   }`
 
-/** Microseconds of a call, the first thousand and the last of so many, with so many tools. */
+/** Returns the microseconds of the first and of the last thousand calls, with this number of tools. */
 export async function growth({ guest, server, tools, calls }) {
   const servers = { fixture: entry(server, '--tools', 'echo_text', '--many-tools', String(tools - 1)) }
   const limits = { runTimeoutMs: 3_600_000 }

@@ -1,4 +1,4 @@
-// What a host's run costs over HTTP, beside the same calls made directly; and many hosts at once for a minute.
+// Measures what a host's run costs over HTTP, compared with the same calls made directly, and many hosts at once for a minute.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
@@ -13,10 +13,10 @@ import { alternate, beside, entry, milliseconds, pause } from './common.mjs'
 
 const program = fileURLToPath(new URL('../../bin/hyperlight-mcp.mjs', import.meta.url))
 const CALLS = 10
-/** What a run may cost beyond its calls. */
+/** The time that a run may need in addition to its calls, in milliseconds. */
 const OWN_MS = 10
 const CLIENTS = 64
-/** Runs with a pause before each, in which a VM is made ready, and the pause in milliseconds. */
+/** The number of runs with a pause before each, and the pause in milliseconds. A VM is made ready during the pause. */
 const RESTED = 10
 const REST_MS = 200
 const code = `import { echo_text } from 'host:mcp-echo'
@@ -47,7 +47,7 @@ async function host(url) {
   return client
 }
 
-/** One run of ten calls. Throws where it does not give its value. */
+/** Makes one run of ten calls. Throws an error if the run does not return its value. */
 async function run(client) {
   const { structuredContent } = await client.callTool({ name: 'run_javascript', arguments: { code, input: null, timeoutMs: null } })
   if (structuredContent?.value !== CALLS) throw new Error(JSON.stringify(structuredContent))
@@ -59,7 +59,7 @@ async function tenDirect(client) {
   for (let call = 0; call < CALLS; call += 1) await callEcho(client)
 }
 
-/** Milliseconds of each piece of work of all clients, one after the other for each client, until the time is over. */
+/** Returns the milliseconds of each piece of work. Each client does one piece after the other until the time is over. */
 async function during(time, clients, work) {
   const until = performance.now() + time
   const of = async (client) => {
@@ -73,10 +73,10 @@ async function during(time, clients, work) {
 /** Memory of a process, in MiB. */
 const memory = (pid) => Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024
 
-/** Looks at the memory during the load. It rises and falls with the VMs that are there at a moment. */
+/** The number of times that the memory is read during the load. The memory rises and falls with the number of VMs. */
 const LOOKS = 30
 
-/** All clients for so long; the memory of the server at equal distances of time. */
+/** Lets all clients work for this time. Returns the memory of the server, read at regular intervals. */
 async function load(child, clients, time) {
   const seen = []
   const watching = (async () => {
@@ -90,7 +90,7 @@ async function load(child, clients, time) {
   return { times, seen }
 }
 
-/** Milliseconds of runs as a host with a model makes them: the next one comes when a VM is ready for it. */
+/** Returns the milliseconds of runs as a host with a model makes them: when the next run comes, a VM is ready for it. */
 async function rested(client) {
   const times = []
   for (let count = 0; count < RESTED; count += 1) {
@@ -108,7 +108,7 @@ export async function serve({ rounds, calls, server }) {
   const direct = new Client({ name: 'bench', version: '0' })
   await direct.connect(new StdioClientTransport({ command: server, stderr: 'ignore' }))
   const cores = availableParallelism()
-  // Fewer calls are a trial.
+  // A run with fewer calls is only a trial.
   const minute = calls < 1000 ? calls * 10 : 60_000
   try {
     const clients = await Promise.all(Array.from({ length: CLIENTS }, () => host(url)))

@@ -1,6 +1,6 @@
 // The MCP server behind `serve` in the server scenarios of the official conformance suite: it has the tools, prompts and resources that the
-// suite names. What it asks goes to the suite's client through the product. It speaks protocol 2026-07-28 on standard input and output, where a
-// question says itself to which call it belongs: many scenarios leave a question unanswered, and no other call waits for it.
+// suite names. The product passes its questions on to the suite's client. It speaks protocol 2026-07-28 on standard input and output, where
+// each question names its own call: many scenarios leave a question unanswered, and no other call waits for it.
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -102,7 +102,7 @@ class Call {
   }
 }
 
-/** Begins or goes on with a call that may ask. */
+/** Starts or continues a call that may ask. */
 function inRounds({ requestState, inputResponses }, work) {
   if (!requestState) return new Call(work).round()
   return waiting.get(requestState).round(inputResponses)
@@ -210,7 +210,7 @@ function read({ uri }) {
   return { contents: [{ uri, ...RESOURCES[uri] }] }
 }
 
-/** With `--spare`, it has one tool, and nothing that another server has too: its approval comes and goes. */
+/** With `--spare`, it has one tool, and no item that another server has too. Its approval is given and revoked. */
 const isSpare = process.argv.includes('--spare')
 const names = (all) => (isSpare ? [] : Object.keys(all))
 
@@ -261,7 +261,7 @@ const METHODS = {
 
 const META = { 'io.modelcontextprotocol/serverInfo': { name: 'conformance-inner', version: '1.0.0' } }
 
-/** Confirms what the client wants to be told. Nothing changes here, so nothing more is told, and there is no answer. */
+/** Acknowledges a subscription. Nothing changes here, so no notification follows, and the request gets no answer. */
 function listen({ id, params }) {
   const meta = { 'io.modelcontextprotocol/subscriptionId': id }
   notify('notifications/subscriptions/acknowledged', { _meta: meta, notifications: params.notifications })

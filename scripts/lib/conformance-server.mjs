@@ -1,6 +1,6 @@
-// The server scenarios of the official conformance suite: `hyperlight-mcp serve --http` before a server that has what the suite names
-// (conformance-inner.mjs). The suite calls tools by fixed names. The scenarios that do so run through a proxy that changes names alone
-// (renaming-proxy.mjs), and all others run at the product's own address.
+// Runs the server scenarios of the official conformance suite on `hyperlight-mcp serve --http`, with a server behind it that has everything
+// that the suite names (conformance-inner.mjs). The suite calls tools by fixed names. Scenarios that do so run through a proxy that only
+// changes names (renaming-proxy.mjs). All others run at the product's own address.
 import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
@@ -12,7 +12,7 @@ import { startProxy } from './renaming-proxy.mjs'
 const { Gateway } = createRequire(import.meta.url)('../..')
 const PROGRAM = resolve('bin/hyperlight-mcp.mjs')
 const INNER = resolve('scripts/lib/conformance-inner.mjs')
-/** Servers whose approval is taken back while the suite listens: by this, the lists of tools and prompts change. */
+/** Servers whose approval is revoked while the suite listens. This changes the lists of tools and prompts. */
 const SPARE = ['spare1', 'spare2', 'spare3', 'spare4']
 /** The scenarios that call tools by the suite's names, or look for them in the list. */
 const BY_NAME = /^(tools-call-|elicitation-|json-schema-|input-required-result-|server-stateless$|http-custom-header-)/
@@ -26,7 +26,7 @@ class Product {
   #folder = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-conformance-server-'))
   #spare = [...SPARE]
   #child
-  /** Who approves: a gateway of its own, which shares the folder of approvals. */
+  /** The person who approves: a separate gateway with the same folder of approvals. */
   #person
 
   async start() {
@@ -50,7 +50,7 @@ class Product {
     throw new Error(`serve has ended: ${said}`)
   }
 
-  /** Changes what is served, as a person does while the program runs. The suite waits for 1.5 s, and the program looks each second. */
+  /** Changes what is served, as a person does while the program runs. The suite waits for 1.5 s, and the program checks each second. */
   async change() {
     const name = this.#spare.shift()
     if (name) await this.#person.revoke(name)
@@ -71,7 +71,7 @@ class Product {
   }
 }
 
-/** Runs a revision's scenarios at the product and through the proxy. Each scenario's result is of the one that it belongs to. */
+/** Runs a revision's scenarios at the product and through the proxy. Takes each scenario's result from the address where it belongs. */
 async function runRevision(folder, revision, addresses) {
   const found = {}
   for (const [way, url] of Object.entries(addresses)) {

@@ -61,12 +61,12 @@ export function results(folder, prefix = '') {
   return found
 }
 
-/** The check of the form of all messages, which passes in scenarios that find nothing to check too. */
+/** The check of the form of all messages. It passes even in scenarios that have nothing to check. */
 const FORM = 'wire-schema-valid'
 
 /**
- * Returns the problems that the suite's checks show. A warning (a SHOULD) is one too, and so is a scenario without checks of its own.
- * `excepted` are the names of checks that are known to fail: one of them that does not is a problem.
+ * Returns the problems that the suite's checks show. A warning (about a SHOULD) is a problem, and so is a scenario without checks of its
+ * own. `excepted` are the names of checks that are known to fail. If one of them passes, that is a problem too.
  */
 export function problemsOf(result, excepted = []) {
   if (!result) return ['the suite did not run it to its end']

@@ -36,8 +36,8 @@ const clientSuite = (...args) =>
   })
 
 /**
- * Returns why a scenario is not supported: in all its revisions, or in one (`NAME 2026-07-28`). For a scenario of which all but some checks must
- * pass, returns an object with the reasons of these checks.
+ * Returns the reason why a scenario is not supported: in all its revisions, or in one (`NAME 2026-07-28`). If only some checks of a
+ * scenario may fail, returns an object with the reasons of these checks.
  */
 const reasonOf = (name, revision) => unsupported[name] ?? unsupported[`${name} ${revision}`]
 

@@ -13,7 +13,7 @@ use crate::sandbox::{Arguments, HostAnswer, HostCall, HostReply, Value};
 /// The module of the guest's own calls for `fetch`. No module that code imports can have this name.
 pub const FETCH_MODULE: &str = "fetch:";
 
-/// The largest whole number that each number of JavaScript below it can tell apart.
+/// JavaScript's largest safe integer. Up to this number, JavaScript can represent each whole number exactly.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// The fetches of one run, as calls of its guest. The guest is not trusted: its own checks are made again.

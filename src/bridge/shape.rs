@@ -23,7 +23,8 @@ pub enum ToolErrors {
 }
 
 impl ToolErrors {
-    /// The default where a model writes the code. An error that travels on as data becomes a wrong answer, because a model's code seldom checks.
+    /// The default if a model writes the code. A model's code seldom checks for errors, so an error that is passed on as data would become a
+    /// wrong answer.
     pub const FOR_MODELS: Self = Self::Throw;
 
     /// Returns the reply for an error of this crate, for example a time-out, a crash, a refusal or an exceeded limit. The reply contains
@@ -343,7 +344,7 @@ mod tests {
         for whole in [json!({ "content": [block] }), url, json!([1]), json!({ "mediaContent": 1 })] {
             assert_eq!(value(&result(whole.clone()), 99), Value::from(whole));
         }
-        // The bytes do not fit any more, and the structured content does.
+        // The bytes do not fit any more, but the structured content does.
         assert_eq!(value(&result(json!({ "width": 1 })), 12), Value::from(json!({ "width": 1 })));
     }
 

@@ -411,7 +411,7 @@ pub enum Error {
     #[error("the plugin is not approved: {problem}. Look at its manifest(), then approve(manifest.digest)")]
     PluginNotApproved { problem: &'static str },
 
-    /// There is no prompt to make tools from.
+    /// No tools can be made from this prompt.
     #[error("no tools can be made from this prompt: {problem}. Describe the tools in a text, with the URLs of their documentation")]
     BootPrompt { problem: OwnText },
 
@@ -446,7 +446,7 @@ pub enum Error {
     #[error("the cache {} cannot be used: {}. Name another folder, or go without a cache", .path.shown(), .problem.shown())]
     BootCache { path: ErrorText, problem: ErrorText },
 
-    /// Tools are to be taken from the cache alone, and it has none of this prompt.
+    /// The option says that tools come only from the cache, and the cache has no tools of this prompt.
     #[error("the cache {} has no tools of this prompt and these secrets: start once without locked", .path.shown())]
     BootNotCached { path: ErrorText },
 

@@ -36,8 +36,8 @@ pub(super) struct AgentState {
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) decision: PersonDecision,
-    /// The decision for the server's variants about which no person has decided. It is apart from `decision`, as a variant may be approved where
-    /// the server is not.
+    /// The decision for the server's variants about which no person has decided. It is separate from `decision`, because a variant may be
+    /// approved although the server is not.
     pub(super) variants: PersonDecision,
     pub(super) agents: BTreeMap<AgentId, AgentState>,
     pub(super) last_error: Option<LastError>,
@@ -72,7 +72,7 @@ impl Live {
 /// The states of all servers about which anybody has decided, by the registry's names.
 pub(super) type AllLive = BTreeMap<String, Live>;
 
-/// Returns the decision of a person that counts for a server: for a variant without one of its own, the decision about its server.
+/// Returns the decision of a person that applies to a server. For a variant without its own decision, this is the decision about its server.
 pub(super) fn decision_of(all: &AllLive, name: &str) -> PersonDecision {
     let own = all.get(name).map_or_else(PersonDecision::default, |live| live.decision);
     match variant_of(name).filter(|_| own == PersonDecision::Undecided) {

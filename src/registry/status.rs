@@ -18,7 +18,7 @@ pub struct ServerStatus {
     /// True if a person or the agent's own code has disabled the server in this gateway. Then a model cannot enable it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disabled_by_person: bool,
-    /// The name that an agent gave to the server that it added. It may be any text, and is no evidence of what the server is.
+    /// The name that an agent gave to the server that it added. It may be any text, and does not prove what the server is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
     /// The server that this variant is based on. The code of an agent with the variant's profiles uses this name for the variant.
@@ -47,8 +47,8 @@ pub struct ServerStatus {
 const NO_NAME: &str = "(a server whose name is not valid)";
 
 impl ServerStatus {
-    /// Returns the status for a model. A variant of a server has the name that code imports. Removes texts that no approval covers. Replaces the name of an invalid entry, because it may be any
-    /// text. Replaces the error message, because it may quote a server.
+    /// Returns the status for a model. A variant of a server has the name that code imports. Texts that no approval covers are removed. The name
+    /// of an invalid entry is replaced, because it may be any text. The error message is replaced, because it may quote a server.
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();

@@ -58,8 +58,8 @@ impl MediaKind {
 }
 
 /// Takes the images and sounds out of a value, as many as fit into their share of the budget. Each is a record with the fields `mimeType` and
-/// `data`, which are bytes or their base64. In its place `data` says which one it was. A record whose bytes are not what their `mimeType` says
-/// stays in the value, because a provider would refuse them.
+/// `data`, which are bytes or their base64. A mark replaces `data` and says which image or sound it was. A record stays in the value if its
+/// bytes do not have the format of its `mimeType`, because a provider would refuse them.
 #[must_use]
 pub fn take_media(value: Value, budget: usize) -> (Value, Vec<Media>) {
     let mut taken = Taken { media: Vec::new(), left: budget / MEDIA_SHARE.1 * MEDIA_SHARE.0 };

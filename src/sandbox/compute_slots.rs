@@ -24,7 +24,7 @@ pub struct CodeOwner {
 #[derive(Debug, Clone, Default)]
 pub struct ComputeSlots(Option<Arc<Slots>>);
 
-/// Two are equal if they are the same slots, or if neither has a limit.
+/// Two values are equal if they are the same slots, or if neither has a limit.
 impl PartialEq for ComputeSlots {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -37,7 +37,7 @@ impl PartialEq for ComputeSlots {
 
 #[derive(Debug)]
 struct Slots {
-    /// Waiting runs get a slot in the order of their requests. A free slot never passes by a run that waits.
+    /// Waiting runs get a slot in the order of their requests. While a run waits, no later run gets a free slot.
     free: Arc<Semaphore>,
     executing: Arc<AtomicUsize>,
 }
@@ -80,7 +80,7 @@ impl Drop for HeldSlot {
     }
 }
 
-/// Gives the slot back when the guest has ended, in whatever way.
+/// Gives the slot back when the guest has ended, for any reason.
 pub(super) struct Executing<'a>(&'a ComputeSlot);
 
 impl Drop for Executing<'_> {
@@ -223,7 +223,7 @@ mod tests {
         let _executing = run.enter(&control).unwrap();
         let mut first = Box::pin(scene.semaphore().acquire_owned());
         assert!(first.as_mut().now_or_never().is_none());
-        // The slot is for the first, also if it has not been woken yet, so the time of this run ends without it.
+        // The slot belongs to the first run, even if it was not woken yet, so the time of this run ends without a slot.
         assert_eq!(run.without(&control, || Ok(())), Err(Stopped));
         assert!(control.is_over() && scene.executing() == 0);
         let its_slot = first.now_or_never().unwrap();
@@ -243,7 +243,7 @@ mod tests {
         let (stopping, stopped) = (stop.clone(), scene.control(&stop, LONG));
         scene.runtime.spawn(async move { stopping.stop(StopReason::Aborted) });
         assert!(scene.run().enter(&stopped).is_err() && stopped.is_over());
-        // A run that is stopped when it already has the slot, and has not noticed.
+        // This run is stopped when it already has the slot but has not noticed.
         let mut waiting = Box::pin(scene.semaphore().acquire_owned());
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(executing);

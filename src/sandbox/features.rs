@@ -3,10 +3,10 @@
 
 use std::sync::LazyLock;
 
-/// What a run's guest has besides the globals that every run has.
+/// The globals that a run's guest has in addition to those of every run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum GuestFeatures {
-    /// Nothing more.
+    /// No additional globals.
     #[default]
     Basic,
     /// `fetch`, and the classes that belong to it.

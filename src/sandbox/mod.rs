@@ -171,9 +171,9 @@ impl Sandboxes {
         }
     }
 
-    /// Returns what is wrong with the body of an async function, as sentences with lines: errors of syntax, a brace that ends the function,
-    /// `import`, and names that are neither parameters nor declared nor among `globals`. Blocks like [`Self::check`], and returns `None` for the
-    /// same reasons.
+    /// Returns the problems of the body of an async function, as sentences with lines: syntax errors, a brace that ends the function, `import`,
+    /// and names that are not parameters, not declared and not among `globals`. Blocks like [`Self::check`], and returns `None` for the same
+    /// reasons.
     ///
     /// # Errors
     /// `ERR_IO` if the reader program cannot be started.

@@ -22,8 +22,8 @@ const GRACE: Duration = Duration::from_millis(15);
 /// drop VMs as fast as runs end. Then a run drops its VM itself.
 const MAX_USED: usize = 4;
 
-/// The number of VMs that are prepared in advance. It is the option `warm` of `Gateway.open`. It holds for each of two pools: runs that may fetch start
-/// from an image of their own, and so have a pool of their own. The second pool exists only after such a run.
+/// The number of VMs that are prepared in advance. It is the option `warm` of `Gateway.open`. It applies to each of two pools separately: runs
+/// that may fetch start from a separate image, and so have a separate pool. The second pool exists only after such a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WarmVms {

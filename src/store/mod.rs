@@ -354,8 +354,7 @@ impl Store {
         }
     }
 
-    /// Raises the anchor to the committed changes. If that fails, the changes are valid all the same, and the next change raises the
-    /// anchor.
+    /// Raises the anchor to the committed changes. If that fails, the changes are still valid, and the next change raises the anchor.
     fn raise_anchor(&self, writer: &mut Database, anchor: &str, changed: &[(Kind, u64)]) {
         if changed.is_empty() {
             return;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// The limits of a `tracestate` that each program must be able to pass on. A longer one is not passed on.
+/// The limits of a `tracestate` that each program must be able to pass on. A longer `tracestate` is not passed on.
 const MAX_STATE_CHARS: usize = 512;
 const MAX_STATE_MEMBERS: usize = 32;
 const MAX_MEMBER_KEY: usize = 256;
@@ -82,7 +82,7 @@ fn read_state(text: &str) -> Option<Arc<str>> {
     let keys: Option<BTreeSet<&str>> = members.iter().map(|member| key_of(member)).collect();
     let is_valid = (1..=MAX_STATE_MEMBERS).contains(&members.len())
         && written.len() <= MAX_STATE_CHARS
-        // No key is there twice.
+        // No key occurs twice.
         && keys.is_some_and(|keys| keys.len() == members.len());
     is_valid.then(|| written.into())
 }

@@ -1,5 +1,5 @@
-//! Spans for OpenTelemetry. They are exported over OTLP/HTTP as JSON if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Otherwise a [`Telemetry`]
-//! contains `None`, and there is no task, no client and no allocation.
+//! Spans for OpenTelemetry. They are exported over OTLP/HTTP as JSON if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Otherwise a [`Telemetry`] contains
+//! `None`, and creates no task and no client, and allocates nothing.
 //!
 //! The crates of `opentelemetry` are not used, for two reasons. Their batch processor has its own thread for each gateway, and blocks
 //! when it ends. Their protocol types add a code generator to each build.

@@ -1,6 +1,6 @@
-//! Sanitises a server's text for a model or a person. The result has no invisible characters and no terminal control sequences. Nothing else
-//! is changed, so that a pattern such as `**/*.ts` stays the pattern that it is. Who writes a text into a comment or between backticks escapes
-//! it there (`catalog/declarations/text.rs`, `catalog/system_message.rs`).
+//! Sanitises a server's text for a model or a person. The result has no invisible characters and no terminal control sequences. Nothing else is
+//! changed, so a pattern such as `**/*.ts` stays the same. Code that writes a text into a comment or between backticks escapes it there
+//! (`catalog/declarations/text.rs`, `catalog/system_message.rs`).
 //!
 //! Every function here is pure, reads its text once and is idempotent. The output has no ESC and no C1 character, so that the remaining
 //! characters cannot form a new escape sequence.

@@ -1,4 +1,4 @@
-//! Bad answers of a model: what can be used is used, what cannot is asked for once more, and then it is an error that says what to do.
+//! Tests of bad answers of a model: usable parts are used, the model is asked once more for the others, and then an error says what to do.
 
 use hyperlight_mcp::boot::PrepareOptions;
 use serde_json::json;
@@ -49,7 +49,7 @@ async fn a_plan_that_cannot_be_used_is_asked_for_once_more_with_the_reason() {
         let requests = model.requests();
         assert!(requests.len() == 3 && requests[1].user.contains(reason), "{reason}: {}", requests[1].user);
         assert!(requests[1].user.len() < 60_000, "the answer before is cut");
-        // Asked twice in vain, it is an error.
+        // After two bad answers, the result is an error.
         let (made, model) = planned(&[bad.clone(), bad, good.clone()]).await;
         let (code, message) = made.failure();
         let expected = if reason.contains("at least one") { "ERR_BOOT_NO_TOOLS" } else { "ERR_BOOT_PLAN" };

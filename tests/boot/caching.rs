@@ -1,4 +1,4 @@
-//! What the cache gives back, and when tools are made anew.
+//! Tests of the tools that the cache returns, and of the cases in which tools are made again.
 
 use std::fs;
 

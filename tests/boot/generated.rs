@@ -1,4 +1,4 @@
-//! A handler as the VM gets it.
+//! Tests of a handler in the form that the VM gets.
 
 use hyperlight_mcp::boot::{PlannedTool, generated_tool};
 use hyperlight_mcp::sandbox::check;

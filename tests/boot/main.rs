@@ -1,5 +1,5 @@
-//! The way from a prompt to tools: real pages from a local server through the border that checks addresses, and a model whose answers were
-//! written for these tests, bad ones included. Code is parsed, and not run.
+//! Tests of the way from a prompt to tools: real pages from a local server through the border that checks addresses, and a model whose answers
+//! were written for these tests, including bad ones. Code is parsed, but not run.
 
 mod answers;
 mod caching;

@@ -1,4 +1,4 @@
-//! A model whose answers were written before, and the other parts that the pipeline needs.
+//! A model whose answers were written in advance, and the other parts that the pipeline needs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -74,7 +74,7 @@ impl CodeCheck for Parses {
     }
 }
 
-/// A clock that goes on by a millisecond with each look.
+/// A clock that advances by a millisecond each time it is read.
 struct Ticks(Mutex<u64>);
 
 impl Clock for Ticks {
@@ -85,7 +85,7 @@ impl Clock for Ticks {
     }
 }
 
-/// What has become of one way, with its steps.
+/// The outcome of one way from a prompt to tools, with its steps.
 pub struct Outcome {
     pub result: Result<Prepared>,
     pub steps: Vec<Progress>,
@@ -96,7 +96,7 @@ impl Outcome {
         self.result.as_ref().unwrap_or_else(|error| panic!("{error:?}"))
     }
 
-    /// The code of the error, and its message as it is shown.
+    /// Returns the code of the error, and its message as a user sees it.
     pub fn failure(&self) -> (&'static str, String) {
         let error = self.result.as_ref().expect_err("tools were made").clone();
         (error.code(), error.redacted(&Redactor::new(None, None)).to_string())
@@ -108,7 +108,7 @@ pub async fn run(prompt: &str, options: &PrepareOptions, service: &Service, mode
 }
 
 pub async fn run_with(prompt: &str, options: &PrepareOptions, service: &Service, model: &dyn Generate) -> Outcome {
-    // The documentation is on this machine, which an operator has to allow.
+    // The documentation is on this machine, so the operator must allow its address.
     let private = AllowedHosts::parse([service.origin.as_str()]).unwrap();
     let pages = FetchedPages::new(Fetcher::new(), private);
     let steps = Arc::new(Mutex::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! Pages through the border that checks addresses.
+//! Tests of pages that are fetched through the border that checks addresses.
 
 use hyperlight_mcp::boot::PrepareOptions;
 
@@ -35,7 +35,7 @@ async fn a_page_that_fails_is_a_warning_and_where_all_fail_the_prompt_is_used() 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_page_leads_into_the_local_network() {
     let service = Service::start().await;
-    // Only the service's own port is allowed by the operator.
+    // The operator allows only the service's own port.
     let (found, _) = warnings(&service, &["/inside", "http://127.0.0.2/", "http://[::1]/", "http://169.254.169.254/latest"]).await;
     let refused = found.iter().filter(|warning| warning.contains("Fetch blocked")).count();
     assert_eq!(refused, 4, "{found:?}");

@@ -1,4 +1,4 @@
-//! From a prompt with four pages to tools.
+//! Tests the way from a prompt with four pages to tools.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn four_pages_become_four_tools_and_a_second_start_needs_no_model() {
         ["get_book", "get_thing_7", "get_forecast", "get_rates"]
     );
     assert_eq!(tools.handlers[0].body, "const response = await fetch(args.id);\nreturn await response.json();");
-    // Navigation is not read, so its fifty hosts are not allowed.
+    // The navigation of a page is not read, so its fifty hosts are not allowed.
     let host = service.origin.rsplit_once(':').unwrap().0;
     assert_eq!(tools.hosts.texts(), [host.to_owned(), service.origin.clone()]);
     let generated = tools.generated(&AllowedHosts::none());

@@ -1,4 +1,4 @@
-//! Ways to reach a host that is not allowed. None of them may make a connection.
+//! Tests of ways to reach a host that is not allowed. None of them may make a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,7 +50,7 @@ ws://127.0.0.1:{p}/  wss://127.0.0.1:{p}/  data:text/plain,x  blob:http://127.0.
 about:blank  unix:/run/docker.sock  http+unix://%2Frun%2Fdocker.sock/  netdoc:///etc/passwd  urn:x  feed:http://127.0.0.1:{p}/
 ";
 
-/// Returns the corpus for a port. Escapes of the constant become the characters that they stand for.
+/// Returns the corpus for a port. Replaces the escapes of the constant by their characters.
 fn forms(port: u16) -> Vec<String> {
     let unescaped = |form: &str| form.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r").replace("{p}", &port.to_string());
     FORMS.lines().flat_map(|line| line.split("  ")).filter(|form| !form.is_empty()).map(unescaped).collect()
@@ -66,7 +66,7 @@ fn limits() -> FetchLimits {
     FetchLimits { requests: 10_000, connect_time: Duration::from_millis(300), ..FetchLimits::default() }
 }
 
-/// Returns the policy that allows just the host, port and scheme that a text names, and no private address.
+/// Returns a policy that allows only the host, port and scheme in a text, and no private address.
 fn lenient(form: &str) -> FetchPolicy {
     let entries: AllowedHosts = url::Url::parse(form).iter().filter_map(|url| AllowedHost::of_url(url).ok()).flatten().collect();
     FetchPolicy { limits: limits(), ..FetchPolicy::new(entries, WAY_OUT) }
@@ -82,7 +82,7 @@ async fn no_form_of_a_url_reaches_a_private_host() {
     for form in &forms {
         let refusal = get(&strict, form).await.unwrap_err();
         assert!(refusal.is_refusal(), "not among the hosts: {form:?}: {refusal}");
-        // The host itself is allowed here, and its address is not.
+        // The host itself is allowed here, but its address is not.
         let refusal = get(&session_at(lenient(form), &["127.0.0.1"]), form).await.unwrap_err();
         assert!(refusal.is_refusal(), "at a private address: {form:?}: {refusal}");
     }
@@ -110,7 +110,7 @@ async fn no_redirect_reaches_a_private_host() {
                 assert!(refusal.is_refusal() || refusal.code() == "ERR_FETCH_REDIRECT", "{form:?}: {refusal}");
                 refused += 1;
             }
-            // A relative target stays at the server, which has no such page.
+            // A relative target stays on the server, which does not have such a page.
             Ok((response, _)) => assert!(response.status == 404 && response.url.starts_with(&front.url("front.example", "/")), "{form:?}"),
         }
     }
@@ -130,7 +130,7 @@ async fn a_chain_of_redirects_ends_before_a_private_host() {
     })
     .await;
     let mut policy = policy(&[front.entry("front.example")]);
-    // The name is allowed, but may not be private.
+    // The name is allowed, but its address must not be private.
     policy.hosts.extend(hosts(&[victim.entry("private.example")]).iter().cloned());
     let (session, records) = session(policy);
     let refusal = get(&session, &front.url("front.example", "/0")).await.unwrap_err();
@@ -181,7 +181,7 @@ async fn one_private_address_among_the_answers_refuses_all() {
 async fn a_name_that_changes_between_check_and_connection_reaches_nothing() {
     let victim = Server::start(|_| Answer::ok("reached")).await;
     let entry = victim.entry("rebinding.example");
-    // The first address is global and nobody's.
+    // The first address is global, and nobody uses it.
     let names = Names::changing(&[&["2d00::1"], &["127.0.0.1"]]);
     let policy = FetchPolicy { limits: limits(), ..FetchPolicy::new(hosts(&[&entry]), WAY_OUT) };
     let session = Fetcher::new().with_resolver(Arc::clone(&names) as Arc<_>).session(policy, Arc::new(NoObserver)).unwrap();
@@ -205,7 +205,7 @@ async fn a_private_host_is_reached_only_as_the_operator_has_allowed_it() {
     for (host, code) in [("127.0.0.1", "ERR_FETCH_HOST_NOT_ALLOWED"), ("other.example", "ERR_FETCH_HOST_NOT_ALLOWED")] {
         assert_eq!(get(&name_only, &server.url(host, "/")).await.unwrap_err().code(), code);
     }
-    // The services of clouds are link-local: whoever owns a name cannot make it one of them.
+    // Services of clouds have link-local addresses. The owner of a name cannot make it lead to one of them.
     let policy = FetchPolicy { limits: limits(), ..policy(&[server.entry("name.example")]) };
     let mut texts = Vec::new();
     for address in ["169.254.169.254", "168.63.129.16", "0.0.0.0", "::ffff:127.0.0.1", "fe80::1"] {

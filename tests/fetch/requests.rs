@@ -1,4 +1,4 @@
-//! What servers get, and what agent code gets back.
+//! Tests of what servers receive, and of what agent code gets back.
 
 use std::time::Duration;
 

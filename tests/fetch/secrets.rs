@@ -1,4 +1,4 @@
-//! Secrets of requests: they reach their own host, and neither another host nor agent code.
+//! Tests of secrets in requests: they reach their own host, but no other host and no agent code.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -100,7 +100,7 @@ async fn a_redirect_takes_a_secret_nowhere_else() {
     let error = fetch(&session, post(url("/body"), "text/plain", &[], mark.clone())).await.unwrap_err();
     assert_eq!(error.code(), "ERR_FETCH_SECRET_NOT_ALLOWED");
     assert_eq!(other.connections(), 0);
-    // A header with a secret stays behind, and the request goes on without it.
+    // A header with a secret is not sent to the other host, and the request continues without it.
     let request = FetchRequest { headers: vec![("x-plain".into(), mark.clone())], ..FetchRequest::get(url("/header")) };
     fetch(&session, request).await.unwrap();
     assert_eq!((other.last().header("x-plain"), home.last().header("x-plain")), (None, Some(VALUE)));

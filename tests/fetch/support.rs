@@ -35,7 +35,7 @@ impl Received {
     }
 }
 
-/// What a server writes: bytes, and whether it is silent behind them for ever.
+/// The bytes that a server writes. If `hangs` is true, the server then keeps the connection open and writes nothing more.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     parts: Vec<Vec<u8>>,
@@ -63,7 +63,7 @@ impl Answer {
         Self { parts: vec![bytes.into()], ..Self::default() }
     }
 
-    /// Writes these bytes later, in a packet of their own.
+    /// Writes these bytes later, in a separate packet.
     pub fn then(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.parts.push(bytes.into());
         self
@@ -125,7 +125,7 @@ impl Server {
         self.requests().pop().expect("a request has arrived")
     }
 
-    /// Returns the URL of a path under a name that leads here.
+    /// Returns the URL of a path on this server, under a name that leads here.
     pub fn url(&self, host: &str, path: &str) -> String {
         format!("http://{host}:{}{path}", self.port)
     }
@@ -176,7 +176,7 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> io::Result<Option<Re
     Ok(Some(received))
 }
 
-/// Answers for each name: the answers of one look-up after another, the last one for ever.
+/// The answers for each name: one for each look-up, and the last one for all further look-ups.
 #[derive(Default)]
 pub struct Names {
     answers: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,

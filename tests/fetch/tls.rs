@@ -1,4 +1,4 @@
-//! TLS: only a certificate for the very name is trusted, and only of a known authority.
+//! Tests of TLS: a certificate is trusted only if it is for exactly this name and from a known authority.
 
 use std::sync::Arc;
 

@@ -145,7 +145,7 @@ fn command(bytes: &[u8]) {
     assert!(proposed.iter().all(|word| word.starts_with(&last)));
 }
 
-/// Any page becomes a text without markup, and its URLs allow only hosts that it names.
+/// Checks that any page becomes a text without markup, and that its URLs allow only hosts that the page names.
 fn page(bytes: &[u8]) {
     let html = String::from_utf8_lossy(bytes);
     let text = main_text(&html);
@@ -159,7 +159,7 @@ fn page(bytes: &[u8]) {
     }
 }
 
-/// Any answer of a model is a plan, a refusal or problems; and a plan without problems has only what was checked.
+/// Checks that any answer of a model is a plan, a refusal or problems, and that a plan without problems contains only checked parts.
 fn plan(bytes: &[u8]) {
     let answer = String::from_utf8_lossy(bytes);
     match parse_plan(&answer) {

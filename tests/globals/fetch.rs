@@ -143,7 +143,7 @@ fn what_agent_code_changes_of_the_language_breaks_its_own_run_at_most() {
         let (_, calls) = run(&format!("{change}; const response = await fetch(\"https://api.example/\"); return response.text()"));
         assert!(calls.len() <= 5, "{change}: {calls:?}");
     }
-    // The next run finds nothing of it.
+    // The next run finds no trace of this.
     assert_eq!(value_of(r#"return (await fetch("https://api.example/")).text()"#), json!("[1,2]"));
 }
 

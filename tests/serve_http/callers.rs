@@ -141,7 +141,7 @@ async fn a_call_in_a_session_keeps_its_place_after_its_connection_and_its_answer
     taken(&server.probe.started, "the call").await;
     drop(stream);
     until("its connection ends", || server.metric("hyperlight_mcp_http_connections") <= connections).await;
-    // A large answer holds its place for some seconds. When it is free again, as much time has passed for the first caller.
+    // A large answer occupies its place for some seconds. When it is free again, the first caller's call has been pending for as long.
     assert_eq!(server.call_in(&of_two, Some(TWO), "large").await.result().len(), 32 * 1024 * 1024);
     assert_eq!(server.call(Some(TWO), "whoami").await.status, 503);
     while server.call(Some(TWO), "whoami").await.status != 200 {
@@ -174,7 +174,7 @@ async fn an_address_with_too_many_failed_attempts_gets_only_tokens_checked_that_
         refused += usize::from(answer.status == 429);
         assert_eq!(server.call(Some(TWO), "whoami").await.result(), "known");
     }
-    // Now and then a request comes when the address may try again.
+    // A few requests come at a time when the address may try again.
     assert!(refused > 0, "each token was checked");
     while server.call(Some(&fresh[0]), "whoami").await.status != 200 {
         tokio::task::yield_now().await;

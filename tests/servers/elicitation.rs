@@ -56,7 +56,7 @@ async fn ask_all_at_once(setup: &Setup, many: usize) {
     assert_eq!(setup.told.cancelled(), [""; 0]);
 }
 
-/// A call that stays pending, with this person, until it is stopped.
+/// Starts a call with this person. It stays pending until it is stopped.
 fn hold<'a>(setup: &'a Setup, person: Option<&Arc<Person>>, stop: &'a Stop) -> impl Future<Output = ()> + use<'a> {
     let options = person.map(for_person).unwrap_or_default();
     async move {

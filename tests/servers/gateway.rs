@@ -349,7 +349,7 @@ async fn a_run_sees_the_servers_that_were_approved_and_enabled_when_it_started()
     assert_eq!(value(report), json!(["one", "one", "hi", "ERR_UNKNOWN_SERVER"]));
     gate.opened.notify_one();
     assert_eq!(value(run(&sandbox, code).await), json!(["one,two", "one,two", "hi", "hi"]));
-    // Consumes the notification of the second run, for which nothing has waited.
+    // Consumes the second run's notification, because nothing has waited for it.
     gate.reached.notified().await;
     // A tool whose approval is revoked in the middle of a run can no longer be called.
     let meanwhile = async {
@@ -451,7 +451,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
     gateway.enable("one").unwrap();
     let approving = async {
         until("the start of its process", || started.exists().then_some(())).await;
-        // The approval is changed as another process would do it for which the tool had another description.
+        // Changes the approval like another process for which the tool has another description.
         let store = approvals_in(&test_folder.path("state"));
         let approval = store.approval("one").unwrap().unwrap();
         let mut manifest = (**approval.manifest.as_ref().unwrap()).clone();

@@ -81,7 +81,7 @@ struct Model {
 }
 
 impl Model {
-    /// Returns the variant of a server if a person has approved it as it is in the config.
+    /// Returns the variant of a server if a person has approved the variant that is now in the config.
     fn in_force(&self, name: &str) -> Option<usize> {
         self.read.get(name).copied().filter(|variant| self.approved.get(name) == Some(variant))
     }

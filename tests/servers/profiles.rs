@@ -174,7 +174,7 @@ async fn a_gateway_that_is_opened_with_a_server_has_its_approved_variants_enable
         }
         scene.gateway.approve("weather@south", None, None).await.unwrap();
         assert_eq!(variable(&south, "STAGE").await, "south");
-        // Who disables the server disables its variants, and their processes end.
+        // Disabling the server also disables its variants, and their processes end.
         scene.gateway.disable("weather").await.unwrap();
         scene.no_server_runs().await;
         assert_eq!([&north, &south].map(modules), [Vec::<String>::new(), Vec::new()]);

@@ -421,7 +421,7 @@ async fn what_a_server_logs_reaches_the_only_callers_listener_in_order_and_else_
     setup.call("log_lines", json!({ "count": 2 })).await.unwrap();
     assert_eq!(numbers(&setup.told, "server-log", "/data/number"), [1, 2]);
 
-    // With two callers in flight, it is not known whose line it is.
+    // With two callers in flight, it is not known which of them this line belongs to.
     let stop = Stop::new();
     let logging = async {
         setup.test_folder.called(ONE, "hang").await;

@@ -1,4 +1,4 @@
-// Compiled, never run: what the adapters give is what the providers' own packages take.
+// Compiled, never run: the results of the adapters are valid input for the providers' own packages.
 import Anthropic from '@anthropic-ai/sdk'
 import { tool } from '@langchain/core/tools'
 import { ChatOpenAI } from '@langchain/openai'

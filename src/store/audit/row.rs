@@ -78,10 +78,10 @@ pub struct AuditDetails {
     /// The status of the response to a fetch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub status: Option<u16>,
-    /// The bytes of a fetch's body.
+    /// The number of bytes of a fetch's body.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sent_bytes: Option<u64>,
-    /// The bytes that were read of the response to a fetch.
+    /// The number of bytes that were read from the response to a fetch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub received_bytes: Option<u64>,
     /// The outcome of a call: `ok`, `tool-error`, `cancelled`, or the code of the error. The outcome of a fetch: `ok`, `redirected`, `cancelled`, or the
