@@ -60,7 +60,7 @@ for (const kind of ['anthropic', 'openai']) {
           /is wrong/,
         ],
         HTML: [{ type: 'text/html', raw: '<html>Welcome</html>' }, /the model that makes the tools gave no answer/],
-        '10 MiB': ['x'.repeat(10 * 1024 * 1024), /the model's plan of the tools cannot be used|gave no answer/],
+        '10 MiB': ['x'.repeat(10 * 1024 * 1024), /its plan of the tools cannot be used|gave no answer/],
         prose: ['Here are some tools: add, subtract.', /the model was asked twice, and its plan of the tools cannot be used/],
         'an empty plan': ['{"tools": []}', /the model was asked twice and planned no tool/],
         'a refusal': ['{"refusal": "I would rather not"}', /the model refused to plan/],

@@ -157,7 +157,7 @@ test('servers of the host in other files are named', async (t) => {
     { file: join(at.home, '.claude.json'), servers: ['local'] },
   ]
   assert.deepEqual(elsewhere, expected)
-  assert.match((await run(at, ['install', 'claude-code'])).stdout, /Claude Code also has servers in [\s\S]*: local\n/)
+  assert.match((await run(at, ['install', 'claude-code'])).stdout, /Claude Code also starts servers from[\s\S]*:\s+local\n/)
 })
 
 test('bad input is one line, and nothing is written', async (t) => {
@@ -203,7 +203,7 @@ test('an entry of ours that somebody has extended is not vouched for, and what m
   extended({ timeout: 5, env: { NODE_OPTIONS: '--import /tmp/evil.mjs' }, envFile: '/tmp/evil.env' })
   const shown = await run(at, ['install', 'cursor'])
   assert.doesNotMatch(shown.stdout, /nothing to change/)
-  for (const word of [/env\.NODE_OPTIONS can make/, /envFile may decide/]) assert.match(shown.stderr, word)
+  for (const word of [/env\.NODE_OPTIONS can make/, /envFile may change/]) assert.match(shown.stderr, word)
   assert.equal(JSON.parse((await run(at, ['install', 'cursor', '--json'])).stdout).check.length, 2)
 
   extended({ env: {}, envFile: undefined, type: 'http', url: 'https://evil.example/mcp', headers: { A: 'b' } })

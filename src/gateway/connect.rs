@@ -51,17 +51,7 @@ impl Core {
             outcome = connecting => outcome,
         };
         let outcome = outcome.map_err(|error| self.redacted(error));
-        if let Err(error) = &outcome {
-            self.trace_connection(server, scope, started.elapsed(), Err(error));
-        }
-        // These errors do not mean that the server has a problem, so they are not recorded for it.
-        if !matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
-            self.registry.record(&server.name, &outcome);
-            if let Err(error) = &outcome {
-                self.events.server_logs.note(&server.key(), Note::Failed(error.clone()));
-                self.record_connection(&server.name, ConnectionChange::Failed(error.code()), scope.identity.name.clone(), None);
-            }
-        }
+        self.note_outcome(server, scope, started.elapsed(), &outcome);
         let connection = outcome?;
         if connection.origin() != LeaseOrigin::Shared
             && let Err(error) = self.check_approved(server, &read_env_file)
@@ -87,6 +77,21 @@ impl Core {
             self.resubscribe(server, &connection).await;
         }
         Ok(connection)
+    }
+
+    /// Records the outcome of an attempt to connect, unless it says nothing about the server.
+    fn note_outcome(&self, server: &ServerDefinition, scope: &CallScope, duration: Duration, outcome: &Result<Lease>) {
+        if let Err(error) = outcome {
+            self.trace_connection(server, scope, duration, Err(error));
+        }
+        if matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
+            return;
+        }
+        self.registry.record(&server.name, outcome);
+        if let Err(error) = outcome {
+            self.events.server_logs.note(&server.key(), Note::Failed(error.clone()));
+            self.record_connection(&server.name, ConnectionChange::Failed(error.code()), scope.identity.name.clone(), None);
+        }
     }
 
     /// Records a new connection, and sends events about it.

@@ -9,8 +9,8 @@ pub(in crate::client) mod use_count;
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -68,8 +68,9 @@ pub(super) struct Shared {
     freed: Notify,
     /// Background tasks that close connections.
     pub(super) closings: TaskTracker,
-    /// The runtime of these tasks. The use that ends last may end on a thread without one.
-    runtime: OnceLock<Handle>,
+    /// The runtime of these tasks, until all connections are closed. The use that ends last may end on a thread without one. A handle keeps the
+    /// descriptors of its runtime open.
+    runtime: Mutex<Option<Handle>>,
     clock: AtomicU64,
 }
 
@@ -218,7 +219,7 @@ impl Connections {
             giving_way: AtomicUsize::new(0),
             freed: Notify::new(),
             closings: TaskTracker::new(),
-            runtime: OnceLock::new(),
+            runtime: Mutex::default(),
             clock: AtomicU64::new(0),
         };
         Self { shared: Arc::new(shared) }
@@ -293,7 +294,7 @@ impl Connections {
     /// Waits for a permit to open a connection.
     async fn connection_permit(&self, wanted: &ConnectionRequest) -> Result<Place> {
         let shared = &self.shared;
-        shared.runtime.get_or_init(Handle::current);
+        shared.runtime.lock().get_or_insert_with(Handle::current);
         let closed = |_| Error::Closed { what: "gateway" };
         if let Ok(place) = Arc::clone(&shared.permits).try_acquire_owned() {
             return Ok(Place::new(place, shared));
@@ -345,6 +346,7 @@ impl Connections {
     /// Closes all connections in parallel, and then the watchdog. After this, no connection can be made any more.
     pub async fn close_all(&self) {
         self.shared.permits.close();
+        *self.shared.runtime.lock() = None;
         let entries: Vec<_> = self.shared.entries().drain().map(|(_, entry)| entry).collect();
         for entry in entries {
             self.shared.closings.spawn(async move { entry.end().await });
@@ -448,7 +450,7 @@ impl Shared {
         held.keeper.abort();
         self.giving_way.fetch_add(1, Ordering::AcqRel);
         let (shared, server) = (Arc::clone(self), entry.server.clone());
-        let closing = async move {
+        self.closings.spawn(async move {
             if reason == Closed::Lost {
                 let why = match why {
                     Some(why) => why,
@@ -460,8 +462,7 @@ impl Shared {
             drop(held);
             shared.giving_way.fetch_sub(1, Ordering::AcqRel);
             shared.freed.notify_waiters();
-        };
-        self.closings.spawn_on(closing, self.runtime.get_or_init(Handle::current))
+        })
     }
 
     /// Returns the names of the servers that are connected or being connected, in alphabetical order.

@@ -4,8 +4,8 @@
 //! servers could give way, an extra place is opened, up to as many as the limit itself. Each extra place is taken back as soon as a
 //! connection can be closed.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -13,43 +13,48 @@ use super::lifecycle::ConnectionState;
 use super::{Entry, Shared};
 
 /// Keeps a server's connection from being closed to make room, until it is dropped. The connection can still end for other reasons.
+///
+/// The references are weak: a run that outlives its gateway must not keep a server's process.
 pub struct Hold {
-    entry: Arc<Entry>,
-    shared: Arc<Shared>,
+    entry: Weak<Entry>,
+    shared: Weak<Shared>,
 }
 
 impl Hold {
     pub(super) fn new(entry: &Arc<Entry>, shared: &Arc<Shared>) -> Self {
         entry.holds.fetch_add(1, Ordering::SeqCst);
-        Self { entry: Arc::clone(entry), shared: Arc::clone(shared) }
+        Self { entry: Arc::downgrade(entry), shared: Arc::downgrade(shared) }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.entry.holds.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.shared.close_extra();
-            self.shared.freed.notify_waiters();
+        let Some(entry) = self.entry.upgrade() else { return };
+        if entry.holds.fetch_sub(1, Ordering::SeqCst) == 1
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.close_extra();
+            shared.freed.notify_waiters();
         }
     }
 }
 
-/// The place of one open connection.
+/// The place of one open connection. The connections are a part of `shared`, so the reference back is weak.
 pub(super) struct Place {
     permit: Option<OwnedSemaphorePermit>,
-    shared: Arc<Shared>,
+    shared: Weak<Shared>,
 }
 
 impl Place {
     pub(super) fn new(permit: OwnedSemaphorePermit, shared: &Arc<Shared>) -> Self {
-        Self { permit: Some(permit), shared: Arc::clone(shared) }
+        Self { permit: Some(permit), shared: Arc::downgrade(shared) }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         // The first places that become free are the extra ones.
-        if self.shared.extra.lock().pop().is_some()
+        if self.shared.upgrade().is_some_and(|shared| shared.extra.lock().pop().is_some())
             && let Some(permit) = self.permit.take()
         {
             permit.forget();
@@ -90,6 +95,9 @@ impl Shared {
     /// Closes connections that are idle and held by no run, until there is no extra place or no such connection.
     pub(super) fn close_extra(self: &Arc<Self>) {
         let extra = self.extra.lock().clone();
+        // After the end of all connections there is no runtime, and nothing to close.
+        let Some(runtime) = self.runtime.lock().clone().filter(|_| !extra.is_empty()) else { return };
+        let _entered = runtime.enter();
         // The places that are being given back already are not counted again.
         let closing = self.giving_way.load(Ordering::Acquire);
         for server in extra.iter().skip(closing) {
