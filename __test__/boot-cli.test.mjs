@@ -66,7 +66,7 @@ for (const kind of ['anthropic', 'openai']) {
         'a refusal': ['{"refusal": "I would rather not"}', /the model refused to plan/],
         'two fences with a wrong schema': [
           `\`\`\`json\n{"tools":[{"name":"A B"}]}\n\`\`\`\n\`\`\`json\n{"tools":[]}\n\`\`\``,
-          /the model planned no tool|the model's plan of the tools cannot be used/,
+          /planned no tool|its plan of the tools cannot be used/,
         ],
       }
       for (const [what, [answer, expected]] of Object.entries(answers)) {
