@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn of_a_path_the_format_stays() {
-        assert_eq!(words("read /root/music/exchange.DOCX, please"), ["read docx please"]);
+        assert_eq!(words("read /home/ada/music/exchange.DOCX, please"), ["read docx please"]);
         assert_eq!(words(r"read C:\data\map.csv and ./docs/map.md"), ["read csv and md"]);
         assert_eq!(words("see (https://example.com/map) or src/main.rs."), ["see url or rs"]);
         assert_eq!(words("files in ~/music, and/or tcp/ip"), ["files in and or tcp ip"]);
