@@ -142,6 +142,16 @@ impl GatewayOptions {
         Ok(ConfigSource::new(content, self.limits.clone(), surroundings.clone()))
     }
 
+    /// Returns the names of all servers of the config and of its bases, without opening a gateway.
+    ///
+    /// # Errors
+    /// The errors of reading the config.
+    pub(crate) fn server_names(&self) -> Result<Vec<String>> {
+        let config = self.source(&self.surroundings()?)?.read()?;
+        let valid = config.servers.into_iter().map(|server| server.name);
+        Ok(valid.chain(config.invalid.into_iter().map(|server| server.name)).collect())
+    }
+
     /// Returns the default path of the config: `~/.hyperagent/config.json`.
     ///
     /// ```

@@ -1,6 +1,8 @@
 //! The live connections. Each server has at most one connection, which is made when it is first needed. The number of connections is
 //! limited.
 
+#[cfg(test)]
+mod ended_tests;
 pub(in crate::client) mod keeper;
 pub(in crate::client) mod lease;
 pub(in crate::client) mod lifecycle;
@@ -294,8 +296,15 @@ impl Connections {
     /// Waits for a permit to open a connection.
     async fn connection_permit(&self, wanted: &ConnectionRequest) -> Result<Place> {
         let shared = &self.shared;
-        shared.runtime.lock().get_or_insert_with(Handle::current);
-        let closed = |_| Error::Closed { what: "gateway" };
+        let closed = || Error::Closed { what: "gateway" };
+        {
+            let mut runtime = shared.runtime.lock();
+            // `close_all` closes the permits before it takes the handle out. So a handle that is put in here is still taken out.
+            if shared.permits.is_closed() {
+                return Err(closed());
+            }
+            runtime.get_or_insert_with(Handle::current);
+        }
         if let Ok(place) = Arc::clone(&shared.permits).try_acquire_owned() {
             return Ok(Place::new(place, shared));
         }
@@ -314,7 +323,7 @@ impl Connections {
             has_extra = has_extra || (!shared.make_room(&wanted.server) && shared.open_extra(&wanted.server));
             tokio::select! {
                 biased;
-                place = &mut place => return place.map(|place| Place::new(place, shared)).map_err(closed),
+                place = &mut place => return place.map(|place| Place::new(place, shared)).map_err(|_| closed()),
                 () = &mut freed => {}
                 () = &mut too_late => {
                     let holders = shared.holders().into_iter().map(OwnText::from).collect();
