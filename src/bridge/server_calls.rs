@@ -207,7 +207,7 @@ impl ServerCalls {
             // The guard is dropped before the result is checked, so that the next call does not wait for the check.
             drop(held);
             this.warn(this.checks.results.check(&server, &manifest, &tool, &result)?);
-            Ok(this.redacted(result, written))
+            this.redacted(result, written).await
         })
     }
 
@@ -247,12 +247,12 @@ impl ServerCalls {
 
     /// Redacts the result of a failed tool, because the text of a failure may contain the host's data. Paths that the call's own arguments
     /// contain are no secrets to the caller.
-    fn redacted(&self, result: Json, written: WrittenPaths) -> Json {
+    async fn redacted(&self, result: Json, written: WrittenPaths) -> Result<Json> {
         if result.get("isError").and_then(Json::as_bool) != Some(true) {
-            return result;
+            return Ok(result);
         }
         self.written.lock().get_or_insert_default().extend(&written);
-        self.redactor.for_reader(written.into_texts()).redact_json(&result)
+        self.redactor.redact_for(result, written).await
     }
 
     /// Redacts the error of the run, which may repeat the error of a tool.

@@ -495,6 +495,6 @@ impl Agent {
         self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
-        Ok(if is_error { self.core.redactor.for_reader(written.into_texts()).redact_json(&result) } else { result })
+        if is_error { self.core.redactor.redact_for(result, written).await } else { Ok(result) }
     }
 }

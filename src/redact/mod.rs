@@ -10,6 +10,7 @@ mod content;
 mod fingerprint;
 mod forms;
 mod kept;
+mod large;
 mod passwords;
 mod paths;
 mod reader;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 use serde_json::Value as Json;
+use tokio::sync::Semaphore;
 
 use self::kept::Kept;
 use self::paths::Folders;
@@ -74,6 +76,8 @@ pub struct Redactor {
     /// Lock that is held while new search data is built.
     building: Mutex<()>,
     folders: Folders,
+    /// Turns of large values.
+    large: Arc<Semaphore>,
 }
 
 impl fmt::Debug for Redactor {
@@ -86,7 +90,13 @@ impl Redactor {
     /// Makes a redactor that knows no secrets. A folder that is not absolute is ignored, and so is the root folder.
     #[must_use]
     pub fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
-        Self { known: RwLock::default(), kept: Mutex::default(), building: Mutex::default(), folders: Folders::new(home, workspace) }
+        Self {
+            known: RwLock::default(),
+            kept: Mutex::default(),
+            building: Mutex::default(),
+            folders: Folders::new(home, workspace),
+            large: Arc::new(Semaphore::new(large::MAX_AT_A_TIME)),
+        }
     }
 
     /// Redacts these secrets from now on, for ever. Secrets of fewer than eight characters are ignored. When this method returns, the

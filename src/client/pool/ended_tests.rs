@@ -31,7 +31,7 @@ async fn a_call_after_the_end_of_all_connections_is_refused_and_keeps_no_runtime
 async fn connections_that_nobody_closes_are_not_kept_by_their_own_places_and_holds() {
     let connections = Connections::new(watchdog(), Arc::new(Anybody(0)), 1, 3);
     let place = connections.connection_permit(&wanted()).await.unwrap();
-    let hold = super::Hold::new(&connections.entry("late"), &connections.shared);
+    let hold = super::Hold::new(&connections.entry("late"), &connections.shared, || true);
     let shared = Arc::downgrade(&connections.shared);
     drop(connections);
     assert!(shared.upgrade().is_none());
