@@ -39,6 +39,15 @@ impl From<Error> for CliError {
 }
 
 impl CliError {
+    /// Returns the message for a person.
+    pub(super) fn sentence(&self, next_command: &NextCommand) -> String {
+        match self {
+            Self::Error(error) => told(error, next_command),
+            Self::Explained { text, .. } | Self::Message(_, text) | Self::Usage(text) => text.clone(),
+            Self::Interrupted => "the program was interrupted".to_owned(),
+        }
+    }
+
     /// Prints the error. Returns the exit status of the program.
     pub(super) fn tell(self, session: &Session) -> Exit {
         let exit = if matches!(self, Self::Usage(_)) { Exit::Usage } else { Exit::Failed };

@@ -57,6 +57,7 @@ pub use loaders::loads_code;
 pub(crate) use loaders::loads_code_by_its_start;
 pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
+pub(crate) use pattern::matches_name;
 pub use pattern::{Item, Pattern, ServerRef};
 pub use profiles::{Overrides, ProfileDefinition};
 pub use programs::{BaseFile, BaseLayer, Program, base_layer};

@@ -9,6 +9,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use super::definition::{Origin, Parallel, ServerDefinition, ToolFilter, Transport, inputs_in};
 use super::filters::{UriFilter, check_pattern};
 use super::inputs::Inputs;
+use super::pattern::check_name_pattern;
 use super::source::ServerSource;
 use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
@@ -18,7 +19,7 @@ use crate::text::{Position, Problem, displayed, displayed_within};
 
 const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
 const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
-const COMMON_KEYS: [&str; 26] = [
+const COMMON_KEYS: [&str; 27] = [
     "roots",
     "type",
     "allowTools",
@@ -27,6 +28,7 @@ const COMMON_KEYS: [&str; 26] = [
     "connectTimeoutMs",
     "disabled",
     "confirm",
+    "reads",
     "pinExecutable",
     "pinValues",
     "pinned",
@@ -127,6 +129,7 @@ impl<'a> Reader<'a> {
         let [disabled, pin_executable, pin_values, pinned] =
             ["disabled", "pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
         let confirm = self.word("confirm", "\"never\", \"writes\" or \"always\"").unwrap_or_default();
+        let reads = self.node.get("reads").map(|list| self.name_patterns("reads", list)).unwrap_or_default();
         let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
@@ -145,6 +148,7 @@ impl<'a> Reader<'a> {
             connect_timeout_ms,
             disabled,
             confirm,
+            reads,
             pin_executable,
             pin_values,
             pinned,
@@ -380,6 +384,22 @@ impl<'a> Reader<'a> {
             self.wrong(key, list, format!("has {} values, and at most {MAX_LABELS} are permitted", labels.len()));
         }
         labels
+    }
+
+    /// Reads patterns for names of tools, without duplicates.
+    fn name_patterns(&mut self, key: &str, list: &Node) -> Vec<String> {
+        for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
+            if let Some(problem) = item.text().and_then(|pattern| check_name_pattern(pattern).err()) {
+                self.wrong(&format!("{key}[{index}]"), item, problem);
+            }
+        }
+        let mut patterns = Vec::new();
+        for pattern in self.strings(key, list) {
+            if !patterns.contains(&pattern) {
+                patterns.push(pattern);
+            }
+        }
+        patterns
     }
 
     fn names(&mut self, allow: &str, deny: &str) -> ToolFilter {

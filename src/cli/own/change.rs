@@ -23,6 +23,8 @@ pub(super) enum Change<'c> {
     Remove(&'c str),
     /// Removes `"disabled": true` from the entry.
     Enable(&'c str),
+    /// Adds these names of tools to `reads`.
+    Reads(&'c str, &'c [String]),
 }
 
 /// The result of a change.
@@ -41,7 +43,7 @@ impl Change<'_> {
             Self::Add(add) => &add.name,
             Self::Set(set) => &set.name,
             Self::Unset(unset) => &unset.name,
-            Self::Remove(name) | Self::Enable(name) => name,
+            Self::Remove(name) | Self::Enable(name) | Self::Reads(name, _) => name,
         }
     }
 
@@ -82,6 +84,11 @@ impl Change<'_> {
         match self {
             Self::Add(_) | Self::Remove(_) => Ok(vec![(Vec::new(), None)]),
             Self::Enable(_) => Ok(vec![(vec!["disabled".to_owned()], None)]),
+            Self::Reads(_, names) => {
+                let there = entry.get("reads").and_then(Json::as_array).cloned().unwrap_or_default();
+                let new = names.iter().map(|name| json!(name)).filter(|name| !there.contains(name)).collect::<Vec<_>>();
+                Ok(vec![(vec!["reads".to_owned()], Some(there.into_iter().chain(new).collect()))])
+            }
             Self::Set(set) => set
                 .values
                 .iter()
@@ -263,6 +270,12 @@ mod tests {
         assert_eq!(entry(set("web", &["Authorization=Bearer ${TOKEN}"]))["headers"], json!({ "Authorization": "Bearer ${TOKEN}" }));
         assert_eq!(entry(unset("a", &["T", "disabled"])), json!({ "command": "x", "env": {} }));
         assert_eq!(entry(Change::Enable("a").made(CONFIG, "c")).get("disabled"), None);
+        let names = words(&["get_a", "list_b"]);
+        let once = Change::Reads("a", &names).made(CONFIG, "c").unwrap();
+        assert_eq!(once.entry.as_ref().unwrap()["reads"], json!(["get_a", "list_b"]));
+        let twice = Change::Reads("a", &words(&["list_b", "get_c"])).made(&once.text, "c").unwrap();
+        assert_eq!(twice.entry.unwrap()["reads"], json!(["get_a", "list_b", "get_c"]));
+        assert!(twice.text.contains("// mine"), "comments stay");
         let removed = Change::Remove("a").made(CONFIG, "c").unwrap();
         assert_eq!((removed.entry, removed.text.contains("// mine")), (None, true));
     }
