@@ -23,6 +23,7 @@ mod providers;
 mod readiness;
 mod redirectors;
 mod rules;
+mod sections;
 mod server;
 mod source;
 mod substitute;
@@ -31,6 +32,7 @@ mod tree;
 mod uri_forms;
 mod variant;
 mod workspace;
+mod yaml;
 
 #[cfg(test)]
 mod env_file_tests;
@@ -69,6 +71,7 @@ pub use providers::{ProviderPatterns, ProviderPolicy, ProviderSettings};
 pub use readiness::missing_variables;
 pub use redirectors::redirects_traffic;
 pub use rules::is_package_name;
+pub(crate) use sections::{SectionPath, section_for_new, servers_of};
 pub(crate) use server::is_setting;
 pub use source::{ServerSource, SourceKind, server_of_key};
 pub(crate) use substitute::INPUT_ADVICE;
@@ -77,3 +80,4 @@ pub use template::{Part, Placeholder, Template};
 pub use variant::{Changes, ProfileConflict, SetValue, Setting, Variant, variants_of};
 pub use workspace::{Locality, NEUTRAL_FOLDER};
 pub(crate) use workspace::{is_of_workspace, mentions_workspace};
+pub use yaml::is_yaml;

@@ -33,9 +33,8 @@ fn claim(annotations: Option<&Json>) -> Claim {
     let hint = |name: &str| hints.get(name).filter(|hint| !hint.is_null());
     match (hint("readOnlyHint"), hint("destructiveHint")) {
         (Some(Json::Bool(true)), _) => Claim::Reads,
-        (Some(_), _) => Claim::Writes,
         (None, None | Some(Json::Bool(false))) => Claim::Nothing,
-        (None, Some(_)) => Claim::Writes,
+        (Some(_), _) | (None, Some(_)) => Claim::Writes,
     }
 }
 

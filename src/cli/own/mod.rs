@@ -12,10 +12,11 @@ use serde_json::json;
 use self::change::{Change, Changed};
 use super::approve::review_one;
 use super::error::{CliError, FILE};
+use super::import::READ_ONLY;
 use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
-use crate::config::{ServerSource, SourceKind, inputs_in};
+use crate::config::{ServerSource, SourceKind, inputs_in, is_yaml};
 use crate::files::{lock_within, private_folder, replace_kept, target_of_user};
 use crate::gateway::Gateway;
 use args::{Add, Set, Unset};
@@ -117,8 +118,12 @@ impl ConfigFile {
     }
 
     fn changed(&self, change: Change<'_>) -> Result<Changed, CliError> {
+        let file = self.path.display().to_string();
+        if is_yaml(&file) {
+            return Err(CliError::Message(FILE, one_line(&format!("{file} {READ_ONLY}"))));
+        }
         let text = self.text.as_deref().unwrap_or_default();
-        let changed = change.made(text, &self.path.display().to_string());
+        let changed = change.made(text, &file);
         changed.map_err(|problem| not_changed(&self.path, &problem))
     }
 }
