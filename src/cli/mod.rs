@@ -22,6 +22,7 @@ mod next_command;
 mod own;
 mod pages;
 mod providers;
+mod reads;
 mod resolve;
 mod run;
 mod serve;

@@ -76,6 +76,7 @@ pub use catalog::{CodeReport, ServerInfo};
 pub(crate) use ending::Attached;
 pub use events::{Event, EventListener};
 pub use fetch::RunFetch;
+pub(crate) use launch::MISSING_FOLDER;
 pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};

@@ -100,6 +100,8 @@ export interface ServerDetails {
   /** Names of the headers of the entry. */
   headers: string[]
   confirm: 'never' | 'writes' | 'always'
+  /** Patterns of names (`get_*`): tools without annotations that are reads. */
+  reads: string[]
   allowTools?: string[]
   denyTools: string[]
   /** URIs, exact or with `*` at their end. */

@@ -12,6 +12,7 @@ mod fetch_approval;
 mod folder;
 mod gate;
 mod processes;
+mod reads;
 mod request;
 mod resources_and_prompts;
 mod revocations;
@@ -31,6 +32,7 @@ pub use executable::{Executable, Executables, locate_program};
 pub use fetch_approval::{FetchApproval, FetchHosts, fetch_row};
 pub use folder::deciding_folder;
 pub use gate::{Decision, Gate, gate, read_gate};
+pub use reads::is_read;
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
 pub use resources_and_prompts::{
     PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt, shown_resource, shown_template,
