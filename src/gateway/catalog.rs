@@ -13,7 +13,7 @@ use super::sandbox::Sandbox;
 use super::server_details::ServerDetails;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{
-    AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording, estimate_tokens,
+    AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, SeenResults, ServerOffer, ToolInfo, Wording, estimate_tokens,
 };
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
@@ -55,7 +55,7 @@ impl Core {
             ToolErrors::Return => Failures::Returned,
             ToolErrors::Throw => Failures::Thrown,
         };
-        DeclarationStyle { wording, failures }
+        DeclarationStyle { wording, failures, seen: SeenResults::default() }
     }
 
     /// Returns the catalogue of the modules that an agent sees.
@@ -70,13 +70,15 @@ impl Core {
         let granted = self.granted(agent, approval_read).map_err(|error| self.redacted(error))?;
         let viewer = Viewer { id: agent.id, granted: &granted };
         let servers = self.visible_servers_by(&viewer, attached, approval_read).map_err(|error| self.redacted(error))?;
-        Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
+        let seen = self.seen_results(agent, &granted, attached, servers.keys(), approval_read);
+        Ok(Catalog::new(servers, modules, self.declaration_style(errors)).with_seen(seen))
     }
 
     fn search(&self, agent: &Identity, attached: &AttachedServers, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         let granted = self.granted(agent, ApprovalRead::Fresh)?;
         let servers = self.visible_servers(&Viewer { id: agent.id, granted: &granted }, attached)?;
-        let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors));
+        let seen = self.seen_results(agent, &granted, attached, servers.keys(), ApprovalRead::Fresh);
+        let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors)).with_seen(seen);
         granted.search.search(&servers, &catalog, query)
     }
 

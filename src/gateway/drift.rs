@@ -20,6 +20,7 @@ impl Core {
         }
         let ApprovalStatus::Full(approved) = self.approval_status(server)? else { return Ok(()) };
         let drift = Drift::of_calls(&approved, &filter_manifest(server, live));
+        self.forget_shapes(&server.name, drift.changed.iter().chain(&drift.removed));
         self.registry.set_quarantined(&server.name, drift.changed.iter().chain(&drift.removed).cloned().collect());
         if !drift.is_empty() {
             tracing::warn!(server = server.name, ?drift, "tools differ from those that were approved");

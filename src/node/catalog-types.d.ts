@@ -37,6 +37,8 @@ export interface FunctionInfo {
   parameters: ParameterInfo[]
   /** The TypeScript type of the returned value. */
   returns: string
+  /** The number of results from which `returns` was learnt. Set if the server declares no results and this agent has seen some: no promise. */
+  resultsSeen?: number
   caveats: string[]
   /** A call with the required parameters. */
   example: string
