@@ -19,7 +19,7 @@ const MAX_DIGITS: usize = 4;
 /// ```
 #[must_use]
 pub fn is_shown_key(key: &str) -> bool {
-    let is_short = key.len() <= MAX_CHARS;
+    let is_short = (1..=MAX_CHARS).contains(&key.len());
     // A reserved word is a good name of a property, and begins with a letter as each identifier does.
     let is_name = || is_identifier(key) || is_identifier(&format!("{key}_"));
     let digits = || key.bytes().filter(u8::is_ascii_digit).count();

@@ -41,7 +41,15 @@ impl Shape {
 impl Fields {
     fn merged(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Named { objects, fields }, Self::Named { objects: more, fields: added }) => named(objects, fields, more, added),
+            (
+                Self::Named { objects, mut fields, mut hidden },
+                Self::Named { objects: more, fields: added, hidden: more_hidden },
+            ) => {
+                add(&mut fields, added);
+                hidden.merge(more_hidden);
+                let merged = Self::Named { objects: objects.saturating_add(more), fields, hidden };
+                if merged.keys_vary() { Self::Map(merged.into_values()) } else { merged }
+            }
             (one, other) => {
                 let mut values = one.into_values();
                 values.merge(other.into_values());
@@ -54,17 +62,23 @@ impl Fields {
     pub(super) fn into_values(self) -> Shape {
         match self {
             Self::Map(values) => values,
-            Self::Named { fields, .. } => {
-                let mut values = Shape::default();
+            Self::Named { fields, hidden: mut values, .. } => {
                 fields.into_iter().for_each(|field| values.merge(field.shape));
                 values
             }
         }
     }
+
+    /// Returns whether the keys of the objects are probably data: there are very many, or most are in few of the objects.
+    fn keys_vary(&self) -> bool {
+        let Self::Named { objects, fields, .. } = self else { return true };
+        let present: u64 = fields.iter().map(|field| u64::from(field.objects)).sum();
+        let possible = u64::from(*objects).saturating_mul(fields.len() as u64);
+        fields.len() > MAX_NAMED || *objects >= MIN_OBJECTS && fields.len() >= MIN_VARYING && present.saturating_mul(3) < possible
+    }
 }
 
-fn named(objects: u32, mut fields: Vec<Field>, more: u32, added: Vec<Field>) -> Fields {
-    let objects = objects.saturating_add(more);
+fn add(fields: &mut Vec<Field>, added: Vec<Field>) {
     for field in added {
         match fields.iter_mut().find(|known| known.name == field.name) {
             Some(known) => {
@@ -74,14 +88,4 @@ fn named(objects: u32, mut fields: Vec<Field>, more: u32, added: Vec<Field>) -> 
             None => fields.push(field),
         }
     }
-    let merged = Fields::Named { objects, fields };
-    if keys_vary(&merged) { Fields::Map(merged.into_values()) } else { merged }
-}
-
-/// Returns whether the keys of the objects are probably data: there are very many, or most are in few of the objects.
-fn keys_vary(fields: &Fields) -> bool {
-    let Fields::Named { objects, fields } = fields else { return true };
-    let present: u64 = fields.iter().map(|field| u64::from(field.objects)).sum();
-    let possible = u64::from(*objects).saturating_mul(fields.len() as u64);
-    fields.len() > MAX_NAMED || *objects >= MIN_OBJECTS && fields.len() >= MIN_VARYING && present.saturating_mul(3) < possible
 }

@@ -44,8 +44,14 @@ pub struct Shape {
 /// The properties of the objects that were seen at one place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fields {
-    /// Objects whose properties have names. The number is that of the objects.
-    Named { objects: u32, fields: Vec<Field> },
+    /// Objects whose properties have names.
+    Named {
+        /// The number of objects.
+        objects: u32,
+        fields: Vec<Field>,
+        /// The shape of the values whose keys are not shown. It counts if the object turns out to be a map.
+        hidden: Shape,
+    },
     /// Objects whose keys vary, with the shape of all values.
     Map(Shape),
 }
@@ -80,17 +86,22 @@ impl Shape {
     /// Returns the shape of one object with these properties.
     fn record(fields: impl IntoIterator<Item = (&'static str, Self)>) -> Self {
         let field = |(name, shape): (&str, Self)| Field { name: name.into(), objects: 1, shape };
-        Self::of_fields(Fields::Named { objects: 1, fields: fields.into_iter().map(field).collect() })
+        Self::of_fields(Fields::Named { objects: 1, fields: fields.into_iter().map(field).collect(), hidden: Self::default() })
+    }
+
+    /// Returns whether no value was seen.
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Returns the shapes that this shape directly contains.
     fn children(&self) -> impl Iterator<Item = &Self> {
-        let (named, of_map) = match self.object.as_deref() {
-            Some(Fields::Named { fields, .. }) => (fields.as_slice(), None),
+        let (named, unnamed) = match self.object.as_deref() {
+            Some(Fields::Named { fields, hidden, .. }) => (fields.as_slice(), Some(hidden).filter(|hidden| !hidden.is_nothing())),
             Some(Fields::Map(values)) => (&[][..], Some(values)),
             None => (&[][..], None),
         };
-        self.list.as_deref().into_iter().chain(of_map).chain(named.iter().map(|field| &field.shape))
+        self.list.as_deref().into_iter().chain(unnamed).chain(named.iter().map(|field| &field.shape))
     }
 
     /// Returns the number of parts of the shape.
@@ -104,8 +115,11 @@ impl Shape {
             items.retain_names(keeps);
         }
         match self.object.as_deref_mut() {
-            Some(Fields::Named { fields, .. }) => {
-                fields.retain(|field| keeps(&field.name));
+            Some(Fields::Named { fields, hidden, .. }) => {
+                let (kept, refused) = std::mem::take(fields).into_iter().partition(|field| keeps(&field.name));
+                *fields = kept;
+                Vec::into_iter(refused).for_each(|field| hidden.merge(field.shape));
+                hidden.retain_names(keeps);
                 fields.iter_mut().for_each(|field| field.shape.retain_names(keeps));
             }
             Some(Fields::Map(values)) => values.retain_names(keeps),
@@ -134,7 +148,10 @@ impl Shape {
             items.cut_below(depth - 1);
         }
         match self.object.as_deref_mut() {
-            Some(Fields::Named { fields, .. }) => fields.iter_mut().for_each(|field| field.shape.cut_below(depth - 1)),
+            Some(Fields::Named { fields, hidden, .. }) => {
+                hidden.cut_below(depth - 1);
+                fields.iter_mut().for_each(|field| field.shape.cut_below(depth - 1));
+            }
             Some(Fields::Map(values)) => values.cut_below(depth - 1),
             None => {}
         }

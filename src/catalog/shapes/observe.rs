@@ -134,17 +134,17 @@ fn observe(value: &Json, depth: usize, left: &mut usize) -> Shape {
 fn observe_fields(fields: &Map<String, Json>, depth: usize, left: &mut usize) -> Fields {
     let odd = fields.keys().take(MAX_NAMED).filter(|key| !is_shown_key(key)).count();
     let is_map = fields.len() > MAX_NAMED || odd * 2 > fields.len();
-    let mut named = Vec::new();
+    let (mut named, mut hidden) = (Vec::new(), Shape::default());
     for (key, value) in fields.iter().take(MAX_NAMED) {
         let shape = if *left == 0 { Shape::unknown() } else { observe(value, depth + 1, left) };
-        // The values of a map count, whatever their keys are. The key of a map is not kept.
-        if is_map || is_shown_key(key) {
-            let name = if is_map { Box::default() } else { key.as_str().into() };
-            named.push(Field { name, objects: 1, shape });
+        if is_shown_key(key) {
+            named.push(Field { name: key.as_str().into(), objects: 1, shape });
+        } else {
+            hidden.merge(shape);
         }
     }
     let is_map = is_map || odd == 0 && are_alike(&named);
-    let fields = Fields::Named { objects: 1, fields: named };
+    let fields = Fields::Named { objects: 1, fields: named, hidden };
     if is_map { Fields::Map(fields.into_values()) } else { fields }
 }
 

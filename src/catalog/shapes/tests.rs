@@ -145,7 +145,7 @@ fn accepts(shape: &Shape, value: &Json) -> bool {
             Json::Object(fields) => match shape.object.as_deref() {
                 None => false,
                 Some(Fields::Map(values)) => fields.values().all(|value| accepts(values, value)),
-                Some(Fields::Named { objects, fields: named }) => named.iter().all(|field| match fields.get(&*field.name) {
+                Some(Fields::Named { objects, fields: named, .. }) => named.iter().all(|field| match fields.get(&*field.name) {
                     Some(value) => accepts(&field.shape, value),
                     None => field.objects < *objects,
                 }),
