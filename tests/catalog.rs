@@ -10,7 +10,11 @@ use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 
 fn style(failures: Failures) -> DeclarationStyle {
-    DeclarationStyle { wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 }, failures, seen: SeenResults::default() }
+    DeclarationStyle {
+        wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
+        failures,
+        seen: SeenResults::default(),
+    }
 }
 
 /// Returns the manifests that `scripts/record-manifests` recorded.

@@ -110,7 +110,8 @@ impl Core {
         let Request::CallTool { tool, .. } = request else { return };
         // If the approval has changed meanwhile, it is not certain on which one the answer rests.
         let is_same = self.basis_of_shape(server, request).is_some_and(|now| Arc::ptr_eq(&now, basis));
-        let (Some(sample), Some(runtime)) = (Sample::of(answer, self.limits.max_response_bytes), self.trust.approval_cache.runtime()) else {
+        let (Some(sample), Some(runtime)) = (Sample::of(answer, self.limits.max_response_bytes), self.trust.approval_cache.runtime())
+        else {
             return;
         };
         let waiting = Waiting { server: server.to_owned(), tool: Arc::clone(tool), approved: Arc::clone(basis), sample };

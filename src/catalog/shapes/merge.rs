@@ -41,10 +41,7 @@ impl Shape {
 impl Fields {
     fn merged(self, other: Self) -> Self {
         match (self, other) {
-            (
-                Self::Named { objects, mut fields, mut hidden },
-                Self::Named { objects: more, fields: added, hidden: more_hidden },
-            ) => {
+            (Self::Named { objects, mut fields, mut hidden }, Self::Named { objects: more, fields: added, hidden: more_hidden }) => {
                 add(&mut fields, added);
                 hidden.merge(more_hidden);
                 let merged = Self::Named { objects: objects.saturating_add(more), fields, hidden };

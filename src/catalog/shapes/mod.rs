@@ -19,6 +19,8 @@ pub use learnt::Learnt;
 pub use observe::Sample;
 pub use seen::{SeenResults, SeenTool};
 
+use std::collections::BTreeSet;
+
 /// Maximum number of properties of one object that have names. An object with more is taken for a map.
 const MAX_NAMED: usize = 48;
 /// Maximum number of parts of a tool's shape. A larger shape loses its innermost parts.
@@ -107,6 +109,14 @@ impl Shape {
     /// Returns the number of parts of the shape.
     fn parts(&self) -> usize {
         1 + self.children().map(Self::parts).sum::<usize>()
+    }
+
+    /// Adds the names of all properties, at any depth.
+    fn names(&self, names: &mut BTreeSet<String>) {
+        if let Some(Fields::Named { fields, .. }) = self.object.as_deref() {
+            names.extend(fields.iter().map(|field| field.name.to_string()));
+        }
+        self.children().for_each(|child| child.names(names));
     }
 
     /// Removes the properties whose names `keeps` refuses.

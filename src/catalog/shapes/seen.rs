@@ -1,6 +1,6 @@
 //! The shapes of a server's results, in the form in which descriptions of its tools use them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Shape;
@@ -28,12 +28,21 @@ impl FromIterator<(String, SeenTool)> for SeenResults {
 
 impl SeenResults {
     /// Returns what was seen of a tool. Returns `None` for a tool whose server declares its results.
-    pub(in crate::catalog) fn of(&self, tool: &Tool) -> Option<&SeenTool> {
+    #[must_use]
+    pub fn of(&self, tool: &Tool) -> Option<&SeenTool> {
         self.0.as_ref().filter(|_| tool.output_schema.is_none())?.get(&tool.name)
     }
 }
 
 impl SeenTool {
+    /// Returns the names of all properties that were seen, at any depth.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let mut names = BTreeSet::new();
+        self.shape.names(&mut names);
+        names.into_iter().collect()
+    }
+
     /// Returns the number of results, at most [`u32::MAX`].
     #[must_use]
     pub fn results(&self) -> u32 {

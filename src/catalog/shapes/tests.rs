@@ -31,7 +31,10 @@ fn what_was_seen_is_declared_without_any_value() {
 
 #[test]
 fn results_that_differ_are_merged() {
-    assert_eq!(declared(&[json!({ "a": 1 }), json!({ "a": "x", "b": null }), json!({ "a": null, "b": 2 })]), "{ a: number | string | null; b?: number | null }");
+    assert_eq!(
+        declared(&[json!({ "a": 1 }), json!({ "a": "x", "b": null }), json!({ "a": null, "b": 2 })]),
+        "{ a: number | string | null; b?: number | null }"
+    );
     assert_eq!(declared(&[json!([1, "x", { "a": 1 }]), json!([[true]])]), "(number | string | boolean[] | { a: number })[]");
     assert_eq!(declared(&[json!([]), json!([{ "a": 1 }, { "b": 1 }])]), "{ a?: number; b?: number }[]");
 }
@@ -41,7 +44,10 @@ fn keys_that_are_data_make_a_map() {
     let by_mail = json!({ "ada@example.com": { "age": 36 }, "bob@example.com": { "age": 7 } });
     assert_eq!(declared(&[by_mail]), "Record<string, { age: number }>");
     let quote = json!({ "price": 1.5, "volume": 2 });
-    assert_eq!(declared(&[json!({ "AAPL": quote, "MSFT": quote, "IBM": quote, "SAP": quote })]), "Record<string, { price: number; volume: number }>");
+    assert_eq!(
+        declared(&[json!({ "AAPL": quote, "MSFT": quote, "IBM": quote, "SAP": quote })]),
+        "Record<string, { price: number; volume: number }>"
+    );
     let many: Map<String, Json> = (b'a'..b'a' + 25).map(|letter| (char::from(letter).to_string(), json!(1))).collect();
     assert_eq!(declared(&[many.into()]), "Record<string, number>");
     // The keys vary from result to result.
@@ -105,10 +111,18 @@ fn a_shape_ends_with_its_basis() {
 
 #[test]
 fn an_agent_keeps_a_bounded_number_of_parts_and_drops_the_oldest() {
-    let wide = |tool: usize| Json::Object((0..40).map(|key| (format!("key_{}", char::from(b'a' + key)), json!({ "x": tool, "y": null }))).collect());
+    let wide = |tool: usize| {
+        Json::Object((0..40).map(|key| (format!("key_{}", char::from(b'a' + key)), json!({ "x": tool, "y": null }))).collect())
+    };
     let mut learnt = Learnt::<()>::default();
     for tool in 0..1_000 {
-        learnt.add("s", &tool.to_string(), &(), |(), ()| true, shape_of(&json!({ "structuredContent": [wide(tool), 1, "x", { "other": 1 }] })));
+        learnt.add(
+            "s",
+            &tool.to_string(),
+            &(),
+            |(), ()| true,
+            shape_of(&json!({ "structuredContent": [wide(tool), 1, "x", { "other": 1 }] })),
+        );
         assert!(learnt.parts <= 8_000);
     }
     let kept: Vec<_> = learnt.of("s", |()| true).map(|(tool, _)| tool).collect();
@@ -153,13 +167,6 @@ fn accepts(shape: &Shape, value: &Json) -> bool {
         }
 }
 
-fn names_of(shape: &Shape, names: &mut Vec<String>) {
-    if let Some(Fields::Named { fields, .. }) = shape.object.as_deref() {
-        names.extend(fields.iter().map(|field| field.name.to_string()));
-    }
-    shape.children().for_each(|child| names_of(child, names));
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
@@ -182,8 +189,8 @@ proptest! {
         for value in values {
             for result in [json!({ "structuredContent": value }), json!({ "content": [{ "type": "text", "text": value.to_string() }] })] {
                 let shape = shape_of(&result);
-                let mut names = Vec::new();
-                names_of(&shape, &mut names);
+                let mut names = BTreeSet::new();
+                shape.names(&mut names);
                 prop_assert!(names.iter().all(|name| is_shown_key(name)));
                 let text = shape.declared("");
                 prop_assert!(text.chars().all(|character| character.is_ascii_alphanumeric() || "_${}[]()<>:;,?| \n".contains(character)), "{text}");
@@ -198,7 +205,9 @@ fn a_hostile_result_costs_little() {
     let deep = (0..100).fold(json!(1), |inner, _| json!({ "a": [inner] }));
     let wide: Map<String, Json> = (0..200_000).map(|key| (format!("k{key}"), json!({ "x": 1 }))).collect();
     let long = json!(vec![json!({ "a": [1, { "b": "x" }], "c": {} }); 50_000]);
-    let tree = (0..7).fold(json!(1), |inner, _| json!((0..7).map(|key| (format!("k_{}", char::from(b'a' + key)), inner.clone())).collect::<Map<_, _>>()));
+    let tree = (0..7).fold(json!(1), |inner, _| {
+        json!((0..7).map(|key| (format!("k_{}", char::from(b'a' + key)), inner.clone())).collect::<Map<_, _>>())
+    });
     for value in [deep, wide.into(), long, tree] {
         let result = json!({ "structuredContent": value });
         let begun = std::time::Instant::now();
