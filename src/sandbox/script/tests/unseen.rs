@@ -5,7 +5,7 @@ fn hints(body: &str) -> Vec<(String, Option<String>)> {
     let seen = ["items", "title", "labels", "matches", "total_count", "user"].map(str::to_owned).to_vec();
     let exports = vec![Export { name: "list".into(), also: None, seen }, Export { name: "other".into(), also: None, seen: Vec::new() }];
     let modules = [Importable { specifier: "host:mcp-issues".into(), exports }];
-    let code = format!("import issues, {{ list, other }} from \"host:mcp-issues\";\nexport function handler(input) {{ {body} }}");
+    let code = format!("import issues, {{ list, other }} from \"host:mcp-issues\";\nexport async function handler(input) {{ {body} }}");
     let found = check(&code, &modules);
     assert!(found.iter().all(|problem| problem.kind == ProblemKind::UnseenProperty), "{found:?}");
     found.into_iter().map(|problem| (problem.message, problem.suggestion)).collect()
