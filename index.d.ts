@@ -1499,6 +1499,8 @@ export interface CodeProblem {
     | 'unknown-server'
     | 'unknown-tool'
     | 'no-handler'
+    /** Only in `hints`. */
+    | 'unseen-property'
   /** A description of the problem, with the suggestion. */
   message: string
   line: number

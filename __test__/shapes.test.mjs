@@ -92,6 +92,30 @@ describe('a shape', () => {
     assert.equal((await gateway.check(code)).ok, true)
   })
 
+  test('makes check hint at a name that was probably meant, and never refuse code', async (t) => {
+    const gateway = await openApproved(t, { mirror })
+    const code = `import { give } from "host:mcp-mirror";
+export const handler = (input) => {
+  const { items } = give(input);
+  return items.map((item) => item.titel.length + item.node_id);
+}`
+    assert.deepEqual((await gateway.check(code)).hints, [])
+    await gateway.callTool('mirror', 'give', text(page))
+    const { ok, problems, hints } = await gateway.check(code)
+    assert.deepEqual({ ok, problems }, { ok: true, problems: [] })
+    const [{ kind, message, line, suggestion }, ...more] = hints
+    assert.deepEqual({ kind, line, suggestion, more }, { kind: 'unseen-property', line: 4, suggestion: 'title', more: [] })
+    assert.equal(message, 'no result of give of host:mcp-mirror that was seen has titel; did you mean title?')
+    const run = gateway.agentTools().find(({ name }) => name === 'run_javascript')
+    // The code may be right: the next result may have the property.
+    const right = await run.execute({ code, input: JSON.stringify(text({ items: [{ titel: 'abc', node_id: 4 }] })) })
+    assert.deepEqual(right.value, [7])
+    const wrong = await run.execute({ code, input: JSON.stringify(text(page)) })
+    assert.equal(wrong.error.hint, undefined, 'it was seen meanwhile')
+    const other = await run.execute({ code: code.replace('titel', 'titles'), input: JSON.stringify(text(page)) })
+    assert.match(other.error.hint, /did you mean title\?$/)
+  })
+
   test('follows the form in which agent code gets a result', async (t) => {
     const gateway = await openApproved(t, { mirror })
     const image = { type: 'image', mimeType: 'image/png', data: 'AAEC' }

@@ -4,7 +4,7 @@
 //! change of the tool or of the server's entry ends it. It is part of no digest.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -139,16 +139,16 @@ impl Core {
             return BTreeMap::new();
         }
         identity.shapes.work_off(&self.redactor);
-        let learnt = identity.shapes.learnt.lock();
+        let known: BTreeSet<String> = identity.shapes.learnt.lock().servers().map(str::to_owned).collect();
         let registry_name = |name: &'a String| granted.registry_name(attached.0.get(name).map_or(name.as_str(), String::as_str)).to_owned();
-        let seen = names.filter_map(|name| {
-            let server = registry_name(name);
-            learnt.servers().any(|known| known == server).then_some(())?;
-            let definition = self.registry.server(&server).ok()?;
-            let Ok(ApprovalStatus::Full(approved)) = self.approval_status_by(&definition, read) else { return None };
-            let seen = learnt.of(&server, |basis| Arc::ptr_eq(basis, &approved)).collect();
-            Some((name.clone(), seen))
-        });
+        let seen =
+            names.map(|name| (name, registry_name(name))).filter(|(_, server)| known.contains(server)).filter_map(|(name, server)| {
+                let definition = self.registry.server(&server).ok()?;
+                let Ok(ApprovalStatus::Full(approved)) = self.approval_status_by(&definition, read) else { return None };
+                // Locked after the approval was read, because reading may take long.
+                let seen = identity.shapes.learnt.lock().of(&server, |basis| Arc::ptr_eq(basis, &approved)).collect();
+                Some((name.clone(), seen))
+            });
         seen.collect()
     }
 
