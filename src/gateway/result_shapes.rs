@@ -4,7 +4,7 @@
 //! change of the tool or of the server's entry ends it. It is part of no digest.
 
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,6 +25,10 @@ use crate::trust::ApprovalStatus;
 /// one tool are mostly alike.
 const MAX_WAITING: usize = 16;
 const MAX_WAITING_BYTES: usize = 1_024 * 1_024;
+/// The number of results of a tool that are all learnt from. Of later ones, one of as many is: a shape that is known costs nothing more.
+const FIRST_RESULTS: u32 = 16;
+/// Maximum number of tools whose results are counted. If there are more, counting begins anew.
+const MAX_COUNTED: usize = 1_000;
 /// Maximum length in characters of a name. Longer names are not learnt anyway.
 const MAX_NAME_CHARS: usize = 100;
 
@@ -35,6 +39,8 @@ pub(super) struct ResultShapes {
     learnt: Mutex<Learnt<Arc<Manifest>>>,
     /// Samples of results that were handed over.
     waiting: Mutex<VecDeque<Waiting>>,
+    /// The number of results of each tool, by server and tool.
+    counted: Mutex<HashMap<(String, Arc<str>), u32>>,
     /// True while a background task will learn from the samples.
     has_worker: AtomicBool,
 }
@@ -46,7 +52,24 @@ struct Waiting {
     sample: Sample,
 }
 
+/// Returns whether the result with this number, from zero, is learnt from.
+fn is_taken(number: u32) -> bool {
+    number < FIRST_RESULTS || number.is_multiple_of(FIRST_RESULTS)
+}
+
 impl ResultShapes {
+    /// Counts a result. Returns whether it is learnt from.
+    fn count(&self, server: &str, tool: &Arc<str>) -> bool {
+        let mut counted = self.counted.lock();
+        if counted.len() >= MAX_COUNTED {
+            counted.clear();
+        }
+        let number = counted.entry((server.to_owned(), Arc::clone(tool))).or_default();
+        let taken = is_taken(*number);
+        *number = number.wrapping_add(1);
+        taken
+    }
+
     /// Adds a sample. Returns false if there is no place for it.
     fn push(&self, one: Waiting) -> bool {
         let mut waiting = self.waiting.lock();
@@ -75,6 +98,7 @@ impl ResultShapes {
     pub(super) fn forget(&self, server: &str) {
         let mut learnt = self.learnt.lock();
         self.waiting.lock().retain(|one| one.server != server);
+        self.counted.lock().retain(|(known, _), _| known != server);
         learnt.forget(server);
     }
 
@@ -82,6 +106,7 @@ impl ResultShapes {
     fn forget_tool(&self, server: &str, tool: &str) {
         let mut learnt = self.learnt.lock();
         self.waiting.lock().retain(|one| one.server != server || *one.tool != *tool);
+        self.counted.lock().retain(|(known, of), _| known != server || **of != *tool);
         learnt.forget_tool(server, tool);
     }
 
@@ -89,6 +114,7 @@ impl ResultShapes {
     pub(super) fn forget_all(&self) {
         let mut learnt = self.learnt.lock();
         self.waiting.lock().clear();
+        self.counted.lock().clear();
         *learnt = Learnt::default();
     }
 }
@@ -108,6 +134,9 @@ impl Core {
     /// Takes a sample of a tool's answer. This is bounded work. A background task learns from it, after the answer was handed over.
     pub(super) fn learn(&self, identity: &Identity, server: &str, request: &Request, basis: &Arc<Manifest>, answer: &Json) {
         let Request::CallTool { tool, .. } = request else { return };
+        if !identity.shapes.count(server, tool) {
+            return;
+        }
         // If the approval has changed meanwhile, it is not certain on which one the answer rests.
         let is_same = self.basis_of_shape(server, request).is_some_and(|now| Arc::ptr_eq(&now, basis));
         let (Some(sample), Some(runtime)) = (Sample::of(answer, self.limits.max_response_bytes), self.trust.approval_cache.runtime())
@@ -153,10 +182,43 @@ impl Core {
     }
 
     /// Forgets the shapes of tools that the running server no longer describes as they were approved.
-    pub(super) fn forget_shapes<'a>(&self, server: &str, tools: impl Iterator<Item = &'a String> + Clone) {
+    pub(super) fn forget_shapes(&self, server: &str, tools: &BTreeSet<String>) {
         let agents = self.agents.all();
         for identity in agents.iter().chain([&self.people.operator]) {
-            tools.clone().for_each(|tool| identity.shapes.forget_tool(server, tool));
+            for tool in tools {
+                identity.shapes.forget_tool(server, tool);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_results_few_are_learnt_from() {
+        let shapes = ResultShapes::default();
+        let tool: Arc<str> = "t".into();
+        let taken = |count: usize| (0..count).filter(|_| shapes.count("s", &tool)).count();
+        assert_eq!((taken(16), taken(1_600)), (16, 100));
+        shapes.forget("s");
+        assert_eq!(taken(3), 3);
+        let learnt = (0..5_000).filter(|number: &u32| shapes.count("s", &number.to_string().into())).count();
+        assert_eq!(learnt, 5_000, "each is the first of its tool");
+        assert!(shapes.counted.lock().len() <= MAX_COUNTED);
+    }
+
+    #[test]
+    fn samples_that_wait_are_bounded_in_number_and_size() {
+        let result = |bytes: usize| serde_json::json!({ "content": [{ "type": "text", "text": format!("[{}]", "1".repeat(bytes)) }] });
+        for (bytes, places) in [(10, MAX_WAITING), (200_000, 5)] {
+            let shapes = ResultShapes::default();
+            let sample = || Sample::of(&result(bytes), usize::MAX).unwrap();
+            let push = || shapes.push(Waiting { server: "s".into(), tool: "t".into(), approved: Arc::default(), sample: sample() });
+            assert_eq!((0..100).filter(|_| push()).count(), places);
+            shapes.forget("s");
+            assert!(push());
         }
     }
 }

@@ -60,7 +60,9 @@ impl Fields {
         match self {
             Self::Map(values) => values,
             Self::Named { fields, hidden: mut values, .. } => {
-                fields.into_iter().for_each(|field| values.merge(field.shape));
+                for field in fields {
+                    values.merge(field.shape);
+                }
                 values
             }
         }

@@ -30,6 +30,7 @@ const MAX_DEPTH: usize = 8;
 
 /// The kinds of values that were seen at one place. At most one kind of list and one kind of object, so a union is short.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of value, and any of them can occur together")]
 pub struct Shape {
     /// There is more than a shape can say.
     any: bool,
@@ -128,9 +129,13 @@ impl Shape {
             Some(Fields::Named { fields, hidden, .. }) => {
                 let (kept, refused) = std::mem::take(fields).into_iter().partition(|field| keeps(&field.name));
                 *fields = kept;
-                Vec::into_iter(refused).for_each(|field| hidden.merge(field.shape));
+                for field in Vec::into_iter(refused) {
+                    hidden.merge(field.shape);
+                }
                 hidden.retain_names(keeps);
-                fields.iter_mut().for_each(|field| field.shape.retain_names(keeps));
+                for field in fields {
+                    field.shape.retain_names(keeps);
+                }
             }
             Some(Fields::Map(values)) => values.retain_names(keeps),
             None => {}
@@ -160,7 +165,9 @@ impl Shape {
         match self.object.as_deref_mut() {
             Some(Fields::Named { fields, hidden, .. }) => {
                 hidden.cut_below(depth - 1);
-                fields.iter_mut().for_each(|field| field.shape.cut_below(depth - 1));
+                for field in fields {
+                    field.shape.cut_below(depth - 1);
+                }
             }
             Some(Fields::Map(values)) => values.cut_below(depth - 1),
             None => {}

@@ -64,7 +64,7 @@ fn object(fields: &Fields, indent: &str) -> String {
     let inner = format!("{indent}{INDENT}");
     let fields = match fields {
         Fields::Map(values) => return format!("Record<string, {}>", values.declared(indent)),
-        Fields::Named { objects, fields, .. } => fields.iter().map(|field| member(field, *objects, field.shape.declared(&inner))),
+        Fields::Named { objects, fields, .. } => fields.iter().map(|field| member(field, *objects, &field.shape.declared(&inner))),
     };
     let members: Vec<String> = fields.chain([OTHERS.to_owned()]).collect();
     let length: usize = members.iter().map(|member| member.len() + 2).sum();
@@ -84,7 +84,7 @@ fn brief_object(fields: &Fields, levels: usize, inner: Detail) -> String {
         _ if levels == 0 => "{…}".to_owned(),
         Fields::Map(values) => format!("Record<string, {}>", values.brief(inner)),
         Fields::Named { objects, fields, .. } => {
-            let shown = fields.iter().take(inner.names).map(|field| member(field, *objects, field.shape.brief(inner)));
+            let shown = fields.iter().take(inner.names).map(|field| member(field, *objects, &field.shape.brief(inner)));
             let more = (fields.len() > inner.names).then(|| "…".to_owned());
             let members: Vec<String> = shown.chain(more).collect();
             if members.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", members.join("; ")) }
@@ -92,7 +92,7 @@ fn brief_object(fields: &Fields, levels: usize, inner: Detail) -> String {
     }
 }
 
-fn member(field: &Field, objects: u32, declared: String) -> String {
+fn member(field: &Field, objects: u32, declared: &str) -> String {
     let mark = if field.objects < objects { "?" } else { "" };
     format!("{}{mark}: {declared}", field.name)
 }

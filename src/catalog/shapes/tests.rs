@@ -13,7 +13,7 @@ fn shape_of(result: &Json) -> Shape {
 fn declared(values: &[Json]) -> String {
     let mut learnt = Learnt::<()>::default();
     for value in values {
-        learnt.add("s", "t", &(), |_, _| true, shape_of(&json!({ "structuredContent": value })));
+        learnt.add("s", "t", &(), |(), ()| true, shape_of(&json!({ "structuredContent": value })));
     }
     learnt.of("s", |()| true).next().unwrap().1.shape.declared("").replace("; [key: string]: any", "")
 }
