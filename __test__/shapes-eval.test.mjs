@@ -18,7 +18,11 @@ function plan(path) {
   const memory = [
     ['create_entities', [{ entities: [entity('Ada', ['counts'])] }], [{ entities: [entity('Bob'), entity('Eve', ['listens'])] }]],
     ['create_relations', [{ relations: [relation('Ada', 'Bob')] }], [{ relations: [relation('Bob', 'Eve'), relation('Eve', 'Ada')] }]],
-    ['add_observations', [{ observations: [{ entityName: 'Ada', contents: ['writes'] }] }], [{ observations: [{ entityName: 'Bob', contents: ['reads'] }] }]],
+    [
+      'add_observations',
+      [{ observations: [{ entityName: 'Ada', contents: ['writes'] }] }],
+      [{ observations: [{ entityName: 'Bob', contents: ['reads'] }] }],
+    ],
     ['search_nodes', [{ query: 'Ada' }], [{ query: 'person' }]],
     ['open_nodes', [{ names: ['Ada'] }], [{ names: ['Bob', 'Eve'] }]],
     ['read_graph', [{}], [{}]],
@@ -78,7 +82,12 @@ async function recorded(t) {
         assert.equal(isError, false, `${server}.${tool}: ${JSON.stringify(content)}`)
         results.push({ content })
       }
-      tools.push({ server, name: `${server}_${tool.replaceAll('-', '_')}`, learnt: results.slice(0, learnt.length), asked: results.slice(learnt.length) })
+      tools.push({
+        server,
+        name: `${server}_${tool.replaceAll('-', '_')}`,
+        learnt: results.slice(0, learnt.length),
+        asked: results.slice(learnt.length),
+      })
     }
   }
   return tools
@@ -106,7 +115,7 @@ const replaying = (names) => ({
 const bytes = Symbol('bytes')
 
 /** Returns the value that agent code gets for a result (docs/MCP.md). */
-function valueOf({ content }) {
+function guestValue({ content }) {
   const values = content.map((block) => {
     if (block.type === 'text') {
       if (!/^\s*[[{]/.test(block.text)) return block.text
@@ -129,7 +138,9 @@ function typeOf(values) {
   const [lists, others] = [values.filter(Array.isArray), values.filter((value) => !Array.isArray(value))]
   const isRecord = (value) => typeof value === 'object' && value !== null
   const records = others.filter(isRecord)
-  const simple = others.filter((value) => !isRecord(value)).map((value) => (value === null ? 'null' : value === bytes ? 'Uint8Array' : typeof value))
+  const simple = others
+    .filter((value) => !isRecord(value))
+    .map((value) => (value === null ? 'null' : value === bytes ? 'Uint8Array' : typeof value))
   const members = new Set(simple)
   if (lists.length > 0) members.add(`(${typeOf(lists.flat())})[]`)
   if (records.length > 0) {
@@ -203,7 +214,10 @@ function place(type, field, path = 'result') {
     const isLeaf = type.every((member) => typeof member === 'string')
     if (field === undefined && isLeaf) return { path, type, optional }
     // The writer tells the kinds of a mixed list apart.
-    const [simple, objects] = [type.filter((kind) => typeof kind === 'string' && kind !== 'null'), type.filter((kind) => typeof kind !== 'string')]
+    const [simple, objects] = [
+      type.filter((kind) => typeof kind === 'string' && kind !== 'null'),
+      type.filter((kind) => typeof kind !== 'string'),
+    ]
     if (path.endsWith('[0]') && simple.length > 0 && objects.length > 0) {
       const only = (kind) => `${path.slice(0, -3)}.flatMap((one) => (typeof one === '${kind}' ? [one] : []))[0]`
       if (field === undefined) return { path: only(simple[0]), type: [simple[0]], optional }
@@ -213,7 +227,8 @@ function place(type, field, path = 'result') {
     const mark = optional || type.includes('null') ? '?.' : '.'
     for (const member of type.filter((member) => typeof member !== 'string')) {
       if (member.items) waiting.push({ type: member.items, path: `${path}${mark === '.' ? '' : '?.'}[0]`, optional: mark === '?.' })
-      if (member.values) waiting.push({ type: member.values, path: `Object.values(${path}${optional ? ' ?? {}' : ''})[0]`, optional: false })
+      if (member.values)
+        waiting.push({ type: member.values, path: `Object.values(${path}${optional ? ' ?? {}' : ''})[0]`, optional: false })
       for (const inner of member.fields ?? []) {
         const found = { type: inner.type, path: `${path}${mark}${inner.name}`, optional: inner.optional || mark === '?.' }
         if (inner.name === field && inner.type.every((kind) => typeof kind === 'string')) return found
@@ -225,7 +240,7 @@ function place(type, field, path = 'result') {
 
 /** Writes the script for a question. A writer that finds the field nowhere guesses that it is at the top, or that the result is text. */
 function script(declaration, field) {
-  const seen = /export type \w+ = ([^]*?);\n(?: {2}(?:export|\/\*\*|\/\/)|\})/.exec(declaration.split('Seen in ')[1] ?? '')
+  const seen = /export type \w+ = ([\s\S]*?);\n(?: {2}(?:export|\/\*\*|\/\/)|\})/.exec(declaration.split('Seen in ')[1] ?? '')
   const at = seen && place(parsed(seen[1]), field)
   if (at) return `const value: ${at.type.join(' | ')}${at.optional ? ' | undefined' : ''} = ${at.path};`
   return field === undefined ? 'const value: string = result;' : `const value: unknown = result[${JSON.stringify(field)}];`
@@ -234,7 +249,9 @@ function script(declaration, field) {
 /** Returns which scripts type-check against the true results. */
 function passing(t, rows) {
   const lines = rows.map(({ truth, script }, index) => `export function s${index}(result: ${truth}) { ${script} return value; }`)
-  const wrong = new Set([...compiled(t, { 'scripts.ts': `${lines.join('\n')}\n` }).matchAll(/scripts\.ts\((\d+),/g)].map(([, line]) => Number(line) - 1))
+  const wrong = new Set(
+    [...compiled(t, { 'scripts.ts': `${lines.join('\n')}\n` }).matchAll(/scripts\.ts\((\d+),/g)].map(([, line]) => Number(line) - 1),
+  )
   return rows.filter((_, index) => !wrong.has(index))
 }
 
@@ -250,8 +267,9 @@ test('learnt shapes let scripts read the fields of results that nobody declared'
     for (const { server, name, learnt, asked } of tools) {
       for (const result of learnt) await gateway.callTool('replay', name, result)
       const { declaration } = await gateway.toolInfo('replay', name, { toolErrors: 'throw' })
-      for (const value of asked.map(valueOf)) {
-        for (const field of fieldsOf(value)) rows[kind].push({ server, name, field, truth: typeOf([value]), script: script(declaration, field) })
+      for (const value of asked.map(guestValue)) {
+        for (const field of fieldsOf(value))
+          rows[kind].push({ server, name, field, truth: typeOf([value]), script: script(declaration, field) })
       }
     }
   }
@@ -259,10 +277,15 @@ test('learnt shapes let scripts read the fields of results that nobody declared'
     const all = rows[kind].filter(keeps)
     return { all: all.length, percent: (100 * passing(t, all).length) / all.length }
   }
-  const groups = { all: undefined, ...Object.fromEntries(['memory', 'files', 'everything', 'fixture'].map((name) => [name, ({ server }) => server === name])) }
+  const groups = {
+    all: undefined,
+    ...Object.fromEntries(['memory', 'files', 'everything', 'fixture'].map((name) => [name, ({ server }) => server === name])),
+  }
   for (const [name, keeps] of Object.entries(groups)) {
     const [before, after] = [share('without', keeps), share('with', keeps)]
-    t.diagnostic(`${name}: ${after.all} scripts, ${before.percent.toFixed(0)} % type-check without shapes, ${after.percent.toFixed(0)} % with them`)
+    t.diagnostic(
+      `${name}: ${after.all} scripts, ${before.percent.toFixed(0)} % type-check without shapes, ${after.percent.toFixed(0)} % with them`,
+    )
     if (name === 'all') assert.ok(after.percent - before.percent >= 30, `${before.percent} % and ${after.percent} %`)
   }
   const failing = rows.with.filter((row) => !passing(t, rows.with).includes(row))

@@ -280,7 +280,7 @@ describe('a hostile server', () => {
       'x\u202ey',
       secret,
       'tokenabcdefghijk',
-      '`${evil}`',
+      `\`\${evil}\``,
       'k'.repeat(5000),
     ]
     const good = Object.fromEntries(Array.from({ length: 12 }, (_, index) => [`good${String.fromCharCode(97 + index)}`, [index]]))
@@ -295,8 +295,11 @@ describe('a hostile server', () => {
     const gateway = await openApproved(t, { mirror })
     const name = (index) => `key_${String.fromCharCode(97 + (index % 26), 97 + Math.floor(index / 26))}`
     for (let round = 0; round < 20; round += 1) {
-      const deep = (levels) => (levels === 0 ? round : Object.fromEntries(Array.from({ length: 6 }, (_, index) => [name(index + round), deep(levels - 1)])))
-      const wide = Object.fromEntries(Array.from({ length: 40 }, (_, index) => [name(index + 10 * round), { [`r${name(round)}`]: deep(2) }]))
+      const deep = (levels) =>
+        levels === 0 ? round : Object.fromEntries(Array.from({ length: 6 }, (_, index) => [name(index + round), deep(levels - 1)]))
+      const wide = Object.fromEntries(
+        Array.from({ length: 40 }, (_, index) => [name(index + 10 * round), { [`r${name(round)}`]: deep(2) }]),
+      )
       await gateway.callTool('mirror', 'give', text({ wide, deep: deep(4), list: [[[[[[[[[[[1]]]]]]]]]]] }))
       assert.ok((await declared(gateway)).length < 20_000)
     }
