@@ -307,7 +307,7 @@ describe('check', () => {
       'import { sleep } from "host:mcp-fixture"; export const handler = () => sleep({ ms: 1 })',
       'import { sleep, type SleepInput } from "host:mcp-fixture"; export function handler(input: SleepInput): unknown { return sleep(input) }',
     ]) {
-      assert.deepEqual(await gateway.check(code), { ok: true, looked: true, problems: [] })
+      assert.deepEqual(await gateway.check(code), { ok: true, looked: true, problems: [], hints: [] })
     }
   })
 
@@ -335,7 +335,7 @@ export const handler = () => slep({ ms: 1 })`)
     assert.equal((await gateway.check(code)).ok, false)
     await failure(sandbox.check('x'.repeat(2 ** 20 + 1)), 'ERR_CODE_TOO_LARGE')
     const tooDeep = `export const handler = () => ${'-'.repeat(100_000)}1`
-    assert.deepEqual(await sandbox.check(tooDeep), { ok: true, looked: false, problems: [] })
+    assert.deepEqual(await sandbox.check(tooDeep), { ok: true, looked: false, problems: [], hints: [] })
   })
 })
 

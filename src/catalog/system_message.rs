@@ -248,6 +248,7 @@ mod tests {
             signature: String::new(),
             parameters: Vec::new(),
             returns: String::new(),
+            results_seen: None,
             caveats: Vec::new(),
             example: format!("function_{index}()"),
         };

@@ -98,7 +98,7 @@ impl Gateway {
         let outcome = self.approve_request(party, name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
         self.core.connections.forget_failures(name);
-        self.core.forget_allowed_calls(name);
+        self.core.forget_server(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.server_facts.note(&server.key(), &self.core.subject(&server).digest, |server_facts| server_facts.changed.clear());
             if let Ok(ApprovalStatus::Full(manifest)) = self.core.approval_status(&server) {

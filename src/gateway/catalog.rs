@@ -1,6 +1,9 @@
 //! Views of the servers' tools: declarations, descriptions, search, and a part of a system prompt. They show the approved manifests of
 //! approved and enabled servers, and start no server.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::agent::{Agent, Identity};
@@ -11,13 +14,14 @@ use super::core::Core;
 use super::granted::granted_name;
 use super::sandbox::Sandbox;
 use super::server_details::ServerDetails;
-use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
+use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules, module_name};
 use crate::catalog::{
-    AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording, estimate_tokens,
+    AgentModuleInfo, Catalog, DeclarationStyle, Failures, Manifest, ModuleInfo, ModuleSummary, SeenResults, SeenTool, ServerOffer,
+    ToolInfo, Wording, estimate_tokens,
 };
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
-use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, StillWanted};
+use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, ProblemKind, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::ApprovalStatus;
 
@@ -45,6 +49,8 @@ pub struct CodeReport {
     /// False if the code was not checked, because it is nested too deeply or its parser took too long.
     pub looked: bool,
     pub problems: Vec<Problem>,
+    /// Names of properties that were never seen in results, similar to some that were. The code may be right, so they are no problems.
+    pub hints: Vec<Problem>,
 }
 
 impl Core {
@@ -55,7 +61,7 @@ impl Core {
             ToolErrors::Return => Failures::Returned,
             ToolErrors::Throw => Failures::Thrown,
         };
-        DeclarationStyle { wording, failures }
+        DeclarationStyle { wording, failures, seen: SeenResults::default() }
     }
 
     /// Returns the catalogue of the modules that an agent sees.
@@ -70,13 +76,15 @@ impl Core {
         let granted = self.granted(agent, approval_read).map_err(|error| self.redacted(error))?;
         let viewer = Viewer { id: agent.id, granted: &granted };
         let servers = self.visible_servers_by(&viewer, attached, approval_read).map_err(|error| self.redacted(error))?;
-        Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
+        let seen = self.seen_results(agent, &granted, attached, servers.keys(), approval_read);
+        Ok(Catalog::new(servers, modules, self.declaration_style(errors)).with_seen(seen))
     }
 
     fn search(&self, agent: &Identity, attached: &AttachedServers, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         let granted = self.granted(agent, ApprovalRead::Fresh)?;
         let servers = self.visible_servers(&Viewer { id: agent.id, granted: &granted }, attached)?;
-        let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors));
+        let seen = self.seen_results(agent, &granted, attached, servers.keys(), ApprovalRead::Fresh);
+        let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors)).with_seen(seen);
         granted.search.search(&servers, &catalog, query)
     }
 
@@ -97,7 +105,8 @@ impl Core {
         let granted = self.granted(identity, ApprovalRead::Fresh).map_err(|error| self.redacted(error))?;
         let viewer = Viewer { id: identity.id, granted: &granted };
         let servers = self.visible_servers(&viewer, attached).map_err(|error| self.redacted(error))?;
-        let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
+        let mut modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
+        add_seen(&mut modules, &servers, &self.seen_results(identity, &granted, attached, servers.keys(), ApprovalRead::Fresh));
         // The check counts as a run, so that it ends when the plugin is switched off.
         let period = self.check_plugin_on()?;
         let _run = period.runs.token();
@@ -106,8 +115,23 @@ impl Core {
         identity.check_open()?;
         self.check_plugin_on()?;
         let looked = problems.is_some();
-        let problems = problems.unwrap_or_default();
-        Ok(CodeReport { ok: problems.is_empty(), looked, problems })
+        let is_hint = |problem: &Problem| problem.kind == ProblemKind::UnseenProperty;
+        let (hints, problems): (Vec<_>, Vec<_>) = problems.unwrap_or_default().into_iter().partition(is_hint);
+        Ok(CodeReport { ok: problems.is_empty(), looked, problems, hints })
+    }
+}
+
+/// Adds the names that were seen in results to the functions of the servers' modules.
+fn add_seen(modules: &mut [Importable], servers: &BTreeMap<String, Arc<Manifest>>, seen: &BTreeMap<String, SeenResults>) {
+    for (server, seen) in seen {
+        let specifier = format!("host:{}", module_name(server));
+        let (Some(module), Some(manifest)) = (modules.iter_mut().find(|module| module.specifier == specifier), servers.get(server)) else {
+            continue;
+        };
+        for export in &mut module.exports {
+            let tool = manifest.tool(export.also.as_deref().unwrap_or(&export.name));
+            export.seen = tool.and_then(|tool| seen.of(tool)).map(SeenTool::names).unwrap_or_default();
+        }
     }
 }
 

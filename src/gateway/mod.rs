@@ -41,6 +41,7 @@ mod request;
 mod resolve;
 mod resolved_entry;
 mod resources_and_prompts;
+mod result_shapes;
 mod results;
 mod run_end;
 mod sandbox;
@@ -93,7 +94,6 @@ use self::added_servers::AddedServers;
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
 use self::availability::Viewer;
-use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
 use self::fetch::FetchState;
@@ -245,7 +245,6 @@ impl Gateway {
         warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let server_facts = ServerFactsStore::open(&options.state_folder());
-        let runs = RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens };
         let closed = CancellationToken::new();
         let grants = GrantState::new(config.grants.clone());
         let core = Arc::new_cyclic(|core| Core {
@@ -272,7 +271,7 @@ impl Gateway {
             agents: Agents::default(),
             used_by_operator: Mutex::default(),
             sandboxes: options.sandboxes(&limits),
-            runs,
+            runs: RunDefaults::new(options),
             limits,
             surroundings,
             closed,

@@ -37,6 +37,8 @@ export interface FunctionInfo {
   parameters: ParameterInfo[]
   /** The TypeScript type of the returned value. */
   returns: string
+  /** The number of results from which `returns` was learnt. Set if the server declares no results and this agent has seen some: no promise. */
+  resultsSeen?: number
   caveats: string[]
   /** A call with the required parameters. */
   example: string
@@ -208,6 +210,11 @@ export interface CodeReport {
   looked: boolean
   /** The problems in the order of their place in the code, at most 100. */
   problems: CodeProblem[]
+  /**
+   * Properties of results that no result had which this agent has seen, and that are similar to some that were seen (`unseen-property`). No server
+   * has promised what its results have, so such code may be right: hints do not count for `ok`.
+   */
+  hints: CodeProblem[]
 }
 
 /** A problem in the code, and its place. Lines and columns start at 1; columns count UTF-16 units. The end position is exclusive. */
@@ -222,6 +229,8 @@ export interface CodeProblem {
     | 'unknown-server'
     | 'unknown-tool'
     | 'no-handler'
+    /** Only in `hints`. */
+    | 'unseen-property'
   /** A description of the problem, with the suggestion. */
   message: string
   line: number

@@ -9,7 +9,9 @@ mod values;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_mcp, declare_server, declare_tool};
+use hyperlight_mcp::catalog::{
+    DeclarationStyle, Failures, Manifest, SeenResults, Tool, Wording, declare_mcp, declare_server, declare_tool,
+};
 use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 use serde_json::{Value as Json, json};
 
@@ -22,7 +24,11 @@ const GUESSES: usize = 24;
 const MAX_OF_EACH: usize = 6;
 
 fn style(failures: Failures) -> DeclarationStyle {
-    DeclarationStyle { wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 }, failures }
+    DeclarationStyle {
+        wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
+        failures,
+        seen: SeenResults::default(),
+    }
 }
 
 fn tool(name: &str, input_schema: Json, output_schema: Option<Json>) -> Tool {

@@ -125,7 +125,8 @@ fn script(bytes: &[u8]) {
     if let Ok(Some(javascript)) = to_javascript(&code) {
         assert_eq!(widths(&javascript), widths(&code));
     }
-    let exports = vec![Export { name: "get_forecast".to_owned(), also: Some("get-forecast".to_owned()) }];
+    let exports =
+        vec![Export { name: "get_forecast".to_owned(), also: Some("get-forecast".to_owned()), seen: vec!["temperature".to_owned()] }];
     let modules = [Importable { specifier: "host:mcp-weather".to_owned(), exports }];
     let lines = code.split('\n').count();
     for problem in check(&code, &modules) {

@@ -71,7 +71,7 @@ const MCP_TYPES: &str = r"  /** A result as the server sent it. */
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Wording, declare_mcp};
 /// # use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 /// # let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
-/// let text = declare_mcp(&DeclarationStyle { wording, failures: Failures::Returned });
+/// let text = declare_mcp(&DeclarationStyle { wording, failures: Failures::Returned, seen: Default::default() });
 /// assert!(text.contains("export function describe(what: string): string;"));
 /// ```
 #[must_use]

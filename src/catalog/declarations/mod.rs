@@ -44,7 +44,7 @@ use self::print::Printer;
 use self::text::comment;
 pub(in crate::catalog) use self::text::{key, quoted};
 use self::types::{Definition, Type};
-use super::{Manifest, Tool, Wording};
+use super::{Manifest, SeenResults, Tool, Wording};
 use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
 
 /// The way in which a failed call reports its error (the sandbox option `toolErrors`).
@@ -58,11 +58,13 @@ pub enum Failures {
 }
 
 /// Settings for declarations.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct DeclarationStyle {
     /// Functions that sanitise the servers' texts.
     pub wording: Wording,
     pub failures: Failures,
+    /// What was seen of the results of the server's tools. It is used for tools whose server declares no results.
+    pub seen: SeenResults,
 }
 
 const INDENT: &str = "  ";
@@ -94,6 +96,7 @@ const TOOL_OUTPUT: &str = "  /** Text or parsed JSON, bytes, a resource, a link;
 /// let style = DeclarationStyle {
 ///     wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
 ///     failures: Failures::Returned,
+///     seen: Default::default(),
 /// };
 /// let text = declare_server("weather", &manifest, &style);
 /// assert!(text.contains("export interface GetForecastInput { location: string }"), "{text}");
@@ -111,7 +114,7 @@ pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyl
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Wording, declare_tool};
 /// # use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 /// # let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
-/// let style = DeclarationStyle { wording, failures: Failures::Thrown };
+/// let style = DeclarationStyle { wording, failures: Failures::Thrown, seen: Default::default() };
 /// assert_eq!(declare_tool("weather", &Manifest::default(), "get-forecast", &style), None);
 /// ```
 #[must_use]
@@ -137,14 +140,19 @@ fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Op
         module.add(&input);
         let output = tool.output_schema.as_ref().map(|schema| types_of(schema, &output_name, Kinds::ALL, Direction::Output, style));
         structured |= output.is_some();
-        unstructured |= output.is_none();
-        let output = output.map_or_else(
-            || "ToolOutput".to_owned(),
-            |output| {
+        let seen = style.seen.of(tool);
+        unstructured |= output.is_none() && seen.is_none();
+        if let Some(seen) = seen {
+            definitions.push_str(&seen.definition(&output_name, INDENT));
+        }
+        let output = match output {
+            None if seen.is_none() => "ToolOutput".to_owned(),
+            None => output_name,
+            Some(output) => {
                 module.add(&output);
                 output_name
-            },
-        );
+            }
+        };
         let printer = Printer { definitions: &module.definitions };
         for definition in &module.definitions[printed..] {
             definitions.push_str(&printer.definition(definition, INDENT));

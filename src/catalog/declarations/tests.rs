@@ -9,7 +9,7 @@ use super::*;
 /// of declarations.
 fn style(failures: Failures) -> DeclarationStyle {
     let text = |text: &str, max: usize| text.chars().take(max).collect();
-    DeclarationStyle { wording: Wording { text, line: text, max_chars: 2_000 }, failures }
+    DeclarationStyle { wording: Wording { text, line: text, max_chars: 2_000 }, failures, seen: SeenResults::default() }
 }
 
 fn tool(name: &str, input_schema: Json, output_schema: Option<Json>) -> Tool {
