@@ -51,8 +51,9 @@ pub fn measure(folder: &Path) -> Result<(), Problem> {
     println!("the share of its budget that a system message uses, where there is more to say\n");
     println!("{:<34} {:>6} {:>10} {:>7} {:>7} {:>12}", "catalogues", "budget", "catalogues", "median", "least", "over budget");
     for (name, servers) in [("recorded", &recorded), ("LiveMCPBench", &live)] {
+        let whole: Vec<(Catalog, String)> = catalogues(servers).into_iter().filter_map(said_whole).collect();
         for budget in BUDGETS {
-            print_use(name, servers, budget);
+            print_use(name, &whole, budget);
         }
     }
     println!("\ntokens of declarations beside those of the plain JSON of tools/list\n");
@@ -69,15 +70,21 @@ fn catalogues(servers: &Servers) -> Vec<Servers> {
     all.chunks(1).chain(all.chunks(GROUP)).map(together).chain([servers.clone()]).collect()
 }
 
-fn print_use(name: &str, servers: &Servers, budget: usize) {
+/// Returns a catalogue with all that the system message can say about it.
+fn said_whole(servers: Servers) -> Option<(Catalog, String)> {
+    let catalog = Catalog::new(servers, Vec::new(), style(Failures::Thrown));
+    let whole = catalog.system_message(WHOLE).ok()?;
+    Some((catalog, whole))
+}
+
+fn print_use(name: &str, catalogues: &[(Catalog, String)], budget: usize) {
     let mut shares = Vec::new();
     let mut over = 0;
-    for servers in catalogues(servers) {
-        let catalog = Catalog::new(servers, Vec::new(), style(Failures::Thrown));
-        let (Ok(message), Ok(whole)) = (catalog.system_message(budget), catalog.system_message(WHOLE)) else { continue };
+    for (catalog, whole) in catalogues {
+        let Ok(message) = catalog.system_message(budget) else { continue };
         let used = estimate_tokens(&message);
         over += usize::from(used > budget);
-        if message != whole {
+        if message != *whole {
             shares.push(ratio(used, budget));
         }
     }

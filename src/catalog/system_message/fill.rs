@@ -256,7 +256,9 @@ impl<'a> Fill<'a> {
                 self.lines.get(&place).cloned()
             }
             Some(Shown::Line) => {
-                self.declaration_tokens(place)?;
+                // Its beginning fits even if the whole would not.
+                let bytes = self.modules[place.0].bytes(place.1);
+                self.bytes = self.bytes.checked_sub(bytes)?;
                 Some(format!("    {}", in_one_line(&self.modules[place.0].declaration(&[place.1]))))
             }
             _ => None,

@@ -8,6 +8,8 @@ use crate::catalog::tokens::estimate_tokens;
 
 const FINDING: &str = "What is not shown here is found by code: `import { search, describe } from \"host:mcp\"`; `search(\"what it should do\")` lists \
                        functions, `describe(\"mcp-name.function\")` gives their types.";
+/// Number of characters that one token has at most, with white space.
+const MAX_TOKEN_CHARS: usize = 16;
 /// Maximum number of characters that a cut leaves out so that it ends between two words.
 const MAX_WORD_CHARS: usize = 24;
 
@@ -34,7 +36,8 @@ pub(super) fn head(example: Option<&str>, failures: Failures) -> String {
 pub(super) fn totals(modules: usize, functions: usize, hidden: usize) -> String {
     let left = if hidden == 0 { String::new() } else { format!("; {hidden} of them are not shown") };
     let end = if modules == 0 { '.' } else { ':' };
-    format!("There are {} with {}{left}{end}\n", counted(modules, "module"), counted(functions, "function"))
+    let verb = if modules == 1 { "is" } else { "are" };
+    format!("There {verb} {} with {}{left}{end}\n", counted(modules, "module"), counted(functions, "function"))
 }
 
 /// Returns the line of a module: `- host:mcp-weather (5 functions, 2 not shown): The weather.`
@@ -67,7 +70,7 @@ pub(super) fn in_one_line(declaration: &str) -> String {
 /// Cuts a text so that it has at most so many tokens together with the mark at its end. Returns `None` if nothing of it fits.
 pub(super) fn cut(text: &str, name: &str, tokens: usize) -> Option<String> {
     let mark = format!(" … (the rest: describe({}))\n", quoted(name));
-    let ends: Vec<usize> = text.char_indices().map(|(index, _)| index).skip(1).collect();
+    let ends: Vec<usize> = text.char_indices().map(|(index, _)| index).skip(1).take(tokens.saturating_mul(MAX_TOKEN_CHARS)).collect();
     let fits = |end: &usize| estimate_tokens(&format!("{}{mark}", text[..*end].trim_end())) <= tokens;
     let count = ends.partition_point(fits);
     let end = *ends.get(count.checked_sub(1)?)?;
