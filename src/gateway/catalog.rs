@@ -13,7 +13,8 @@ use super::sandbox::Sandbox;
 use super::server_details::ServerDetails;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{
-    AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording, estimate_tokens, has_words,
+    AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording, estimate_tokens,
+    has_words,
 };
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
@@ -337,8 +338,7 @@ impl Sandbox {
         let catalog = self.catalog_by(errors, approval_read);
         self.core.refresh_if_cached(approval_read);
         let hosts = self.core.hosts_of_runs(&self.identity);
-        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget))
-            .map_err(|error| self.core.redacted(of_sandbox(error)))
+        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(of_sandbox(error)))
     }
 
     /// Returns the same as [`Agent::system_message_for`], with the agent's own modules, which no search finds.
@@ -348,8 +348,7 @@ impl Sandbox {
     pub fn system_message_for(&self, task: &str, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
         let catalog = self.catalog(errors);
         let attached = self.attached(ApprovalRead::Fresh);
-        let found =
-            attached.and_then(|attached| self.core.found_for(&self.identity, &attached, task, errors.unwrap_or(self.tool_errors)));
+        let found = attached.and_then(|attached| self.core.found_for(&self.identity, &attached, task, errors.unwrap_or(self.tool_errors)));
         let hosts = self.core.hosts_of_runs(&self.identity);
         with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message_for(budget, &named(&found?)))
             .map_err(|error| self.core.redacted(of_sandbox(error)))

@@ -108,7 +108,7 @@ impl<'a> Fill<'a> {
                 if left < LEAST || missed > MAX_MISSED {
                     break;
                 }
-                match self.cost(step) {
+                match self.cost(step, left) {
                     Some(cost) if cost <= left => {
                         taken.push((step, self.take(step)));
                         left -= cost;
@@ -150,8 +150,8 @@ impl<'a> Fill<'a> {
         all.filter(|module| seen.insert(*module)).collect()
     }
 
-    /// Returns the tokens that a step takes at most. Returns `None` if it was taken before or is not possible.
-    fn cost(&mut self, step: Step) -> Option<usize> {
+    /// Returns the tokens that a step takes at most, or more than `left`. Returns `None` if it was taken before or is not possible.
+    fn cost(&mut self, step: Step, left: usize) -> Option<usize> {
         match step {
             Step::Introduce => (!self.introduced).then(|| {
                 let head = |example: Option<&str>| estimate_tokens(&head(example, self.failures));
@@ -163,8 +163,11 @@ impl<'a> Fill<'a> {
                 if self.shown.get(&place) == Some(&Shown::Declared) {
                     return None;
                 }
-                let (tokens, fence) = self.declaration_tokens(place)?;
                 let line = if self.shown.contains_key(&place) { self.line_tokens(place) } else { 0 };
+                if self.modules[place.0].bytes(place.1) / BYTES_PER_TOKEN > left + line {
+                    return Some(usize::MAX);
+                }
+                let (tokens, fence) = self.declaration_tokens(place)?;
                 Some((tokens + 2 * estimate_tokens(&"`".repeat(fence)) + 2).saturating_sub(line))
             }
         }
@@ -190,8 +193,7 @@ impl<'a> Fill<'a> {
             return *known;
         }
         let bytes = self.modules[place.0].bytes(place.1);
-        let is_built = bytes <= self.bytes && bytes / BYTES_PER_TOKEN <= self.budget;
-        let of = is_built.then(|| {
+        let of = (bytes <= self.bytes).then(|| {
             self.bytes -= bytes;
             let text = self.modules[place.0].declaration(&[place.1]);
             (estimate_tokens(&text), fence_length(&text))
@@ -287,8 +289,7 @@ impl<'a> Fill<'a> {
         for (index, module) in self.modules.iter().enumerate() {
             let shown: Vec<(usize, Shown)> =
                 self.shown.range((index, 0)..(index + 1, 0)).map(|((_, function), shown)| (*function, *shown)).collect();
-            let declared: Vec<usize> =
-                shown.iter().filter(|(_, shown)| *shown == Shown::Declared).map(|(function, _)| *function).collect();
+            let declared: Vec<usize> = shown.iter().filter(|(_, shown)| *shown == Shown::Declared).map(|(function, _)| *function).collect();
             if !declared.is_empty() {
                 declarations.push_str(&module.declaration(&declared));
             }

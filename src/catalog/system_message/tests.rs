@@ -44,7 +44,8 @@ impl Module for Words {
     }
 
     fn declaration(&self, functions: &[usize]) -> String {
-        let one = |function: &usize| format!("  /** {} */\n  function f_{function}(): void;\n", words(self.functions[*function].1, "declared"));
+        let one =
+            |function: &usize| format!("  /** {} */\n  function f_{function}(): void;\n", words(self.functions[*function].1, "declared"));
         format!("declare module \"{}\" {{\n{}}}\n", self.specifier, functions.iter().map(one).collect::<String>())
     }
 
@@ -94,7 +95,8 @@ fn what_is_left_out_is_counted_and_what_is_cut_says_where_the_rest_is() {
 fn servers_take_turns_and_what_was_found_for_a_task_comes_first() {
     let modules = [module("a", &[(20, 30); 30]), module("b", &[(20, 30); 30])];
     let text = message(&modules, 600);
-    let lines = |name: &str| text.split(&format!("- host:{name} ")).nth(1).unwrap().split("- host:").next().unwrap().matches("  - f_").count();
+    let lines =
+        |name: &str| text.split(&format!("- host:{name} ")).nth(1).unwrap().split("- host:").next().unwrap().matches("  - f_").count();
     assert!(lines("a").abs_diff(lines("b")) <= 1, "{text}");
     let found = system_message(&modules, &[(1, 27), (0, 9)], Failures::Returned, 600).unwrap();
     assert!(found.contains("f_27()") && found.contains("function f_27") && found.contains("function f_9("), "{found}");
@@ -167,7 +169,8 @@ fn catalogue() -> impl Strategy<Value = (Vec<Vec<(usize, usize)>>, Vec<Place>)> 
 /// Servers whose tools have any number of parameters, with descriptions of any length.
 fn servers() -> impl Strategy<Value = Vec<Manifest>> {
     let words = || prop_oneof![Just(0), 1..12_usize, 1..12_usize, 100..400_usize].prop_map(|count| words(count, "describes it"));
-    let parameter = (prop_oneof!["[a-z]{3,9}", "[a-z]{3,6}_[a-z]{3,6}"], prop_oneof![Just("string"), Just("integer")], words(), any::<bool>());
+    let parameter =
+        (prop_oneof!["[a-z]{3,9}", "[a-z]{3,6}_[a-z]{3,6}"], prop_oneof![Just("string"), Just("integer")], words(), any::<bool>());
     let tool = ("[a-z]{3,8}_[a-z]{3,8}", words(), prop::collection::vec(parameter, 0..6), any::<bool>());
     prop::collection::vec(prop::collection::vec(tool, 1..12).prop_map(manifest), 1..5)
 }

@@ -28,7 +28,8 @@ pub(super) fn head(example: Option<&str>, failures: Failures) -> String {
         head.push_str(&fenced("js", example));
     }
     // `write!` to a `String` cannot fail.
-    let _ = writeln!(head, "{caveat}. A result of type `ToolOutput` is text, parsed JSON, bytes, a resource or a list of these. {FINDING}\n");
+    let _ =
+        writeln!(head, "{caveat}. A result of type `ToolOutput` is text, parsed JSON, bytes, a resource or a list of these. {FINDING}\n");
     head
 }
 
