@@ -1478,9 +1478,14 @@ export interface SystemMessageOptions {
   toolErrors?: ToolErrors
   /**
    * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
-   * from `o200k_base` by some tens of percent. Default 2,000.
+   * from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of it is used where there is more to say.
    */
   budgetTokens?: number
+  /**
+   * What the model is to do, in words. The functions that `searchTools` finds for it come first, and the first five of them with their
+   * declarations. Without it, or without a word in it, the functions of all servers are told in turns.
+   */
+  task?: string
 }
 
 /** The result of `check`. */
@@ -2495,7 +2500,8 @@ export declare class Gateway {
   boot(options: BootOptions): Promise<Booted>
   /**
    * Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
-   * `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, alone and together. Starts no server.
+   * `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, each together
+   * with those of `host:mcp`, which have the types that all share. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_MODULE`.
    *
@@ -2548,14 +2554,14 @@ export declare class Gateway {
    */
   searchTools(query: string, options?: SearchOptions): Promise<ToolMatch[]>
   /**
-   * Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. To stay
-   * within the token budget, it contains full declarations, otherwise one line for each function, otherwise only the number of
-   * functions.
+   * Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. It fills the
+   * token budget function by function, those of all servers in turns, first with a line for each and then with declarations, and says how
+   * many are left out. With a `task`, the functions that a search for it finds come first.
    *
    * Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
    *
    * ```js
-   * const part = await gateway.systemMessage({ budgetTokens: 1500 })
+   * const part = await gateway.systemMessage({ budgetTokens: 1500, task: 'find the last commits about the parser' })
    * ```
    */
   systemMessage(options?: SystemMessageOptions): Promise<string>

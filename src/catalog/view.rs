@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
 use super::direct_names::DirectNames;
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
-use super::system_message::{Extent, Section, extents, system_message};
+use super::system_message::{AgentPart, Module as Part, Place, ServerPart, system_message};
 use super::{Manifest, SeenResults, Tool};
 use crate::error::{Error, ErrorText, Result};
 use crate::text::nearest;
@@ -208,22 +208,30 @@ impl Catalog {
     }
 
     /// Returns the part of a system prompt that describes the modules. According to [`crate::catalog::estimate_tokens`], whose result is
-    /// more often too high than too low, it has at most `budget_tokens` tokens. Modules whose complete declarations fit are declared. For
-    /// the others, there is one line for each function, or only the number of functions.
+    /// more often too high than too low, it has at most `budget_tokens` tokens, and at least 85 % of them if there is more to say. Functions
+    /// get lines and then declarations, those of all servers in turns.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if even the message without a list of modules does not fit. The error contains the smallest possible budget.
     pub fn system_message(&self, budget_tokens: usize) -> Result<String> {
-        let sizes: Vec<_> = self.servers.values().map(|manifest| (manifest.tools.len(), manifest.tool_bytes())).collect();
-        let extents = extents(&sizes, budget_tokens);
-        let servers = self.servers.iter().zip(extents).map(|((server, manifest), extent)| match extent {
-            Extent::Full => {
-                Section::new(&hints::server_info(server, manifest, &self.style), &declare_server(server, manifest, &self.style))
-            }
-            Extent::Outline { has_lines } => Section::outline(&hints::server_outline(server, manifest, &self.style, has_lines), has_lines),
-        });
-        let modules = self.modules.iter().map(|module| Section::new(&hints::agent_info(module), &declared_agent(module)));
-        system_message(&servers.chain(modules).collect::<Vec<_>>(), self.style.failures, budget_tokens)
+        self.system_message_for(budget_tokens, &[])
+    }
+
+    /// Does the same as [`Catalog::system_message`] for a task. `found` are the tools that were found for it, as server and raw name, the best
+    /// first. The first few of them are declared before other functions are told, and the others come before those that were not found.
+    ///
+    /// # Errors
+    /// The errors of [`Catalog::system_message`].
+    pub fn system_message_for(&self, budget_tokens: usize, found: &[(&str, &str)]) -> Result<String> {
+        let servers: Vec<_> = self.servers.iter().map(|(server, manifest)| ServerPart::new(server, manifest, &self.style)).collect();
+        let place = |(server, tool): &(&str, &str)| -> Option<Place> {
+            let index = self.servers.keys().position(|known| known == server)?;
+            Some((index, servers[index].index_of(tool)?))
+        };
+        let found: Vec<Place> = found.iter().filter_map(place).collect();
+        let modules = self.modules.iter().map(|module| Box::new(AgentPart::new(module)) as Box<dyn Part + '_>);
+        let parts: Vec<_> = servers.into_iter().map(|server| Box::new(server) as Box<dyn Part + '_>).chain(modules).collect();
+        system_message(&parts, &found, self.style.failures, budget_tokens)
     }
 
     /// Returns the summary of an approved server.

@@ -17,7 +17,7 @@ use super::server_details::ServerDetails;
 use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules, module_name};
 use crate::catalog::{
     AgentModuleInfo, Catalog, DeclarationStyle, Failures, Manifest, ModuleInfo, ModuleSummary, SeenResults, SeenTool, ServerOffer,
-    ToolInfo, Wording, estimate_tokens,
+    ToolInfo, Wording, estimate_tokens, has_words,
 };
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
@@ -27,6 +27,8 @@ use crate::trust::ApprovalStatus;
 
 /// The default limit, in tokens, for the text about the servers in a system prompt.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
+/// Number of tools that are looked for if the part of a system prompt is about a task.
+const FOUND_FOR_TASK: usize = 100;
 
 /// A server's status, its settings, and its offer if the server is approved.
 #[derive(Debug, Clone, Serialize)]
@@ -86,6 +88,15 @@ impl Core {
         let seen = self.seen_results(agent, &granted, attached, servers.keys(), ApprovalRead::Fresh);
         let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors)).with_seen(seen);
         granted.search.search(&servers, &catalog, query)
+    }
+
+    /// Returns the tools that a search for a task finds. A task without a word finds none.
+    fn found_for(&self, agent: &Identity, attached: &AttachedServers, task: &str, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
+        if !has_words(task) {
+            return Ok(Vec::new());
+        }
+        let query = ToolQuery { query: task.to_owned(), limit: Some(FOUND_FOR_TASK), servers: None };
+        self.search(agent, attached, &query, errors)
     }
 
     fn check(
@@ -252,6 +263,18 @@ impl Agent {
         with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(error))
     }
 
+    /// Returns the part of a system prompt for a task: the functions that a search for the task finds come first.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::system_message`].
+    pub fn system_message_for(&self, task: &str, budget_tokens: Option<usize>, errors: ToolErrors) -> Result<String> {
+        let catalog = self.catalog(errors);
+        let found = self.core.found_for(&self.identity, &AttachedServers::default(), task, errors);
+        let hosts = self.core.hosts_of_runs(&self.identity);
+        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message_for(budget, &named(&found?)))
+            .map_err(|error| self.core.redacted(error))
+    }
+
     /// Checks code against the modules of the servers, without running it.
     ///
     /// # Errors
@@ -276,6 +299,19 @@ fn with_hosts(hosts: &[String], budget_tokens: Option<usize>, message: impl FnOn
     let message = message(budget.saturating_sub(estimate_tokens(&sentence)))?;
     let gap = if message.is_empty() { "" } else { "\n" };
     Ok(format!("{message}{gap}{sentence}"))
+}
+
+/// Returns the servers and tools of matches.
+fn named(found: &[ToolMatch]) -> Vec<(&str, &str)> {
+    found.iter().map(|found| (found.server.as_str(), found.tool.as_str())).collect()
+}
+
+/// The error of the catalogue names the gateway's method. Replaces that name by the sandbox's method.
+fn of_sandbox(error: Error) -> Error {
+    match error {
+        Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
+        other => other,
+    }
 }
 
 /// The same views as those of [`Agent`]. They also show the agent's own modules.
@@ -324,13 +360,21 @@ impl Sandbox {
     ) -> Result<String> {
         let catalog = self.catalog_by(errors, approval_read);
         self.core.refresh_if_cached(approval_read);
-        // The error of the catalogue names the gateway's method, so that name is replaced by the sandbox's method.
-        let ours = |error: Error| match error {
-            Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
-            other => other,
-        };
         let hosts = self.core.hosts_of_runs(&self.identity);
-        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(ours(error)))
+        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(of_sandbox(error)))
+    }
+
+    /// Returns the same as [`Agent::system_message_for`], with the agent's own modules, which no search finds.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::system_message`].
+    pub fn system_message_for(&self, task: &str, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
+        let catalog = self.catalog(errors);
+        let attached = self.attached(ApprovalRead::Fresh);
+        let found = attached.and_then(|attached| self.core.found_for(&self.identity, &attached, task, errors.unwrap_or(self.tool_errors)));
+        let hosts = self.core.hosts_of_runs(&self.identity);
+        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message_for(budget, &named(&found?)))
+            .map_err(|error| self.core.redacted(of_sandbox(error)))
     }
 
     /// Checks code against the modules of the servers and the agent's own, without running it.

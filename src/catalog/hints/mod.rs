@@ -142,30 +142,25 @@ pub(super) fn server_info(server: &str, manifest: &Manifest, style: &Declaration
     info(summary, functions, vec![failure_caveat(style.failures).to_owned()])
 }
 
-/// Returns an outline of a server's module, which contains the names of its functions. If `has_lines` is true, it also contains the
-/// functions' purposes and the names of their parameters. This takes little time, because the schemas are hardly read.
-pub(super) fn server_outline(server: &str, manifest: &Manifest, style: &DeclarationStyle, has_lines: bool) -> ModuleInfo {
-    let summary = server_summary(server, manifest, style);
-    let identifiers = manifest.identifiers();
-    let outline = |(index, tool): (usize, &Tool)| {
-        let name = identifiers[&tool.name].clone();
-        let arguments = if index == 0 { arguments_text(&tool.input_schema) } else { String::new() };
-        let example = format!("{name}({arguments})");
-        let (purpose, parameters) =
-            if has_lines { (tool_purpose(tool, style), outlined_parameters(&tool.input_schema)) } else { (String::new(), Vec::new()) };
-        FunctionInfo {
-            name,
-            tool: None,
-            purpose,
-            signature: String::new(),
-            parameters,
-            returns: String::new(),
-            results_seen: None,
-            caveats: Vec::new(),
-            example,
-        }
-    };
-    info(summary, manifest.distinct_tools().enumerate().map(outline).collect(), Vec::new())
+/// Returns an outline of a tool: its name, purpose, and the names of its first parameters. This takes little time, because the schemas are
+/// hardly read.
+pub(super) fn tool_outline(tool: &Tool, identifier: &str, style: &DeclarationStyle) -> FunctionInfo {
+    FunctionInfo {
+        name: identifier.to_owned(),
+        tool: None,
+        purpose: tool_purpose(tool, style),
+        signature: String::new(),
+        parameters: outlined_parameters(&tool.input_schema),
+        returns: String::new(),
+        results_seen: None,
+        caveats: Vec::new(),
+        example: String::new(),
+    }
+}
+
+/// Returns an example of a call of a tool.
+pub(super) fn tool_example(tool: &Tool, identifier: &str) -> String {
+    format!("{identifier}({})", arguments_text(&tool.input_schema))
 }
 
 /// Returns the first parameters of a schema. References are not followed.
@@ -239,7 +234,7 @@ pub(super) fn tool_hint(tool: &Tool, identifier: &str, style: &DeclarationStyle)
         returns,
         caveats: caveats(tool, seen),
         results_seen: seen.map(SeenTool::results),
-        example: format!("{identifier}({})", arguments_text(&tool.input_schema)),
+        example: tool_example(tool, identifier),
     }
 }
 

@@ -49,10 +49,9 @@ impl SeenTool {
         self.results
     }
 
-    /// Returns the declaration of the type of the results, which says that it is no promise.
-    pub(in crate::catalog) fn definition(&self, name: &str, indent: &str) -> String {
-        let note = self.note();
-        format!("{indent}/** {note} */\n{indent}export type {name} = {};\n", self.shape.declared(indent))
+    /// Returns the type of the results as TypeScript. [`SeenTool::note`] says how far it can be relied on.
+    pub(in crate::catalog) fn declared(&self, indent: &str) -> String {
+        self.shape.declared(indent)
     }
 
     /// Returns the type on one line, with a mark. For readers only.
@@ -60,7 +59,8 @@ impl SeenTool {
         format!("{} /* seen */", self.shape.brief(Detail { levels, names }))
     }
 
-    fn note(&self) -> String {
+    /// Returns the comment of the type, which says that it is not a promise.
+    pub(in crate::catalog) fn note(&self) -> String {
         format!("Seen in {}, not promised.", self.count())
     }
 
