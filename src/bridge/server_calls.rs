@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use super::arguments::tool_arguments;
 use super::discovery::ToolFinder;
+use super::large_redaction::redact_for;
 use super::modules::{MCP_FUNCTIONS, MCP_MODULE, ServerModules, catalog_entries, server_of};
 use super::parallel::{Concurrency, Lanes, turn_of_call};
 use super::resources_and_prompts::ResourceOrPromptCaller;
@@ -252,14 +253,14 @@ impl ServerCalls {
             return Ok(result);
         }
         self.written.lock().get_or_insert_default().extend(&written);
-        self.redactor.redact_for(result, written).await
+        redact_for(&self.redactor, result, written).await
     }
 
     /// Redacts the error of the run, which may repeat the error of a tool.
     #[must_use]
     pub fn clean_outcome(&self, error: Error) -> Error {
         match self.written.lock().take() {
-            Some(written) => error.redacted(&self.redactor.for_reader(written.into_texts())),
+            Some(written) => error.redacted(&self.redactor.for_reader(written.texts())),
             None => self.clean(error),
         }
     }

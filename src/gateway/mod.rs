@@ -105,7 +105,7 @@ use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
-use crate::bridge::{ToolErrors, check_sendable, tool_result};
+use crate::bridge::{ToolErrors, check_sendable, redact_for, tool_result};
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
@@ -495,6 +495,6 @@ impl Agent {
         self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
-        if is_error { self.core.redactor.redact_for(result, written).await } else { Ok(result) }
+        if is_error { redact_for(&self.core.redactor, result, written).await } else { Ok(result) }
     }
 }

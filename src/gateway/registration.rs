@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::availability::exists_for;
 use super::{Agent, ApprovalRead, CallOptions};
-use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
+use crate::bridge::{ToolErrors, in_turn, server_module, shape, tool_arguments};
 use crate::error::{Error, Result};
 use crate::redact::{Redactor, WrittenPaths};
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
@@ -70,8 +70,8 @@ impl Agent {
         let HostReply::Throw { code: None, message, .. } = reply else { return reply };
         let (bytes, server) = (message.len(), server.to_owned());
         let error = Error::ToolFailed { server, tool: tool.into(), message: message.into() };
-        let redact = move |redactor: &Redactor| ToolErrors::Throw.reply(&error.redacted(&redactor.for_reader(written.into_texts())));
-        let replied = self.core.redactor.in_turn(bytes, redact).await;
+        let redact = move |redactor: &Redactor| ToolErrors::Throw.reply(&error.redacted(&redactor.for_reader(written.texts())));
+        let replied = in_turn(&self.core.redactor, bytes, redact).await;
         replied.unwrap_or_else(|error| ToolErrors::Throw.reply(&self.core.redacted(error)))
     }
 }

@@ -10,7 +10,6 @@ mod content;
 mod fingerprint;
 mod forms;
 mod kept;
-mod large;
 mod passwords;
 mod paths;
 mod reader;
@@ -52,6 +51,9 @@ const ROUNDS: usize = 4;
 
 /// Maximum depth of JSON, which is also the limit of the JSON parser. Deeper lists and objects are replaced completely.
 const JSON_DEPTH: usize = 128;
+
+/// Maximum number of large values that are redacted at a time, for all callers of a gateway together.
+pub(crate) const MAX_LARGE_AT_A_TIME: usize = 2;
 
 /// Minimum number of bytes that are removed from the end of a text that was cut.
 const LEAST_TAIL: usize = 1024;
@@ -95,8 +97,13 @@ impl Redactor {
             kept: Mutex::default(),
             building: Mutex::default(),
             folders: Folders::new(home, workspace),
-            large: Arc::new(Semaphore::new(large::MAX_AT_A_TIME)),
+            large: Arc::new(Semaphore::new(MAX_LARGE_AT_A_TIME)),
         }
+    }
+
+    /// Returns the turns of those who redact large values. Redactors of one gateway share them.
+    pub(crate) fn large_turns(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.large)
     }
 
     /// Redacts these secrets from now on, for ever. Secrets of fewer than eight characters are ignored. When this method returns, the

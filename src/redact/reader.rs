@@ -22,17 +22,17 @@ impl Redactor {
     /// let redactor = Redactor::new(None, Some(std::path::Path::new("/srv/projects/mine")));
     /// redactor.add([&"correct-horse".to_owned().into()]);
     /// let text = "/etc/app/main/x.txt is outside of /srv/projects/mine and /opt/app/main/data: correct-horse";
-    /// let reader = redactor.for_reader(vec!["cat /etc/app/main/x.txt correct-horse".to_owned()]);
+    /// let reader = redactor.for_reader(&["cat /etc/app/main/x.txt correct-horse".to_owned()]);
     /// assert_eq!(reader.redact(text), "/etc/app/main/x.txt is outside of /srv/projects/mine and …/main/data: [redacted]");
     /// ```
     #[must_use]
-    pub fn for_reader(&self, texts: Vec<String>) -> Self {
+    pub fn for_reader(&self, texts: &[String]) -> Self {
         let known = RwLock::new(self.known());
         Self {
             known,
             kept: Mutex::default(),
             building: Mutex::default(),
-            folders: self.folders.known_from(&texts),
+            folders: self.folders.known_from(texts),
             large: Arc::clone(&self.large),
         }
     }
@@ -63,8 +63,8 @@ impl WrittenPaths {
 
     /// Returns the texts.
     #[must_use]
-    pub fn into_texts(self) -> Vec<String> {
-        self.texts
+    pub fn texts(&self) -> &[String] {
+        &self.texts
     }
 
     fn add_text(&mut self, text: &str) {
@@ -94,7 +94,7 @@ mod tests {
 
     fn reader(arguments: &Json) -> Redactor {
         let redactor = Redactor::new(Some(Path::new("/home/ada")), Some(Path::new("/home/ada/work")));
-        redactor.for_reader(WrittenPaths::of(arguments.as_object().unwrap()).into_texts())
+        redactor.for_reader(WrittenPaths::of(arguments.as_object().unwrap()).texts())
     }
 
     #[test]
@@ -137,6 +137,6 @@ mod tests {
         for _ in 0..100 {
             written.extend(&WrittenPaths::of(json!({ "a": format!("/a/b/c/{}", "x".repeat(1000)) }).as_object().unwrap()));
         }
-        assert_eq!(written.into_texts().len(), MAX_BYTES / 1007);
+        assert_eq!(written.texts().len(), MAX_BYTES / 1007);
     }
 }

@@ -33,7 +33,9 @@ impl<'a> Printer<'a> {
             inlined[root] = true;
         }
         let mut named = Vec::new();
-        definitions.iter().for_each(|definition| definition.value.names(&mut named));
+        for definition in definitions {
+            definition.value.names(&mut named);
+        }
         for id in named {
             inlined[id] = false;
         }

@@ -300,7 +300,9 @@ impl<'a> Fill<'a> {
                 Told::Line => {
                     let all = module.functions();
                     message.push_str(&module_line(module.specifier(), all, all - shown.len(), &module.purpose()));
-                    shown.iter().for_each(|(function, shown)| message.push_str(&self.about((index, *function), *shown)));
+                    for (function, shown) in shown {
+                        message.push_str(&self.about((index, function), shown));
+                    }
                 }
             }
         }

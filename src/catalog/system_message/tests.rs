@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::catalog::{Catalog, DeclarationStyle, Manifest, Wording};
+use crate::catalog::{Catalog, DeclarationStyle, Manifest, SeenResults, Wording};
 use crate::text::{sanitise_line, sanitise_text};
 
 /// A module of functions with texts of chosen lengths.
@@ -198,7 +198,7 @@ proptest! {
         let style = DeclarationStyle {
             wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
             failures: Failures::Thrown,
-            seen: Default::default(),
+            seen: SeenResults::default(),
         };
         let servers = manifests.into_iter().enumerate().map(|(index, manifest)| (format!("server-{index}"), Arc::new(manifest)));
         let catalog = Catalog::new(servers.collect(), Vec::new(), style);
