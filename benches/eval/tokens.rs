@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, Wording, declare_server, estimate_tokens};
+use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, SeenResults, Wording, declare_server, estimate_tokens};
 use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 
 use crate::ratio;
@@ -41,7 +41,11 @@ fn recorded() -> Result<Servers, Problem> {
 }
 
 fn style(failures: Failures) -> DeclarationStyle {
-    DeclarationStyle { wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 }, failures }
+    DeclarationStyle {
+        wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
+        failures,
+        seen: SeenResults::default(),
+    }
 }
 
 /// Prints both measures.
@@ -104,7 +108,7 @@ fn print_shares(name: &str, servers: &Servers) {
     for (server, manifest) in servers {
         let plain = plain(manifest);
         // Descriptions are compared whole, as plain JSON has them whole.
-        let style = |failures| DeclarationStyle { wording: style(failures).wording.whole(), failures };
+        let style = |failures| DeclarationStyle { wording: style(failures).wording.whole(), ..style(failures) };
         let tokens = |failures| estimate_tokens(&declare_server(server, manifest, &style(failures)));
         let (declared, thrown) = (tokens(Failures::Returned), tokens(Failures::Thrown));
         let share = ratio(declared, plain);

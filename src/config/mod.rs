@@ -13,6 +13,7 @@ mod grants;
 mod inputs;
 mod inserted_value;
 mod limits;
+mod lists;
 mod loaders;
 mod oauth;
 mod parse;

@@ -6,10 +6,8 @@ use secrecy::SecretString;
 use serde::de::value::Error as WordError;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
-use super::definition::{Origin, Parallel, ServerDefinition, ToolFilter, Transport, inputs_in};
-use super::filters::{UriFilter, check_pattern};
+use super::definition::{Origin, Parallel, ServerDefinition, Transport, inputs_in};
 use super::inputs::Inputs;
-use super::pattern::check_name_pattern;
 use super::source::ServerSource;
 use super::template::{Allowed, Template};
 use super::tree::{Entry, Node, Value};
@@ -51,8 +49,6 @@ const COMMON_KEYS: [&str; 28] = [
     "keywords",
     "capabilities",
 ];
-/// Maximum number of keywords, and of capabilities, of one server.
-const MAX_LABELS: usize = 64;
 const PROTOCOL_VERSIONS: &str = "\"2024-11-05\", \"2025-03-26\", \"2025-06-18\", \"2025-11-25\" or \"2026-07-28\"";
 const COMMAND_OF_OTHERS: &str =
     "must be a string: write the program as \"command\", and beside it its arguments as \"args\" and its variables as \"env\"";
@@ -129,18 +125,14 @@ impl<'a> Reader<'a> {
         let filter = self.names("allowTools", "denyTools");
         let prompt_filter = self.names("allowPrompts", "denyPrompts");
         let resource_filter = self.uris("allowResources", "denyResources");
-        let call_timeout_ms = self.milliseconds("timeoutMs");
-        let connect_timeout_ms = self.milliseconds("connectTimeoutMs");
+        let [call_timeout_ms, connect_timeout_ms] = ["timeoutMs", "connectTimeoutMs"].map(|key| self.milliseconds(key));
         let [idle_timeout_ms, keep_alive_ms, max_call_timeout_ms] =
             ["idleTimeoutMs", "keepAliveMs", "maxCallTimeoutMs"].map(|key| self.milliseconds(key));
         let [allow_insecure_http, elicits] = ["allowInsecureHttp", "elicits"].map(|key| self.boolean(key));
         let protocol_version = self.word("protocolVersion", PROTOCOL_VERSIONS);
-        let [disabled, pin_executable, pin_values, pinned] =
-            ["disabled", "pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
-        // Other programs write `enabled: false`.
-        let is_enabled = self.node.get("enabled").is_none() || self.boolean("enabled");
+        let [pin_executable, pin_values, pinned] = ["pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
         let confirm = self.word("confirm", "\"never\", \"writes\" or \"always\"").unwrap_or_default();
-        let reads = self.node.get("reads").map(|list| self.name_patterns("reads", list)).unwrap_or_default();
+        let reads = self.name_patterns("reads");
         let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
@@ -157,7 +149,7 @@ impl<'a> Reader<'a> {
             filter,
             call_timeout_ms,
             connect_timeout_ms,
-            disabled: disabled || !is_enabled,
+            disabled: self.is_disabled(),
             confirm,
             reads,
             pin_executable,
@@ -181,6 +173,12 @@ impl<'a> Reader<'a> {
             description: None,
             origin: std::mem::take(&mut self.origin),
         })
+    }
+
+    /// Returns whether the server is not used. Other programs write `enabled: false`.
+    fn is_disabled(&mut self) -> bool {
+        let [disabled, enabled] = ["disabled", "enabled"].map(|key| self.boolean(key));
+        disabled || !enabled && self.node.get("enabled").is_some()
     }
 
     fn warn_of_unknown_keys(&mut self, entries: &[Entry]) {
@@ -269,17 +267,6 @@ impl<'a> Reader<'a> {
 
     fn arguments(&mut self, list: &'a Node) -> Vec<String> {
         self.folders("args", list)
-    }
-
-    /// Reads texts that may contain folder placeholders.
-    fn folders(&mut self, key: &str, list: &'a Node) -> Vec<String> {
-        let texts = self.strings(key, list);
-        for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
-            if let Some(text) = item.text() {
-                self.template(&format!("{key}[{index}]"), item, text, Allowed::Folders);
-            }
-        }
-        texts
     }
 
     fn environment(&mut self) -> (Vec<(String, SecretString)>, Vec<String>) {
@@ -388,66 +375,6 @@ impl<'a> Reader<'a> {
             self.wrong(key, node, "must be a string");
         }
         text
-    }
-
-    pub(super) fn strings(&mut self, key: &str, list: &Node) -> Vec<String> {
-        let Some(items) = list.items() else {
-            self.wrong(key, list, "must be a list of strings");
-            return Vec::new();
-        };
-        items.iter().enumerate().filter_map(|(index, item)| self.string(&format!("{key}[{index}]"), item)).collect()
-    }
-
-    /// Reads a list of short words or phrases, without duplicates.
-    fn labels(&mut self, key: &str) -> Vec<String> {
-        let Some(list) = self.node.get(key) else { return Vec::new() };
-        let mut labels: Vec<String> = Vec::new();
-        for label in self.strings(key, list) {
-            if let Err(problem) = rules::check_label(&label) {
-                self.wrong(key, list, problem);
-            } else if !labels.contains(&label) {
-                labels.push(label);
-            }
-        }
-        if labels.len() > MAX_LABELS {
-            self.wrong(key, list, format!("has {} values, and at most {MAX_LABELS} are permitted", labels.len()));
-        }
-        labels
-    }
-
-    /// Reads patterns for names of tools, without duplicates.
-    fn name_patterns(&mut self, key: &str, list: &Node) -> Vec<String> {
-        for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
-            if let Some(problem) = item.text().and_then(|pattern| check_name_pattern(pattern).err()) {
-                self.wrong(&format!("{key}[{index}]"), item, problem);
-            }
-        }
-        let mut patterns = Vec::new();
-        for pattern in self.strings(key, list) {
-            if !patterns.contains(&pattern) {
-                patterns.push(pattern);
-            }
-        }
-        patterns
-    }
-
-    fn names(&mut self, allow: &str, deny: &str) -> ToolFilter {
-        ToolFilter {
-            allow: self.node.get(allow).map(|list| self.strings(allow, list)),
-            deny: self.node.get(deny).map(|list| self.strings(deny, list)).unwrap_or_default(),
-        }
-    }
-
-    fn uris(&mut self, allow: &str, deny: &str) -> UriFilter {
-        for key in [allow, deny] {
-            for (index, item) in self.node.get(key).and_then(Node::items).unwrap_or_default().iter().enumerate() {
-                if let Some(problem) = item.text().and_then(|pattern| check_pattern(pattern).err()) {
-                    self.wrong(&format!("{key}[{index}]"), item, problem);
-                }
-            }
-        }
-        let ToolFilter { allow, deny } = self.names(allow, deny);
-        UriFilter { allow, deny }
     }
 
     fn object(&mut self, key: &str) -> &'a [Entry] {
