@@ -235,7 +235,7 @@ test('doctor names what is wrong and how to fix it, and finds no problem on a so
 test('doctor blames what is wrong: a folder, a variable, a home, an entry', async (t) => {
   const gone = join(folder(t), 'gone')
   const early = place(t, { lost: { ...small(), cwd: gone } })
-  assert.match((await run(early, ['doctor'])).stdout, /PROBLEM server lost: there is no folder for it to start in \(cwd\): \S+gone\n +→ make the folder/)
+  assert.match((await run(early, ['doctor'])).stdout, /PROBLEM server lost: there is no folder for it to start in \(cwd\):\s+\S+gone\n +→ make the folder/)
   mkdirSync(gone)
   const at = await approved(t, { lost: { ...small(), cwd: gone }, needy: { ...small(), env: { KEY: `\${${'NOT_SET:-'}}` } } })
   rmdirSync(gone)

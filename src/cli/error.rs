@@ -151,6 +151,7 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redact::Redactor;
 
     #[test]
     fn of_a_traceback_the_line_that_names_the_error_is_shown() {
@@ -178,7 +179,8 @@ mod tests {
             during: "before it was ready".into(),
             status: "it exited with code 1".into(),
             stderr: stderr.into(),
-        };
+        }
+        .redacted(&Redactor::new(None, None));
         assert_eq!(
             summary(&exited("; the last lines of its standard error: one | two: 2")),
             "server \"a\" ended before it was ready: it exited with code 1. It said: two: 2"
