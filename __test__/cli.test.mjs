@@ -17,6 +17,11 @@ test('without a terminal, approve prints the request and the digest to pass, and
   const first = await run(at, ['approve', 'weather', '--digest', digest])
   const [, second] = /approve weather --digest ([0-9a-f]{64})/.exec(first.stdout)
   assert.notEqual(second, digest)
+  // The first digest again approves the first stage again, and not the second.
+  const again = await run(at, ['approve', 'weather', '--digest', digest])
+  assert.equal(again.code, 1)
+  assert.ok(again.stdout.includes(`approve weather --digest ${second}`), again.stdout)
+  assert.doesNotMatch(again.stdout, /weather: approved/)
   assert.equal((await run(at, ['approve', 'weather', '--digest', second])).code, 0)
   assert.equal(JSON.parse((await run(at, ['list', '--json'])).stdout).servers[0].approved, true)
   assert.equal((await run(at, ['revoke', 'weather'])).code, 0)

@@ -88,10 +88,12 @@ async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::erro
         return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
     }
     gateway.approve(name, Some(digest), None).await?;
-    let approved = matches!(request, ApprovalRequest::Manifest(_));
-    // Returns the request of the second stage, which a person can approve next.
-    let request = if approved { None } else { Some(gateway.approval_request(name).await?) };
-    Ok(Reviewed { server: name.to_owned(), approved, request, error: None })
+    if matches!(request, ApprovalRequest::Manifest(_)) && request.digest() == digest {
+        return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
+    }
+    // The digest was that of the first stage. A person can approve next what is still open.
+    let open = Some(gateway.approval_request(name).await?).filter(|request| !request.is_approved());
+    Ok(Reviewed { server: name.to_owned(), approved: open.is_none(), request: open, error: None })
 }
 
 /// Asks a person at each stage. If no person can be asked, returns the request, so that the caller can print it.

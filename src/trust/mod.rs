@@ -41,4 +41,6 @@ pub use revocations::ApprovalBasis;
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
 pub use subject::{Circumstances, Subject};
+#[cfg(test)]
+pub(crate) use text_audit::texts_read;
 pub use text_audit::{Finding, Severity, audit_manifest, audit_manifest_among, audit_text};
