@@ -174,13 +174,15 @@ mod tests {
             assert_eq!(telling_line(lines), Some(expected));
         }
         assert_eq!(telling_line(""), None);
-        let exited = |stderr: &str| Error::ServerExited {
-            server: "a".into(),
-            during: "before it was ready".into(),
-            status: "it exited with code 1".into(),
-            stderr: stderr.into(),
-        }
-        .redacted(&Redactor::new(None, None));
+        let exited = |stderr: &str| {
+            Error::ServerExited {
+                server: "a".into(),
+                during: "before it was ready".into(),
+                status: "it exited with code 1".into(),
+                stderr: stderr.into(),
+            }
+            .redacted(&Redactor::new(None, None))
+        };
         assert_eq!(
             summary(&exited("; the last lines of its standard error: one | two: 2")),
             "server \"a\" ended before it was ready: it exited with code 1. It said: two: 2"
