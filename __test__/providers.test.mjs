@@ -344,7 +344,7 @@ test('/mcp providers lists them, shows what the code of one is, and approves it 
   })
   assert.equal((await gateway.command(`/mcp providers acme-mcp ${'0'.repeat(64)}`)).data.error.code, 'ERR_DIGEST_CHANGED')
   const approved = await gateway.command(`/mcp providers acme-mcp ${digest}`)
-  assert.deepEqual([approved.data.state, approved.data.servers.length], ['ready', 2])
+  assert.deepEqual([approved.data.state, approved.data.servers.length], ['ready', 2], approved.text)
   assert.match(approved.text, /Each server needs its own approval: \/mcp approve acme-mcp--/)
 })
 

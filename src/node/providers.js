@@ -67,7 +67,7 @@
         if (process.memoryUsage.rss() - before > most)
           fail(`the process grew by more than ${most / 1024 / 1024} MiB of memory while it ran`);
       }, LOOK);
-      port.on("message", (message) => {
+      const receive = (message) => {
         if (state === "starting" && message?.starts === true) {
           state = "running";
           clearTimeout(timer);
@@ -75,10 +75,19 @@
         } else if (state === "running" && typeof message?.text === "string" && message.text.length <= MAX_ANSWER)
           end(resolve, message.text);
         else fail(typeof message?.problem === "string" ? message.problem : "its thread sent something else than an answer");
-      });
+      };
+      port.on("message", receive);
       port.once("messageerror", () => fail("its thread sent something else than an answer"));
       worker.on("error", (thrown) => fail(String(thrown?.message ?? thrown)));
-      worker.once("exit", () => fail("its thread ended before it answered"));
+      worker.once("exit", () => {
+        // Node may tell the end of a thread before it hands over what the thread sent last.
+        while (state !== "ended") {
+          const last = threads.receiveMessageOnPort(port);
+          if (last === undefined) break;
+          receive(last.message);
+        }
+        fail("its thread ended before it answered");
+      });
     });
   }
 
