@@ -16,7 +16,7 @@ use super::{address, inputs, rules};
 use crate::limits::MAX_PARALLEL_CALLS;
 use crate::text::{Position, Problem, displayed, displayed_within};
 
-const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
+const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "envFile", "box"];
 const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
 const COMMON_KEYS: [&str; 26] = [
     "roots",
@@ -132,6 +132,10 @@ impl<'a> Reader<'a> {
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
         let parallel = self.parallel();
         let [keywords, capabilities] = ["keywords", "capabilities"].map(|key| self.labels(key));
+        let in_box = match &transport {
+            Some(Transport::Stdio { command, .. }) => self.box_definition(command),
+            _ => None,
+        };
         let transport = transport?;
         Some(ServerDefinition {
             name: name.to_owned(),
@@ -159,6 +163,7 @@ impl<'a> Reader<'a> {
             keep_alive_ms,
             max_call_timeout_ms,
             protocol_version,
+            in_box,
             roots,
             keywords,
             capabilities,

@@ -22,6 +22,7 @@ impl Error {
             Self::UnsupportedTransport { .. } => "the server's transport is not built in",
             Self::InsecureUrl { .. } => "the server's address is plain http:// to another machine",
             Self::SpawnFailed { .. } => "the server's program could not be started",
+            Self::BoxFailed { .. } => "the server's box could not be made",
             Self::ConnectFailed { .. } => "the server could not be connected",
             Self::ConnectTimeout { .. } => "the server was not ready in time (connectTimeoutMs)",
             Self::ServerExited { .. } => "the server's process ended",
@@ -120,6 +121,7 @@ impl Error {
     pub fn for_guest(&self) -> String {
         match self {
             Self::SpawnFailed { .. }
+            | Self::BoxFailed { .. }
             | Self::ConnectFailed { .. }
             | Self::ConnectTimeout { .. }
             | Self::ServerExited { .. }
@@ -147,6 +149,7 @@ mod tests {
             Error::ConfigSyntax { file: MARK.into(), line: 1, column: 1, problem: MARK.into() },
             Error::ConfigInvalid { file: MARK.into(), problems: Vec::new().into() },
             Error::SpawnFailed { server: server.clone(), command: MARK.into(), problem: MARK.into() },
+            Error::BoxFailed { server: server.clone(), problem: MARK.into() },
             Error::ConnectFailed { server: server.clone(), problem: MARK.into() },
             Error::ConnectTimeout { server: server.clone(), limit_ms: 5, hint: MARK.into() },
             Error::ServerExited { server: server.clone(), during: MARK.into(), status: MARK.into(), stderr: MARK.into() },

@@ -8,6 +8,7 @@ mod approval;
 mod approval_cache;
 mod audit;
 mod availability;
+mod boxes;
 mod callbacks;
 mod caller;
 mod catalog;
@@ -243,8 +244,6 @@ impl Gateway {
         let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
         warnings.extend(unexported);
         let callbacks = CallbackChain::default().within(options.callbacks.clone());
-        let server_facts = ServerFactsStore::open(&options.state_folder());
-        let runs = RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens };
         let closed = CancellationToken::new();
         let grants = GrantState::new(config.grants.clone());
         let core = Arc::new_cyclic(|core| Core {
@@ -271,7 +270,8 @@ impl Gateway {
             agents: Agents::default(),
             used_by_operator: Mutex::default(),
             sandboxes: options.sandboxes(&limits),
-            runs,
+            runs: RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens },
+            box_maker: boxes::BoxMaker::new(options),
             limits,
             surroundings,
             closed,
@@ -279,7 +279,7 @@ impl Gateway {
             plugin_switch: PluginSwitch::default(),
             redactor: Arc::clone(redactor),
             events,
-            server_facts,
+            server_facts: ServerFactsStore::open(&options.state_folder()),
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
             providers: Providers::new(options.provider_loader.clone()),
         });

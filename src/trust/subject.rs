@@ -7,8 +7,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::digest::digest;
 use super::executable::Executable;
 use crate::config::{
-    Address, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition, ServerDefinition, ServerSource, SigningAlgorithm,
-    ToolFilter, Transport, UriFilter,
+    Address, BoxDefinition, BoxSettings, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition, ServerDefinition,
+    ServerSource, SigningAlgorithm, ToolFilter, Transport, UriFilter,
 };
 use crate::store::Canonical;
 use crate::store::MachineKey;
@@ -114,6 +114,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         resource_filter: UriFilter { allow: allow_resources, deny: deny_resources },
         prompt_filter: ToolFilter { allow: allow_prompts, deny: deny_prompts },
         allow_insecure_http,
+        in_box,
         roots,
         input_defaults,
         input_descriptions,
@@ -147,6 +148,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let form = form.list(deny.iter().map(String::as_str)).text(word_of(*confirm)).flag(*pin_executable).flag(*pin_values);
     // If the config does not set these fields, the form is the same as before the fields existed. So older approvals stay valid.
     let form = if *allow_insecure_http { form.text("allowInsecureHttp") } else { form };
+    let form = in_box.iter().fold(form, with_box);
     let form = if roots.is_empty() { form } else { form.text("roots").list(roots.iter().map(String::as_str)) };
     let form = filtered(form, "resources", allow_resources.as_deref(), deny_resources);
     let form = filtered(form, "prompts", allow_prompts.as_deref(), deny_prompts);
@@ -157,6 +159,21 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     // The description is the question that a person answers with a secret, so another question makes another request.
     let form = form.text("inputDescriptions").text(&input_descriptions.len().to_string());
     input_descriptions.iter().fold(form, |form, (id, description)| form.text(id).text(description))
+}
+
+/// Adds what the box allows, with its defaults, so that another default makes another request.
+fn with_box(form: Canonical, in_box: &BoxDefinition) -> Canonical {
+    match in_box {
+        BoxDefinition::Off => form.text("box").text("off"),
+        BoxDefinition::On(BoxSettings { base, read, write, has_network, memory_mb, processes }) => form
+            .text("box")
+            .text(base.as_str())
+            .list(read.iter().map(String::as_str))
+            .list(write.iter().map(String::as_str))
+            .flag(*has_network)
+            .text(&memory_mb.to_string())
+            .text(&processes.to_string()),
+    }
 }
 
 fn word_of(confirm: Confirm) -> &'static str {
@@ -290,6 +307,15 @@ mod tests {
             r#""command": "x", "env": { "A": "${A}" }"#,
             r#""command": "x", "env": { "B": "1" }"#,
             r#""command": "x", "env": { "B": null }"#,
+            r#""command": "x", "box": "off""#,
+            r#""command": "x", "box": "standard""#,
+            r#""command": "x", "box": "strict""#,
+            r#""command": "x", "box": { "read": ["/a"] }"#,
+            r#""command": "x", "box": { "read": ["/b"] }"#,
+            r#""command": "x", "box": { "write": ["/a"] }"#,
+            r#""command": "x", "box": { "network": "none" }"#,
+            r#""command": "x", "box": { "memoryMb": 64 }"#,
+            r#""command": "x", "box": { "processes": 2 }"#,
             r#""command": "x", "allowTools": []"#,
             r#""command": "x", "allowTools": ["a"]"#,
             r#""command": "x", "denyTools": ["a"]"#,

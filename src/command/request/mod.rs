@@ -105,6 +105,9 @@ fn line(text: &str) -> String {
 fn command_text(request: &CommandRequest, style: &Style) -> String {
     let mut page = Page { style, text: String::new() };
     page.heading(&format!("{}: may this run? (stage 1 of 2)", request.server));
+    if request.is_without_box {
+        page.noted(Tone::Bad, request.warning);
+    }
     if let Some(lapsed) = &request.lapsed {
         page.field("asked again", lapsed);
     }
@@ -136,6 +139,10 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     if let Some(tools) = &request.generated {
         generated::add(&mut page, tools);
     }
+    if let Some(in_box) = &request.in_box {
+        page.field("box", in_box.base.as_str());
+        page.list("", &in_box.allows);
+    }
     given_values(&mut page, request);
     filters(&mut page, request);
     page.field("confirm", asks(request.confirm));
@@ -154,7 +161,9 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     if has_unseen(request) {
         page.noted(Tone::Bad, "this contains invisible characters, which are shown as numbers");
     }
-    page.noted(Tone::Warning, request.warning);
+    if !request.is_without_box {
+        page.noted(Tone::Warning, request.warning);
+    }
     page.field("digest", &request.digest);
     page.text
 }
