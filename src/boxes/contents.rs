@@ -53,7 +53,7 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     choice.add_arguments(&mut paths)?;
     for (named, access) in [(&request.read, Access::Read), (&request.write, Access::Write)] {
         for path in named {
-            check_named(path, &state_folder, Path::new("/box"))?;
+            check_named(path, access, &state_folder, Path::new("/box"))?;
             paths.insert(path.clone(), access);
         }
     }

@@ -194,6 +194,8 @@ fn what_is_named_is_given_and_the_state_folder_is_hidden_within() {
         "relative",
         "/box",
         "/box/home/x",
+        "/home/ada",
+        "/home",
     ] {
         server.write = vec![path.into()];
         assert!(server.contents(&home()).is_err(), "{path}");

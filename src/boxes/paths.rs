@@ -6,6 +6,8 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use super::order::Access;
+
 /// Folders and files of the system that exist in every box, and cannot be written. `/etc` is given in parts, because it also has secrets that
 /// root can read.
 pub(crate) const SYSTEM: [&str; 33] = [
@@ -111,7 +113,7 @@ pub(super) fn is_system(path: &Path) -> bool {
 ///
 /// # Errors
 /// The reason why the path cannot be given.
-pub(super) fn check_named(path: &Path, state_folder: &Path, inner_home: &Path) -> Result<(), String> {
+pub(super) fn check_named(path: &Path, access: Access, state_folder: &Path, inner_home: &Path) -> Result<(), String> {
     let problem = match () {
         () if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) => "must be absolute, without ..",
         () if path == Path::new("/") => "cannot be given whole: name the folders that the server needs",
@@ -119,6 +121,10 @@ pub(super) fn check_named(path: &Path, state_folder: &Path, inner_home: &Path) -
             "cannot be given: a box has a /proc and a /dev of its own, and no /sys"
         }
         () if path.starts_with(state_folder) => "cannot be given: it belongs to this gateway's own folder",
+        // Whoever may write a folder can move away what it contains.
+        () if access == Access::Write && state_folder.starts_with(path) => {
+            "cannot be written, because it contains this gateway's own folder: name the folders within it"
+        }
         () if path.starts_with(inner_home) || inner_home.starts_with(path) => "cannot be given: it is the place of the private home",
         () => return Ok(()),
     };

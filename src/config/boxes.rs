@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::definition::Transport;
 use super::server::Reader;
 use super::template::Allowed;
 use super::tree::{Entry, Node, Value};
@@ -77,13 +78,12 @@ impl BoxSettings {
 }
 
 impl Reader<'_> {
-    /// Reads `box`. `command` is the entry's command.
-    pub(super) fn box_definition(&mut self, command: &str) -> Option<BoxDefinition> {
+    /// Reads `box` of a server that is a process.
+    pub(super) fn in_box(&mut self, transport: &Transport) -> Option<BoxDefinition> {
+        let Transport::Stdio { command, .. } = transport else { return None };
         let node = self.node.get("box")?;
         let definition = match &node.value {
-            Value::Text(word) => {
-                self.base("box", node, word).map(|base| base.map_or(BoxDefinition::Off, |base| BoxDefinition::On(BoxSettings::of(base))))
-            }
+            Value::Text(word) => self.base("box", node, word),
             Value::Object(entries) => self.box_settings(node, entries),
             _ => {
                 self.wrong("box", node, format!("must be {BASES}, or an object"));
@@ -98,12 +98,12 @@ impl Reader<'_> {
         definition
     }
 
-    /// Reads the name of a base. Returns `Some(None)` for `off`.
-    fn base(&mut self, key: &str, node: &Node, word: &str) -> Option<Option<BoxBase>> {
+    /// Reads the name of a base. Returns a box with its settings.
+    fn base(&mut self, key: &str, node: &Node, word: &str) -> Option<BoxDefinition> {
         match word {
-            "standard" => Some(Some(BoxBase::Standard)),
-            "strict" => Some(Some(BoxBase::Strict)),
-            "off" => Some(None),
+            "standard" => Some(BoxDefinition::On(BoxSettings::of(BoxBase::Standard))),
+            "strict" => Some(BoxDefinition::On(BoxSettings::of(BoxBase::Strict))),
+            "off" => Some(BoxDefinition::Off),
             other => {
                 self.wrong(key, node, format!("must be {BASES}, not \"{}\"", displayed_within(other, 32)));
                 None
@@ -117,27 +117,27 @@ impl Reader<'_> {
             let problem = format!("is not a setting of a box. It has {}", KEYS.join(", "));
             self.wrong(&format!("box.{}", displayed(&entry.name)), &entry.node, problem);
         }
-        let base = match node.get("base") {
-            None => BoxBase::Standard,
+        let defaults = match node.get("base") {
+            None => BoxSettings::of(BoxBase::Standard),
             Some(base) => {
                 let word = self.string("box.base", base)?;
-                let read = self.base("box.base", base, &word)?;
-                let Some(read) = read else {
-                    if entries.len() > 1 {
-                        self.wrong("box.base", base, "is \"off\", so nothing else can be set");
+                match self.base("box.base", base, &word)? {
+                    BoxDefinition::On(defaults) => defaults,
+                    BoxDefinition::Off => {
+                        if entries.len() > 1 {
+                            self.wrong("box.base", base, "is \"off\", so nothing else can be set");
+                        }
+                        return Some(BoxDefinition::Off);
                     }
-                    return Some(BoxDefinition::Off);
-                };
-                read
+                }
             }
         };
-        let defaults = BoxSettings::of(base);
         let [read, write] = ["read", "write"].map(|key| self.box_paths(key, node));
         if let Some(path) = read.iter().find(|path| write.contains(path)) {
             self.wrong("box.write", node, format!("has \"{}\", which read has too", displayed(path)));
         }
         Some(BoxDefinition::On(BoxSettings {
-            base,
+            base: defaults.base,
             read,
             write,
             has_network: self.network(node).unwrap_or(defaults.has_network),

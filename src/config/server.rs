@@ -130,12 +130,7 @@ impl<'a> Reader<'a> {
         let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
-        let parallel = self.parallel();
-        let [keywords, capabilities] = ["keywords", "capabilities"].map(|key| self.labels(key));
-        let in_box = match &transport {
-            Some(Transport::Stdio { command, .. }) => self.box_definition(command),
-            _ => None,
-        };
+        let (parallel, [keywords, capabilities]) = (self.parallel(), ["keywords", "capabilities"].map(|key| self.labels(key)));
         let transport = transport?;
         Some(ServerDefinition {
             name: name.to_owned(),
@@ -143,6 +138,7 @@ impl<'a> Reader<'a> {
             secret_inputs: inputs_in(&transport).into_iter().filter(|id| self.inputs.is_secret(id)).collect(),
             input_defaults: inputs::defaults_of(&self.inputs.usable, &inputs_in(&transport)),
             input_descriptions: inputs::descriptions_of(&self.inputs.usable, &inputs_in(&transport)),
+            in_box: self.in_box(&transport),
             transport,
             filter,
             call_timeout_ms,
@@ -163,7 +159,6 @@ impl<'a> Reader<'a> {
             keep_alive_ms,
             max_call_timeout_ms,
             protocol_version,
-            in_box,
             roots,
             keywords,
             capabilities,

@@ -1,6 +1,6 @@
 //! Prepares the box of a server that is about to start.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
@@ -80,7 +80,7 @@ fn within(mut command: ResolvedCommand, server: &ServerDefinition) -> ResolvedCo
         command.environment.push((name.to_owned(), SecretString::from(value)));
     }
     if working_directory.is_none() {
-        command.working_directory = Path::new(HOME).to_owned();
+        command.working_directory = PathBuf::from(HOME);
     }
     command
 }
