@@ -128,12 +128,14 @@ fn what_uses_more_than_its_box_allows_is_ended() {
     ] {
         let scene = Scene::new();
         let started = Instant::now();
-        let mut command = scene.command(scene::ATTACKER, &[]);
+        let mark = format!("--mark={}", scene.path("").display());
+        let mut command = scene.command(scene::ATTACKER, &[&mark]);
         command.settings = settings.clone();
         let ran = command.run(&format!("{attempt}\n"));
         let held = ran.status == Some(124) && ran.errors.contains(told);
         // The kernel's own limit for a user who is not root holds before anything is counted.
         assert!(held || ran.output.starts_with("refused"), "{attempt}: {:?} {} {}", ran.status, ran.output, ran.errors);
         assert!(started.elapsed() < Duration::from_secs(20), "{attempt}");
+        assert_eq!(scene::processes_with(&mark), 0, "{attempt}");
     }
 }

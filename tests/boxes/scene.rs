@@ -13,7 +13,7 @@ use hyperlight_mcp::config::{BoxBase, BoxSettings};
 
 pub const BOX: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-box");
 pub const ATTACKER: &str = env!("CARGO_BIN_EXE_fixture-attacker");
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A folder of the machine with a user's home, the gateway's own folder and the private home of one server.
@@ -45,6 +45,13 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < end, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Returns how many processes of the machine have this argument.
+pub fn processes_with(argument: &str) -> usize {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let has = |line: Vec<u8>| line.split(|byte| *byte == 0).any(|word| word == argument.as_bytes());
+    entries.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(has)).count()
 }
 
 impl Scene {
@@ -95,8 +102,8 @@ impl Scene {
         command.settings = settings.clone();
         command.read = vec![self.folder("given/read")];
         command.write = vec![self.folder("given/write")];
-        let lines: String = attempts.iter().map(|(name, about)| format!("{name}\t{about}\n")).collect();
-        let ran = command.run(&lines);
+        let lines: Vec<String> = attempts.iter().map(|(name, about)| format!("{name}\t{about}\n")).collect();
+        let ran = command.run(&lines.concat());
         assert_eq!((&ran.report, ran.status), (&Some(Report::Ready), Some(0)), "{} {}", ran.output, ran.errors);
         ran.output.lines().map(str::to_owned).collect()
     }
@@ -164,6 +171,14 @@ fn start(input: &[u8]) -> Running {
     // A program that has refused its order reads no more of it.
     let _ = child.stdin.as_mut().unwrap().write_all(input);
     Running(child)
+}
+
+/// A test that fails leaves nothing behind: the box ends with its outer process.
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Running {
