@@ -121,7 +121,6 @@ impl Error {
     pub fn for_guest(&self) -> String {
         match self {
             Self::SpawnFailed { .. }
-            | Self::BoxFailed { .. }
             | Self::ConnectFailed { .. }
             | Self::ConnectTimeout { .. }
             | Self::ServerExited { .. }

@@ -283,7 +283,8 @@ fn none_works(ways: impl Fn(&Machine) -> Vec<(&'static str, String, Outside)>, n
 /// Tries a way without a box.
 fn outside(machine: &Machine, name: &str, about: &str) -> String {
     use std::io::Write as _;
-    let mut child = Command::new(ATTACKER).current_dir(machine.scene.home()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        Command::new(ATTACKER.as_str()).current_dir(machine.scene.home()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     writeln!(child.stdin.take().unwrap(), "{name}\t{about}").unwrap();
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
 }

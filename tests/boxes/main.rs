@@ -3,7 +3,10 @@
 mod escapes;
 mod scene;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::boxes::Report;
@@ -79,8 +82,8 @@ fn an_order_that_cannot_be_read_starts_nothing() {
 fn a_machine_without_user_namespaces_starts_nothing_and_says_what_to_do() {
     let scene = Scene::new();
     // Within a box, no process can make namespaces, as on a machine that forbids them.
-    let mut command = scene.command(scene::BOX, &[]);
-    command.read = vec![scene::BOX.into()];
+    let mut command = scene.command(&scene::BOX, &[]);
+    command.read = vec![scene::BOX.as_str().into()];
     let order = scene.command(SHELL, &["-c", "touch ran"]).order();
     let ran = command.run_bytes(&order);
     assert!(ran.output.contains(r#""box":"failed","step":"make namespaces""#), "{}", ran.output);
@@ -99,7 +102,7 @@ fn what_a_server_leaves_behind_ends_with_its_box() {
 #[test]
 fn a_box_whose_outer_process_is_killed_ends_as_a_whole() {
     let scene = Scene::new();
-    let mut running = scene.command(scene::ATTACKER, &[]).start("outlive\t/box/home/alive\n");
+    let mut running = scene.command(&scene::ATTACKER, &[]).start("outlive\t/box/home/alive\n");
     let alive = scene.home().join("alive");
     scene::until("the process that was left behind", || alive.exists());
     running.kill();
@@ -108,6 +111,27 @@ fn a_box_whose_outer_process_is_killed_ends_as_a_whole() {
         std::thread::sleep(Duration::from_millis(100));
         before == fs::read(&alive).unwrap()
     });
+}
+
+/// Runs all tests of this file again as a user without rights. If that is who runs them, they have run so already.
+#[test]
+fn all_of_it_holds_for_a_user_without_rights() {
+    const SELF: &str = "all_of_it_holds_for_a_user_without_rights";
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // The folder of the build may be closed to other users.
+    let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+    let own = std::env::current_exe().unwrap();
+    // Another test that forks while this process writes a program would keep it from being started. So another process writes it.
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).arg(&own).args([scene::BOX.as_str(), &scene::ATTACKER]).arg(folder.path());
+    assert!(install.status().unwrap().success());
+    let mut tests = Command::new(folder.path().join(own.file_name().unwrap()));
+    tests.args(["--exact", "--skip", SELF, "--test-threads", "2"]).env(scene::PROGRAMS, folder.path()).current_dir("/");
+    let output = tests.uid(61_234).gid(61_234).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("15 passed"), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Asserts that no process changes the file `alive` any more.
@@ -129,7 +153,7 @@ fn what_uses_more_than_its_box_allows_is_ended() {
         let scene = Scene::new();
         let started = Instant::now();
         let mark = format!("--mark={}", scene.path("").display());
-        let mut command = scene.command(scene::ATTACKER, &[&mark]);
+        let mut command = scene.command(&scene::ATTACKER, &[&mark]);
         command.settings = settings.clone();
         let ran = command.run(&format!("{attempt}\n"));
         let held = ran.status == Some(124) && ran.errors.contains(told);

@@ -6,15 +6,24 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use hyperlight_mcp::boxes::{BoxInput, Disk, HOME, Order, Report, contents};
 use hyperlight_mcp::config::{BoxBase, BoxSettings};
 
-pub const BOX: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-box");
-pub const ATTACKER: &str = env!("CARGO_BIN_EXE_fixture-attacker");
+/// The variable with the folder of the programs, if they are not where they were built.
+pub const PROGRAMS: &str = "HYPERLIGHT_MCP_TEST_PROGRAMS";
+/// The program that makes boxes, and the one that tries to leave them.
+pub static BOX: LazyLock<String> = LazyLock::new(|| placed(env!("CARGO_BIN_EXE_hyperlight-mcp-box")));
+pub static ATTACKER: LazyLock<String> = LazyLock::new(|| placed(env!("CARGO_BIN_EXE_fixture-attacker")));
 const PATIENCE: Duration = Duration::from_mins(1);
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+fn placed(built: &'static str) -> String {
+    let name = Path::new(built).file_name().unwrap();
+    std::env::var(PROGRAMS).map_or_else(|_| built.to_owned(), |folder| Path::new(&folder).join(name).display().to_string())
+}
 
 /// A folder of the machine with a user's home, the gateway's own folder and the private home of one server.
 pub struct Scene {
@@ -78,7 +87,7 @@ impl Scene {
         self.path("state/boxes/own")
     }
 
-    pub fn command(&self, program: &'static str, arguments: &[&str]) -> Boxed<'_> {
+    pub fn command<'a>(&'a self, program: &'a str, arguments: &[&str]) -> Boxed<'a> {
         Boxed {
             scene: self,
             program,
@@ -98,7 +107,7 @@ impl Scene {
 
     /// Tries these attempts in one box, and returns the lines that tell how they went.
     pub fn attack(&self, settings: &BoxSettings, attempts: &[(&str, String)]) -> Vec<String> {
-        let mut command = self.command(ATTACKER, &[]);
+        let mut command = self.command(&ATTACKER, &[]);
         command.settings = settings.clone();
         command.read = vec![self.folder("given/read")];
         command.write = vec![self.folder("given/write")];
@@ -112,7 +121,7 @@ impl Scene {
 /// A program that is about to run in a box.
 pub struct Boxed<'a> {
     scene: &'a Scene,
-    program: &'static str,
+    program: &'a str,
     arguments: Vec<String>,
     pub settings: BoxSettings,
     pub read: Vec<PathBuf>,
@@ -166,8 +175,14 @@ impl Boxed<'_> {
 pub struct Running(Child);
 
 fn start(input: &[u8]) -> Running {
-    let mut child =
-        Command::new(BOX).env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+    let mut child = Command::new(BOX.as_str())
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
     // A program that has refused its order reads no more of it.
     let _ = child.stdin.as_mut().unwrap().write_all(input);
     Running(child)
