@@ -175,6 +175,11 @@ export interface GatewayOptions extends Callbacks {
    * `RunOptions`.
    */
   maxResultTokens?: number
+  /**
+   * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. They are shown to this agent only, in
+   * `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default true.
+   */
+  learnResults?: boolean
   /** Also emits an event for each connection and each call. Default false. */
   trace?: boolean
   /**
@@ -1123,6 +1128,8 @@ export interface CommandRequest {
   /** The tools of a generated server, with their code. Invisible characters are written as escapes. Missing for any other server. */
   generated?: GeneratedTools
   confirm: 'never' | 'writes' | 'always'
+  /** Patterns of names (`get_*`): tools without annotations that are reads, as the entry says. Missing if the entry names none. */
+  reads?: string[]
   allowTools?: string[]
   denyTools: string[]
   /** Resource URIs, exact or with `*` at the end. */
@@ -1159,6 +1166,11 @@ export interface ManifestRequest {
   findings: Finding[]
   /** Names in the config's filters (`allowTools`, `denyResources`, …) that do not exist in the server. */
   warnings: string[]
+  /**
+   * Names of tools that sound like reads and have no annotations that say what they do. Before each of their calls a person is asked, unless
+   * `reads` of the server's entry names them. Missing if there are none.
+   */
+  soundingLikeReads?: string[]
   /** Differences from the manifest that was approved before, if there was one. */
   changes?: ManifestChanges
 }
@@ -1221,6 +1233,8 @@ export interface ToolSummary {
   inputSchema: unknown
   outputSchema?: unknown
   annotations?: unknown
+  /** The tool is a read only because `reads` of the server's entry names it. Missing otherwise. */
+  readsByConfig?: boolean
   /** The tool's `_meta`. An MCP host may act on it, for example show a view (MCP Apps). */
   meta?: unknown
 }
@@ -1304,6 +1318,8 @@ export interface FunctionInfo {
   parameters: ParameterInfo[]
   /** The TypeScript type of the returned value. */
   returns: string
+  /** The number of results from which `returns` was learnt. Set if the server declares no results and this agent has seen some: no promise. */
+  resultsSeen?: number
   caveats: string[]
   /** A call with the required parameters. */
   example: string
@@ -1367,6 +1383,8 @@ export interface ServerDetails {
   /** Names of the headers of the entry. */
   headers: string[]
   confirm: 'never' | 'writes' | 'always'
+  /** Patterns of names (`get_*`): tools without annotations that are reads. */
+  reads: string[]
   allowTools?: string[]
   denyTools: string[]
   /** URIs, exact or with `*` at their end. */
@@ -1460,9 +1478,14 @@ export interface SystemMessageOptions {
   toolErrors?: ToolErrors
   /**
    * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
-   * from `o200k_base` by some tens of percent. Default 2,000.
+   * from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of it is used where there is more to say.
    */
   budgetTokens?: number
+  /**
+   * What the model is to do, in words. The functions that `searchTools` finds for it come first, and the first five of them with their
+   * declarations. Without it, or without a word in it, the functions of all servers are told in turns.
+   */
+  task?: string
 }
 
 /** The result of `check`. */
@@ -1473,6 +1496,11 @@ export interface CodeReport {
   looked: boolean
   /** The problems in the order of their place in the code, at most 100. */
   problems: CodeProblem[]
+  /**
+   * Properties of results that no result had which this agent has seen, and that are similar to some that were seen (`unseen-property`). No server
+   * has promised what its results have, so such code may be right: hints do not count for `ok`.
+   */
+  hints: CodeProblem[]
 }
 
 /** A problem in the code, and its place. Lines and columns start at 1; columns count UTF-16 units. The end position is exclusive. */
@@ -1487,6 +1515,8 @@ export interface CodeProblem {
     | 'unknown-server'
     | 'unknown-tool'
     | 'no-handler'
+    /** Only in `hints`. */
+    | 'unseen-property'
   /** A description of the problem, with the suggestion. */
   message: string
   line: number
@@ -2470,7 +2500,8 @@ export declare class Gateway {
   boot(options: BootOptions): Promise<Booted>
   /**
    * Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
-   * `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, alone and together. Starts no server.
+   * `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, each together
+   * with those of `host:mcp`, which have the types that all share. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_MODULE`.
    *
@@ -2523,14 +2554,14 @@ export declare class Gateway {
    */
   searchTools(query: string, options?: SearchOptions): Promise<ToolMatch[]>
   /**
-   * Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. To stay
-   * within the token budget, it contains full declarations, otherwise one line for each function, otherwise only the number of
-   * functions.
+   * Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. It fills the
+   * token budget function by function, those of all servers in turns, first with a line for each and then with declarations, and says how
+   * many are left out. With a `task`, the functions that a search for it finds come first.
    *
    * Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
    *
    * ```js
-   * const part = await gateway.systemMessage({ budgetTokens: 1500 })
+   * const part = await gateway.systemMessage({ budgetTokens: 1500, task: 'find the last commits about the parser' })
    * ```
    */
   systemMessage(options?: SystemMessageOptions): Promise<string>

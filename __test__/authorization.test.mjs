@@ -113,13 +113,13 @@ async function approved(t, entry, options, stateDir = join(folder(t), 'state')) 
 }
 
 /** Waits for longer than a limit in milliseconds. That the wait exceeds the limit is the subject of the test. */
-const longerThan = (limit) => new Promise((resolve) => setTimeout(resolve, limit * 1.5))
+const longerThan = (limit) => new Promise((resolve) => setTimeout(resolve, limit * 1.2))
 const code = (tool) => `import * as remote from "host:mcp-remote"; export const handler = () => remote.${tool}({})`
 const tokens = (stateDir) => readdirSync(join(stateDir, 'tokens')).filter((name) => name.endsWith('.json'))
 
 describe('while a person is at the browser', () => {
   test('connecting takes as long as they need', TIMEOUT, async (t) => {
-    const limit = ms(1_500)
+    const limit = ms(3_000)
     const { entry } = await remote(t)
     const slow = person(() => longerThan(limit))
     const gateway = await approved(t, entry, { onAuthorize: slow.onAuthorize, limits: { connectTimeoutMs: limit } })
@@ -128,7 +128,7 @@ describe('while a person is at the browser', () => {
   })
 
   test('neither the clock of a call nor that of a run goes on', TIMEOUT, async (t) => {
-    const limit = ms(1_500)
+    const limit = ms(3_000)
     const { entry } = await remote(t)
     for (const via of ['callTool', 'run']) {
       let wait = async () => {}
@@ -148,7 +148,7 @@ describe('while a person is at the browser', () => {
   })
 
   test('the clock of a run that connects does not go on either', TIMEOUT, async (t) => {
-    const limit = ms(1_500)
+    const limit = ms(3_000)
     const { entry } = await remote(t)
     const state = join(folder(t), 'state')
     await (await approved(t, entry, { onAuthorize: person().onAuthorize }, state)).close()

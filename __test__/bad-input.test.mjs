@@ -23,6 +23,19 @@ function names(error, ...words) {
   for (const word of words) assert.ok(error.message.includes(word), `"${word}" is missing in: ${error.message}`)
 }
 
+// ---- options
+
+test('a revoked Proxy as options is an error of the package that names the method', async () => {
+  const revoked = () => {
+    const { proxy, revoke } = Proxy.revocable({}, {})
+    revoke()
+    return proxy
+  }
+  names(await failure(Gateway.open(revoked()), 'ERR_INVALID_OPTION'), 'Gateway.open', 'revoked')
+  names(await failure(gateway.sandbox(revoked()), 'ERR_INVALID_OPTION'), 'revoked')
+  names(await failure(sandbox.run(ok, revoked()), 'ERR_INVALID_OPTION'), 'run', 'revoked')
+})
+
 // ---- servers
 
 test('a variable that is not set is named when the server would start', async (t) => {

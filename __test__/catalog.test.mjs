@@ -58,15 +58,17 @@ describe('declarations', () => {
     const describe = opened.agentTools().find(({ name }) => name === 'describe_mcp_tools')
     const { declarations } = await describe.execute({ names: ['files.find'] })
     assert.match(declarations, /The end\./)
-    for (const text of [all, declarations]) assert.equal(compiled(t, { 'files.d.ts': text }), '')
+    const mcp = await opened.declarations('mcp')
+    for (const text of [all, declarations]) assert.equal(compiled(t, { 'mcp.d.ts': mcp, 'files.d.ts': text }), '')
   })
 
-  test('of one module are found by any of its names, and stand alone', async (t) => {
+  test('of one module are found by any of its names, and need those of `host:mcp` alone', async (t) => {
     const text = await gateway.declarations('fixture')
     for (const name of ['mcp-fixture', 'host:mcp-fixture']) assert.equal(await gateway.declarations(name), text)
     assert.doesNotMatch(text, /mcp-other/)
-    assert.equal(compiled(t, { 'one.d.ts': text }), '')
-    assert.equal(compiled(t, { 'mcp.d.ts': await gateway.declarations('host:mcp') }), '')
+    const mcp = await gateway.declarations('host:mcp')
+    assert.equal(compiled(t, { 'mcp.d.ts': mcp }), '')
+    assert.equal(compiled(t, { 'mcp.d.ts': mcp, 'one.d.ts': text }), '')
     const error = await failure(gateway.declarations('fixtur'), 'ERR_UNKNOWN_MODULE')
     assert.match(error.message, /did you mean "host:mcp-fixture"/)
   })
@@ -285,6 +287,18 @@ describe('systemMessage', () => {
     assert.match(long, /export function sleep\(/)
   })
 
+  test('fills its budget function by function, those that a task needs first', async () => {
+    const budget = { budgetTokens: 500 }
+    const [inTurns, forTask] = [await gateway.systemMessage(budget), await gateway.systemMessage({ ...budget, task: 'wait some milliseconds, sleep' })]
+    assert.match(inTurns, /There are 2 modules with \d+ functions; \d+ of them are not shown:/)
+    for (const message of [inTurns, forTask]) for (const name of ['fixture', 'other']) assert.match(message, new RegExp(`host:mcp-${name}`))
+    assert.doesNotMatch(inTurns, /function sleep\(/)
+    assert.match(forTask, /export function sleep\(input: \{/)
+    assert.equal(await gateway.systemMessage({ ...budget, task: ' -- ' }), inTurns, 'without a word it is as without a task')
+    const sandbox = await gateway.sandbox()
+    assert.match(await sandbox.systemMessage({ ...budget, task: 'sleep' }), /export function sleep\(/)
+  })
+
   test('names the least budget where not even that is enough', async () => {
     const { message } = await failure(gateway.systemMessage({ budgetTokens: 10 }), 'ERR_INVALID_OPTION')
     const least = Number(/at least (\d+)/.exec(message)[1])
@@ -305,9 +319,9 @@ describe('check', () => {
   test('finds nothing in code that is right, in JavaScript and TypeScript', async () => {
     for (const code of [
       'import { sleep } from "host:mcp-fixture"; export const handler = () => sleep({ ms: 1 })',
-      'import { sleep, type SleepInput } from "host:mcp-fixture"; export function handler(input: SleepInput): unknown { return sleep(input) }',
+      'import { sleep, type Item } from "host:mcp-fixture"; export function handler(input: { ms: number }): unknown { return sleep(input) }',
     ]) {
-      assert.deepEqual(await gateway.check(code), { ok: true, looked: true, problems: [] })
+      assert.deepEqual(await gateway.check(code), { ok: true, looked: true, problems: [], hints: [] })
     }
   })
 
@@ -335,14 +349,15 @@ export const handler = () => slep({ ms: 1 })`)
     assert.equal((await gateway.check(code)).ok, false)
     await failure(sandbox.check('x'.repeat(2 ** 20 + 1)), 'ERR_CODE_TOO_LARGE')
     const tooDeep = `export const handler = () => ${'-'.repeat(100_000)}1`
-    assert.deepEqual(await sandbox.check(tooDeep), { ok: true, looked: false, problems: [] })
+    assert.deepEqual(await sandbox.check(tooDeep), { ok: true, looked: false, problems: [], hints: [] })
   })
 })
 
 describe('a run', () => {
   test('takes TypeScript, and its errors name the lines as they were given', async (t) => {
     const sandbox = await withModule(t)
-    const code = `import { sleep, SleepInput } from "host:mcp-fixture"
+    const code = `import { sleep } from "host:mcp-fixture"
+type SleepInput = Parameters<typeof sleep>[0]
 interface Result {
   waited: number
 }
@@ -353,7 +368,7 @@ export const handler = (input: SleepInput): Result => {
 }`
     assert.deepEqual((await sandbox.run(code, { input: { ms: 1 } })).value, { waited: 1 })
     const error = await failure(sandbox.run(code, { input: { ms: 2 } }), 'ERR_GUEST_THREW')
-    assert.equal(error.guest.line, 7)
+    assert.equal(error.guest.line, 8)
     const unsupported = await failure(sandbox.run('enum A { B }\nexport const handler = () => A.B'), 'ERR_CODE_SYNTAX')
     assert.match(unsupported.message, /enum/)
   })

@@ -58,6 +58,38 @@ test('a person sees all of a request within 80 columns, and no is the answer of 
   assert.match((await run(at, ['list'])).stdout, /unapproved/)
 })
 
+test('approve names the tools that sound like reads, writes those that a person chooses, and asks again', async (t) => {
+  const extra = ['get_a', 'list_b', 'read_c', 'get_and_delete'].flatMap((name) => ['--extra-tool', name])
+  const at = place(t, { weather: small(...extra) })
+  const config = join(at.home, '.hyperagent/config.json')
+  writeFileSync(config, `// mine\n${readFileSync(config, 'utf8')}`)
+  const which = 'Which of them are reads, to be called without a question? [a]ll, [N]one, or numbers (1,3-5): '
+  const yes = ['Approve? [y/N]', 'y\n']
+  const {
+    code,
+    text: painted,
+    unanswered,
+  } = await atTerminal(at, ['approve', 'weather'], [yes, [which, '9\n'], [which, '1-2\n'], yes, yes])
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are no part of the words
+  const text = painted.replace(/\u001b\[[0-9;]*m/g, '')
+  assert.deepEqual([code, unanswered], [0, 0], text)
+  assert.match(
+    text,
+    /1 get_a, 2 list_b, 3 read_c\s[\s\S]*please answer[\s\S]*reads of weather is written[\s\S]*stage 1 of 2[\s\S]*reads {2,}get_a, list_b/,
+  )
+  assert.match(text, /WRITES read_c[\s\S]*weather: approved/)
+  assert.match(readFileSync(config, 'utf8'), /^\/\/ mine\n[\s\S]*"reads": \["get_a","list_b"\]|^\/\/ mine\n[\s\S]*"get_a",\s*"list_b"/)
+  write(at, 'reads.js', 'import { get_a, read_c } from "host:mcp-weather"\nexport const handler = () => [get_a({}), read_c({})]\n')
+  const ran = await run(at, ['run', 'reads.js'])
+  assert.match(ran.stderr, /weather\.read_c was not called/)
+  assert.doesNotMatch(ran.stderr, /weather\.get_a/)
+  const none = place(t, { weather: small(...extra) })
+  const before = readFileSync(join(none.home, '.hyperagent/config.json'), 'utf8')
+  const refused = await atTerminal(none, ['approve', 'weather'], [yes, [which, '\n'], yes])
+  assert.deepEqual([refused.code, refused.unanswered], [0, 0], refused.text)
+  assert.equal(readFileSync(join(none.home, '.hyperagent/config.json'), 'utf8'), before)
+})
+
 test('writes are refused without a terminal unless they are named, and asked for at one', async (t) => {
   const at = await approved(t, { weather: small() })
   write(at, 'note.js', 'import { write_note } from "host:mcp-weather"\nexport const handler = () => write_note({ text: "x" })\n')

@@ -1,6 +1,6 @@
 // The program hyperlight-mcp, as scripts and other programs run it: real processes, without a terminal.
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { approved, environment, LIMIT, place, program, run, small, write } from './command-line.mjs'
@@ -17,6 +17,11 @@ test('without a terminal, approve prints the request and the digest to pass, and
   const first = await run(at, ['approve', 'weather', '--digest', digest])
   const [, second] = /approve weather --digest ([0-9a-f]{64})/.exec(first.stdout)
   assert.notEqual(second, digest)
+  // The first digest again approves the first stage again, and not the second.
+  const again = await run(at, ['approve', 'weather', '--digest', digest])
+  assert.equal(again.code, 1)
+  assert.ok(again.stdout.includes(`approve weather --digest ${second}`), again.stdout)
+  assert.doesNotMatch(again.stdout, /weather: approved/)
   assert.equal((await run(at, ['approve', 'weather', '--digest', second])).code, 0)
   assert.equal(JSON.parse((await run(at, ['list', '--json'])).stdout).servers[0].approved, true)
   assert.equal((await run(at, ['revoke', 'weather'])).code, 0)
@@ -230,6 +235,39 @@ test('doctor names what is wrong and how to fix it, and finds no problem on a so
     report.checks.map(({ what, status }) => `${what} ${status}`),
     ['platform ok', 'watchdog ok', 'state folder ok', 'hypervisor ok', 'config ok', 'server weather ok'],
   )
+})
+
+test('doctor blames what is wrong: a folder, a variable, a home, an entry', async (t) => {
+  const gone = join(folder(t), 'gone')
+  const early = place(t, { lost: { ...small(), cwd: gone } })
+  assert.match((await run(early, ['doctor'])).stdout, /PROBLEM server lost: there is no folder for it to start in \(cwd\):\s+\S+gone\n +→ make the folder/)
+  mkdirSync(gone)
+  const at = await approved(t, { lost: { ...small(), cwd: gone }, needy: { ...small(), env: { KEY: `\${${'NOT_SET:-'}}` } } })
+  rmdirSync(gone)
+  write(at, '../.hyperagent/config.json', readFileSync(join(at.home, '.hyperagent/config.json'), 'utf8').replace(':-}', '}'))
+  const { code, stdout } = await run(at, ['doctor'])
+  assert.equal(code, 1)
+  const text = stdout.replace(/\s+/g, ' ')
+  assert.match(text, /PROBLEM server lost: .*there is no folder for it to start in \(cwd\).*→ make the folder, or fix cwd/)
+  assert.doesNotMatch(text, /install its program/)
+  assert.match(text, /server needy: it is not ready: not set: NOT_SET → set the variable/)
+  const homeless = JSON.parse((await run({ ...at, home: '/proc' }, ['doctor', '--json'])).stdout)
+  const problems = homeless.checks.filter(({ status }) => status === 'problem')
+  assert.deepEqual(
+    problems.map(({ what }) => what),
+    ['state folder'],
+  )
+  assert.match(problems[0].text, /nothing can be written into \/proc/)
+})
+
+test('a start that failed shows the line that tells most, and where the others are', async (t) => {
+  const script = 'console.error("Traceback:\\n  File x\\n    import y\\nModuleNotFoundError: No module named y"); process.exit(3)'
+  const at = place(t, { bad: { command: process.execPath, args: ['-e', script] } })
+  const { digest } = JSON.parse((await run(at, ['approve', 'bad', '--json'])).stdout).servers[0].request
+  const failed = await run(at, ['approve', 'bad', '--digest', digest])
+  assert.match(failed.stderr, /ended before it was ready: it exited with code 3\. It said: ModuleNotFoundError: No module named y\n.*logs bad/)
+  assert.doesNotMatch(failed.stderr, /Traceback/)
+  assert.match((await run(at, ['logs', 'bad'])).stdout, /Traceback/)
 })
 
 test('import tells of each source that cannot be read, waits for none, and goes on with the others', async (t) => {

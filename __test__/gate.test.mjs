@@ -61,6 +61,26 @@ describe('Which calls ask', () => {
     }
   })
 
+  test('unless "reads" of the entry names a tool that says nothing about itself', async (t) => {
+    const { asked, onApproval } = person('deny', 'deny', 'deny')
+    const server = { ...gated('--extra-tool', 'read_only', '--extra-tool', 'status'), reads: ['read_*', 'write_*', 'delete*'] }
+    const { sandbox, writes } = await setUp(t, { server, options: { onApproval } })
+    const names = ['read_only', 'write_note', 'delete_all', 'status']
+    const calls = names.map(
+      (name) => `(() => { try { return call("fixture", "${name}", { text: "x" }) } catch ({ code }) { return code } })()`,
+    )
+    const { value } = await evaluate(sandbox, `[${calls}]`)
+    assert.deepEqual(
+      [value[0].content[0].text, ...value.slice(1)],
+      ['called read_only', 'ERR_CALL_DENIED', 'ERR_CALL_DENIED', 'ERR_CALL_DENIED'],
+    )
+    assert.deepEqual(
+      asked.map(({ tool }) => tool),
+      ['write_note', 'delete_all', 'status'],
+    )
+    assert.equal(writes(), 0)
+  })
+
   test('whatever a name or an argument says', async (t) => {
     const names = ['write_note', 'delete_all', 'delete-all', 'read_only']
     const { asked, onApproval } = person(...names.map(() => 'deny'))

@@ -47,7 +47,7 @@ describe('a generated server', () => {
     const gateway = await made(t, [add])
     const [status] = gateway.servers()
     assert.deepEqual([status.name, status.source, status.state], ['made', { kind: 'generated', name: 'made' }, 'connected'])
-    assert.match(await gateway.declarations('mcp-made'), /function add\(input: AddInput\)/)
+    assert.match(await gateway.declarations('mcp-made'), /function add\(input: \{ a: number; b: number \}\)/)
     const sandbox = await gateway.sandbox()
     const code = 'import { add } from "host:mcp-made"; export const handler = () => add({ a: 2, b: 40 })'
     assert.deepEqual((await sandbox.run(code)).value, { sum: 42 })

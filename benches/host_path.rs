@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use hyperlight_mcp::bridge::{
     Checks, ResourceOrPromptCall, ResourceOrPromptCaller, ServerCalls, ToolCall, ToolCaller, ToolErrors, ToolFinder, ToolSearch,
 };
-use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, Tool, Wording};
+use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, SeenResults, Tool, Wording};
 use hyperlight_mcp::error::{Error, Result};
 use hyperlight_mcp::limits::Limits;
 use hyperlight_mcp::redact::Redactor;
@@ -151,6 +151,7 @@ impl Path {
             DeclarationStyle {
                 wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
                 failures: Failures::Thrown,
+                seen: SeenResults::default(),
             },
         );
         let tool_finder = ToolFinder { catalog, search: Arc::new(ToolSearch::default()) };

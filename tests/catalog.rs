@@ -5,12 +5,16 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, Wording, estimate_tokens};
+use hyperlight_mcp::catalog::{Catalog, DeclarationStyle, Failures, Manifest, SeenResults, Wording, estimate_tokens};
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 
 fn style(failures: Failures) -> DeclarationStyle {
-    DeclarationStyle { wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 }, failures }
+    DeclarationStyle {
+        wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
+        failures,
+        seen: SeenResults::default(),
+    }
 }
 
 /// Returns the manifests that `scripts/record-manifests` recorded.

@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { blocks, follow } from '../guide.mjs'
-import { outputOf, runSync } from '../processes.mjs'
+import { outputOf, runSync, typed } from '../processes.mjs'
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const work = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-package-'))
@@ -19,10 +19,10 @@ const environment = { PATH: bin, HOME: home, NODE_ENV: 'test' }
 const version = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
 const tarballs = [`hyperlight-mcp-${version}.tgz`, `hyperlight-mcp-linux-x64-gnu-${version}.tgz`].map((name) => join(root, 'dist', name))
 
-/** The ten lines that the README shows. */
-function readmeExample() {
-  const [, code] = /```js\n(import \{ Gateway \}[\s\S]*?)```/.exec(readFileSync(join(root, 'README.md'), 'utf8'))
-  return code
+/** Returns the examples of the README, by the names under which it says to save them. */
+function readmeExamples() {
+  const [, ...parts] = readFileSync(join(root, 'README.md'), 'utf8').split(/[Ss]ave this as `/)
+  return Object.fromEntries(parts.map((part) => [/^[^`]+/.exec(part)[0], /\n```js\n([\s\S]*?)```/.exec(part)[1]]))
 }
 
 function node(...args) {
@@ -63,6 +63,8 @@ describe('the published packages', () => {
       'adapters.js',
       'adapters.mjs',
       'bin',
+      'docs',
+      'examples',
       'guest',
       'index.d.mts',
       'index.d.ts',
@@ -70,6 +72,9 @@ describe('the published packages', () => {
       'index.mjs',
       'package.json',
     ])
+    assert.deepEqual(list('hyperlight-mcp/bin'), readdirSync(join(root, 'bin')).sort())
+    assert.deepEqual(list('hyperlight-mcp/docs'), readdirSync(join(root, 'docs')).sort())
+    assert.ok(list('hyperlight-mcp/examples').includes('quickstart.mjs'))
     const platform = [
       'LICENSE',
       'README.md',
@@ -102,11 +107,36 @@ describe('the published packages', () => {
     )
   })
 
-  it("run the README's example", () => {
-    writeFileSync(join(app, 'example.mjs'), readmeExample())
-    const { status, stdout, stderr } = node('example.mjs')
-    assert.equal(status, 0, stderr)
-    assert.match(stdout, /Echo: hello/)
+  it("run the README's examples as a reader saves them", async (t) => {
+    const examples = readmeExamples()
+    assert.deepEqual(Object.keys(examples), ['first.mjs', 'asking.mjs'])
+    for (const [name, code] of Object.entries(examples)) writeFileSync(join(app, name), code)
+    const first = node('first.mjs')
+    assert.equal(first.status, 0, first.stderr)
+    assert.match(first.stdout, /^Echo: hello, world$/m)
+    const env = { PATH: process.env.PATH, HOME: home }
+    const asking = await typed(t, 'node asking.mjs', [['allow this call? [y/N] ', 'y\n']], { cwd: app, env, limit: 60_000 })
+    assert.equal(asking.code, 0, asking.text)
+    assert.match(
+      asking.text,
+      /everything\.toggle-simulated-logging \{\} \(.+\): allow this call\? [\s\S]*Started simulated, random-leveled logging/,
+    )
+  })
+
+  it('load the client of a model, which only boot needs', () => {
+    const { stderr } = node(
+      'node_modules/.bin/hyperlight-mcp',
+      'boot',
+      '--prompt',
+      'x',
+      '--dry-run',
+      '--api-key',
+      'k',
+      '--base-url',
+      'http://127.0.0.1:1/',
+    )
+    assert.doesNotMatch(stderr, /Cannot find module '.*model\.mjs'/)
+    assert.match(stderr, /npm install/, 'the library for models is an optional dependency')
   })
 
   it('load by require and by import as one module', () => {

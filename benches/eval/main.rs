@@ -1,10 +1,12 @@
-//! Measures the search on public sets of tools and questions: `npm run eval`, described in docs/EVAL.md.
+//! Measures the search on public sets of tools and questions, and the tokens of what a model reads: `npm run eval`, described in
+//! docs/EVAL.md.
 //!
 //! `scripts/eval` fetches the sets into `target/eval`. Each question belongs to one of two halves: the ranking is developed on one, and the
 //! other is run once, when the ranking is done.
 
 mod plain;
 mod sets;
+mod tokens;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -19,9 +21,17 @@ const FIRST: usize = 5;
 /// The number of hits that count for the rank of the first answer.
 const RANKED: usize = 50;
 
-const USAGE: &str = "usage: npm run eval -- [--half dev | --unseen] [--missed]";
+const USAGE: &str = "usage: eval search|tokens [--half dev | --unseen] [--missed]";
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Search,
+    Tokens,
+}
 
 struct Options {
+    measure: Measure,
     half: Half,
     missed: bool,
 }
@@ -32,24 +42,36 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let sets = match sets::read(Path::new("target/eval")) {
-        Ok(sets) => sets,
-        Err(problem) => {
-            eprintln!("cannot read the sets: {problem}");
-            return ExitCode::FAILURE;
-        }
+    let folder = Path::new("target/eval");
+    let measured = match options.measure {
+        Measure::Search => search(folder, &options),
+        Measure::Tokens => tokens::measure(folder),
     };
-    println!("the {} half\n", options.half.name());
-    println!("{:<22} {:<11} {:>9} {:>9} {:>8} {:>6}", "set", "ranking", "questions", "any-hit@5", "recall@5", "MRR");
-    for set in &sets {
-        measure(set, &options);
+    if let Err(problem) = measured {
+        eprintln!("cannot read the sets: {problem}");
+        return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }
 
+fn search(folder: &Path, options: &Options) -> Result<(), sets::Problem> {
+    let sets = sets::read(folder)?;
+    println!("the {} half\n", options.half.name());
+    println!("{:<22} {:<11} {:>9} {:>9} {:>8} {:>6}", "set", "ranking", "questions", "any-hit@5", "recall@5", "MRR");
+    for set in &sets {
+        measure(set, options);
+    }
+    Ok(())
+}
+
 fn options(arguments: &[String]) -> Option<Options> {
-    let mut options = Options { half: Half::Development, missed: false };
     let mut rest = arguments.iter().map(String::as_str);
+    let measure = match rest.next()? {
+        "search" => Measure::Search,
+        "tokens" => Measure::Tokens,
+        _ => return None,
+    };
+    let mut options = Options { measure, half: Half::Development, missed: false };
     while let Some(argument) = rest.next() {
         match argument {
             "--half" => options.half = rest.next().filter(|half| *half == "dev").map(|_| Half::Development)?,

@@ -9,7 +9,7 @@ use hyperlight_mcp::catalog::Manifest;
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
-type Problem = Box<dyn std::error::Error>;
+pub type Problem = Box<dyn std::error::Error>;
 
 const LIVE_TOOLS: &str = "livemcpbench/baseline/mcp_copilot/config/mcp_arg_Qwen3-Embedding-0.6B_qwen25_72b_int4_instruct.json";
 const LIVE_QUESTIONS: &str = "livemcpbench/baseline/annotation/claude-sonnet-4-20250514_Qwen3-Embedding-0.6B.json";
@@ -122,6 +122,41 @@ fn live_tool(tool: &Json) -> Json {
     let described = |(name, text): (&String, &Json)| (name.clone(), json!({ "description": text }));
     let properties: serde_json::Map<String, Json> = tool["parameter"].as_object().into_iter().flatten().map(described).collect();
     json!({ "name": tool["name"], "description": tool["description"], "inputSchema": { "type": "object", "properties": properties } })
+}
+
+/// The servers of `LiveMCPBench`, with the schemas that its parameters stand for. The set has a type in words before each description:
+/// `(Optional, string) The city.`
+pub fn live_servers(folder: &Path) -> Result<BTreeMap<String, Arc<Manifest>>, Problem> {
+    let mut servers = BTreeMap::new();
+    for server in list(&serde_json::from_str(&file(folder, LIVE_TOOLS)?)?) {
+        let name = text(server, "/server_name")?;
+        let tools: Vec<Json> = list(&server["tools"]).iter().map(typed_live_tool).collect();
+        servers.insert(name.to_owned(), manifest(name, &tools)?);
+    }
+    Ok(servers)
+}
+
+fn typed_live_tool(tool: &Json) -> Json {
+    let mut required = Vec::new();
+    let mut properties = serde_json::Map::new();
+    for (name, said) in tool["parameter"].as_object().into_iter().flatten() {
+        let said = said.as_str().unwrap_or_default();
+        let (kind, description) = said.strip_prefix('(').and_then(|rest| rest.split_once(") ")).unwrap_or(("", said));
+        let optional = kind.strip_prefix("Optional, ");
+        if optional.is_none() {
+            required.push(name.clone());
+        }
+        let mut schema = serde_json::Map::new();
+        let kind = optional.unwrap_or(kind);
+        if ["string", "number", "integer", "boolean", "array", "object"].contains(&kind) {
+            schema.insert("type".to_owned(), kind.into());
+        }
+        if !description.is_empty() {
+            schema.insert("description".to_owned(), description.into());
+        }
+        properties.insert(name.clone(), Json::Object(schema));
+    }
+    json!({ "name": tool["name"], "description": tool["description"], "inputSchema": { "type": "object", "properties": properties, "required": required } })
 }
 
 /// BFCL: the functions of all its questions as the tools of one server, as the set has no servers. Of functions that share a name, the

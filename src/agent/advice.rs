@@ -20,9 +20,11 @@ pub(super) fn failure(error: &Error) -> Json {
     json!({ "error": fields })
 }
 
-/// Adds a hint to an error report that another module created.
-pub(super) fn advise(report: &mut Json) {
+/// Adds a hint to an error report that another module created. If there is none for its code, the hint is the first of those that the check of
+/// the code gave: a property that no result had is often the reason of an error.
+pub(super) fn advise(report: &mut Json, of_check: &[Problem]) {
     let hint = report.pointer("/error/code").and_then(Json::as_str).and_then(hint);
+    let hint = hint.or_else(|| of_check.first().map(|first| first.message.as_str()));
     if let (Some(hint), Some(fields)) = (hint, report.get_mut("error").and_then(Json::as_object_mut)) {
         fields.insert("hint".to_owned(), hint.into());
     }

@@ -191,7 +191,7 @@ impl AgentTools {
         if let Some(error @ Error::Aborted { .. }) = run.error {
             return Err(error);
         }
-        advise(&mut run.report);
+        advise(&mut run.report, &looked_at.hints);
         Ok(run.report)
     }
 

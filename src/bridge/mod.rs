@@ -7,6 +7,7 @@ mod answer_form;
 mod arguments;
 mod discovery;
 mod fetch;
+mod large_redaction;
 mod modules;
 mod parallel;
 mod resources_and_prompts;
@@ -21,6 +22,7 @@ pub use arguments::tool_arguments;
 pub(crate) use arguments::{check_sendable, inexact};
 pub use discovery::{ToolFinder, ToolMatch, ToolQuery, ToolSearch};
 pub use fetch::{FETCH_MODULE, FetchCalls};
+pub(crate) use large_redaction::{in_turn, redact_for};
 pub(crate) use modules::guest_modules;
 pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};
 pub use resources_and_prompts::{

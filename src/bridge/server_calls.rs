@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use super::arguments::tool_arguments;
 use super::discovery::ToolFinder;
+use super::large_redaction::redact_for;
 use super::modules::{MCP_FUNCTIONS, MCP_MODULE, ServerModules, catalog_entries, server_of};
 use super::parallel::{Concurrency, Lanes, turn_of_call};
 use super::resources_and_prompts::ResourceOrPromptCaller;
@@ -207,7 +208,7 @@ impl ServerCalls {
             // The guard is dropped before the result is checked, so that the next call does not wait for the check.
             drop(held);
             this.warn(this.checks.results.check(&server, &manifest, &tool, &result)?);
-            Ok(this.redacted(result, written))
+            this.redacted(result, written).await
         })
     }
 
@@ -247,19 +248,19 @@ impl ServerCalls {
 
     /// Redacts the result of a failed tool, because the text of a failure may contain the host's data. Paths that the call's own arguments
     /// contain are no secrets to the caller.
-    fn redacted(&self, result: Json, written: WrittenPaths) -> Json {
+    async fn redacted(&self, result: Json, written: WrittenPaths) -> Result<Json> {
         if result.get("isError").and_then(Json::as_bool) != Some(true) {
-            return result;
+            return Ok(result);
         }
         self.written.lock().get_or_insert_default().extend(&written);
-        self.redactor.for_reader(written.into_texts()).redact_json(&result)
+        redact_for(&self.redactor, result, written).await
     }
 
     /// Redacts the error of the run, which may repeat the error of a tool.
     #[must_use]
     pub fn clean_outcome(&self, error: Error) -> Error {
         match self.written.lock().take() {
-            Some(written) => error.redacted(&self.redactor.for_reader(written.into_texts())),
+            Some(written) => error.redacted(&self.redactor.for_reader(written.texts())),
             None => self.clean(error),
         }
     }

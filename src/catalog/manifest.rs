@@ -43,6 +43,12 @@ pub struct Tool {
 const VIEW_SCHEME: &str = "ui://";
 
 impl Tool {
+    /// Returns the approximate number of bytes of the texts and schemas from which the tool is declared.
+    pub(super) fn bytes(&self) -> usize {
+        let schemas = json_bytes(&self.input_schema) + self.output_schema.as_ref().map_or(0, json_bytes);
+        self.name.len() + self.description.as_ref().map_or(0, String::len) + schemas
+    }
+
     /// Returns the URI of the tool's view (MCP Apps, 2026-01-26). It is `_meta.ui.resourceUri`, or `_meta["ui/resourceUri"]` in earlier
     /// drafts.
     #[must_use]
@@ -235,15 +241,6 @@ impl Manifest {
     #[must_use]
     pub fn tools_by_name(&self) -> BTreeMap<&str, &Tool> {
         self.tools.iter().rev().map(|tool| (tool.name.as_str(), tool)).collect()
-    }
-
-    /// Returns the approximate number of bytes of the texts and schemas from which all tools are declared.
-    pub(super) fn tool_bytes(&self) -> usize {
-        let bytes = |tool: &Tool| {
-            let schemas = json_bytes(&tool.input_schema) + tool.output_schema.as_ref().map_or(0, json_bytes);
-            tool.name.len() + tool.description.as_ref().map_or(0, String::len) + schemas
-        };
-        self.tools.iter().map(bytes).sum()
     }
 
     /// Returns the tools that can be called, in the server's order. If two tools have the same name, only the first can be called.

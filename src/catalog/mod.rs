@@ -9,6 +9,7 @@ mod names;
 mod offered;
 mod resources_and_prompts;
 mod search;
+mod shapes;
 mod system_message;
 mod tokens;
 mod type_names;
@@ -31,6 +32,7 @@ pub use offered::{
 };
 pub use resources_and_prompts::{Prompt, PromptArgument, Resource, ResourceTemplate};
 pub use search::{Hit, SearchIndex, SearchOptions, has_words};
+pub use shapes::{Learnt, Sample, SeenResults, SeenTool, Shape, is_shown_key};
 pub use tokens::estimate_tokens;
 pub use uri_template::{UriTemplate, readings};
 pub use view::{Catalog, ServerOffer, ToolInfo, ToolLine};

@@ -9,8 +9,8 @@ use serde_json::Value as Json;
 use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
 use super::direct_names::DirectNames;
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
-use super::system_message::{Extent, Section, extents, system_message};
-use super::{Manifest, Tool};
+use super::system_message::{AgentPart, Module as Part, Place, ServerPart, system_message};
+use super::{Manifest, SeenResults, Tool};
 use crate::error::{Error, ErrorText, Result};
 use crate::text::nearest;
 
@@ -24,7 +24,7 @@ const SEPARATORS: [char; 2] = ['.', '/'];
 /// use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 ///
 /// let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
-/// let style = DeclarationStyle { wording, failures: Failures::Returned };
+/// let style = DeclarationStyle { wording, failures: Failures::Returned, seen: Default::default() };
 /// let catalog = Catalog::new(Default::default(), Vec::new(), style);
 /// assert_eq!(catalog.list_modules()[0].specifier, "host:mcp");
 /// assert!(catalog.describe("weather").is_err());
@@ -33,6 +33,8 @@ pub struct Catalog {
     servers: BTreeMap<String, Arc<Manifest>>,
     modules: Vec<AgentModuleInfo>,
     style: DeclarationStyle,
+    /// What was seen of the results of each server.
+    seen: BTreeMap<String, SeenResults>,
 }
 
 /// All information about a tool.
@@ -101,7 +103,14 @@ impl Catalog {
     /// Makes a catalog of the servers that a run may use and the modules that the agent's author added.
     #[must_use]
     pub fn new(servers: BTreeMap<String, Arc<Manifest>>, modules: Vec<AgentModuleInfo>, style: DeclarationStyle) -> Self {
-        Self { servers, modules, style }
+        Self { servers, modules, style, seen: BTreeMap::new() }
+    }
+
+    /// Sets what was seen of the results of each server, for descriptions of tools whose server declares none. The system message leaves
+    /// it out: a prompt that changes with each call would be read anew by the model each time.
+    #[must_use]
+    pub fn with_seen(self, seen: BTreeMap<String, SeenResults>) -> Self {
+        Self { seen, ..self }
     }
 
     /// Returns the summaries of all modules: `host:mcp`, the servers' modules, and the modules that the agent's author added.
@@ -118,7 +127,7 @@ impl Catalog {
     /// `ERR_UNKNOWN_MODULE`.
     pub fn module_info(&self, name: &str) -> Result<ModuleInfo> {
         Ok(match self.module(name)? {
-            Module::Server(server, manifest) => hints::server_info(server, manifest, &self.style),
+            Module::Server(server, manifest) => hints::server_info(server, manifest, &self.style_of(server)),
             Module::Agent(module) => hints::agent_info(module),
             Module::Mcp => hints::mcp_info(&self.style),
         })
@@ -130,13 +139,13 @@ impl Catalog {
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
     pub fn tool_info(&self, server: &str, tool: &str) -> Result<ToolInfo> {
         let (manifest, found, identifier) = self.tool(server, tool)?;
-        let style = self.style_of_one();
+        let style = self.style_of_one(server);
         let declaration = declare_tool(server, manifest, &found.name, &style).unwrap_or_default();
         let wording = &style.wording;
         Ok(ToolInfo {
             server: server.to_owned(),
             specifier: format!("host:mcp-{server}"),
-            function: hints::tool_hint(found, identifier, &self.style),
+            function: hints::tool_hint(found, identifier, &self.style_of(server)),
             title: found.title.as_ref().map(|title| wording.one_line(title, 200)),
             description: found.description.as_ref().map(|text| wording.description(text)),
             declaration,
@@ -153,7 +162,7 @@ impl Catalog {
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
     pub fn tool_line(&self, server: &str, tool: &str) -> Result<(String, FunctionInfo)> {
         let (_, found, identifier) = self.tool(server, tool)?;
-        Ok((format!("host:mcp-{server}"), hints::tool_hint(found, identifier, &self.style)))
+        Ok((format!("host:mcp-{server}"), hints::tool_hint(found, identifier, &self.style_of(server))))
     }
 
     /// Returns the TypeScript declarations of one module, or of all modules.
@@ -191,30 +200,38 @@ impl Catalog {
                 other if functions_of(&other).iter().any(|known| known == function) => return Ok(self.declared(&other)),
                 _ => continue,
             };
-            let found =
-                manifest.tool_or_identifier(tool).and_then(|(found, _)| declare_tool(server, manifest, &found.name, &self.style_of_one()));
+            let found = manifest.tool_or_identifier(tool);
+            let found = found.and_then(|(found, _)| declare_tool(server, manifest, &found.name, &self.style_of_one(server)));
             return found.ok_or_else(|| manifest.unknown_tool(server, tool));
         }
         Err(unknown)
     }
 
     /// Returns the part of a system prompt that describes the modules. According to [`crate::catalog::estimate_tokens`], whose result is
-    /// more often too high than too low, it has at most `budget_tokens` tokens. Modules whose complete declarations fit are declared. For
-    /// the others, there is one line for each function, or only the number of functions.
+    /// more often too high than too low, it has at most `budget_tokens` tokens, and at least 85 % of them if there is more to say. Functions
+    /// get lines and then declarations, those of all servers in turns.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if even the message without a list of modules does not fit. The error contains the smallest possible budget.
     pub fn system_message(&self, budget_tokens: usize) -> Result<String> {
-        let sizes: Vec<_> = self.servers.values().map(|manifest| (manifest.tools.len(), manifest.tool_bytes())).collect();
-        let extents = extents(&sizes, budget_tokens);
-        let servers = self.servers.iter().zip(extents).map(|((server, manifest), extent)| match extent {
-            Extent::Full => {
-                Section::new(&hints::server_info(server, manifest, &self.style), &declare_server(server, manifest, &self.style))
-            }
-            Extent::Outline { has_lines } => Section::outline(&hints::server_outline(server, manifest, &self.style, has_lines), has_lines),
-        });
-        let modules = self.modules.iter().map(|module| Section::new(&hints::agent_info(module), &declared_agent(module)));
-        system_message(&servers.chain(modules).collect::<Vec<_>>(), self.style.failures, budget_tokens)
+        self.system_message_for(budget_tokens, &[])
+    }
+
+    /// Does the same as [`Catalog::system_message`] for a task. `found` are the tools that were found for it, as server and raw name, the best
+    /// first. The first few of them are declared before other functions are told, and the others come before those that were not found.
+    ///
+    /// # Errors
+    /// The errors of [`Catalog::system_message`].
+    pub fn system_message_for(&self, budget_tokens: usize, found: &[(&str, &str)]) -> Result<String> {
+        let servers: Vec<_> = self.servers.iter().map(|(server, manifest)| ServerPart::new(server, manifest, &self.style)).collect();
+        let place = |(server, tool): &(&str, &str)| -> Option<Place> {
+            let index = self.servers.keys().position(|known| known == server)?;
+            Some((index, servers[index].index_of(tool)?))
+        };
+        let found: Vec<Place> = found.iter().filter_map(place).collect();
+        let modules = self.modules.iter().map(|module| Box::new(AgentPart::new(module)) as Box<dyn Part + '_>);
+        let parts: Vec<_> = servers.into_iter().map(|server| Box::new(server) as Box<dyn Part + '_>).chain(modules).collect();
+        system_message(&parts, &found, self.style.failures, budget_tokens)
     }
 
     /// Returns the summary of an approved server.
@@ -242,13 +259,18 @@ impl Catalog {
     }
 
     /// Returns the style for one tool that is described alone.
-    fn style_of_one(&self) -> DeclarationStyle {
-        DeclarationStyle { wording: self.style.wording.whole(), ..self.style }
+    fn style_of_one(&self, server: &str) -> DeclarationStyle {
+        DeclarationStyle { wording: self.style.wording.whole(), ..self.style_of(server) }
+    }
+
+    /// Returns the style with what was seen of a server's results.
+    fn style_of(&self, server: &str) -> DeclarationStyle {
+        DeclarationStyle { seen: self.seen.get(server).cloned().unwrap_or_default(), ..self.style.clone() }
     }
 
     fn declared(&self, module: &Module<'_>) -> String {
         match module {
-            Module::Server(server, manifest) => declare_server(server, manifest, &self.style),
+            Module::Server(server, manifest) => declare_server(server, manifest, &self.style_of(server)),
             Module::Agent(module) => declared_agent(module),
             Module::Mcp => declare_mcp(&self.style),
         }
@@ -331,7 +353,7 @@ mod tests {
         });
         let manifest: Arc<Manifest> = Arc::new(serde_json::from_value(manifest).unwrap());
         let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
-        let style = DeclarationStyle { wording, failures: Failures::Returned };
+        let style = DeclarationStyle { wording, failures: Failures::Returned, seen: SeenResults::default() };
         Catalog::new(BTreeMap::from([("many".to_owned(), manifest)]), Vec::new(), style)
     }
 

@@ -6,8 +6,11 @@ use super::Exit;
 use super::args::Approve;
 use super::error::{CliError, message, told};
 use super::next_command::NextCommand;
+use super::own::{add_reads, is_own};
 use super::pages;
+use super::reads::chosen_reads;
 use super::session::Session;
+use super::terminal::Dialog;
 use crate::command::{Tone, one_line, printable, request_text, stage_of};
 use crate::config::SourceKind;
 use crate::error::Error;
@@ -85,15 +88,18 @@ async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::erro
         return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
     }
     gateway.approve(name, Some(digest), None).await?;
-    let approved = matches!(request, ApprovalRequest::Manifest(_));
-    // Returns the request of the second stage, which a person can approve next.
-    let request = if approved { None } else { Some(gateway.approval_request(name).await?) };
-    Ok(Reviewed { server: name.to_owned(), approved, request, error: None })
+    if matches!(request, ApprovalRequest::Manifest(_)) && request.digest() == digest {
+        return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
+    }
+    // The digest was that of the first stage. A person can approve next what is still open.
+    let open = Some(gateway.approval_request(name).await?).filter(|request| !request.is_approved());
+    Ok(Reviewed { server: name.to_owned(), approved: open.is_none(), request: open, error: None })
 }
 
 /// Asks a person at each stage. If no person can be asked, returns the request, so that the caller can print it.
 async fn review(session: &Session, gateway: &Gateway, name: &str, all: bool) -> crate::error::Result<Reviewed> {
     let mut shown: Vec<String> = Vec::new();
+    let mut is_offered = false;
     loop {
         let request = gateway.approval_request(name).await?;
         let (approved, digest) = is_approved(&request);
@@ -114,6 +120,18 @@ async fn review(session: &Session, gateway: &Gateway, name: &str, all: bool) -> 
         }
         let dialog = session.terminal.dialog().await;
         pages::show(&dialog, &request_text(&request, &session.terminal.err), all).await;
+        if let ApprovalRequest::Manifest(manifest) = &request
+            && !std::mem::replace(&mut is_offered, true)
+            && is_own(&status.source)
+            && let reads = chosen_reads(&dialog, &manifest.sounding_like_reads, &session.terminal.err).await
+            && !reads.is_empty()
+            && written_reads(session, &dialog, name, &reads)
+        {
+            drop(dialog);
+            // The entry is another one now, so its approval begins again.
+            gateway.reload().await?;
+            continue;
+        }
         let is_approved = dialog.confirm("Approve?").await;
         drop(dialog);
         if !is_approved {
@@ -123,6 +141,16 @@ async fn review(session: &Session, gateway: &Gateway, name: &str, all: bool) -> 
         gateway.approve(name, Some(&digest), None).await?;
         shown.push(digest);
     }
+}
+
+/// Writes the reads that a person has chosen into the config. Returns whether it was possible.
+fn written_reads(session: &Session, dialog: &Dialog<'_>, name: &str, reads: &[String]) -> bool {
+    let (is_written, told) = match add_reads(session, name, reads) {
+        Ok(path) => (true, format!("reads of {name} is written into {}. The entry has changed, so it is shown again.", path.display())),
+        Err(error) => (false, format!("reads was not written: {}", error.sentence(&session.next_command))),
+    };
+    dialog.say(&session.terminal.err.wrapped("", &one_line(&told)));
+    is_written
 }
 
 fn tell(session: &Session, reviewed: &Reviewed) {

@@ -9,6 +9,7 @@ use clap_complete::Shell;
 pub use super::approve_args::{Approve, Revoke};
 use super::audit::Audit;
 pub use super::boot::Boot;
+use super::completion::Complete;
 use super::grants::{AsAgent, Grant, SearchAs, Toolboxes, Ungrant};
 use super::own::args::{Add, Set, Unset};
 use crate::bridge::ToolErrors;
@@ -124,6 +125,9 @@ pub enum CliCommand {
     Doctor,
     /// Print a script for completion in a shell
     Completion(Completion),
+    /// Print the words that can stand at the end of a line
+    #[command(hide = true)]
+    Complete(Complete),
 }
 
 /// Arguments of `logs`.
@@ -140,7 +144,7 @@ pub struct FollowedLogs {
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
     /// Only these servers, separated by commas [default: all approved]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
     pub servers: Option<Vec<String>>,
     /// Allow calls that change something: SERVER or SERVER.TOOL, separated by commas [default: the host asks]
     #[arg(long, value_name = "TOOLS", value_delimiter = ',')]

@@ -40,7 +40,7 @@ pub struct Audit {
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
     /// Only of this server
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "SERVER")]
     pub server: Option<String>,
     /// Only of this tool
     #[arg(long, value_name = "NAME")]

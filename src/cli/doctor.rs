@@ -8,18 +8,20 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Exit;
-use super::error::{CliError, message};
+use super::error::{CliError, message, summary};
 use super::next_command::NextCommand;
 use super::session::Session;
 use crate::command::{Style, Tone, one_line, quoted};
 use crate::config::SourceKind;
 use crate::error::Error;
-use crate::gateway::{Gateway, ProviderState, ProviderStatus};
+use crate::gateway::{Gateway, MISSING_FOLDER, ProviderState, ProviderStatus};
 use crate::registry::{ServerState, ServerStatus};
 use crate::text::sanitise_text;
 use crate::trust::ApprovalRequest;
 
 const MAX_TEXT_CHARS: usize = 2_000;
+/// The remedy for a server without its folder.
+const MAKE_FOLDER: &str = "make the folder, or fix cwd of its entry in the config";
 
 /// Result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -57,7 +59,9 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
     let mut findings = vec![platform(), watchdog(&session.context.watchdog)];
     findings.push(state_folder(&session.options().state_folder()));
     match session.open() {
-        Err(error) => findings.push(config_problem(&error, &session.next_command)),
+        // A folder that cannot be used is a finding already, and then also the reason of this error.
+        Err(error) if is_of_config(&error) || !has_problem(&findings) => findings.push(not_opened(&error, &session.next_command)),
+        Err(_) => {}
         Ok(gateway) => {
             findings.push(hypervisor(&gateway).await);
             let servers = gateway.servers()?;
@@ -126,9 +130,7 @@ fn watchdog(path: &Path) -> Finding {
 
 fn state_folder(path: &Path) -> Finding {
     let name = path.display();
-    let Ok(folder) = fs::metadata(path) else {
-        return Finding::ok("state folder", format!("{name} (does not exist yet; it is created when it is needed)"));
-    };
+    let Ok(folder) = fs::metadata(path) else { return state_folder_to_come(path) };
     let mode = folder.permissions().mode() & 0o777;
     if !folder.is_dir() {
         return Finding::new(
@@ -167,6 +169,24 @@ fn state_folder(path: &Path) -> Finding {
     }
 }
 
+/// Checks that a state folder which does not exist yet can be created.
+fn state_folder_to_come(path: &Path) -> Finding {
+    let name = path.display();
+    let parent = path.ancestors().skip(1).find(|parent| fs::symlink_metadata(parent).is_ok()).unwrap_or(Path::new("/"));
+    match tempfile::tempfile_in(parent) {
+        Ok(_) => Finding::ok("state folder", format!("{name} (does not exist yet; it is created when it is needed)")),
+        Err(error) => Finding::new(
+            "state folder",
+            Status::Problem,
+            format!("{name} cannot be created, as nothing can be written into {}: {error}", parent.display()),
+            Some(format!(
+                "make {} a folder that your user may write to, set HOME to one, or name another folder with --state",
+                parent.display()
+            )),
+        ),
+    }
+}
+
 async fn hypervisor(gateway: &Gateway) -> Finding {
     let gateway = gateway.clone();
     let Ok(report) = tokio::task::spawn_blocking(move || gateway.hypervisor()).await else {
@@ -194,13 +214,26 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn config_problem(error: &Error, next_command: &NextCommand) -> Finding {
-    Finding::new(
-        "config",
-        Status::Problem,
-        message(error, next_command),
-        Some(format!("fix this in the file, then run {} again", next_command.with("doctor"))),
-    )
+fn has_problem(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.status == Status::Problem)
+}
+
+/// Returns whether the config is the reason why nothing could be opened.
+fn is_of_config(error: &Error) -> bool {
+    error.code().starts_with("ERR_CONFIG") || matches!(error, Error::TooManyServers { .. } | Error::InvalidOption { .. })
+}
+
+/// Returns the finding for an error that kept the gateway from being opened.
+fn not_opened(error: &Error, next_command: &NextCommand) -> Finding {
+    let again = next_command.with("doctor");
+    let (what, remedy) = match error {
+        error if is_of_config(error) => ("config", format!("fix this in the file, then run {again} again")),
+        Error::ApprovalStore { .. } | Error::Store { .. } | Error::Io { .. } => {
+            ("state folder", format!("look at the folder, or name another one with --state, then run {again} again"))
+        }
+        _ => ("gateway", format!("fix this, then run {again} again")),
+    };
+    Finding::new(what, Status::Problem, message(error, next_command), Some(remedy))
 }
 
 fn look_at_provider(provider: &ProviderStatus, next_command: &NextCommand) -> Finding {
@@ -262,6 +295,12 @@ fn readiness(server: &ServerStatus) -> Option<Finding> {
 }
 
 async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {
+    let details = gateway.server_info(name).ok().and_then(|info| info.details);
+    let folder = details.and_then(|details| details.cwd);
+    // The value of a placeholder is not known here. The start of the server checks it.
+    if let Some(folder) = folder.filter(|folder| folder.starts_with('/') && !folder.contains("${") && !Path::new(folder).is_dir()) {
+        return Finding::new(what, Status::Problem, format!("{MISSING_FOLDER}: {folder}"), Some(MAKE_FOLDER.to_owned()));
+    }
     // At stage 2 (tools), an approval request would start the server. `doctor` must not do this.
     let stage =
         gateway.servers().ok().and_then(|servers| servers.into_iter().find(|server| server.name == name)).map(|server| server.state);
@@ -283,9 +322,10 @@ async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &Ne
 async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {
     match gateway.test(name).await {
         Err(error) => {
-            let text = if matches!(error, Error::ConfigInvalid { .. }) { message(&error, next_command) } else { error.to_string() };
+            let text = if matches!(error, Error::ConfigInvalid { .. }) { message(&error, next_command) } else { summary(&error) };
             let remedy = match error {
                 Error::ConfigInvalid { .. } => "set the variable, or fix its entry in the config".to_owned(),
+                Error::SpawnFailed { .. } if text.contains(MISSING_FOLDER) => MAKE_FOLDER.to_owned(),
                 Error::SpawnFailed { .. } => "install its program, or fix its command in the config".to_owned(),
                 Error::BoxFailed { .. } => "do what the error says, or change its box in the config".to_owned(),
                 _ => format!("read its log: {}", next_command.with(&format!("logs {name}"))),
@@ -311,6 +351,7 @@ async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &Nex
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::args::{ColorChoice, Global};
 
     #[test]
     fn each_check_is_a_line_with_its_remedy_below() {
@@ -340,6 +381,26 @@ mod tests {
         assert_eq!(state_folder(folder.path()).status, Status::Warning);
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
         assert_eq!(state_folder(folder.path()).status, Status::Ok);
-        assert_eq!(state_folder(&folder.path().join("none")).status, Status::Ok);
+        assert_eq!(state_folder(&folder.path().join("none/deeper")).status, Status::Ok);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_a_problem_of_the_place_that_forbids_it() {
+        for place in ["/proc", "/dev/null"] {
+            let finding = state_folder(&Path::new(place).join("home/.hyperagent"));
+            assert_eq!(finding.status, Status::Problem, "{finding:?}");
+            assert!(finding.text.contains(&format!("nothing can be written into {place}")), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_a_gateway_from_opening_is_blamed() {
+        let global = Global { config: None, state: None, json: false, color: ColorChoice::Never };
+        let next = NextCommand::new(&global, &std::collections::BTreeMap::new());
+        let what = |error: Error| not_opened(&error, &next).what;
+        assert_eq!(what(Error::ConfigUnreadable { path: "c".into(), problem: "x".into() }), "config");
+        assert_eq!(what(Error::TooManyServers { count: 2, limit: 1 }), "config");
+        assert_eq!(what(Error::io("the state folder", &std::io::Error::other("x"))), "state folder");
+        assert_eq!(what(Error::Internal("x".into())), "gateway");
     }
 }

@@ -39,6 +39,15 @@ impl From<Error> for CliError {
 }
 
 impl CliError {
+    /// Returns the message for a person.
+    pub(super) fn sentence(&self, next_command: &NextCommand) -> String {
+        match self {
+            Self::Error(error) => told(error, next_command),
+            Self::Explained { text, .. } | Self::Message(_, text) | Self::Usage(text) => text.clone(),
+            Self::Interrupted => "the program was interrupted".to_owned(),
+        }
+    }
+
     /// Prints the error. Returns the exit status of the program.
     pub(super) fn tell(self, session: &Session) -> Exit {
         let exit = if matches!(self, Self::Usage(_)) { Exit::Usage } else { Exit::Failed };
@@ -75,6 +84,27 @@ pub(super) fn told(error: &Error, next_command: &NextCommand) -> String {
     worded(error, next_command, |text| indented(&text))
 }
 
+/// Returns the message of an error of a server. Of the last lines of a server that has ended, it has only the one that tells most: a whole
+/// traceback in one row helps nobody, and `logs` shows all lines.
+pub(super) fn summary(error: &Error) -> String {
+    let Error::ServerExited { server, during, status, stderr } = error else { return error.to_string() };
+    let said = stderr.shown();
+    let lines = said.split_once(": ").map_or(said, |(_, lines)| lines);
+    let line = telling_line(lines).map(|line| format!(". It said: {line}")).unwrap_or_default();
+    format!("server \"{server}\" ended {during}: {status}{line}")
+}
+
+/// Returns the last line that names an error, or else the last line. `lines` are separated by bars, as the message of the error has them.
+fn telling_line(lines: &str) -> Option<&str> {
+    let is_named = |line: &&str| {
+        let lower = line.to_ascii_lowercase();
+        let is_pointer = lower.contains("log of this run") || lower.starts_with("at ");
+        !is_pointer && ["error", "exception", "cannot", "not found", "no such", "denied", "failed"].iter().any(|word| lower.contains(word))
+    };
+    let all = || lines.split(" | ").map(str::trim).filter(|line| line.chars().any(char::is_alphanumeric));
+    all().filter(is_named).last().or_else(|| all().last())
+}
+
 /// Builds a message that suggests the next command. `others` formats texts that may be untrusted.
 fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> String) -> String {
     let about = |command: &str, server: &str| next_command.with(&format!("{command} {server}"));
@@ -103,7 +133,7 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
             )
         }
         Error::ServerExited { server, .. } | Error::ConnectFailed { server, .. } | Error::ConnectTimeout { server, .. } => {
-            let error = others(error.to_string());
+            let error = others(summary(error));
             format!("{error}\nTo read the log of the server: {}", about("logs", server))
         }
         Error::ToolChanged { server, .. } | Error::ToolVanished { server, .. } => {
@@ -115,5 +145,48 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
             others(error.to_string().replace(INPUT_ADVICE, "run this command in a terminal, where a person can type it"))
         }
         other => others(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redact::Redactor;
+
+    #[test]
+    fn of_a_traceback_the_line_that_names_the_error_is_shown() {
+        for (lines, expected) in [
+            (
+                "Traceback (most recent call last): | File \"x.py\", line 1, in <module> | import y | ModuleNotFoundError: No module named 'y'",
+                "ModuleNotFoundError: No module named 'y'",
+            ),
+            (
+                "node:internal | throw err; | ^ | Error: Cannot find module '/x.js' | at Module._resolve (node:1) | at node:2 { | requireStack: [] | } | Node.js v22.1.0",
+                "Error: Cannot find module '/x.js'",
+            ),
+            (
+                "npm error 404 Not Found - GET https://r | npm error A complete log of this run can be found in: /x",
+                "npm error 404 Not Found - GET https://r",
+            ),
+            ("starting | no such database", "no such database"),
+            ("starting | bye", "bye"),
+        ] {
+            assert_eq!(telling_line(lines), Some(expected));
+        }
+        assert_eq!(telling_line(""), None);
+        let exited = |stderr: &str| {
+            Error::ServerExited {
+                server: "a".into(),
+                during: "before it was ready".into(),
+                status: "it exited with code 1".into(),
+                stderr: stderr.into(),
+            }
+            .redacted(&Redactor::new(None, None))
+        };
+        assert_eq!(
+            summary(&exited("; the last lines of its standard error: one | two: 2")),
+            "server \"a\" ended before it was ready: it exited with code 1. It said: two: 2"
+        );
+        assert_eq!(summary(&exited("")), "server \"a\" ended before it was ready: it exited with code 1");
     }
 }

@@ -7,6 +7,7 @@ mod ask;
 mod audit;
 mod boot;
 mod check;
+mod completion;
 mod doctor;
 mod edit;
 mod error;
@@ -21,6 +22,7 @@ mod next_command;
 mod own;
 mod pages;
 mod providers;
+mod reads;
 mod resolve;
 mod run;
 mod serve;
@@ -37,7 +39,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::Parser as _;
 use tokio::runtime::Handle;
 
 use crate::command::{self, Command, Server, Speaker};
@@ -126,10 +128,8 @@ pub async fn main(words: Vec<String>, context: ProcessContext, stop: Stop) -> Ex
         }
     };
     if let CliCommand::Completion(completion) = &cli.command {
-        let mut script = Vec::new();
-        clap_complete::generate(completion.shell, &mut Cli::command(), "hyperlight-mcp", &mut script);
         let terminal = terminal::Terminal::new(context.screens, cli.global.color, &context.environment);
-        terminal.print(&String::from_utf8_lossy(&script));
+        terminal.print(&completion::script(completion.shell));
         return written(&terminal, Exit::Done);
     }
     let session = Session::new(cli.global.clone(), context, stop.clone());
@@ -236,6 +236,10 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Doctor => doctor::doctor(session).await,
         // `main` has already printed the script.
         CliCommand::Completion(_) => Ok(Exit::Done),
+        CliCommand::Complete(arguments) => {
+            completion::print(session, arguments);
+            Ok(Exit::Done)
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state that all commands share: the options, the terminal, and the open gateway.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -57,6 +57,13 @@ impl Session {
 
     pub(super) fn json(&self) -> bool {
         self.global.json
+    }
+
+    /// Returns the options for a gateway, with the config that `config` names instead of the one of the arguments.
+    pub(super) fn with_config(&self, config: Option<PathBuf>) -> GatewayOptions {
+        let mut options = self.options();
+        options.config_path = config.or(options.config_path);
+        options
     }
 
     /// Returns the state folder that the arguments name.

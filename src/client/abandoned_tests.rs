@@ -20,7 +20,7 @@ const CANCELLED: &str = "notifications/cancelled";
 const LONG: Duration = Duration::from_mins(1);
 
 /// A caller that can be asked questions but gives no answer. It is also an observer that ignores every event.
-struct Anybody(u64);
+pub(super) struct Anybody(pub(super) u64);
 
 impl Caller for Anybody {
     fn identity(&self) -> u64 {
@@ -58,7 +58,7 @@ impl Observer for Anybody {
     }
 }
 
-fn watchdog() -> Watchdog {
+pub(super) fn watchdog() -> Watchdog {
     Watchdog::new("/nonexistent".into())
 }
 

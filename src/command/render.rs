@@ -162,6 +162,7 @@ fn details_text(details: &ServerDetails, style: &Style) -> String {
         ("  headers", Some(&details.headers)),
         ("  only tools", details.allow_tools.as_ref()),
         ("  without tools", Some(&details.deny_tools)),
+        ("  reads", Some(&details.reads)),
         ("  only resources", details.allow_resources.as_ref()),
         ("  no resources", Some(&details.deny_resources)),
         ("  only prompts", details.allow_prompts.as_ref()),

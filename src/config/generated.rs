@@ -169,6 +169,7 @@ impl ServerDefinition {
             connect_timeout_ms: None,
             disabled: false,
             confirm: Confirm::default(),
+            reads: Vec::new(),
             pin_executable: false,
             pin_values: false,
             pinned: false,

@@ -1,7 +1,7 @@
-//! Reads the formats of the config: `mcpServers` (Claude Desktop, `HyperAgent`), `servers` (the MCP file of VS Code) and `mcp.servers` (the
-//! settings of VS Code). Comments and trailing commas are permitted.
+//! Reads the formats of the config: `mcpServers` (Claude Desktop, `HyperAgent`), `servers` (the MCP file of VS Code), `mcp.servers` (the
+//! settings of VS Code), and the sections of other programs (`sections.rs`). Comments and trailing commas are permitted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
@@ -9,14 +9,16 @@ use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
 use super::grants::{GrantReader, GrantSettings};
 use super::inputs::Inputs;
 use super::limits;
-use super::programs::{BaseLayer, Program};
+use super::programs::{BaseLayer, FreeNames, Program, valid_name};
 use super::providers::{self, ProviderSettings};
+use super::sections::is_server;
 use super::server::{self, Context};
 use super::source::ServerSource;
 use super::tree::{self, Entry, Node, Tree, Value};
+use super::yaml;
 use crate::error::{Error, Result};
 use crate::limits::{LimitChanges, Limits};
-use crate::text::{self, Problem, displayed, displayed_within};
+use crate::text::{self, Problem, displayed, displayed_within, is_server_name};
 
 const MAX_DISPLAYED_NAME_CHARS: usize = 64;
 
@@ -45,7 +47,7 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// Parses the text of a config file. Errors contain `file` as its name. `max_servers` wins over the config's own limit; with `None`, that one
+/// Parses the text of a config file: YAML if the name of the file ends so, or else JSON. Errors contain `file` as its name. `max_servers` wins over the config's own limit; with `None`, that one
 /// counts, or the default.
 ///
 /// A server with errors is in [`Config::invalid`], and the others are usable.
@@ -62,7 +64,8 @@ pub struct Config {
 /// assert_eq!(error.to_string(), "config.json:1:86: mcpServers.b: needs a command or a url");
 /// ```
 pub fn parse_text(text: &str, file: &str, max_servers: impl Into<Option<usize>>) -> Result<Config> {
-    read(tree::from_text(text, file)?, file, max_servers.into())
+    let tree = if yaml::is_yaml(file) { yaml::from_text(text, file)? } else { tree::from_text(text, file)? };
+    read(tree, file, max_servers.into())
 }
 
 /// Reads a config from a JSON value.
@@ -81,31 +84,37 @@ pub fn parse_object(root: &Json, file: &str, max_servers: impl Into<Option<usize
 fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
     let mut sources = Sources { fatal: tree.duplicates, ..Sources::default() };
     sources.find(&tree.root);
-    let count = sources.sections.iter().map(|section| section.entries.len()).sum();
+    let count = sources.entries().count();
     let limit = max_servers.or(sources.limits.max_servers).unwrap_or_else(|| Limits::default().max_servers);
     if count > limit {
         return Err(Error::TooManyServers { count, limit });
     }
     sources.find_names_used_twice();
-    let mut config = Config { providers: sources.providers, catalogue: sources.catalogue, limits: sources.limits, ..Config::default() };
+    let mut config = Config {
+        providers: std::mem::take(&mut sources.providers),
+        catalogue: sources.catalogue,
+        limits: std::mem::take(&mut sources.limits),
+        ..Config::default()
+    };
     let mut inputs = Inputs::default();
     for (field, node) in &sources.inputs {
         inputs.read(field, node);
     }
-    let mut warnings = sources.warnings;
+    let mut warnings = std::mem::take(&mut sources.warnings);
     warnings.extend(inputs.problems.iter().cloned());
-    let mut fatal = sources.fatal;
+    let mut fatal = std::mem::take(&mut sources.fatal);
     let grants = read_grants(&tree.root, (file, &inputs), &mut fatal);
     let is_fatal = !fatal.is_empty();
-    for section in &sources.sections {
-        for entry in section.entries {
-            let (outcome, odd) = server::read(entry, section.field, &Context { file, inputs: &inputs });
-            warnings.extend(odd);
-            match outcome {
-                Ok(server) => config.servers.push(server),
-                Err(problems) if is_fatal => fatal.extend(problems),
-                Err(problems) => config.invalid.push(invalid_server(&entry.name, file, problems)),
-            }
+    let names: HashSet<&str> = sources.entries().map(|(_, entry)| entry.name.as_str()).collect();
+    let mut free = FreeNames::default();
+    for (field, entry) in sources.entries() {
+        let rename_to = (!is_server_name(&entry.name)).then(|| free.choose(&valid_name(&entry.name), |name| names.contains(name)));
+        let (outcome, odd) = server::read(entry, field, &Context { file, inputs: &inputs, rename_to });
+        warnings.extend(odd);
+        match outcome {
+            Ok(server) => config.servers.push(server),
+            Err(problems) if is_fatal => fatal.extend(problems),
+            Err(problems) => config.invalid.push(invalid_server(&entry.name, file, problems)),
         }
     }
     if is_fatal {
@@ -115,7 +124,7 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
     text::sort_problems(&mut warnings);
     config.warnings = warnings.iter().map(|warning| warning.in_file(file)).collect();
     config.inputs = inputs.usable;
-    config.base = sources.base;
+    config.base = std::mem::take(&mut sources.base);
     config.grants = grants;
     Ok(config)
 }
@@ -159,10 +168,15 @@ struct Sources<'t> {
 
 struct Section<'t> {
     field: &'static str,
-    entries: &'t [Entry],
+    entries: Vec<&'t Entry>,
 }
 
 impl<'t> Sources<'t> {
+    /// Returns the entries of all servers, each with the path of its section.
+    fn entries(&self) -> impl Iterator<Item = (&'static str, &'t Entry)> + use<'_, 't> {
+        self.sections.iter().flat_map(|section| section.entries.iter().map(|entry| (section.field, *entry)))
+    }
+
     fn find(&mut self, root: &'t Node) {
         let Some(entries) = root.entries() else {
             if !matches!(root.value, Value::Null) {
@@ -174,8 +188,11 @@ impl<'t> Sources<'t> {
             match name.as_str() {
                 "mcpServers" => self.section("mcpServers", node),
                 "servers" => self.section("servers", node),
+                "mcp_servers" => self.section("mcp_servers", node),
+                "context_servers" => self.section("context_servers", node),
                 "inputs" => self.inputs.push(("inputs", node)),
                 "mcp" => self.settings(node),
+                "metadata" => node.get("mcp").into_iter().for_each(|servers| self.mixed("metadata.mcp", servers)),
                 "base" => self.base(node),
                 "providers" => self.providers = providers::settings(node, &mut self.fatal),
                 "catalogue" => self.catalogue = providers::catalogue(node, &mut self.fatal),
@@ -186,18 +203,35 @@ impl<'t> Sources<'t> {
         }
     }
 
-    /// Reads the key under which VS Code's settings contain servers and inputs.
+    /// Reads the key under which VS Code's settings contain servers and inputs, and other programs the servers themselves.
     fn settings(&mut self, settings: &'t Node) {
-        let Some(entries) = settings.entries() else {
-            return self.warnings.push(Problem::new("mcp", settings.position, "is not an object; no server is read from it"));
-        };
-        for Entry { name, node, .. } in entries {
+        for Entry { name, node, .. } in settings.entries().unwrap_or_default() {
             match name.as_str() {
-                "servers" => self.section("mcp.servers", node),
-                "inputs" => self.inputs.push(("mcp.inputs", node)),
+                "servers" if !is_server(node) => self.section("mcp.servers", node),
+                "inputs" if !is_server(node) => self.inputs.push(("mcp.inputs", node)),
                 _ => {}
             }
         }
+        self.mixed("mcp", settings);
+    }
+
+    /// Reads a section that may have other values beside servers. In VS Code's settings, these belong to VS Code. Elsewhere, an object that
+    /// is no server may be a mistake.
+    fn mixed(&mut self, field: &'static str, node: &'t Node) {
+        let Some(all) = node.entries() else {
+            return self.warnings.push(Problem::new(field, node.position, "is not an object; no server is read from it"));
+        };
+        let is_read = |entry: &&Entry| matches!(entry.name.as_str(), "servers" | "inputs") && !is_server(&entry.node);
+        let (entries, others): (Vec<&Entry>, Vec<&Entry>) =
+            all.iter().filter(|entry| field != "mcp" || !is_read(entry)).partition(|entry| is_server(&entry.node));
+        let is_settings = all.iter().any(|entry| is_read(&entry));
+        for Entry { name, position, node } in others {
+            if node.entries().is_some() && !is_settings {
+                let path = format!("{field}.{}", displayed(name));
+                self.warnings.push(Problem::new(path, *position, "is no server, as it has no command and no url; it is ignored"));
+            }
+        }
+        self.sections.push(Section { field, entries });
     }
 
     /// Reads the programs whose configs are base layers.
@@ -217,7 +251,7 @@ impl<'t> Sources<'t> {
 
     fn section(&mut self, field: &'static str, node: &'t Node) {
         match node.entries() {
-            Some(entries) => self.sections.push(Section { field, entries }),
+            Some(entries) => self.sections.push(Section { field, entries: entries.iter().collect() }),
             None => self.fatal.push(Problem::new(field, node.position, "must be an object")),
         }
     }
@@ -226,7 +260,7 @@ impl<'t> Sources<'t> {
     fn find_names_used_twice(&mut self) {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, section) in self.sections.iter().enumerate() {
-            for entry in section.entries {
+            for entry in &section.entries {
                 let first = *seen.entry(&entry.name).or_insert(index);
                 if first != index {
                     let field = format!("{}.{}", section.field, displayed(&entry.name));

@@ -410,3 +410,58 @@ fn keywords_and_capabilities_are_short_texts_each_once() {
     let many = format!(r#"{{ "command": "x", "keywords": {} }}"#, json!((0..65).map(|index| index.to_string()).collect::<Vec<_>>()));
     assert_eq!(problems(&many), ["mcpServers.a.keywords: has 65 values, and at most 64 are permitted"]);
 }
+
+#[test]
+fn the_sections_of_other_programs_are_read() {
+    let text = r#"{
+        "mcp": { "servers": { "a": { "command": "x" } }, "inputs": [], "b": { "command": "x" }, "discovery": { "on": true }, "c": 5 },
+        "metadata": { "author": "me", "author": "me", "mcp": { "d": { "url": "https://example.com/mcp" } } },
+        "mcp_servers": { "e": { "command": "x", "startup_timeout_sec": 5, "enabled_tools": ["t"] } },
+        "context_servers": { "f": { "command": { "path": "x", "args": [] } }, "g": { "source": "custom", "command": "x" } } }"#;
+    let problem = parse_text(text, "c", 20).unwrap_err().in_full();
+    assert!(problem.contains("metadata.author"), "{problem}");
+    let config = parse_text(&text.replacen(r#""author": "me", "#, "", 1), "c", 20).unwrap();
+    let names: Vec<_> = config.servers.iter().map(|server| (server.name.as_str(), server.origin.field())).collect();
+    let expected = [("a", "mcp.servers.a"), ("b", "mcp.b"), ("d", "metadata.mcp.d"), ("e", "mcp_servers.e"), ("g", "context_servers.g")];
+    assert_eq!(names, expected);
+    assert!(config.invalid[0].error.in_full().contains("write the program as \"command\""), "{}", config.invalid[0].error.in_full());
+    let warnings = config.warnings.join("\n");
+    assert!(!warnings.contains("mcp.discovery"), "{warnings}");
+    let alone = parse_text(r#"{ "mcp": { "a": { "args": [] }, "b": true } }"#, "c", 9).unwrap();
+    assert!(alone.servers.is_empty() && alone.warnings.len() == 1 && alone.warnings[0].contains("mcp.a: is no server"), "{alone:?}");
+    for told in ["startup_timeout_sec: this key is unknown and ignored; write connectTimeoutMs", "write allowTools"] {
+        assert!(warnings.contains(told), "{told}: {warnings}");
+    }
+    let twice = r#"{ "mcp": { "a": { "command": "x" } }, "mcp_servers": { "a": { "command": "y" } } }"#;
+    assert!(parse_text(twice, "c", 20).unwrap_err().in_full().contains("mcp_servers.a: this name is used twice: mcp has it too"));
+}
+
+#[test]
+fn the_keys_of_other_programs_are_read() {
+    for key in ["url", "serverUrl", "httpUrl"] {
+        for kind in ["", r#""type": "streamable-http", "#, r#""type": "http", "#] {
+            let server = valid(&format!(r#"{{ {kind}"{key}": "https://example.com/mcp" }}"#));
+            assert!(matches!(&server.transport, Transport::Http { url, .. } if url == "https://example.com/mcp"), "{key} {kind}");
+        }
+        let broken = format!(r#"{{ "mcpServers": {{ "a": {{ "{key}": "ftp://x" }} }} }}"#);
+        let problem = parse_text(&broken, "c", 9).unwrap().invalid[0].error.in_full();
+        assert!(problem.contains(&format!("mcpServers.a.{key}")), "{problem}");
+    }
+    assert!(valid(r#"{ "command": "x", "enabled": false }"#).disabled);
+    assert!(!valid(r#"{ "command": "x", "enabled": true }"#).disabled);
+    assert!(valid(r#"{ "command": "x", "enabled": true, "disabled": true }"#).disabled);
+    let both = parse_text(r#"{ "servers": { "a": { "httpUrl": "https://h", "url": "https://u" } } }"#, "c", 9).unwrap();
+    assert!(both.warnings.join("").contains("httpUrl: is not used, as url is there too"), "{:?}", both.warnings);
+}
+
+#[test]
+fn a_name_that_is_not_valid_is_refused_with_one_that_is() {
+    let text = r#"{ "mcpServers": { "my_server": { "command": "x" }, "My Server": { "command": "x" }, "fetch": { "command": "x" },
+        "fetch-server": { "command": "x" }, "天気": { "command": "x" }, "ok": { "command": "x" } } }"#;
+    let config = parse_text(text, "c", 9).unwrap();
+    let told: Vec<_> = config.invalid.iter().map(|server| server.error.in_full()).collect();
+    for (told, expected) in told.iter().zip(["\"my-server\"", "\"my-server-2\"", "\"fetch-server-2\"", "\"server\""]) {
+        assert!(told.contains("rename it, for example to ") && told.contains(expected), "{told} {expected}");
+    }
+    assert_eq!(config.servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["fetch-server", "ok"]);
+}

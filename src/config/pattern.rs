@@ -15,6 +15,17 @@ const TOOL: &str = "tool:";
 /// The prefix of a pattern for a server that an agent has added: `agent:researcher:my-files/*`.
 const AGENT: &str = "agent:";
 
+/// Checks a pattern for names of tools, in which `*` means any text.
+pub(super) fn check_name_pattern(pattern: &str) -> Result<(), String> {
+    if pattern.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    if pattern.len() > MAX_PATTERN_BYTES || has_invisible(pattern) || pattern.chars().any(char::is_control) {
+        return Err(format!("must have at most {MAX_PATTERN_BYTES} bytes, and no control or invisible characters"));
+    }
+    Ok(())
+}
+
 /// A server in the form that patterns are matched with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerRef<'a> {
@@ -104,7 +115,7 @@ impl Servers {
 
     fn matches(&self, server: ServerRef<'_>, denies: bool) -> bool {
         match self {
-            Self::Named(name) => (denies || server.added_by.is_none()) && matches_text(name, server.name),
+            Self::Named(name) => (denies || server.added_by.is_none()) && matches_name(name, server.name),
             Self::Added { agent, server: name } => server.added_by == Some(agent) && name == server.name,
         }
     }
@@ -209,7 +220,7 @@ impl Pattern {
         self.matches_server(server)
             && match (&self.items, item) {
                 (Items::All, _) => true,
-                (Items::Tools(pattern), Item::Tool(name)) | (Items::Prompts(pattern), Item::Prompt(name)) => matches_text(pattern, name),
+                (Items::Tools(pattern), Item::Tool(name)) | (Items::Prompts(pattern), Item::Prompt(name)) => matches_name(pattern, name),
                 (Items::Resources(filter), Item::Resource(uri)) => filter.admits(uri) != self.denies,
                 _ => false,
             }
@@ -231,7 +242,7 @@ impl std::fmt::Display for Item<'_> {
 }
 
 /// Returns whether a text matches a pattern in which `*` means any text. The time is at most proportional to the product of both lengths.
-fn matches_text(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches_name(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut next) = (0, 0);
     // Where to continue if the text after the last `*` does not match: the position of the `*`, and the first byte of the text that the `*`
@@ -344,7 +355,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_wildcard_stands_for_any_text(pattern in "[ab*]{0,6}", text in "[ab]{0,8}") {
-            prop_assert_eq!(matches_text(&pattern, &text), matches_by_definition(pattern.as_bytes(), text.as_bytes()));
+            prop_assert_eq!(matches_name(&pattern, &text), matches_by_definition(pattern.as_bytes(), text.as_bytes()));
         }
     }
 }

@@ -20,6 +20,7 @@ fn pieces(pieces: &'static [&'static str]) -> impl Strategy<Value = String> {
 }
 
 fn parse(text: &str) {
+    let _ = parse_text(text, "c.yaml", 20);
     if let Ok(config) = parse_text(text, "c", 20) {
         assert!(config.invalid.iter().all(|server| server.name.chars().count() <= 64 && !server.error.in_full().is_empty()));
     }
@@ -38,9 +39,23 @@ proptest! {
 
     #[test]
     fn text_that_is_almost_a_config_parses_or_is_an_error(
-        text in pieces(&["{", "}", "[", "]", ",", ":", "\"mcpServers\"", "\"servers\"", "\"inputs\"", "\"mcp\"", "\"a\"", "\"env\"", "\"${A}\"", "1", "null", "//", "/*", "*/", "\n", "\\"]),
+        text in pieces(&["{", "}", "[", "]", ",", ":", "\"mcpServers\"", "\"servers\"", "\"inputs\"", "\"mcp\"", "\"metadata\"", "\"mcp_servers\"", "\"httpUrl\"", "\"command\"", "\"a\"", "\"env\"", "\"${A}\"", "1", "null", "//", "/*", "*/", "\n", "\\"]),
     ) {
         parse(&text);
+    }
+
+    #[test]
+    fn text_that_is_almost_a_config_in_yaml_parses_or_is_an_error(
+        text in pieces(&["mcp", "servers", "a", ":", ": ", "\n", "\n  ", "- ", "[", "]", "{", "}", ",", "? ", "&a ", "*a", "!!str ", "---\n", "\n...\n", "|\n", ">-\n", "#", "'", "\"", "%", "\t", "command"]),
+    ) {
+        parse(&text);
+    }
+
+    #[test]
+    fn a_config_in_json_is_the_same_config_in_yaml(value in any_json()) {
+        let root = serde_json::json!({ "servers": { "a": value } }).to_string();
+        let told = |file: &str| parse_text(&root, file, 20).map(|config| (config.servers.len(), config.invalid.len(), config.warnings.len())).ok();
+        prop_assert_eq!(told("c.yaml"), told("c.json"));
     }
 
     #[test]
@@ -58,7 +73,7 @@ proptest! {
 
     #[test]
     fn any_value_is_read_as_a_server_or_an_input(value in any_json()) {
-        for root in [serde_json::json!({ "servers": { "a": value } }), serde_json::json!({ "inputs": [value], "mcp": value, "mcpServers": value })] {
+        for root in [serde_json::json!({ "servers": { "a": value } }), serde_json::json!({ "inputs": [value], "mcp": value, "mcpServers": value }), serde_json::json!({ "metadata": { "mcp": value }, "context_servers": value, "mcp_servers": value })] {
             let _ = parse_object(&root, "c", 20);
         }
     }

@@ -78,8 +78,33 @@ pub(super) fn check_scope(scope: &str) -> Verdict {
     }
 }
 
+/// Keys of other programs, with what this program has instead.
+const KEYS_OF_OTHERS: [(&str, &str); 18] = [
+    ("bearer_token_env_var", "\"headers\": { \"Authorization\": \"Bearer ${NAME}\" }"),
+    ("connectionTimeout", "connectTimeoutMs"),
+    ("disabledTools", "denyTools"),
+    ("disabled_tools", "denyTools"),
+    ("enabledTools", "allowTools"),
+    ("enabled_tools", "allowTools"),
+    ("env_http_headers", "\"headers\": { \"NAME\": \"${VARIABLE}\" }"),
+    ("env_vars", "\"env\": { \"NAME\": \"${NAME}\" }"),
+    ("environment", "env"),
+    ("excludeTools", "denyTools"),
+    ("http_headers", "headers"),
+    ("includeTools", "allowTools"),
+    ("requestInit", "headers"),
+    ("startup_timeout_ms", "connectTimeoutMs"),
+    ("startup_timeout_sec", "connectTimeoutMs, in milliseconds"),
+    ("timeout", "timeoutMs, in milliseconds"),
+    ("tool_timeout_sec", "timeoutMs, in milliseconds"),
+    ("workingDirectory", "cwd"),
+];
+
 /// Returns the warning for an unknown key, with the known key that was probably meant.
 pub(super) fn unknown_key<'k>(key: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+    if let Some((_, ours)) = KEYS_OF_OTHERS.iter().find(|(theirs, _)| *theirs == key) {
+        return format!("this key is unknown and ignored; write {ours}");
+    }
     nearest(key, known).map_or_else(
         || "this key is unknown and ignored".to_owned(),
         |meant| format!("this key is unknown and ignored; did you mean {meant}?"),

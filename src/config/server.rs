@@ -6,8 +6,7 @@ use secrecy::SecretString;
 use serde::de::value::Error as WordError;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
-use super::definition::{Origin, Parallel, ServerDefinition, ToolFilter, Transport, inputs_in};
-use super::filters::{UriFilter, check_pattern};
+use super::definition::{Origin, Parallel, ServerDefinition, Transport, inputs_in};
 use super::inputs::Inputs;
 use super::source::ServerSource;
 use super::template::{Allowed, Template};
@@ -17,8 +16,10 @@ use crate::limits::MAX_PARALLEL_CALLS;
 use crate::text::{Position, Problem, displayed, displayed_within};
 
 const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "envFile", "box"];
-const HTTP_KEYS: [&str; 4] = ["url", "headers", "allowInsecureHttp", "oauth"];
-const COMMON_KEYS: [&str; 26] = [
+const HTTP_KEYS: [&str; 6] = ["url", "headers", "allowInsecureHttp", "oauth", "serverUrl", "httpUrl"];
+/// The keys for a URL: ours, and those of other programs.
+const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+const COMMON_KEYS: [&str; 28] = [
     "roots",
     "type",
     "allowTools",
@@ -26,7 +27,9 @@ const COMMON_KEYS: [&str; 26] = [
     "timeoutMs",
     "connectTimeoutMs",
     "disabled",
+    "enabled",
     "confirm",
+    "reads",
     "pinExecutable",
     "pinValues",
     "pinned",
@@ -46,9 +49,9 @@ const COMMON_KEYS: [&str; 26] = [
     "keywords",
     "capabilities",
 ];
-/// Maximum number of keywords, and of capabilities, of one server.
-const MAX_LABELS: usize = 64;
 const PROTOCOL_VERSIONS: &str = "\"2024-11-05\", \"2025-03-26\", \"2025-06-18\", \"2025-11-25\" or \"2026-07-28\"";
+const COMMAND_OF_OTHERS: &str =
+    "must be a string: write the program as \"command\", and beside it its arguments as \"args\" and its variables as \"env\"";
 const SSE: &str =
     "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
 
@@ -61,6 +64,8 @@ pub(crate) fn is_setting(key: &str) -> bool {
 pub(super) struct Context<'a> {
     pub(super) file: &'a str,
     pub(super) inputs: &'a Inputs,
+    /// The name for the server if its own is not valid.
+    pub(super) rename_to: Option<String>,
 }
 
 /// Reads an entry of the section with this path. Also returns warnings.
@@ -76,6 +81,8 @@ pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<S
         warnings: Vec::new(),
     };
     if let Err(problem) = crate::text::check_server_name(&entry.name) {
+        let advice = context.rename_to.as_ref().map(|name| format!("; rename it, for example to \"{name}\"")).unwrap_or_default();
+        let problem = format!("{problem}{advice}");
         reader.problems.push(Problem::new(&reader.field, entry.position, problem));
     }
     let server = reader.server(&entry.name);
@@ -118,15 +125,14 @@ impl<'a> Reader<'a> {
         let filter = self.names("allowTools", "denyTools");
         let prompt_filter = self.names("allowPrompts", "denyPrompts");
         let resource_filter = self.uris("allowResources", "denyResources");
-        let call_timeout_ms = self.milliseconds("timeoutMs");
-        let connect_timeout_ms = self.milliseconds("connectTimeoutMs");
+        let [call_timeout_ms, connect_timeout_ms] = ["timeoutMs", "connectTimeoutMs"].map(|key| self.milliseconds(key));
         let [idle_timeout_ms, keep_alive_ms, max_call_timeout_ms] =
             ["idleTimeoutMs", "keepAliveMs", "maxCallTimeoutMs"].map(|key| self.milliseconds(key));
         let [allow_insecure_http, elicits] = ["allowInsecureHttp", "elicits"].map(|key| self.boolean(key));
         let protocol_version = self.word("protocolVersion", PROTOCOL_VERSIONS);
-        let [disabled, pin_executable, pin_values, pinned] =
-            ["disabled", "pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
+        let [pin_executable, pin_values, pinned] = ["pinExecutable", "pinValues", "pinned"].map(|key| self.boolean(key));
         let confirm = self.word("confirm", "\"never\", \"writes\" or \"always\"").unwrap_or_default();
+        let reads = self.name_patterns("reads");
         let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
@@ -143,8 +149,9 @@ impl<'a> Reader<'a> {
             filter,
             call_timeout_ms,
             connect_timeout_ms,
-            disabled,
+            disabled: self.is_disabled(),
             confirm,
+            reads,
             pin_executable,
             pin_values,
             pinned,
@@ -168,6 +175,12 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Returns whether the server is not used. Other programs write `enabled: false`.
+    fn is_disabled(&mut self) -> bool {
+        let [disabled, enabled] = ["disabled", "enabled"].map(|key| self.boolean(key));
+        disabled || !enabled && self.node.get("enabled").is_some()
+    }
+
     fn warn_of_unknown_keys(&mut self, entries: &[Entry]) {
         let known = || STDIO_KEYS.into_iter().chain(HTTP_KEYS).chain(COMMON_KEYS);
         for entry in entries {
@@ -179,7 +192,7 @@ impl<'a> Reader<'a> {
     }
 
     fn transport(&mut self) -> Option<Transport> {
-        let [command, url] = ["command", "url"].map(|key| self.node.get(key).is_some());
+        let (command, url) = (self.node.get("command").is_some(), self.url_key().is_some());
         let is_http = match self.kind() {
             Kind::Http => true,
             Kind::Stdio => false,
@@ -203,11 +216,16 @@ impl<'a> Reader<'a> {
         if is_http { self.http() } else { self.stdio() }
     }
 
+    /// Returns the key of the server's URL.
+    fn url_key(&self) -> Option<&'static str> {
+        URL_KEYS.into_iter().find(|key| self.node.get(key).is_some())
+    }
+
     fn kind(&mut self) -> Kind {
         let Some(node) = self.node.get("type") else { return Kind::Absent };
         let problem = match node.text() {
             Some("stdio") => return Kind::Stdio,
-            Some("http") => return Kind::Http,
+            Some("http" | "streamable-http" | "streamable_http" | "streamableHttp") => return Kind::Http,
             Some("sse") => SSE.to_owned(),
             Some(other) => format!("must be \"stdio\" or \"http\", not \"{}\"", displayed_within(other, 32)),
             None => "must be \"stdio\" or \"http\"".to_owned(),
@@ -226,12 +244,21 @@ impl<'a> Reader<'a> {
     }
 
     fn http(&mut self) -> Option<Transport> {
-        let url = self.required("url", Allowed::All);
-        if let (Some(url), Some(node)) = (&url, self.node.get("url"))
-            && let Ok(template) = Template::parse(url)
-            && let Err(problem) = address::check_url_template(&template)
-        {
-            self.wrong("url", node, problem);
+        let key = self.url_key().unwrap_or(URL_KEYS[0]);
+        let url = self.required(key, Allowed::All);
+        if let (Some(url), Some(node)) = (&url, self.node.get(key)) {
+            // Problems that are found when the server starts name the address by our key.
+            self.origin.place(URL_KEYS[0], node.position);
+            if let Ok(template) = Template::parse(url)
+                && let Err(problem) = address::check_url_template(&template)
+            {
+                self.wrong(key, node, problem);
+            }
+        }
+        for other in URL_KEYS.into_iter().filter(|other| *other != key) {
+            if let Some(node) = self.node.get(other) {
+                self.warnings.push(Problem::new(self.path(other), node.position, format!("is not used, as {key} is there too")));
+            }
         }
         let headers = self.headers();
         let oauth = self.oauth().map(Box::new);
@@ -240,17 +267,6 @@ impl<'a> Reader<'a> {
 
     fn arguments(&mut self, list: &'a Node) -> Vec<String> {
         self.folders("args", list)
-    }
-
-    /// Reads texts that may contain folder placeholders.
-    fn folders(&mut self, key: &str, list: &'a Node) -> Vec<String> {
-        let texts = self.strings(key, list);
-        for (index, item) in list.items().unwrap_or_default().iter().enumerate() {
-            if let Some(text) = item.text() {
-                self.template(&format!("{key}[{index}]"), item, text, Allowed::Folders);
-            }
-        }
-        texts
     }
 
     fn environment(&mut self) -> (Vec<(String, SecretString)>, Vec<String>) {
@@ -332,6 +348,10 @@ impl<'a> Reader<'a> {
             self.problems.push(Problem::new(self.path(key), self.position, "is missing"));
             return None;
         };
+        if key == "command" && (node.items().is_some() || node.entries().is_some()) {
+            self.wrong(key, node, COMMAND_OF_OTHERS);
+            return None;
+        }
         let text = self.string(key, node)?;
         if text.trim().is_empty() {
             self.wrong(key, node, "is empty");
@@ -355,50 +375,6 @@ impl<'a> Reader<'a> {
             self.wrong(key, node, "must be a string");
         }
         text
-    }
-
-    pub(super) fn strings(&mut self, key: &str, list: &Node) -> Vec<String> {
-        let Some(items) = list.items() else {
-            self.wrong(key, list, "must be a list of strings");
-            return Vec::new();
-        };
-        items.iter().enumerate().filter_map(|(index, item)| self.string(&format!("{key}[{index}]"), item)).collect()
-    }
-
-    /// Reads a list of short words or phrases, without duplicates.
-    fn labels(&mut self, key: &str) -> Vec<String> {
-        let Some(list) = self.node.get(key) else { return Vec::new() };
-        let mut labels: Vec<String> = Vec::new();
-        for label in self.strings(key, list) {
-            if let Err(problem) = rules::check_label(&label) {
-                self.wrong(key, list, problem);
-            } else if !labels.contains(&label) {
-                labels.push(label);
-            }
-        }
-        if labels.len() > MAX_LABELS {
-            self.wrong(key, list, format!("has {} values, and at most {MAX_LABELS} are permitted", labels.len()));
-        }
-        labels
-    }
-
-    fn names(&mut self, allow: &str, deny: &str) -> ToolFilter {
-        ToolFilter {
-            allow: self.node.get(allow).map(|list| self.strings(allow, list)),
-            deny: self.node.get(deny).map(|list| self.strings(deny, list)).unwrap_or_default(),
-        }
-    }
-
-    fn uris(&mut self, allow: &str, deny: &str) -> UriFilter {
-        for key in [allow, deny] {
-            for (index, item) in self.node.get(key).and_then(Node::items).unwrap_or_default().iter().enumerate() {
-                if let Some(problem) = item.text().and_then(|pattern| check_pattern(pattern).err()) {
-                    self.wrong(&format!("{key}[{index}]"), item, problem);
-                }
-            }
-        }
-        let ToolFilter { allow, deny } = self.names(allow, deny);
-        UriFilter { allow, deny }
     }
 
     fn object(&mut self, key: &str) -> &'a [Entry] {

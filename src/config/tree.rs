@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
 /// The keys of the root object that this program reads. The other keys belong to the agent.
-const OUR_KEYS: [&str; 12] = [
+const OUR_KEYS: [&str; 15] = [
     "mcpServers",
     "servers",
     "mcp",
@@ -23,6 +23,9 @@ const OUR_KEYS: [&str; 12] = [
     "defaultGrant",
     "profiles",
     "limits",
+    "metadata",
+    "mcp_servers",
+    "context_servers",
 ];
 /// Maximum depth at which values are read. No field of this program is nearly as deep. The parser refuses text that is deeper than 512.
 const MAX_DEPTH: usize = 64;
@@ -122,12 +125,14 @@ pub(super) fn from_text(text: &str, file: &str) -> Result<Tree> {
 }
 
 pub(super) fn from_json(root: &Json) -> Tree {
-    Tree { root: json_node(root, 0), duplicates: Vec::new() }
+    Tree { root: json_node(root, "", 0), duplicates: Vec::new() }
 }
 
-fn json_node(json: &Json, depth: usize) -> Node {
+/// Builds a node. `parent` is the name of its key.
+fn json_node(json: &Json, parent: &str, depth: usize) -> Node {
     let entry = |(name, json): (&String, &Json)| {
-        let node = if is_ours(name, depth) { json_node(json, depth + 1) } else { Node { position: None, value: Value::Foreign } };
+        let node =
+            if is_ours(name, parent, depth) { json_node(json, name, depth + 1) } else { Node { position: None, value: Value::Foreign } };
         Entry { name: name.clone(), position: None, node }
     };
     let value = match json {
@@ -136,14 +141,19 @@ fn json_node(json: &Json, depth: usize) -> Node {
         Json::Number(number) => Value::Number(number.to_string()),
         Json::String(text) => Value::Text(text.clone()),
         _ if depth > MAX_DEPTH => Value::Foreign,
-        Json::Array(items) => Value::List(items.iter().map(|item| json_node(item, depth + 1)).collect()),
+        Json::Array(items) => Value::List(items.iter().map(|item| json_node(item, "", depth + 1)).collect()),
         Json::Object(fields) => Value::Object(fields.iter().map(entry).collect()),
     };
     Node { position: None, value }
 }
 
-fn is_ours(name: &str, depth: usize) -> bool {
-    depth > 0 || OUR_KEYS.contains(&name)
+/// Returns whether this program reads the value of a key. `metadata` belongs to the agent as well, except for its servers.
+pub(super) fn is_ours(name: &str, parent: &str, depth: usize) -> bool {
+    match depth {
+        0 => OUR_KEYS.contains(&name),
+        1 => parent != "metadata" || name == "mcp",
+        _ => true,
+    }
 }
 
 struct Builder<'t> {
@@ -190,7 +200,7 @@ impl Builder<'_> {
                 let field = format!("{}{segment}", self.path);
                 self.duplicates.push(Problem::new(field, position, "this key is used twice in its object"));
             }
-            let node = if is_ours(name, self.depth - 1) {
+            let node = if is_ours(name, &self.path, self.depth - 1) {
                 self.within(&segment, &property.value)
             } else {
                 Node { position: None, value: Value::Foreign }

@@ -16,6 +16,7 @@ use super::callbacks::{CallbackChain, Callbacks};
 use super::core::Core;
 use super::events::EventListener;
 use super::granted::Granted;
+use super::result_shapes::ResultShapes;
 use crate::config::ServerSource;
 use crate::config::{ServerDefinition, check_label};
 use crate::error::{Error, Result};
@@ -85,6 +86,8 @@ pub(super) struct Identity {
     pub(super) listener: Option<EventListener>,
     /// Calls that a person allowed for the session.
     pub(super) allowed_calls: AllowedCalls,
+    /// The shapes of results that the agent has learnt.
+    pub(super) shapes: Arc<ResultShapes>,
     /// Items that were refused to the agent and reported to the operator, as `server/item`.
     pub(super) refused: Mutex<BTreeSet<String>>,
     /// Values that runs of the agent's sandboxes have saved.
@@ -141,10 +144,10 @@ impl Agents {
         std::iter::once(OPERATOR).chain(self.open.lock().keys().copied()).collect()
     }
 
-    /// Removes the session permissions of all agents for calls of one server.
-    pub(super) fn forget_allowed_calls(&self, server: &str) {
+    /// Removes what all agents keep about one server for as long as its approval lasts.
+    pub(super) fn forget_server(&self, server: &str) {
         for identity in &self.all() {
-            identity.allowed_calls.forget(server);
+            identity.forget_server(server);
         }
     }
 }
@@ -183,6 +186,7 @@ impl Identity {
             callbacks,
             listener,
             allowed_calls,
+            shapes: Arc::default(),
             saved,
             code_owner,
             shared_code_owner,
@@ -205,9 +209,16 @@ impl Identity {
         all.iter().map(|saved| saved.lock().size(now)).sum()
     }
 
-    /// Removes the agent's call permissions and saved values.
+    /// Removes what the agent keeps about one server for as long as its approval lasts: session permissions, and shapes of results.
+    pub(super) fn forget_server(&self, server: &str) {
+        self.allowed_calls.forget(server);
+        self.shapes.forget(server);
+    }
+
+    /// Removes the agent's call permissions, the shapes that it has learnt, and its saved values.
     fn forget(&self) {
         self.allowed_calls.forget_all();
+        self.shapes.forget_all();
         self.forget_saved();
         self.saved.lock().clear();
     }

@@ -340,9 +340,9 @@ impl CallScope {
         }
     }
 
-    /// Keeps the session of a server that the run has called, until the run ends.
-    pub(super) fn hold(&self, server: &str, connection: &Lease) {
-        self.holds.lock().entry(server.to_owned()).or_insert_with(|| connection.hold());
+    /// Keeps the session of a server that the run has called, until the run ends or waits for a person.
+    pub(super) fn hold(&self, server: &str, connection: &Lease, run: &RunControl) {
+        self.holds.lock().entry(server.to_owned()).or_insert_with(|| connection.hold(run.going_on()));
     }
 
     /// Lets the connections of the run's servers be closed again.

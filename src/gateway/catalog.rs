@@ -1,6 +1,9 @@
 //! Views of the servers' tools: declarations, descriptions, search, and a part of a system prompt. They show the approved manifests of
 //! approved and enabled servers, and start no server.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::agent::{Agent, Identity};
@@ -11,18 +14,21 @@ use super::core::Core;
 use super::granted::granted_name;
 use super::sandbox::Sandbox;
 use super::server_details::ServerDetails;
-use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
+use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules, module_name};
 use crate::catalog::{
-    AgentModuleInfo, Catalog, DeclarationStyle, Failures, ModuleInfo, ModuleSummary, ServerOffer, ToolInfo, Wording, estimate_tokens,
+    AgentModuleInfo, Catalog, DeclarationStyle, Failures, Manifest, ModuleInfo, ModuleSummary, SeenResults, SeenTool, ServerOffer,
+    ToolInfo, Wording, estimate_tokens, has_words,
 };
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
-use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, StillWanted};
+use crate::sandbox::{GuestModule, Importable, ParseOwner, Problem, ProblemKind, StillWanted};
 use crate::text::{sanitise_line, sanitise_text};
 use crate::trust::ApprovalStatus;
 
 /// The default limit, in tokens, for the text about the servers in a system prompt.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
+/// Number of tools that are looked for if the part of a system prompt is about a task.
+const FOUND_FOR_TASK: usize = 100;
 
 /// A server's status, its settings, and its offer if the server is approved.
 #[derive(Debug, Clone, Serialize)]
@@ -45,6 +51,8 @@ pub struct CodeReport {
     /// False if the code was not checked, because it is nested too deeply or its parser took too long.
     pub looked: bool,
     pub problems: Vec<Problem>,
+    /// Names of properties that were never seen in results, similar to some that were. The code may be right, so they are no problems.
+    pub hints: Vec<Problem>,
 }
 
 impl Core {
@@ -55,7 +63,7 @@ impl Core {
             ToolErrors::Return => Failures::Returned,
             ToolErrors::Throw => Failures::Thrown,
         };
-        DeclarationStyle { wording, failures }
+        DeclarationStyle { wording, failures, seen: SeenResults::default() }
     }
 
     /// Returns the catalogue of the modules that an agent sees.
@@ -70,14 +78,25 @@ impl Core {
         let granted = self.granted(agent, approval_read).map_err(|error| self.redacted(error))?;
         let viewer = Viewer { id: agent.id, granted: &granted };
         let servers = self.visible_servers_by(&viewer, attached, approval_read).map_err(|error| self.redacted(error))?;
-        Ok(Catalog::new(servers, modules, self.declaration_style(errors)))
+        let seen = self.seen_results(agent, &granted, attached, servers.keys(), approval_read);
+        Ok(Catalog::new(servers, modules, self.declaration_style(errors)).with_seen(seen))
     }
 
     fn search(&self, agent: &Identity, attached: &AttachedServers, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         let granted = self.granted(agent, ApprovalRead::Fresh)?;
         let servers = self.visible_servers(&Viewer { id: agent.id, granted: &granted }, attached)?;
-        let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors));
+        let seen = self.seen_results(agent, &granted, attached, servers.keys(), ApprovalRead::Fresh);
+        let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors)).with_seen(seen);
         granted.search.search(&servers, &catalog, query)
+    }
+
+    /// Returns the tools that a search for a task finds. A task without a word finds none.
+    fn found_for(&self, agent: &Identity, attached: &AttachedServers, task: &str, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
+        if !has_words(task) {
+            return Ok(Vec::new());
+        }
+        let query = ToolQuery { query: task.to_owned(), limit: Some(FOUND_FOR_TASK), servers: None };
+        self.search(agent, attached, &query, errors)
     }
 
     fn check(
@@ -97,7 +116,8 @@ impl Core {
         let granted = self.granted(identity, ApprovalRead::Fresh).map_err(|error| self.redacted(error))?;
         let viewer = Viewer { id: identity.id, granted: &granted };
         let servers = self.visible_servers(&viewer, attached).map_err(|error| self.redacted(error))?;
-        let modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
+        let mut modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
+        add_seen(&mut modules, &servers, &self.seen_results(identity, &granted, attached, servers.keys(), ApprovalRead::Fresh));
         // The check counts as a run, so that it ends when the plugin is switched off.
         let period = self.check_plugin_on()?;
         let _run = period.runs.token();
@@ -106,8 +126,23 @@ impl Core {
         identity.check_open()?;
         self.check_plugin_on()?;
         let looked = problems.is_some();
-        let problems = problems.unwrap_or_default();
-        Ok(CodeReport { ok: problems.is_empty(), looked, problems })
+        let is_hint = |problem: &Problem| problem.kind == ProblemKind::UnseenProperty;
+        let (hints, problems): (Vec<_>, Vec<_>) = problems.unwrap_or_default().into_iter().partition(is_hint);
+        Ok(CodeReport { ok: problems.is_empty(), looked, problems, hints })
+    }
+}
+
+/// Adds the names that were seen in results to the functions of the servers' modules.
+fn add_seen(modules: &mut [Importable], servers: &BTreeMap<String, Arc<Manifest>>, seen: &BTreeMap<String, SeenResults>) {
+    for (server, seen) in seen {
+        let specifier = format!("host:{}", module_name(server));
+        let (Some(module), Some(manifest)) = (modules.iter_mut().find(|module| module.specifier == specifier), servers.get(server)) else {
+            continue;
+        };
+        for export in &mut module.exports {
+            let tool = manifest.tool(export.also.as_deref().unwrap_or(&export.name));
+            export.seen = tool.and_then(|tool| seen.of(tool)).map(SeenTool::names).unwrap_or_default();
+        }
     }
 }
 
@@ -228,6 +263,18 @@ impl Agent {
         with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(error))
     }
 
+    /// Returns the part of a system prompt for a task: the functions that a search for the task finds come first.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::system_message`].
+    pub fn system_message_for(&self, task: &str, budget_tokens: Option<usize>, errors: ToolErrors) -> Result<String> {
+        let catalog = self.catalog(errors);
+        let found = self.core.found_for(&self.identity, &AttachedServers::default(), task, errors);
+        let hosts = self.core.hosts_of_runs(&self.identity);
+        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message_for(budget, &named(&found?)))
+            .map_err(|error| self.core.redacted(error))
+    }
+
     /// Checks code against the modules of the servers, without running it.
     ///
     /// # Errors
@@ -252,6 +299,19 @@ fn with_hosts(hosts: &[String], budget_tokens: Option<usize>, message: impl FnOn
     let message = message(budget.saturating_sub(estimate_tokens(&sentence)))?;
     let gap = if message.is_empty() { "" } else { "\n" };
     Ok(format!("{message}{gap}{sentence}"))
+}
+
+/// Returns the servers and tools of matches.
+fn named(found: &[ToolMatch]) -> Vec<(&str, &str)> {
+    found.iter().map(|found| (found.server.as_str(), found.tool.as_str())).collect()
+}
+
+/// The error of the catalogue names the gateway's method. Replaces that name by the sandbox's method.
+fn of_sandbox(error: Error) -> Error {
+    match error {
+        Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
+        other => other,
+    }
 }
 
 /// The same views as those of [`Agent`]. They also show the agent's own modules.
@@ -300,13 +360,21 @@ impl Sandbox {
     ) -> Result<String> {
         let catalog = self.catalog_by(errors, approval_read);
         self.core.refresh_if_cached(approval_read);
-        // The error of the catalogue names the gateway's method, so that name is replaced by the sandbox's method.
-        let ours = |error: Error| match error {
-            Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
-            other => other,
-        };
         let hosts = self.core.hosts_of_runs(&self.identity);
-        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(ours(error)))
+        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(of_sandbox(error)))
+    }
+
+    /// Returns the same as [`Agent::system_message_for`], with the agent's own modules, which no search finds.
+    ///
+    /// # Errors
+    /// The errors of [`Agent::system_message`].
+    pub fn system_message_for(&self, task: &str, budget_tokens: Option<usize>, errors: Option<ToolErrors>) -> Result<String> {
+        let catalog = self.catalog(errors);
+        let attached = self.attached(ApprovalRead::Fresh);
+        let found = attached.and_then(|attached| self.core.found_for(&self.identity, &attached, task, errors.unwrap_or(self.tool_errors)));
+        let hosts = self.core.hosts_of_runs(&self.identity);
+        with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message_for(budget, &named(&found?)))
+            .map_err(|error| self.core.redacted(of_sandbox(error)))
     }
 
     /// Checks code against the modules of the servers and the agent's own, without running it.

@@ -63,8 +63,8 @@ impl Core {
         }
         let is_new = connection.origin() != LeaseOrigin::Shared;
         self.note_use(server, is_new, scope);
-        if control.is_some() {
-            scope.hold(&server.name, &connection);
+        if let Some(run) = control {
+            scope.hold(&server.name, &connection, run);
         }
         if is_new {
             self.connected(server, &connection, scope);

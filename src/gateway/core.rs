@@ -20,6 +20,7 @@ use super::fetch::FetchState;
 use super::granted::{GrantState, Granted};
 use super::inputs::Answers;
 use super::observer::session;
+use super::options::GatewayOptions;
 use super::plugin_switch::PluginSwitch;
 use super::providers::Providers;
 use super::request::Subscriptions;
@@ -121,6 +122,15 @@ pub(super) struct People {
 pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
     pub(super) max_result_tokens: Option<usize>,
+    /// True if shapes of results are learnt.
+    pub(super) learn_results: bool,
+}
+
+impl RunDefaults {
+    pub(super) fn new(options: &GatewayOptions) -> Self {
+        let (checks, max_result_tokens, learn_results) = (CheckDefaults::new(options), options.max_result_tokens, options.learn_results);
+        Self { checks, max_result_tokens, learn_results }
+    }
 }
 
 impl People {

@@ -1,5 +1,6 @@
 //! Drift: the differences between a live server and its approved manifest.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::core::Core;
@@ -20,7 +21,9 @@ impl Core {
         }
         let ApprovalStatus::Full(approved) = self.approval_status(server)? else { return Ok(()) };
         let drift = Drift::of_calls(&approved, &filter_manifest(server, live));
-        self.registry.set_quarantined(&server.name, drift.changed.iter().chain(&drift.removed).cloned().collect());
+        let differing: BTreeSet<String> = drift.changed.iter().chain(&drift.removed).cloned().collect();
+        self.forget_shapes(&server.name, &differing);
+        self.registry.set_quarantined(&server.name, differing);
         if !drift.is_empty() {
             tracing::warn!(server = server.name, ?drift, "tools differ from those that were approved");
             self.events.send(&Event::ToolsChanged { server: server.name.clone(), drift: Box::new(drift) });

@@ -48,7 +48,7 @@ impl Core {
             EndReason::ApprovalLost | EndReason::Disabled => {}
             EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
         }
-        self.forget_allowed_calls(name);
+        self.forget_server(name);
         if why != EndReason::Reconfigured {
             self.requests.subscriptions.forget(name);
         }
@@ -62,17 +62,17 @@ impl Core {
         futures::future::join_all(ended).await;
     }
 
-    /// Removes the session permissions of all agents for calls of a server.
-    pub(super) fn forget_allowed_calls(&self, name: &str) {
-        self.people.operator.allowed_calls.forget(name);
-        self.agents.forget_allowed_calls(name);
+    /// Removes what all agents keep about a server for as long as its approval lasts: session permissions, and shapes of results.
+    pub(super) fn forget_server(&self, name: &str) {
+        self.people.operator.forget_server(name);
+        self.agents.forget_server(name);
     }
 
     /// Ends everything that is active for a server and one agent, because the agent's model has disabled the server. The process is ended
     /// if the server is not enabled for any other agent.
     pub(super) async fn end_for(self: &Arc<Self>, name: &str, identity: &Identity) {
         self.registry.disable_for(name, identity.id);
-        identity.allowed_calls.forget(name);
+        identity.forget_server(name);
         self.end_subscriptions_to(name, identity.id);
         if !self.is_enabled_for_any(name) {
             self.connections.close(name).await;

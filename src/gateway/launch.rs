@@ -24,6 +24,9 @@ use crate::redact::{Redactor, is_redactable, is_secret, secrets_of_arguments, se
 use crate::sandbox::RunControl;
 use crate::trust::{Approval, Subject, locate_program};
 
+/// The problem of a server whose folder is missing.
+pub(crate) const MISSING_FOLDER: &str = "there is no folder for it to start in (cwd)";
+
 impl Core {
     /// Prepares the launch of a server whose command is approved. Asks for inputs. If the program has changed, sends an event, or refuses
     /// the launch if the program is pinned.
@@ -192,6 +195,14 @@ impl Core {
                 path: found.path.display().to_string(),
                 before: known.sha256,
                 now: found.sha256,
+            });
+        }
+        // The system reports a missing folder like a missing program.
+        if !command.working_directory.is_dir() {
+            return Err(Error::SpawnFailed {
+                server: server.name.clone(),
+                command: command.command.clone().into(),
+                problem: format!("{MISSING_FOLDER}: {}", command.working_directory.display()).into(),
             });
         }
         program.ok_or_else(|| Error::SpawnFailed {

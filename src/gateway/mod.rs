@@ -42,6 +42,7 @@ mod request;
 mod resolve;
 mod resolved_entry;
 mod resources_and_prompts;
+mod result_shapes;
 mod results;
 mod run_end;
 mod sandbox;
@@ -77,6 +78,7 @@ pub use catalog::{CodeReport, ServerInfo};
 pub(crate) use ending::Attached;
 pub use events::{Event, EventListener};
 pub use fetch::RunFetch;
+pub(crate) use launch::MISSING_FOLDER;
 pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
@@ -93,7 +95,6 @@ use self::added_servers::AddedServers;
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
 use self::availability::Viewer;
-use self::checks::CheckDefaults;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
 use self::fetch::FetchState;
@@ -105,7 +106,7 @@ use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
-use crate::bridge::{ToolErrors, check_sendable, tool_result};
+use crate::bridge::{ToolErrors, check_sendable, redact_for, tool_result};
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
@@ -243,7 +244,6 @@ impl Gateway {
         warnings.extend(store.warning().map(str::to_owned));
         let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
         warnings.extend(unexported);
-        let callbacks = CallbackChain::default().within(options.callbacks.clone());
         let closed = CancellationToken::new();
         let grants = GrantState::new(config.grants.clone());
         let core = Arc::new_cyclic(|core| Core {
@@ -264,13 +264,13 @@ impl Gateway {
             ),
             network: Arc::new(crate::client::network()),
             requests: RequestState::default(),
-            people: People::new(core, callbacks, &grants.everything, &closed),
+            people: People::new(core, CallbackChain::default().within(options.callbacks.clone()), &grants.everything, &closed),
             grants,
             fetch: FetchState::new(options.fetch_private_hosts.clone()),
             agents: Agents::default(),
             used_by_operator: Mutex::default(),
             sandboxes: options.sandboxes(&limits),
-            runs: RunDefaults { checks: CheckDefaults::new(options), max_result_tokens: options.max_result_tokens },
+            runs: RunDefaults::new(options),
             box_maker: boxes::BoxMaker::new(options),
             limits,
             surroundings,
@@ -495,6 +495,6 @@ impl Agent {
         self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
         let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
-        Ok(if is_error { self.core.redactor.for_reader(written.into_texts()).redact_json(&result) } else { result })
+        if is_error { redact_for(&self.core.redactor, result, written).await } else { Ok(result) }
     }
 }

@@ -57,7 +57,8 @@ impl Agent {
             let Some(manifest) = granted.manifest(&server, &whole) else { continue };
             // Variants of other agents, and servers that a variant of this agent replaces, are not modules of its code.
             let Some(name) = granted.name_in_code(server.as_granted()) else { continue };
-            let asks = |name: &str| manifest.tool(name).is_some_and(|tool| gate(granted.confirm(&server), tool) != Gate::Open);
+            let asks =
+                |name: &str| manifest.tool(name).is_some_and(|tool| gate(granted.confirm(&server), tool, &server.reads) != Gate::Open);
             let functions = server_module(name, &manifest).functions;
             approved.push(ApprovedServer {
                 asking: functions.iter().filter(|function| asks(&function.target)).count(),

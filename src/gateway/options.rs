@@ -29,6 +29,7 @@ pub enum EnableAtOpen {
 
 /// Options of [`super::Gateway::open`].
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent option")]
 pub struct GatewayOptions {
     /// The path of the config file. Default: `~/.hyperagent/config.json`. If the default file does not exist, there are no servers.
     pub config_path: Option<PathBuf>,
@@ -71,6 +72,8 @@ pub struct GatewayOptions {
     /// The maximum size of a run's value in tokens, at least 100. A larger value is shortened, and the whole value is saved. `None`: values
     /// are not shortened.
     pub max_result_tokens: Option<usize>,
+    /// True if the shapes of results are learnt for tools that have no `outputSchema`, and shown to the agent that saw them. Default: true.
+    pub learn_results: bool,
     /// True if each connection and each call also causes an event.
     pub trace: bool,
     /// True if a person must approve servers that agents add. False: the command and the first manifest of such a server are approved
@@ -123,6 +126,7 @@ impl GatewayOptions {
             schema_violations: SchemaViolations::default(),
             argument_checks: ArgumentCheck::default(),
             max_result_tokens: None,
+            learn_results: true,
             trace: false,
             require_approval: None,
             audit_content: false,
@@ -143,6 +147,16 @@ impl GatewayOptions {
             (None, None) => ConfigContent::DefaultFile(self.default_config()),
         };
         Ok(ConfigSource::new(content, self.limits.clone(), surroundings.clone()))
+    }
+
+    /// Returns the names of all servers of the config and of its bases, without opening a gateway.
+    ///
+    /// # Errors
+    /// The errors of reading the config.
+    pub(crate) fn server_names(&self) -> Result<Vec<String>> {
+        let config = self.source(&self.surroundings()?)?.read()?;
+        let valid = config.servers.into_iter().map(|server| server.name);
+        Ok(valid.chain(config.invalid.into_iter().map(|server| server.name)).collect())
     }
 
     /// Returns the default path of the config: `~/.hyperagent/config.json`.

@@ -5,9 +5,9 @@ use serde_json::Value as Json;
 
 use super::availability::exists_for;
 use super::{Agent, ApprovalRead, CallOptions};
-use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
+use crate::bridge::{ToolErrors, in_turn, server_module, shape, tool_arguments};
 use crate::error::{Error, Result};
-use crate::redact::WrittenPaths;
+use crate::redact::{Redactor, WrittenPaths};
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
 
 impl Agent {
@@ -45,7 +45,7 @@ impl Agent {
             Ok((result, written)) => {
                 let shaped = shape(&format!("{server}.{tool}"), result, self.core.limits.max_response_bytes, errors);
                 shaped.warning.into_iter().for_each(|warning| self.core.events.warn(warning));
-                self.coded(server, tool, shaped.reply, written)
+                self.coded(server, tool, shaped.reply, written).await
             }
             Err(error) => errors.reply(&self.core.redacted(error)),
         }
@@ -66,13 +66,12 @@ impl Agent {
     }
 
     /// Adds a code to a failure that the tool itself reports, because each rejection in Node has a code.
-    fn coded(&self, server: &str, tool: &str, reply: HostReply, written: WrittenPaths) -> HostReply {
-        match reply {
-            HostReply::Throw { code: None, message, .. } => {
-                let error = Error::ToolFailed { server: server.to_owned(), tool: tool.into(), message: message.into() };
-                ToolErrors::Throw.reply(&error.redacted(&self.core.redactor.for_reader(written.into_texts())))
-            }
-            other => other,
-        }
+    async fn coded(&self, server: &str, tool: &str, reply: HostReply, written: WrittenPaths) -> HostReply {
+        let HostReply::Throw { code: None, message, .. } = reply else { return reply };
+        let (bytes, server) = (message.len(), server.to_owned());
+        let error = Error::ToolFailed { server, tool: tool.into(), message: message.into() };
+        let redact = move |redactor: &Redactor| ToolErrors::Throw.reply(&error.redacted(&redactor.for_reader(written.texts())));
+        let replied = in_turn(&self.core.redactor, bytes, redact).await;
+        replied.unwrap_or_else(|error| ToolErrors::Throw.reply(&self.core.redacted(error)))
     }
 }

@@ -190,6 +190,7 @@ fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
         transport: _,
         filter: _,
         confirm: _,
+        reads: _,
         pin_executable: _,
         pin_values: _,
         resource_filter: _,

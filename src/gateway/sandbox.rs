@@ -298,9 +298,10 @@ impl Sandbox {
         warnings.into_iter().chain(self.core.readiness_warnings(visible.iter().copied())).for_each(|warning| scope.warn(warning));
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
+        let seen = self.core.seen_results(&self.identity, &scope.granted, &attached, manifests.keys(), ApprovalRead::Fresh);
         let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope), names: attached.0 };
         let redactor = Arc::clone(&self.core.redactor);
-        let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors));
+        let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors)).with_seen(seen);
         let one_at_a_time =
             visible.iter().filter(|(_, server)| server.parallel == Parallel::No).map(|(name, _)| (*name).to_owned()).collect();
         let tool_finder = ToolFinder { catalog, search: Arc::clone(&scope.granted.search) };

@@ -63,6 +63,8 @@ pub struct ServerDetails {
     /// The names of the headers in the entry, without their values.
     pub headers: Vec<String>,
     pub confirm: Confirm,
+    /// Patterns of names: tools that are reads although their annotations do not say so.
+    pub reads: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
     pub deny_tools: Vec<String>,
@@ -141,6 +143,7 @@ impl Agent {
             variables,
             headers,
             confirm: server.confirm,
+            reads: request.reads,
             allow_tools: request.allow_tools,
             deny_tools: request.deny_tools,
             allow_resources: request.allow_resources,

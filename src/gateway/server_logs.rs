@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -148,10 +148,16 @@ struct Writer {
 }
 
 impl Writer {
-    /// Tells the thread to write the remaining entries and end.
-    fn close(&self) {
-        self.queue.waiting().is_closed = true;
+    /// Tells the thread to write the remaining entries and end. Returns a receiver that is told when they are written.
+    fn close(&self) -> Receiver<()> {
+        let (done, written) = channel();
+        let mut waiting = self.queue.waiting();
+        if !waiting.is_closed && self.begins.is_completed() {
+            waiting.orders.push(Order::Flush(done));
+        }
+        waiting.is_closed = true;
         self.queue.changed.notify_one();
+        written
     }
 }
 
@@ -202,16 +208,11 @@ impl ServerLogs {
         }
     }
 
-    /// Waits until all present entries are written, for at most one second.
-    async fn flush(&self) {
-        let server_logs = self.clone();
-        let _ = tokio::time::timeout(FLUSHING, tokio::task::spawn_blocking(move || server_logs.flush_now())).await;
-    }
-
-    /// Writes the remaining entries, for at most one second, and ends the thread. Later entries are dropped. The logs can still be read.
+    /// Writes the remaining entries, for at most one second, and ends the thread. Later entries are dropped, so that nothing is written any
+    /// more once the gateway is closed. The logs can still be read.
     pub(super) async fn close(&self) {
-        self.flush().await;
-        self.writer.close();
+        let written = self.writer.close();
+        let _ = tokio::task::spawn_blocking(move || written.recv_timeout(FLUSHING)).await;
     }
 
     fn flush_now(&self) {

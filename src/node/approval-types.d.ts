@@ -73,6 +73,8 @@ export interface CommandRequest {
   /** The tools of a generated server, with their code. Invisible characters are written as escapes. Missing for any other server. */
   generated?: GeneratedTools
   confirm: 'never' | 'writes' | 'always'
+  /** Patterns of names (`get_*`): tools without annotations that are reads, as the entry says. Missing if the entry names none. */
+  reads?: string[]
   allowTools?: string[]
   denyTools: string[]
   /** Resource URIs, exact or with `*` at the end. */
@@ -118,6 +120,11 @@ export interface ManifestRequest {
   findings: Finding[]
   /** Names in the config's filters (`allowTools`, `denyResources`, …) that do not exist in the server. */
   warnings: string[]
+  /**
+   * Names of tools that sound like reads and have no annotations that say what they do. Before each of their calls a person is asked, unless
+   * `reads` of the server's entry names them. Missing if there are none.
+   */
+  soundingLikeReads?: string[]
   /** Differences from the manifest that was approved before, if there was one. */
   changes?: ManifestChanges
 }
@@ -180,6 +187,8 @@ export interface ToolSummary {
   inputSchema: unknown
   outputSchema?: unknown
   annotations?: unknown
+  /** The tool is a read only because `reads` of the server's entry names it. Missing otherwise. */
+  readsByConfig?: boolean
   /** The tool's `_meta`. An MCP host may act on it, for example show a view (MCP Apps). */
   meta?: unknown
 }

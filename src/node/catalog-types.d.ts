@@ -37,6 +37,8 @@ export interface FunctionInfo {
   parameters: ParameterInfo[]
   /** The TypeScript type of the returned value. */
   returns: string
+  /** The number of results from which `returns` was learnt. Set if the server declares no results and this agent has seen some: no promise. */
+  resultsSeen?: number
   caveats: string[]
   /** A call with the required parameters. */
   example: string
@@ -100,6 +102,8 @@ export interface ServerDetails {
   /** Names of the headers of the entry. */
   headers: string[]
   confirm: 'never' | 'writes' | 'always'
+  /** Patterns of names (`get_*`): tools without annotations that are reads. */
+  reads: string[]
   allowTools?: string[]
   denyTools: string[]
   /** URIs, exact or with `*` at their end. */
@@ -193,9 +197,14 @@ export interface SystemMessageOptions {
   toolErrors?: ToolErrors
   /**
    * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
-   * from `o200k_base` by some tens of percent. Default 2,000.
+   * from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of it is used where there is more to say.
    */
   budgetTokens?: number
+  /**
+   * What the model is to do, in words. The functions that `searchTools` finds for it come first, and the first five of them with their
+   * declarations. Without it, or without a word in it, the functions of all servers are told in turns.
+   */
+  task?: string
 }
 
 /** The result of `check`. */
@@ -206,6 +215,11 @@ export interface CodeReport {
   looked: boolean
   /** The problems in the order of their place in the code, at most 100. */
   problems: CodeProblem[]
+  /**
+   * Properties of results that no result had which this agent has seen, and that are similar to some that were seen (`unseen-property`). No server
+   * has promised what its results have, so such code may be right: hints do not count for `ok`.
+   */
+  hints: CodeProblem[]
 }
 
 /** A problem in the code, and its place. Lines and columns start at 1; columns count UTF-16 units. The end position is exclusive. */
@@ -220,6 +234,8 @@ export interface CodeProblem {
     | 'unknown-server'
     | 'unknown-tool'
     | 'no-handler'
+    /** Only in `hints`. */
+    | 'unseen-property'
   /** A description of the problem, with the suggestion. */
   message: string
   line: number

@@ -30,6 +30,7 @@ struct SearchOptions {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct SystemMessageOptions {
     budget_tokens: Option<f64>,
+    task: Option<String>,
     tool_errors: Option<ToolErrors>,
 }
 
@@ -87,8 +88,13 @@ impl Caller {
 
     fn system_message<'env>(&self, env: &'env Env, method: &'static str, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.method(env, method, [options], move |agent, (options,): (Option<SystemMessageOptions>,)| async move {
-            let SystemMessageOptions { budget_tokens, tool_errors } = options.unwrap_or_default();
-            agent.system_message(whole(method, "budgetTokens", budget_tokens)?, tool_errors.unwrap_or(ToolErrors::FOR_MODELS))
+            let SystemMessageOptions { budget_tokens, task, tool_errors } = options.unwrap_or_default();
+            let budget_tokens = whole(method, "budgetTokens", budget_tokens)?;
+            let errors = tool_errors.unwrap_or(ToolErrors::FOR_MODELS);
+            match task {
+                Some(task) => agent.system_message_for(&task, budget_tokens, errors),
+                None => agent.system_message(budget_tokens, errors),
+            }
         })
     }
 
@@ -100,7 +106,8 @@ impl Caller {
 #[napi]
 impl Gateway {
     /// Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
-    /// `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, alone and together. Starts no server.
+    /// `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, each together
+    /// with those of `host:mcp`, which have the types that all share. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_MODULE`.
     ///
@@ -176,14 +183,14 @@ impl Gateway {
         self.caller.search_tools(env, "Gateway.searchTools", [Some(query), options])
     }
 
-    /// Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. To stay
-    /// within the token budget, it contains full declarations, otherwise one line for each function, otherwise only the number of
-    /// functions.
+    /// Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. It fills the
+    /// token budget function by function, those of all servers in turns, first with a line for each and then with declarations, and says how
+    /// many are left out. With a `task`, the functions that a search for it finds come first.
     ///
     /// Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
     ///
     /// ```js
-    /// const part = await gateway.systemMessage({ budgetTokens: 1500 })
+    /// const part = await gateway.systemMessage({ budgetTokens: 1500, task: 'find the last commits about the parser' })
     /// ```
     #[napi(catch_unwind, ts_args_type = "options?: SystemMessageOptions", ts_return_type = "Promise<string>")]
     pub fn system_message<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
@@ -302,8 +309,12 @@ impl Sandbox {
     #[napi(catch_unwind, ts_args_type = "options?: SystemMessageOptions", ts_return_type = "Promise<string>")]
     pub fn system_message<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.method(env, "Sandbox.systemMessage", [options], |sandbox, (options,): (Option<SystemMessageOptions>,)| async move {
-            let options = options.unwrap_or_default();
-            sandbox.system_message(whole("Sandbox.systemMessage", "budgetTokens", options.budget_tokens)?, options.tool_errors)
+            let SystemMessageOptions { budget_tokens, task, tool_errors } = options.unwrap_or_default();
+            let budget_tokens = whole("Sandbox.systemMessage", "budgetTokens", budget_tokens)?;
+            match task {
+                Some(task) => sandbox.system_message_for(&task, budget_tokens, tool_errors),
+                None => sandbox.system_message(budget_tokens, tool_errors),
+            }
         })
     }
 

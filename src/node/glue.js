@@ -133,7 +133,7 @@
     const bare = () => Object.create(null);
     const parts = { data: bare(), callbacks: bare(), signal: undefined, input: undefined };
     if (options === undefined || options === null) return parts;
-    if (typeof options !== "object" || isArray(options)) throw invalid(method, "options must be an object");
+    if (typeof options !== "object" || isList(options, method)) throw invalid(method, "options must be an object");
     for (const [key, value] of entriesOf(options, method)) {
       if (value === undefined) continue;
       // JSON writes NaN and Infinity as null, and null would be read as a default.
@@ -145,6 +145,15 @@
       else parts.data[key] = value;
     }
     return parts;
+  }
+
+  /** Returns whether a value is an array. It cannot be known of a revoked Proxy. */
+  function isList(value, method) {
+    try {
+      return isArray(value);
+    } catch (error) {
+      throw invalid(method, said(error));
+    }
   }
 
   /** Reads an object's entries. An error of its getters is reported as a problem of the object. */

@@ -14,7 +14,7 @@ const WORKSPACE: &str = ".";
 pub(super) struct Folders {
     folders: Vec<(String, &'static str)>,
     /// What the reader of the text knows already. `None` if nobody in particular reads it.
-    known: Option<Vec<String>>,
+    known: Option<KnownPaths>,
 }
 
 impl Folders {
@@ -34,57 +34,116 @@ impl Folders {
     }
 
     /// Returns the folders for a reader who knows the workspace, and each path in these texts.
-    pub(super) fn known_from(&self, texts: Vec<String>) -> Self {
-        Self { folders: self.folders.clone(), known: Some(texts) }
-    }
-
-    /// Returns whether the reader knows a path that stands in a text.
-    fn knows(&self, path: &str) -> bool {
-        let path = path.trim_end_matches(['.', '!']);
-        self.known.as_ref().is_some_and(|texts| texts.iter().any(|text| text.contains(path)))
+    pub(super) fn known_from(&self, texts: &[String]) -> Self {
+        Self { folders: self.folders.clone(), known: Some(KnownPaths::of(texts)) }
     }
 
     /// Returns the text with shortened paths. Returns `None` if there is nothing to shorten.
     pub(super) fn shorten(&self, text: &str) -> Option<String> {
         let mut shortened = String::new();
-        let (mut copied, mut at, mut url_end) = (0, 0, 0);
-        while let Some(start) = text[at..].find('/').map(|found| at + found) {
-            at = start + 1;
+        let mut copied = 0;
+        let mut paths = Paths::new(text);
+        while let Some(path) = paths.next() {
+            let Some((resume, short)) = self.replacement(text, &path) else { continue };
+            shortened.push_str(&text[copied..path.start]);
+            shortened.push_str(short);
+            copied = resume;
+            paths.continue_at(resume);
+        }
+        (copied > 0).then(|| shortened + &text[copied..])
+    }
+
+    /// Returns the position up to which a path is replaced, and the text that replaces this part of it.
+    fn replacement(&self, text: &str, path: &Place) -> Option<(usize, &'static str)> {
+        let written = &text[path.start..path.end];
+        if let Some((folder, short)) = self.folders.iter().find(|(folder, _)| is_within(&text[path.start..], folder)) {
+            // A reader who knows the workspace learns nothing from it. The home folder has the name of the user, which a reader could guess.
+            let is_known = self.known.is_some() && *short == WORKSPACE;
+            return (!is_known).then_some((path.start + folder.len(), *short));
+        }
+        if path.is_in_url || follows_method(&text[..path.start]) || self.known.as_ref().is_some_and(|known| known.has(written)) {
+            return None;
+        }
+        last_two(written).map(|kept| (path.start + kept, "…"))
+    }
+}
+
+/// The paths that a reader has written, sorted. A text of a server may have millions of paths, so each of them is looked up in few steps.
+struct KnownPaths(Vec<String>);
+
+impl KnownPaths {
+    fn of(texts: &[String]) -> Self {
+        let mut known = Vec::new();
+        for text in texts {
+            let mut paths = Paths::new(text);
+            while let Some(path) = paths.next() {
+                known.push(without_end(&text[path.start..path.end]).to_owned());
+            }
+        }
+        known.sort_unstable();
+        known.dedup();
+        Self(known)
+    }
+
+    /// Returns whether the reader has written the path, or a path below it.
+    fn has(&self, path: &str) -> bool {
+        let path = without_end(path);
+        let below = format!("{path}/");
+        let from = |start: &str| self.0.get(self.0.partition_point(|known| known.as_str() < start));
+        from(path).is_some_and(|known| known == path) || from(&below).is_some_and(|known| known.starts_with(&below))
+    }
+}
+
+/// Returns a path without the end of a sentence, and without the slash at its own end.
+fn without_end(path: &str) -> &str {
+    path.trim_end_matches(['.', '!']).trim_end_matches('/')
+}
+
+/// The place of a path in a text.
+struct Place {
+    start: usize,
+    end: usize,
+    /// True if the path is a part of a URL other than `file:`.
+    is_in_url: bool,
+}
+
+/// The paths of a text, one after the other.
+struct Paths<'t> {
+    text: &'t str,
+    at: usize,
+    url_end: usize,
+}
+
+impl<'t> Paths<'t> {
+    fn new(text: &'t str) -> Self {
+        Self { text, at: 0, url_end: 0 }
+    }
+
+    /// Leaves out what stands before this position.
+    fn continue_at(&mut self, position: usize) {
+        self.at = self.at.max(position);
+    }
+
+    fn next(&mut self) -> Option<Place> {
+        let text = self.text;
+        while let Some(start) = text[self.at..].find('/').map(|found| self.at + found) {
+            self.at = start + 1;
             let rest = &text[start..];
             if rest.starts_with("//") && text[..start].ends_with(':') {
-                at = start + 2;
-                if start >= url_end && !text[..start].ends_with("file:") {
-                    url_end = start
-                        + 2
-                        + text[at..]
-                            .find(|character: char| ends_path(character) && !"?:,;()[]*".contains(character))
-                            .unwrap_or(text.len() - at);
+                self.at = start + 2;
+                if start >= self.url_end && !text[..start].ends_with("file:") {
+                    let ends_url = |character: char| ends_path(character) && !"?:,;()[]*".contains(character);
+                    self.url_end = self.at + text[self.at..].find(ends_url).unwrap_or(text.len() - self.at);
                 }
                 continue;
             }
-            if !may_begin_path(text, start) {
-                continue;
+            if may_begin_path(text, start) {
+                let end = start + rest.find(ends_path).unwrap_or(rest.len());
+                self.at = self.at.max(end);
+                return Some(Place { start, end, is_in_url: start < self.url_end });
             }
-            let end = start + rest.find(ends_path).unwrap_or(rest.len());
-            let folder = self.folders.iter().find(|(folder, _)| is_within(rest, folder));
-            let is_in_workspace = folder.is_some_and(|(_, short)| *short == WORKSPACE);
-            let replacement = if self.known.is_some() && is_in_workspace || self.knows(&text[start..end]) {
-                None
-            } else if let Some((folder, short)) = folder {
-                Some((start + folder.len(), *short))
-            } else if start >= url_end && !follows_method(&text[..start]) {
-                last_two(&text[start..end]).map(|kept| (start + kept, "…"))
-            } else {
-                None
-            };
-            if let Some((resume, short)) = replacement {
-                shortened.push_str(&text[copied..start]);
-                shortened.push_str(short);
-                copied = resume;
-            }
-            at = end.max(copied).max(at);
         }
-        (copied > 0).then(|| shortened + &text[copied..])
+        None
     }
 }
 

@@ -1,17 +1,20 @@
 //! Redaction for one reader, who has written a part of what a text repeats: the arguments of a call.
 
+use std::sync::Arc;
+
 use parking_lot::{Mutex, RwLock};
 
 use serde_json::{Map, Value as Json};
 
 use super::{JSON_DEPTH, Redactor};
 
-/// Maximum total number of bytes of the texts of one reader. Each path of a text is looked for in all of them.
+/// Maximum total number of bytes of the texts of one reader, which bounds the number of known paths.
 const MAX_BYTES: usize = 64 * 1024;
 
 impl Redactor {
     /// Returns a redactor for the reader who has written these texts. To this reader, paths in the workspace stay whole, and so do paths
-    /// that the texts contain. Secrets are replaced as always, also those that the texts contain. The new redactor knows the secrets of this
+    /// that the texts contain, and the folders around these. The home folder is always `~`: a guess in an argument must not confirm its name.
+    /// Secrets are replaced as always, also those that the texts contain. The new redactor knows the secrets of this
     /// moment.
     ///
     /// ```
@@ -19,13 +22,19 @@ impl Redactor {
     /// let redactor = Redactor::new(None, Some(std::path::Path::new("/srv/projects/mine")));
     /// redactor.add([&"correct-horse".to_owned().into()]);
     /// let text = "/etc/app/main/x.txt is outside of /srv/projects/mine and /opt/app/main/data: correct-horse";
-    /// let reader = redactor.for_reader(vec!["cat /etc/app/main/x.txt correct-horse".to_owned()]);
+    /// let reader = redactor.for_reader(&["cat /etc/app/main/x.txt correct-horse".to_owned()]);
     /// assert_eq!(reader.redact(text), "/etc/app/main/x.txt is outside of /srv/projects/mine and …/main/data: [redacted]");
     /// ```
     #[must_use]
-    pub fn for_reader(&self, texts: Vec<String>) -> Self {
+    pub fn for_reader(&self, texts: &[String]) -> Self {
         let known = RwLock::new(self.known());
-        Self { known, kept: Mutex::default(), building: Mutex::default(), folders: self.folders.known_from(texts) }
+        Self {
+            known,
+            kept: Mutex::default(),
+            building: Mutex::default(),
+            folders: self.folders.known_from(texts),
+            large: Arc::clone(&self.large),
+        }
     }
 }
 
@@ -54,8 +63,8 @@ impl WrittenPaths {
 
     /// Returns the texts.
     #[must_use]
-    pub fn into_texts(self) -> Vec<String> {
-        self.texts
+    pub fn texts(&self) -> &[String] {
+        &self.texts
     }
 
     fn add_text(&mut self, text: &str) {
@@ -85,7 +94,7 @@ mod tests {
 
     fn reader(arguments: &Json) -> Redactor {
         let redactor = Redactor::new(Some(Path::new("/home/ada")), Some(Path::new("/home/ada/work")));
-        redactor.for_reader(WrittenPaths::of(arguments.as_object().unwrap()).into_texts())
+        redactor.for_reader(WrittenPaths::of(arguments.as_object().unwrap()).texts())
     }
 
     #[test]
@@ -99,10 +108,27 @@ mod tests {
             ("at /home/ada/work/src/a.js:1", "at /home/ada/work/src/a.js:1"),
             ("in /home/ada/work", "in /home/ada/work"),
             ("in /home/ada/other/a/b", "in ~/other/a/b"),
+            ("no folder /var/data/deep", "no folder /var/data/deep"),
+            ("no folder /var/data/de", "no folder …/data/de"),
             ("file:///home/ada/work/a", "file:///home/ada/work/a"),
         ] {
             assert_eq!(reader.redact(text), read);
         }
+    }
+
+    #[test]
+    fn a_guess_does_not_confirm_the_name_of_the_home_folder() {
+        let reader = reader(&json!({ "guesses": "/home/ada/.ssh/id_rsa /home/bob/.ssh/id_rsa /home/ada/x" }));
+        assert_eq!(reader.redact("cannot read /home/ada/.ssh/id_rsa"), "cannot read ~/.ssh/id_rsa");
+        assert_eq!(reader.redact("cannot read file:///home/ada/x"), "cannot read file://~/x");
+    }
+
+    #[test]
+    fn a_path_is_looked_up_in_few_steps_however_long_the_arguments_are() {
+        let arguments = json!({ "text": format!("/{}", "b".repeat(60_000)) });
+        let (reader, error) = (reader(&arguments), " /a".repeat(100_000));
+        // With a search through the arguments for each path, this would take minutes.
+        assert_eq!(reader.redact(&error), error);
     }
 
     #[test]
@@ -111,6 +137,6 @@ mod tests {
         for _ in 0..100 {
             written.extend(&WrittenPaths::of(json!({ "a": format!("/a/b/c/{}", "x".repeat(1000)) }).as_object().unwrap()));
         }
-        assert_eq!(written.into_texts().len(), MAX_BYTES / 1007);
+        assert_eq!(written.texts().len(), MAX_BYTES / 1007);
     }
 }

@@ -104,6 +104,12 @@ impl RunControl {
         self.deadline.pause_of(self.call)
     }
 
+    /// Returns a function that answers whether the run's clock goes on. It stands while the run only waits for a person.
+    pub fn going_on(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<> {
+        let deadline = self.deadline.clone();
+        move || deadline.until().is_some()
+    }
+
     /// Marks the call as waiting for other calls of its run, until the returned value is dropped. During this time, the clock can stop if
     /// those calls wait for a person.
     #[must_use]

@@ -8,6 +8,8 @@ mod server_name;
 mod shown_arguments;
 mod word_text;
 
+#[cfg(test)]
+pub(crate) use nearest::comparisons;
 pub use nearest::nearest;
 pub use problem::Problem;
 pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};

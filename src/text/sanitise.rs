@@ -114,6 +114,9 @@ pub fn has_invisible(text: &str) -> bool {
 #[must_use]
 pub fn hidden(text: &str) -> Hidden {
     let mut found = Hidden::default();
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r')) {
+        return found;
+    }
     let mut before = '\n';
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
@@ -186,6 +189,10 @@ enum SanitiseMode {
 
 /// Sanitises a text in one pass.
 fn clean(text: &str, manner: SanitiseMode) -> String {
+    // Most texts are plain, and need no look at each character.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') || manner == SanitiseMode::Text && matches!(byte, b'\n' | b'\t')) {
+        return text.to_owned();
+    }
     let mut out = String::with_capacity(text.len());
     let mut broke = false;
     let mut characters = text.chars().peekable();

@@ -12,6 +12,7 @@ mod fetch_approval;
 mod folder;
 mod gate;
 mod processes;
+mod reads;
 mod request;
 mod resources_and_prompts;
 mod revocations;
@@ -31,6 +32,7 @@ pub use executable::{Executable, Executables, locate_program};
 pub use fetch_approval::{FetchApproval, FetchHosts, fetch_row};
 pub use folder::deciding_folder;
 pub use gate::{Decision, Gate, gate, read_gate};
+pub use reads::is_read;
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
 pub use resources_and_prompts::{
     PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt, shown_resource, shown_template,
@@ -39,4 +41,6 @@ pub use revocations::ApprovalBasis;
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
 pub use subject::{Circumstances, Subject};
+#[cfg(test)]
+pub(crate) use text_audit::texts_read;
 pub use text_audit::{Finding, Severity, audit_manifest, audit_manifest_among, audit_text};

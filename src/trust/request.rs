@@ -10,6 +10,7 @@ use super::approval_status::NotApprovedReason;
 use super::digest::{manifest_digest, tool_digest};
 use super::drift::{Difference, Drift, differences};
 use super::executable::Executable;
+use super::reads::{is_read_by_config, sounding_like_reads};
 use super::resources_and_prompts::{
     PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_warnings, prompt_summaries, resource_summaries, template_summaries,
     unoffered_warnings,
@@ -131,6 +132,9 @@ pub struct CommandRequest {
     #[serde(skip)]
     pub has_invisible_code: bool,
     pub confirm: Confirm,
+    /// Patterns of names: tools that are reads although their annotations do not say so.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
     pub deny_tools: Vec<String>,
@@ -185,6 +189,10 @@ pub struct ManifestRequest {
     pub findings: Vec<Finding>,
     /// Warnings, for example about names in `allowTools` and `denyTools` that the server does not have.
     pub warnings: Vec<String>,
+    /// Raw names of tools that sound like reads and have no annotations that say what they do. With `confirm: "writes"`, a person is asked
+    /// before each of their calls, unless `reads` of the server's entry names them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sounding_like_reads: Vec<String>,
     /// The differences from the last approved manifest, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<ManifestChanges>,
@@ -209,6 +217,9 @@ pub struct ToolSummary {
     pub output_schema: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
+    /// True if the tool is a read only because `reads` of the server's entry names it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reads_by_config: bool,
     /// The tool's `_meta`. A host may act on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Json>,
@@ -292,6 +303,7 @@ impl CommandRequest {
             generated,
             has_invisible_code,
             confirm: server.confirm,
+            reads: server.reads.clone(),
             allow_tools: server.filter.allow.clone(),
             deny_tools: server.filter.deny.clone(),
             allow_resources: server.resource_filter.allow.clone(),
@@ -380,18 +392,19 @@ impl ManifestRequest {
             server_version: sanitise_line(&manifest.server_version, MAX_NAME_CHARS),
             protocol_version: sanitise_line(&manifest.protocol_version, MAX_NAME_CHARS),
             instructions: manifest.instructions.as_ref().map(text),
-            tools: summaries(manifest, shown_chars),
+            tools: summaries(manifest, &server.reads, shown_chars),
             resources: resource_summaries(manifest, shown_chars),
             resource_templates: template_summaries(manifest, shown_chars),
             prompts: prompt_summaries(manifest, shown_chars),
             findings: audit_manifest_among(manifest, others),
             warnings: [filter_warnings(server, live), unoffered_warnings(manifest, max_chars)].concat(),
+            sounding_like_reads: sounding_like_reads(server, manifest),
             changes: before.map(|before| changes(before, manifest)),
         }
     }
 }
 
-fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
+fn summaries(manifest: &Manifest, reads: &[String], max_chars: usize) -> Vec<ToolSummary> {
     // Declarations contain names and literals of schemas in full, so schemas are not cut to `max_chars`.
     let schema = |schema: &Json| sanitise_json(schema, shown_literal_chars(max_chars));
     let identifiers = manifest.identifiers();
@@ -404,6 +417,7 @@ fn summaries(manifest: &Manifest, max_chars: usize) -> Vec<ToolSummary> {
         input_schema: schema(&tool.input_schema),
         output_schema: tool.output_schema.as_ref().map(schema),
         annotations: tool.annotations.as_ref().map(|hints| sanitise_json(hints, max_chars)),
+        reads_by_config: is_read_by_config(tool, reads),
         meta: tool.meta.as_ref().map(|meta| sanitise_json(meta, MAX_SHOWN_META_CHARS)),
     };
     manifest.tools.iter().map(summary).collect()

@@ -7,7 +7,7 @@ use crate::catalog::{
     MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, MAX_SHOWN_URI_CHARS as MAX_URI_CHARS, Manifest, Prompt, PromptArgument, Resource,
     ResourceTemplate, Unshown, UriTemplate, Wording, unshown_prompt, unshown_tool, unshown_uri,
 };
-use crate::config::{ServerDefinition, covers};
+use crate::config::{ServerDefinition, covers, matches_name};
 use crate::text::{sanitise_line, sanitise_text};
 
 /// A resource in the form that is shown to a person.
@@ -143,6 +143,7 @@ pub fn filter_warnings(server: &ServerDefinition, live: &Manifest) -> Vec<String
     [
         missing("allowTools", tools.allow.as_deref().unwrap_or_default(), "tool", &is_tool),
         missing("denyTools", &tools.deny, "tool", &is_tool),
+        missing("reads", &server.reads, "tool", &|pattern| live.tools.iter().any(|tool| matches_name(pattern, &tool.name))),
         missing("allowResources", resources.allow.as_deref().unwrap_or_default(), "resource", &is_resource),
         missing("denyResources", &resources.deny, "resource", &is_resource),
         missing("allowPrompts", prompts.allow.as_deref().unwrap_or_default(), "prompt", &is_prompt),

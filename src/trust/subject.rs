@@ -109,6 +109,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         transport,
         filter: ToolFilter { allow, deny },
         confirm,
+        reads,
         pin_executable,
         pin_values,
         resource_filter: UriFilter { allow: allow_resources, deny: deny_resources },
@@ -150,6 +151,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let form = if *allow_insecure_http { form.text("allowInsecureHttp") } else { form };
     let form = in_box.iter().fold(form, with_box);
     let form = if roots.is_empty() { form } else { form.text("roots").list(roots.iter().map(String::as_str)) };
+    let form = if reads.is_empty() { form } else { form.text("reads").list(reads.iter().map(String::as_str)) };
     let form = filtered(form, "resources", allow_resources.as_deref(), deny_resources);
     let form = filtered(form, "prompts", allow_prompts.as_deref(), deny_prompts);
     let form = if input_defaults.is_empty() { form } else { keyed(form.text("inputs"), key, "input", input_defaults) };
@@ -321,6 +323,10 @@ mod tests {
             r#""command": "x", "denyTools": ["a"]"#,
             r#""command": "x", "confirm": "never""#,
             r#""command": "x", "confirm": "always""#,
+            r#""command": "x", "reads": ["a"]"#,
+            r#""command": "x", "reads": ["a*"]"#,
+            r#""command": "x", "reads": ["a", "b"]"#,
+            r#""command": "x", "roots": ["a"]"#,
             r#""command": "x", "pinExecutable": true"#,
             r#""command": "x", "pinValues": true"#,
             r#""command": "x", "allowResources": []"#,

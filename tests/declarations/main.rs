@@ -9,7 +9,9 @@ mod values;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_mcp, declare_server, declare_tool};
+use hyperlight_mcp::catalog::{
+    DeclarationStyle, Failures, Manifest, SeenResults, Tool, Wording, declare_mcp, declare_server, declare_tool,
+};
 use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 use serde_json::{Value as Json, json};
 
@@ -22,7 +24,11 @@ const GUESSES: usize = 24;
 const MAX_OF_EACH: usize = 6;
 
 fn style(failures: Failures) -> DeclarationStyle {
-    DeclarationStyle { wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 }, failures }
+    DeclarationStyle {
+        wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
+        failures,
+        seen: SeenResults::default(),
+    }
 }
 
 fn tool(name: &str, input_schema: Json, output_schema: Option<Json>) -> Tool {
@@ -94,20 +100,25 @@ fn assignments(index: usize, type_name: &str, schema: &Json, tally: &mut Tally) 
 fn values_type_check_if_they_are_valid_and_not_if_they_are_invalid_within_typescripts_reach() {
     let all = schemas::generated(SCHEMAS);
     let mut project = Project::new();
+    project.add("mcp.d.ts", &declare_mcp(&style(Failures::Thrown)));
     let mut tally = Tally::default();
     for (number, schemas) in all.chunks(TOOLS_PER_SERVER).enumerate() {
         let name = |index: usize| format!("tool_{index}");
         let tools = schemas.iter().enumerate().map(|(index, schema)| tool(&name(index), schema.clone(), Some(schema.clone())));
         let manifest = server(tools.collect());
-        project.add(&format!("s{number}.d.ts"), &declare_server(&format!("s{number}"), &manifest, &style(Failures::Returned)));
-        let mut text = format!("import type * as all from \"host:mcp-s{number}\";\n");
+        project.add(&format!("s{number}.d.ts"), &declare_server(&format!("s{number}"), &manifest, &style(Failures::Thrown)));
+        // `ReturnType` does not take a function whose input is `never`.
+        let mut text = format!(
+            "import type * as all from \"host:mcp-s{number}\";\ntype Result<F> = F extends (input: never) => infer R ? R : \"no function\";\n"
+        );
         for (index, schema) in schemas.iter().enumerate() {
             let id = number * TOOLS_PER_SERVER + index;
-            text += &assignments(id, &format!("all.Tool{index}Output"), schema, &mut tally);
+            text += &assignments(id, &format!("Result<typeof all.tool_{index}>"), schema, &mut tally);
             // The input type is always an object type. If the schema already says that it is an object, input and output have the same
             // type.
             if schema.get("type") == Some(&json!("object")) && schema.get("required") != Some(&json!([])) {
-                text += &assignments(id + SCHEMAS, &format!("all.Tool{index}Input"), schema, &mut tally);
+                let input = format!("Exclude<Parameters<typeof all.tool_{index}>[0], undefined>");
+                text += &assignments(id + SCHEMAS, &input, schema, &mut tally);
             }
         }
         project.add(&format!("u{number}.ts"), &text);
@@ -195,7 +206,7 @@ fn outstanding_calls_are_typed_as_the_calls_that_they_are() {
         project.problems()
     };
     for sound in [
-        "const counts: s.CountOutput[] = await Promise.all(texts.map((text) => s.count.async({ text }))); return counts",
+        "const counts: { words: number }[] = await Promise.all(texts.map((text) => s.count.async({ text }))); return counts",
         "const [one, two, three] = all([s.count.async({ text: '' }), call.async('s', 'count'), 5]); two satisfies ToolResult; return one.words + three",
         "const [one] = allSettled([s.count.async({ text: '' })]); return one.status === 'fulfilled' ? one.value.words : one.reason",
         "return await Promise.race([s.count.async({ text: '' }), sleep(5)])",

@@ -39,7 +39,13 @@ pub const TARGETS: [Target; 13] = [
 
 /// Checks that each config gives servers or an error, that no server is both valid and invalid, and that resolving a server does not panic.
 fn config(bytes: &[u8]) {
-    let Ok(config) = parse_text(&String::from_utf8_lossy(bytes), "config.json", 20) else { return };
+    for file in ["config.json", "config.yaml"] {
+        config_in(&String::from_utf8_lossy(bytes), file);
+    }
+}
+
+fn config_in(text: &str, file: &str) {
+    let Ok(config) = parse_text(text, file, 20) else { return };
     assert!(config.servers.len() + config.invalid.len() <= 20);
     let inputs = config.inputs.iter().map(|input| (input.id.clone(), SecretString::from("given"))).collect();
     for server in &config.servers {
@@ -119,7 +125,8 @@ fn script(bytes: &[u8]) {
     if let Ok(Some(javascript)) = to_javascript(&code) {
         assert_eq!(widths(&javascript), widths(&code));
     }
-    let exports = vec![Export { name: "get_forecast".to_owned(), also: Some("get-forecast".to_owned()) }];
+    let exports =
+        vec![Export { name: "get_forecast".to_owned(), also: Some("get-forecast".to_owned()), seen: vec!["temperature".to_owned()] }];
     let modules = [Importable { specifier: "host:mcp-weather".to_owned(), exports }];
     let lines = code.split('\n').count();
     for problem in check(&code, &modules) {

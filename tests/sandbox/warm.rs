@@ -102,7 +102,10 @@ async fn the_clock_of_a_run_begins_with_the_run_however_long_its_vm_has_waited()
     let asked = std::time::Instant::now();
     let since = value(run(&sandboxes, request("export const handler = () => performance.now()")).await).as_f64().unwrap();
     let since_asked = asked.elapsed().as_secs_f64() * 1000.0;
-    let outcome = run(&sandboxes, request("export const handler = () => Date.now() - performance.timeOrigin - performance.now()")).await;
+    // The least of many differences, as any one of them includes the time in which another program had the processor.
+    let difference = "Math.abs(Date.now() - performance.timeOrigin - performance.now())";
+    let code = format!("export const handler = () => Math.min(...Array.from({{ length: 50 }}, () => {difference}))");
+    let outcome = run(&sandboxes, request(&code)).await;
     assert!(since <= since_asked, "{since} of {since_asked} ms");
-    assert!(value(outcome).as_f64().unwrap().abs() < 50.0);
+    assert!(value(outcome).as_f64().unwrap() < 50.0);
 }

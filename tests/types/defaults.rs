@@ -41,6 +41,7 @@ fn real() -> BTreeMap<String, Json> {
         ("GatewayOptions.guest", json!(GuestChoice::default())),
         ("GatewayOptions.schemaViolations", json!(SchemaViolations::default())),
         ("GatewayOptions.argumentChecks", json!(ArgumentCheck::default())),
+        ("GatewayOptions.learnResults", json!(true)),
         ("GatewayOptions.trace", json!(false)),
         ("GatewayOptions.auditContent", json!(false)),
         ("AuditQuery.limit", constant("node/options.rs", "DEFAULT_AUDIT_LIMIT")),

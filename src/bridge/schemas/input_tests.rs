@@ -353,3 +353,22 @@ proptest! {
         prop_assert!(described.chars().count() < 1_100);
     }
 }
+
+#[test]
+fn hints_for_many_unknown_names_take_bounded_work() {
+    let filler = "q".repeat(40);
+    let properties: Map<_, _> = (0..2_000).map(|index| (format!("p{index}{filler}"), json!({ "type": "string" }))).collect();
+    let schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    let nested = json!({ "type": "object", "properties": { "list": { "type": "array", "items": schema } } });
+    let unknown = |count: usize| -> Map<_, _> { (0..count).map(|index| (format!("p{index}{filler}x"), json!("v"))).collect() };
+    let work = |schema: &Json, arguments: Json| {
+        let before = crate::text::comparisons();
+        let problem = problem(schema.clone(), arguments);
+        assert!(problem.contains("unknown parameters"), "{problem}");
+        crate::text::comparisons() - before
+    };
+    let (few, many) = (work(&schema, json!(unknown(5))), work(&schema, json!(unknown(8_000))));
+    assert!(few <= 1_000_000 && many <= 1_000_000, "{few} and {many} comparisons");
+    let in_objects = work(&nested, json!({ "list": vec![unknown(5); 20] }));
+    assert!(in_objects <= 3_000_000, "{in_objects} comparisons");
+}

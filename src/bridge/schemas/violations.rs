@@ -1,6 +1,7 @@
 //! Describes violations in such a way that the caller can correct the arguments. A description contains the location, what is expected,
 //! the value that was found, and the name that was probably meant.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 
 use jsonschema::ValidationError;
@@ -24,11 +25,13 @@ const ALTERNATIVES: usize = 5;
 const MAX_GIVEN: usize = 200;
 /// Maximum number of unknown names in a message. For each of them, the message also contains the name that was probably meant.
 const UNKNOWN: usize = 5;
+/// Maximum number of searches for the name that was probably meant. Each of them takes up to a few milliseconds.
+const SEARCHES: usize = MAX_DESCRIBED * UNKNOWN;
 const MAX_TEXT_CHARS: usize = 1_000;
 
 /// Describes the first violations by the arguments. `errors` is empty if finding the violations would have cost too much.
 pub(super) fn describe(schema: &Json, arguments: &Json, errors: &[ValidationError<'_>]) -> String {
-    let reader = Reader { schema, arguments };
+    let reader = Reader { schema, arguments, searches: Cell::new(0) };
     let mut found = Vec::new();
     for error in errors.iter().take(READ) {
         reader.read(error, 0, &mut found);
@@ -115,6 +118,8 @@ fn unknown(at: &str, names: &[&(String, Option<String>)], valid: &[String]) -> S
 struct Reader<'a> {
     schema: &'a Json,
     arguments: &'a Json,
+    /// The number of searches for a name that was probably meant.
+    searches: Cell<usize>,
 }
 
 impl Reader<'_> {
@@ -170,12 +175,17 @@ impl Reader<'_> {
         Violation::Other(format!("{place}expected {expected}, got {got}"))
     }
 
+    fn nearest<'a>(&self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+        let searches = self.searches.replace(self.searches.get() + 1);
+        if searches < SEARCHES { nearest(name, known) } else { None }
+    }
+
     fn missing(&self, error: &ValidationError<'_>, name: &str) -> Violation {
         let steps = steps(self.arguments, error.instance_path().as_str());
         let known: HashSet<&str> = known_names(self.schema, &steps).into_iter().collect();
         let given = error.instance().as_object();
         let unknown = given.into_iter().flat_map(|given| given.keys().take(MAX_GIVEN)).map(String::as_str);
-        let mistaken = nearest(name, unknown.filter(|given| !known.contains(given)));
+        let mistaken = self.nearest(name, unknown.filter(|given| !known.contains(given)));
         // The value of `required` is a list. The value of `dependentRequired` is a map from a given name to the names that are then
         // required.
         let rules = self.schema.pointer(error.schema_path().as_str()).and_then(Json::as_object);
@@ -193,7 +203,7 @@ impl Reader<'_> {
 
     fn unknown(&self, error: &ValidationError<'_>, unexpected: &[String], valid: Vec<&str>) -> Violation {
         let meant = |(index, name): (usize, &String)| {
-            let near = if index < UNKNOWN { nearest(name, valid.iter().copied()) } else { None };
+            let near = if index < UNKNOWN { self.nearest(name, valid.iter().copied()) } else { None };
             (name.clone(), near.map(ToOwned::to_owned))
         };
         Violation::Unknown {

@@ -39,15 +39,29 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   export function all<T extends unknown[]>(calls: [...T]): { [K in keyof T]: Awaited<T[K]> };
   export function allSettled<T extends unknown[]>(calls: [...T]): { [K in keyof T]: PromiseSettledResult<Awaited<T[K]>> };
   /** Whether a value is what a failed call returns: `{ error, code? }` with texts, and nothing else. */
-  export function isError(value: unknown): value is { error: string; code?: string };
+  export function isError(value: unknown): value is ToolError;
 "#;
 
-/// Declaration of the member `.async`. Each function of each module has this member.
-const ASYNC: &str = r"  global { interface CallableFunction {
-    /** The same call as a promise, for many calls at once; not for `sleep`, `all`, `allSettled`, `isError`. */
-    async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
-  } }
+/// What all modules share, so that no server's module has to say it: the member `.async` of each function, the results that
+/// `bridge::shape` returns for a tool without an output schema, and the form of a failure.
+const SHARED: &str = r"  global {
+    interface CallableFunction {
+      /** The same call as a promise, for many calls at once; not for `sleep`, `all`, `allSettled`, `isError`. */
+      async<A extends any[], R>(this: (...input: A) => R, ...input: A): Promise<Awaited<R>>;
+    }
+    /**
+     * The result of a server's function without a type of its own: text or parsed JSON, bytes, a resource, a link; a list of several; null
+     * for nothing. A function with a type of its own returns text or null where the server sends no structured content.
+     */
+    type ToolOutput = ToolContent | ToolContent[] | number | boolean | null;
+    type ToolContent = string | { mimeType: string; data: Uint8Array } | { uri: string; mimeType?: string; text: string } | { uri: string; mimeType?: string; data: Uint8Array } | { uri: string; name: string; [key: string]: unknown } | Record<string, unknown> | unknown[];
+    /** What a failed call of a server's function returns where it does not throw. `code` is missing if the tool itself reported the error. */
+    interface ToolError { error: string; code?: string }
+  }
 ";
+/// The same about `ToolOutput` in a few words, for the declaration of one function.
+pub(super) const TOOL_OUTPUT_IN_WORDS: &str =
+    "  // ToolOutput: text or parsed JSON, bytes, a resource, a link; a list of several; null for nothing.\n";
 
 /// Declarations of the types that the functions of `host:mcp` return. The modules `modules`, `resources_and_prompts` and `shape` of
 /// `bridge` build the values of these types.
@@ -71,7 +85,7 @@ const MCP_TYPES: &str = r"  /** A result as the server sent it. */
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Wording, declare_mcp};
 /// # use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 /// # let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
-/// let text = declare_mcp(&DeclarationStyle { wording, failures: Failures::Returned });
+/// let text = declare_mcp(&DeclarationStyle { wording, failures: Failures::Returned, seen: Default::default() });
 /// assert!(text.contains("export function describe(what: string): string;"));
 /// ```
 #[must_use]
@@ -81,8 +95,8 @@ pub fn declare_mcp(style: &DeclarationStyle) -> String {
         Failures::Returned => "/** All servers. Unlike theirs, these functions throw where they fail. */\n",
         Failures::Thrown => "/** All servers. */\n",
     };
-    let default = default_export("host:mcp", "everything");
-    format!("{about}declare module \"host:mcp\" {{\n{MCP_FUNCTIONS}{ASYNC}{MCP_TYPES}{default}}}\n")
+    let default = default_export("host:mcp");
+    format!("{about}declare module \"host:mcp\" {{\n{MCP_FUNCTIONS}{SHARED}{MCP_TYPES}{default}}}\n")
 }
 
 /// Declares a module that the agent's author adds. `name` has no prefix `host:`. A function whose name is not an identifier is left out,
@@ -112,14 +126,10 @@ pub fn declare_agent_module(name: &str, purpose: Option<&str>, functions: &[Agen
         let end = if signature.contains("//") { "\n" } else { "" };
         let _ = writeln!(text, "{INDENT}export const {}: {signature}{end};", function.name);
     }
-    let mut all = "all".to_owned();
-    while seen.contains(all.as_str()) {
-        all.push('_');
-    }
-    text + &default_export(&specifier, &all) + "}\n"
+    text + &default_export(&specifier) + "}\n"
 }
 
 /// Declares the default export of a module: an object with all of its functions.
-pub(super) fn default_export(specifier: &str, name: &str) -> String {
-    format!("{INDENT}const {name}: Omit<typeof import({}), \"default\">;\n{INDENT}export default {name};\n", quoted(specifier))
+pub(super) fn default_export(specifier: &str) -> String {
+    format!("{INDENT}export * as default from {};\n", quoted(specifier))
 }

@@ -21,6 +21,7 @@ mod module;
 mod notes;
 mod parts;
 mod print;
+mod share;
 mod signature;
 mod text;
 mod types;
@@ -41,10 +42,11 @@ use self::finish::finish;
 use self::kinds::Kinds;
 use self::module::Module;
 use self::print::Printer;
+use self::share::share;
 use self::text::comment;
 pub(in crate::catalog) use self::text::{key, quoted};
 use self::types::{Definition, Type};
-use super::{Manifest, Tool, Wording};
+use super::{Manifest, SeenResults, SeenTool, Tool, Wording};
 use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
 
 /// The way in which a failed call reports its error (the sandbox option `toolErrors`).
@@ -58,29 +60,18 @@ pub enum Failures {
 }
 
 /// Settings for declarations.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct DeclarationStyle {
     /// Functions that sanitise the servers' texts.
     pub wording: Wording,
     pub failures: Failures,
+    /// What was seen of the results of the server's tools. It is used for tools whose server declares no results.
+    pub seen: SeenResults,
 }
 
 const INDENT: &str = "  ";
-const TOOL_ERROR: &str = "  /** A failed call. `code` is missing if the tool itself reported the error. */
-  export interface ToolError { error: string; code?: string }
-";
-/// Comment about results without structured content. The bridge returns such results although they do not fit the output type.
-const UNSTRUCTURED: &str = "  // If the server sends no structured content, the result is text or null, not the output type.\n";
-/// Types that `bridge::shape` returns: one text or its parsed JSON, an image, a resource, a link, a list of several of these, or nothing.
-const TOOL_OUTPUT: &str = "  /** Text or parsed JSON, bytes, a resource, a link; a list of several; null for nothing. */
-  export type ToolOutput = ToolContent | ToolContent[] | number | boolean | null;
-  export type ToolContent = string | { mimeType: string; data: Uint8Array } | { uri: string; mimeType?: string; text: string } \
-| { uri: string; mimeType?: string; data: Uint8Array } | { uri: string; name: string; [key: string]: unknown } | Record<string, unknown> \
-| unknown[];
-";
-
-/// Declares a server's module: `declare module "host:mcp-<server>" { … }`. The declaration compiles alone, and also together with other
-/// modules.
+/// Declares a server's module: `declare module "host:mcp-<server>" { … }`. The declaration compiles together with that of `host:mcp`
+/// ([`declare_mcp`]), which has the types that all servers share, and with those of other modules.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_server};
@@ -94,14 +85,14 @@ const TOOL_OUTPUT: &str = "  /** Text or parsed JSON, bytes, a resource, a link;
 /// let style = DeclarationStyle {
 ///     wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },
 ///     failures: Failures::Returned,
+///     seen: Default::default(),
 /// };
 /// let text = declare_server("weather", &manifest, &style);
-/// assert!(text.contains("export interface GetForecastInput { location: string }"), "{text}");
-/// assert!(text.contains("export function get_forecast(input: GetForecastInput): ToolOutput | ToolError;"), "{text}");
+/// assert!(text.contains("export function get_forecast(input: { location: string }): ToolOutput | ToolError;"), "{text}");
 /// ```
 #[must_use]
 pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> String {
-    declare(server, manifest, style, None)
+    declare(server, manifest.distinct_tools(), manifest, style, Extent::Module)
 }
 
 /// Declares a server's module with only one function. `tool` is the raw name of its tool. The declaration contains the types that this
@@ -111,61 +102,116 @@ pub fn declare_server(server: &str, manifest: &Manifest, style: &DeclarationStyl
 /// # use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Wording, declare_tool};
 /// # use hyperlight_mcp::text::{sanitise_line, sanitise_text};
 /// # let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
-/// let style = DeclarationStyle { wording, failures: Failures::Thrown };
+/// let style = DeclarationStyle { wording, failures: Failures::Thrown, seen: Default::default() };
 /// assert_eq!(declare_tool("weather", &Manifest::default(), "get-forecast", &style), None);
 /// ```
 #[must_use]
 pub fn declare_tool(server: &str, manifest: &Manifest, tool: &str, style: &DeclarationStyle) -> Option<String> {
-    manifest.tool(tool).map(|_| declare(server, manifest, style, Some(tool)))
+    manifest.tool(tool).map(|tool| declare(server, [tool], manifest, style, Extent::Function))
 }
 
-fn declare(server: &str, manifest: &Manifest, style: &DeclarationStyle, only: Option<&str>) -> String {
-    let identifiers = manifest.identifiers();
+/// Declares a server's module with some of its functions, for a text that contains several modules. There is no default export.
+pub(in crate::catalog) fn declare_some<'a>(
+    server: &str,
+    manifest: &Manifest,
+    tools: impl IntoIterator<Item = &'a Tool>,
+    style: &'a DeclarationStyle,
+) -> String {
+    declare(server, tools, manifest, style, Extent::Part)
+}
+
+/// What a declaration contains beside functions and their types.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// The default export.
+    Module,
+    /// Nothing.
+    Part,
+    /// What `ToolOutput` is, as the reader may see nothing else.
+    Function,
+}
+
+/// A function of a module, whose types are definitions of the module.
+struct Function<'a> {
+    tool: &'a Tool,
+    input: usize,
+    optional: bool,
+    output: Option<usize>,
+    /// What was seen of the results, if the server declares none.
+    seen: Option<&'a SeenTool>,
+}
+
+impl Function<'_> {
+    /// Returns whether nothing is known of the results.
+    fn is_unknown(&self) -> bool {
+        self.output.is_none() && self.seen.is_none()
+    }
+}
+
+fn declare<'a>(
+    server: &str,
+    tools: impl IntoIterator<Item = &'a Tool>,
+    manifest: &Manifest,
+    style: &'a DeclarationStyle,
+    extent: Extent,
+) -> String {
     let names = manifest.type_names();
-    // If only one function is declared, all other tools are skipped, because there may be thousands.
-    let tools: Vec<&Tool> = match only {
-        Some(name) => manifest.tool(name).into_iter().collect(),
-        None => manifest.distinct_tools().collect(),
-    };
     let mut module = Module::new(names.name_allocator());
-    let mut functions = String::new();
-    let (mut definitions, mut printed) = (String::new(), 0);
-    let (mut structured, mut unstructured) = (false, false);
-    for (tool, (input_name, output_name)) in tools.into_iter().filter_map(|tool| Some((tool, names.of(&tool.name)?.clone()))) {
-        let input = input_types(tool, &input_name, style);
+    let mut functions = Vec::new();
+    for (tool, (input_name, output_name)) in tools.into_iter().filter_map(|tool| Some((tool, names.of(&tool.name)?))) {
+        let input = input_types(tool, input_name, style);
         let optional = accepts_nothing(&input[0].value, &input, 0);
-        module.add(&input);
-        let output = tool.output_schema.as_ref().map(|schema| types_of(schema, &output_name, Kinds::ALL, Direction::Output, style));
-        structured |= output.is_some();
-        unstructured |= output.is_none();
-        let output = output.map_or_else(
-            || "ToolOutput".to_owned(),
-            |output| {
-                module.add(&output);
-                output_name
-            },
-        );
-        let printer = Printer { definitions: &module.definitions };
-        for definition in &module.definitions[printed..] {
-            definitions.push_str(&printer.definition(definition, INDENT));
-        }
-        printed = module.definitions.len();
-        let error = if style.failures == Failures::Returned { " | ToolError" } else { "" };
-        let (identifier, mark) = (&identifiers[&tool.name], if optional { "?" } else { "" });
-        functions.push_str(&comment(&description(tool, style, &format!("{server}.{identifier}")), INDENT));
-        // `write!` to a `String` cannot fail.
-        let _ = writeln!(functions, "{INDENT}export function {identifier}(input{mark}: {input_name}): {output}{error};");
+        let input = module.add(&input);
+        let output = tool.output_schema.as_ref().map(|schema| types_of(schema, output_name, Kinds::ALL, Direction::Output, style));
+        let output = output.map(|output| module.add(&output));
+        let seen = style.seen.of(tool).filter(|_| output.is_none());
+        functions.push(Function { tool, input, optional, output, seen });
     }
+    share(&mut module);
+    let specifier = module_specifier(server);
     let mut text = manifest.instructions.as_deref().map(|text| comment(&purpose(text, style), "")).unwrap_or_default();
-    let _ = write!(text, "declare module {} {{\n{functions}{definitions}", quoted(&module_specifier(server)));
-    for (needed, shared) in [(structured, UNSTRUCTURED), (unstructured, TOOL_OUTPUT), (style.failures == Failures::Returned, TOOL_ERROR)] {
-        text.push_str(if needed { shared } else { "" });
+    // `write!` to a `String` cannot fail.
+    let _ = writeln!(text, "declare module {} {{", quoted(&specifier));
+    let identifiers = manifest.identifiers();
+    let printer =
+        Printer::new(&module.definitions, functions.iter().flat_map(|function| [Some(function.input), function.output]).flatten());
+    for function in &functions {
+        let identifier = &identifiers[&function.tool.name];
+        let seen = function.seen.map(SeenTool::note);
+        let returned = seen.as_deref().or_else(|| printer.inlined_note(function.output?));
+        let notes = [("param input", printer.inlined_note(function.input)), ("returns", returned)].map(|(tag, note)| Some((tag, note?)));
+        text.push_str(&comment(&described(description(function.tool, style, &format!("{server}.{identifier}")), notes), INDENT));
+        text.push_str(&signature_of(function, identifier, &printer, style));
     }
-    if only.is_none() {
-        let all = module.name("all");
-        text.push_str(&builtin::default_export(&module_specifier(server), &all));
+    text.push_str(&printer.named(INDENT));
+    match extent {
+        Extent::Module => text.push_str(&builtin::default_export(&specifier)),
+        Extent::Function if functions.iter().any(Function::is_unknown) => text.push_str(builtin::TOOL_OUTPUT_IN_WORDS),
+        Extent::Function | Extent::Part => {}
     }
     text + "}\n"
+}
+
+fn signature_of(function: &Function<'_>, identifier: &str, printer: &Printer<'_>, style: &DeclarationStyle) -> String {
+    let error = if style.failures == Failures::Returned { " | ToolError" } else { "" };
+    let mark = if function.optional { "?" } else { "" };
+    let input = printer.root(function.input, INDENT);
+    let output = match (function.output, function.seen) {
+        (Some(output), _) => printer.root(output, INDENT),
+        (None, Some(seen)) => seen.declared(INDENT),
+        (None, None) => "ToolOutput".to_owned(),
+    };
+    format!("{INDENT}export function {identifier}(input{mark}: {input}): {output}{error};\n")
+}
+
+/// Adds the comments of a function's types to its description, unless it says the same.
+fn described(mut description: String, notes: [Option<(&str, &str)>; 2]) -> String {
+    for (tag, note) in notes.into_iter().flatten().filter(|(_, note)| !note.is_empty()) {
+        if !description.contains(note) {
+            let _ = write!(description, "\n@{tag} {note}");
+        }
+    }
+    description
 }
 
 fn module_specifier(server: &str) -> String {

@@ -85,11 +85,12 @@ impl<'a> Module<'a> {
         self.definitions.len() - 1
     }
 
-    /// Adds the definitions of one schema. The first definition is the schema itself.
-    pub(super) fn add(&mut self, definitions: &[Definition]) {
+    /// Adds the definitions of one schema. The first definition is the schema itself. Returns its index in the module.
+    pub(super) fn add(&mut self, definitions: &[Definition]) -> usize {
         let incoming = Incoming::new(definitions);
         let mut places: Vec<Option<usize>> = vec![None; definitions.len()];
-        places[0] = Some(self.declare(definitions[0].name.clone(), (String::new(), incoming.digests[0]), definitions[0].note.clone()));
+        let root = self.declare(definitions[0].name.clone(), (String::new(), incoming.digests[0]), definitions[0].note.clone());
+        places[0] = Some(root);
         // Definitions that the module does not have yet, in the order in which they are named.
         let (mut fresh, mut next) = (vec![0], 0);
         while next < fresh.len() {
@@ -119,6 +120,15 @@ impl<'a> Module<'a> {
                 self.definitions[at].value = rewrite(definitions[id].value.clone(), &place);
             }
         }
+        root
+    }
+
+    /// Adds a definition that several places of the module have in common. Returns its index.
+    pub(super) fn add_shared(&mut self, wanted: &str, value: Type, note: Option<String>) -> usize {
+        let name = self.name(wanted);
+        let at = self.declare(name, (String::new(), 0), note);
+        self.definitions[at].value = value;
+        at
     }
 
     /// Returns pairs of equal definitions: definition `id` and the equal definition of the module, and the definitions that both of them

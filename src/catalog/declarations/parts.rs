@@ -36,6 +36,10 @@ pub(in crate::catalog) fn parts(tool: &Tool, style: &DeclarationStyle) -> (Vec<P
 
 fn returns(tool: &Tool, style: &DeclarationStyle) -> String {
     let output = tool.output_schema.as_ref().map(|schema| types_of(schema, "", Kinds::ALL, Direction::Output, style));
-    let given = output.map_or_else(|| "ToolOutput".to_owned(), |output| brief(&output[0].value, &output, LEVELS, MEMBERS));
+    let given = match (output, style.seen.of(tool)) {
+        (Some(output), _) => brief(&output[0].value, &output, LEVELS, MEMBERS),
+        (None, Some(seen)) => seen.brief(LEVELS, MEMBERS),
+        (None, None) => "ToolOutput".to_owned(),
+    };
     if style.failures == Failures::Returned { format!("{given} | ToolError") } else { given }
 }

@@ -20,12 +20,46 @@ enum TypeContext {
 
 /// Prints types that refer to the definitions of one module.
 pub(super) struct Printer<'a> {
-    pub definitions: &'a [Definition],
+    definitions: &'a [Definition],
+    /// For each definition, whether it is written in the place where it is used, because only a function's signature uses it.
+    inlined: Vec<bool>,
 }
 
-impl Printer<'_> {
+impl<'a> Printer<'a> {
+    /// Makes a printer. `roots` are the types of the functions' inputs and results.
+    pub(super) fn new(definitions: &'a [Definition], roots: impl Iterator<Item = usize>) -> Self {
+        let mut inlined = vec![false; definitions.len()];
+        for root in roots {
+            inlined[root] = true;
+        }
+        let mut named = Vec::new();
+        for definition in definitions {
+            definition.value.names(&mut named);
+        }
+        for id in named {
+            inlined[id] = false;
+        }
+        Self { definitions, inlined }
+    }
+
+    /// Prints the type of a function's input or result.
+    pub(super) fn root(&self, id: usize, indent: &str) -> String {
+        if self.inlined[id] { self.text(&self.definitions[id].value, indent) } else { self.definitions[id].name.clone() }
+    }
+
+    /// Returns the comment of a definition that is written in a signature, where it can have no comment.
+    pub(super) fn inlined_note(&self, id: usize) -> Option<&'a str> {
+        self.definitions[id].note.as_deref().filter(|_| self.inlined[id])
+    }
+
+    /// Prints the definitions that have names.
+    pub(super) fn named(&self, indent: &str) -> String {
+        let named = self.definitions.iter().zip(&self.inlined).filter(|(_, inlined)| !**inlined);
+        named.map(|(definition, _)| self.definition(definition, indent)).collect()
+    }
+
     /// Prints a definition with its comment. An object becomes an interface. Any other type becomes a type alias.
-    pub(super) fn definition(&self, definition: &Definition, indent: &str) -> String {
+    fn definition(&self, definition: &Definition, indent: &str) -> String {
         let note = definition.note.as_deref().map(|note| comment(note, indent)).unwrap_or_default();
         let name = &definition.name;
         match &definition.value {

@@ -26,7 +26,7 @@ const MAX_LITERAL_CHARS: usize = 40;
 ///     output_schema: Some(json!({ "type": "object", "properties": { "sky": { "type": "string" } }, "required": ["sky"] })),
 ///     annotations: None, execution: None, meta: None };
 /// let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
-/// let style = DeclarationStyle { wording, failures: Failures::Returned };
+/// let style = DeclarationStyle { wording, failures: Failures::Returned, seen: Default::default() };
 /// assert_eq!(signature(&tool, "get_forecast", &style), "get_forecast(input: { city: string; days?: number }): { sky: string }");
 /// ```
 #[must_use]
@@ -39,7 +39,11 @@ pub fn signature(tool: &Tool, identifier: &str, style: &DeclarationStyle) -> Str
             Type::Object(object) if object.properties.is_empty() => String::new(),
             value => format!("input{mark}: {}", brief(value, &input, levels.0, names)),
         };
-        let returned = output.as_ref().map_or_else(|| "ToolOutput".to_owned(), |output| brief(&output[0].value, output, levels.1, names));
+        let returned = match (&output, style.seen.of(tool)) {
+            (Some(output), _) => brief(&output[0].value, output, levels.1, names),
+            (None, Some(seen)) => seen.brief(levels.1, names),
+            (None, None) => "ToolOutput".to_owned(),
+        };
         format!("{identifier}({given}): {returned}")
     };
     let whole = DETAILS.into_iter().map(|levels| line(levels, usize::MAX));

@@ -9,7 +9,7 @@ use super::*;
 /// of declarations.
 fn style(failures: Failures) -> DeclarationStyle {
     let text = |text: &str, max: usize| text.chars().take(max).collect();
-    DeclarationStyle { wording: Wording { text, line: text, max_chars: 2_000 }, failures }
+    DeclarationStyle { wording: Wording { text, line: text, max_chars: 2_000 }, failures, seen: SeenResults::default() }
 }
 
 fn tool(name: &str, input_schema: Json, output_schema: Option<Json>) -> Tool {
@@ -32,9 +32,9 @@ fn declared(tools: Vec<Tool>) -> String {
 /// Returns the declared type of an output with this schema, on one line.
 fn type_of(schema: Json) -> String {
     let text = declared(vec![tool("t", json!({}), Some(schema))]);
-    let line = text.lines().find(|line| line.contains(" TOutput") && !line.contains("function")).unwrap().trim();
-    let start = line.trim_start_matches("export type TOutput = ").trim_start_matches("export interface TOutput ");
-    start.trim_end_matches(';').to_owned()
+    let between = |start: &str, end: &str| Some(text.split_once(start)?.1.split_once(end)?.0.to_owned());
+    let result = between("t(input?: Record<string, unknown>): ", " | ToolError;\n").unwrap();
+    if result == "TOutput" { between("export interface TOutput ", "\n").unwrap() } else { result }
 }
 
 /// Returns the declared type of an input property with this schema.
@@ -88,12 +88,12 @@ fn tuples_require_what_the_schema_requires() {
 fn what_is_required_is_not_optional_and_an_input_that_requires_nothing_is() {
     let schema = |required: Json| json!({ "type": "object", "properties": { "a": { "type": "string" } }, "required": required });
     let one = declared(vec![tool("t", schema(json!(["a"])), None)]);
-    assert!(one.contains("export interface TInput { a: string }") && one.contains("t(input: TInput)"), "{one}");
+    assert!(one.contains("t(input: { a: string })"), "{one}");
     let none = declared(vec![tool("t", schema(json!([])), None)]);
-    assert!(none.contains("export interface TInput { a?: string }") && none.contains("t(input?: TInput)"), "{none}");
+    assert!(none.contains("t(input?: { a?: string })"), "{none}");
     for schema in [json!(null), json!({}), json!(true), json!([])] {
         let text = declared(vec![tool("t", schema, None)]);
-        assert!(text.contains("export type TInput = Record<string, unknown>;") && text.contains("t(input?: TInput)"), "{text}");
+        assert!(text.contains("t(input?: Record<string, unknown>)"), "{text}");
     }
 }
 
@@ -223,7 +223,8 @@ fn what_two_tools_say_alike_is_said_once_and_what_differs_has_names_of_its_own()
 
 #[test]
 fn types_have_no_name_of_a_function_or_of_another_type() {
-    let object = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
+    // A type that names itself needs a name.
+    let object = json!({ "type": "object", "properties": { "a": { "$ref": "#" } } });
     let text = declared(vec![tool("GetInput", object.clone(), None), tool("get", object.clone(), None), tool("Get", object, None)]);
     for name in ["GetInputInput", "GetInput2", "GetInput3"] {
         assert_eq!(text.matches(&format!("interface {name} {{")).count(), 1, "{name}\n{text}");
@@ -261,16 +262,68 @@ fn annotations_are_told_as_far_as_they_change_how_one_calls() {
 #[test]
 fn failures_are_declared_where_they_are_returned() {
     let manifest = Manifest { tools: vec![tool("t", json!({}), Some(json!({ "type": "string" })))], ..Manifest::default() };
-    assert!(declare_server("s", &manifest, &style(Failures::Returned)).contains("t(input?: TInput): TOutput | ToolError;"));
+    assert!(declare_server("s", &manifest, &style(Failures::Returned)).contains("t(input?: Record<string, unknown>): string | ToolError;"));
     let thrown = declare_server("s", &manifest, &style(Failures::Thrown));
-    assert!(thrown.contains("t(input?: TInput): TOutput;") && !thrown.contains("ToolError"), "{thrown}");
+    assert!(thrown.contains("t(input?: Record<string, unknown>): string;") && !thrown.contains("ToolError"), "{thrown}");
 }
 
 #[test]
-fn what_is_promised_and_may_be_missing_is_said_where_there_is_an_output_schema() {
-    let word = "no structured content, the result is text or null";
-    assert!(declared(vec![tool("a", json!({}), Some(json!({ "type": "object" }))), tool("b", json!({}), None)]).matches(word).count() == 1);
-    assert!(!declared(vec![tool("b", json!({}), None)]).contains(word));
+fn what_all_servers_share_is_said_once_and_in_words_for_a_function_alone() {
+    let (typed, plain) = (tool("a", json!({}), Some(json!({ "type": "object" }))), tool("b", json!({}), None));
+    let all = declare_mcp(&style(Failures::Returned));
+    for shared in ["type ToolOutput = ", "interface ToolError {", "returns text or null where the server sends no structured content"] {
+        assert_eq!(all.matches(shared).count(), 1, "{shared}\n{all}");
+    }
+    let manifest = Manifest { tools: vec![typed, plain], ..Manifest::default() };
+    let whole = declare_server("s", &manifest, &style(Failures::Returned));
+    assert!(!whole.contains("type ToolOutput") && !whole.contains("interface ToolError") && !whole.contains("parsed JSON"), "{whole}");
+    let one = |name: &str| declare_tool("s", &manifest, name, &style(Failures::Returned)).unwrap();
+    assert!(one("b").contains("// ToolOutput: text or parsed JSON") && !one("a").contains("parsed JSON"), "{}", one("b"));
+}
+
+#[test]
+fn equal_parts_of_types_are_said_once_with_their_comments() {
+    let place = "Where it is, as the name of a city with its country, or as a pair of coordinates.";
+    let item = json!({ "type": "object", "properties": { "id": { "type": "string" }, "kind": { "enum": ["first", "second", "third"] },
+        "size": { "type": "integer", "description": "In bytes, of the whole of it, without what belongs to others." } }, "required": ["id"] });
+    let schema = |name: &str| {
+        json!({ "type": "object", "required": ["place"], "properties": {
+            "place": { "type": "string", "description": place }, name: { "type": "array", "items": item } } })
+    };
+    let text = declared(vec![
+        tool("a", schema("items"), None),
+        tool(
+            "b",
+            schema("others"),
+            Some(json!({ "type": "object", "required": ["x"],
+        "properties": { "x": item, "place": { "type": "number", "description": place } } })),
+        ),
+    ]);
+    for (part, times) in [
+        (place, 2),
+        ("In bytes", 1),
+        (r#""first" | "second" | "third""#, 1),
+        ("export type Place = string;", 1),
+        ("place: Place;", 2),
+        ("place?: number;", 1),
+        ("export interface ItemsItem {", 1),
+        ("items?: ItemsItem[]", 1),
+        ("others?: ItemsItem[]", 1),
+        ("x: ItemsItem", 1),
+    ] {
+        assert_eq!(text.matches(part).count(), times, "{part}\n{text}");
+    }
+}
+
+#[test]
+fn the_comment_of_a_whole_input_or_result_is_kept_unless_the_function_says_the_same() {
+    let schema = |text: &str| json!({ "type": "object", "description": text, "properties": { "a": { "type": "string" } } });
+    let mut sent = tool("t", schema("What is sent."), Some(schema("What comes.")));
+    sent.description = Some("Sends it.".to_owned());
+    let text = declared(vec![sent.clone()]);
+    assert!(text.contains("   * Sends it.\n   * @param input What is sent.\n   * @returns What comes.\n"), "{text}");
+    sent.description = Some("What is sent. What comes.".to_owned());
+    assert!(declared(vec![sent]).contains("  /** What is sent. What comes. */\n"));
 }
 
 #[test]
@@ -293,7 +346,7 @@ fn many_definitions_of_one_name_and_many_that_are_nearly_alike_take_little_time(
     let started = std::time::Instant::now();
     let text = declared(tools);
     let first = started.elapsed();
-    assert!(text.contains("interface N3000 ") && text.contains("interface T2Input "));
+    assert!(text.contains("interface N3000 ") && text.contains("function t2("));
     let nearly_alike = |odd: usize| {
         let definition = |index: usize| {
             let to = |index: usize| json!({ "$ref": format!("#/$defs/d{}", index % 60) });

@@ -22,6 +22,7 @@ pub(super) fn described(name: &str, parameters: &str, returns: &str, purpose: &s
         example: format!("{name}({})", given.join(", ")),
         parameters: listed,
         returns: returns.to_owned(),
+        results_seen: None,
         caveats: Vec::new(),
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::declarations::{self, AgentFunction, DeclarationStyle, Failures};
-use super::{Manifest, Tool};
+use super::{Manifest, SeenTool, Tool};
 
 use agent::of_agent;
 pub(super) use builtin::{MCP_MODULE, mcp_module};
@@ -90,6 +90,9 @@ pub struct FunctionInfo {
     pub parameters: Vec<ParameterInfo>,
     /// Return type in TypeScript.
     pub returns: String,
+    /// Number of results from which `returns` was learnt, as the server does not declare it. `None` if nothing was learnt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub results_seen: Option<u32>,
     pub caveats: Vec<String>,
     /// Example of a call with the required parameters.
     pub example: String,
@@ -139,29 +142,25 @@ pub(super) fn server_info(server: &str, manifest: &Manifest, style: &Declaration
     info(summary, functions, vec![failure_caveat(style.failures).to_owned()])
 }
 
-/// Returns an outline of a server's module, which contains the names of its functions. If `has_lines` is true, it also contains the
-/// functions' purposes and the names of their parameters. This takes little time, because the schemas are hardly read.
-pub(super) fn server_outline(server: &str, manifest: &Manifest, style: &DeclarationStyle, has_lines: bool) -> ModuleInfo {
-    let summary = server_summary(server, manifest, style);
-    let identifiers = manifest.identifiers();
-    let outline = |(index, tool): (usize, &Tool)| {
-        let name = identifiers[&tool.name].clone();
-        let arguments = if index == 0 { arguments_text(&tool.input_schema) } else { String::new() };
-        let example = format!("{name}({arguments})");
-        let (purpose, parameters) =
-            if has_lines { (tool_purpose(tool, style), outlined_parameters(&tool.input_schema)) } else { (String::new(), Vec::new()) };
-        FunctionInfo {
-            name,
-            tool: None,
-            purpose,
-            signature: String::new(),
-            parameters,
-            returns: String::new(),
-            caveats: Vec::new(),
-            example,
-        }
-    };
-    info(summary, manifest.distinct_tools().enumerate().map(outline).collect(), Vec::new())
+/// Returns an outline of a tool: its name, purpose, and the names of its first parameters. This takes little time, because the schemas are
+/// hardly read.
+pub(super) fn tool_outline(tool: &Tool, identifier: &str, style: &DeclarationStyle) -> FunctionInfo {
+    FunctionInfo {
+        name: identifier.to_owned(),
+        tool: None,
+        purpose: tool_purpose(tool, style),
+        signature: String::new(),
+        parameters: outlined_parameters(&tool.input_schema),
+        returns: String::new(),
+        results_seen: None,
+        caveats: Vec::new(),
+        example: String::new(),
+    }
+}
+
+/// Returns an example of a call of a tool.
+pub(super) fn tool_example(tool: &Tool, identifier: &str) -> String {
+    format!("{identifier}({})", arguments_text(&tool.input_schema))
 }
 
 /// Returns the first parameters of a schema. References are not followed.
@@ -225,6 +224,7 @@ pub(super) fn example_of(specifier: &str, function: &FunctionInfo) -> String {
 /// Returns a short description of a tool.
 pub(super) fn tool_hint(tool: &Tool, identifier: &str, style: &DeclarationStyle) -> FunctionInfo {
     let (described, returns) = declarations::parts(tool, style);
+    let seen = style.seen.of(tool);
     FunctionInfo {
         name: identifier.to_owned(),
         tool: Some(style.wording.one_line(&tool.name, MAX_NAME_CHARS)),
@@ -232,8 +232,9 @@ pub(super) fn tool_hint(tool: &Tool, identifier: &str, style: &DeclarationStyle)
         signature: declarations::signature(tool, identifier, style),
         parameters: described.into_iter().map(|parameter| hint_of(parameter, &tool.input_schema, style)).collect(),
         returns,
-        caveats: caveats(tool),
-        example: format!("{identifier}({})", arguments_text(&tool.input_schema)),
+        caveats: caveats(tool, seen),
+        results_seen: seen.map(SeenTool::results),
+        example: tool_example(tool, identifier),
     }
 }
 
@@ -263,7 +264,7 @@ fn hint_of(parameter: declarations::Parameter, schema: &Json, style: &Declaratio
 }
 
 /// Returns warnings for a model. They come from the tool's annotations (MCP 2025-11-25), which the server chose itself.
-fn caveats(tool: &Tool) -> Vec<String> {
+fn caveats(tool: &Tool, seen: Option<&SeenTool>) -> Vec<String> {
     let hint = |name: &str| tool.annotations.as_ref().and_then(|annotations| annotations.get(name)?.as_bool());
     let mut caveats = Vec::new();
     if hint("readOnlyHint") != Some(true) {
@@ -279,7 +280,8 @@ fn caveats(tool: &Tool) -> Vec<String> {
         caveats.push("runs as a task: may take long".to_owned());
     }
     if tool.output_schema.is_none() {
-        caveats.push("its result has no schema: look at one before relying on its shape".to_owned());
+        let unseen = || "its result has no schema: look at one before relying on its shape".to_owned();
+        caveats.push(seen.map_or_else(unseen, SeenTool::caveat));
     }
     caveats
 }

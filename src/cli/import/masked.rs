@@ -28,7 +28,7 @@ fn field(program: &str, key: &str, value: &Json, secrets: &[Secret]) -> Json {
         ("oauth", Json::Object(settings)) => Json::Object(settings.iter().map(|(key, value)| (key.clone(), setting(key, value))).collect()),
         ("url", Json::String(url)) => json!(shown_url(url)),
         ("command" | "cwd" | "envFile" | "type", Json::String(text)) => json!(shown_text("", text)),
-        ("allowTools" | "denyTools", Json::Array(names)) => names.iter().map(name).collect(),
+        ("allowTools" | "denyTools" | "reads", Json::Array(names)) => names.iter().map(name).collect(),
         (_, Json::Bool(_) | Json::Number(_) | Json::Null) => value.clone(),
         _ => json!(MASKED),
     }

@@ -17,7 +17,7 @@ use super::session::Session;
 use super::terminal::json_text;
 use super::{Exit, files};
 use crate::command::{Style, Tone, bordered, one_line, quoted};
-use crate::config::{ServerDefinition, Transport, config_paths};
+use crate::config::{ServerDefinition, Transport, config_paths, is_yaml};
 use crate::text::has_invisible;
 use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, shown_header, shown_variable};
 use masked::shown_url;
@@ -28,14 +28,17 @@ pub use found::{FoundServer, Secret, found_in};
 pub(super) use plan::{Addition, Plan, edited, found_entry, plan_named, readable, shown_found};
 pub(super) use words::shown_text;
 
+/// The reason why no command changes a config in YAML: it would lose comments and layout.
+pub(super) const READ_ONLY: &str =
+    "is YAML, which is read, but not changed by commands: change it by hand, or name a JSON file with --config";
+
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {
     let Sources { read, looked, unreadable } = read_all(session, arguments)?;
     let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
     let text = files::read_config(&path)
         .map_err(|problem| CliError::Message(FILE, format!("the config {} cannot be read: {problem}", path.display())))?
         .unwrap_or_default();
-    let existing = parsed(&text)
-        .map_err(|problem| CliError::Message("ERR_CONFIG_SYNTAX", format!("the config {} is not JSON: {problem}", path.display())))?;
+    let existing = existing(&path, &text)?;
     let plan = plan(&existing, read);
     if !session.json() {
         show(session, &plan, &looked);
@@ -58,6 +61,14 @@ pub(super) fn parsed(text: &str) -> Result<Json, String> {
         return Ok(json!({}));
     }
     jsonc_parser::parse_to_serde_value(text, &jsonc_parser::ParseOptions::default()).map_err(|error| error.to_string())
+}
+
+/// Parses the config of hyperlight-mcp for a command that changes it.
+pub(super) fn existing(path: &Path, text: &str) -> Result<Json, CliError> {
+    if is_yaml(&path.display().to_string()) {
+        return Err(CliError::Message(FILE, format!("{} {READ_ONLY}", path.display())));
+    }
+    parsed(text).map_err(|problem| CliError::Message("ERR_CONFIG_SYNTAX", format!("the config {} is not JSON: {problem}", path.display())))
 }
 
 /// Returns whether to write the config: true with `--write`, or if the person agrees.

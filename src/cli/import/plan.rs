@@ -8,8 +8,8 @@ use serde_json::{Value as Json, json};
 use super::found::{FoundServer, Secret, of_our_config};
 use super::masked::{self, shown_input};
 use crate::config::{
-    ServerDefinition, free_name, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_input, starts_gateway,
-    valid_name,
+    ServerDefinition, free_name, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_input, servers_of,
+    starts_gateway, valid_name,
 };
 use crate::error::Error;
 use crate::redact::{Redactor, is_secret};
@@ -111,9 +111,7 @@ pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
 /// `None` if the server is not added.
 pub(in crate::cli) fn plan_named(existing: &Json, read: Vec<Read>) -> (Plan, Vec<Option<String>>) {
     let (mut plan, mut names) = (Plan::default(), Vec::new());
-    let sections = [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]];
-    let mut taken: Vec<(String, Json)> =
-        sections.into_iter().filter_map(Json::as_object).flatten().map(|(name, entry)| (name.clone(), entry.clone())).collect();
+    let mut taken: Vec<(String, Json)> = servers_of(existing).map(|(_, name, entry)| (name.to_owned(), entry.clone())).collect();
     let ours = inputs_in(existing);
     for (from, found, inputs) in read {
         let ids = Ids::of(&found, &inputs, ours.iter().chain(&plan.inputs));

@@ -390,3 +390,18 @@ fn inputs_of_two_programs_stay_apart_and_a_mistake_in_one_text_hides_no_input() 
     let plan = planned(&json!({ "inputs": [input] }), Program::Codex, codex);
     assert_eq!(plan.additions[0].entry["env"]["A"], "${input:token-2}");
 }
+
+#[test]
+fn keys_of_other_programs_become_ours() {
+    for (entry, expected) in [
+        (r#"{ "httpUrl": "https://a", "enabled": true }"#, json!({ "url": "https://a" })),
+        (
+            r#"{ "serverUrl": "https://a", "type": "streamable-http", "enabled": false }"#,
+            json!({ "url": "https://a", "type": "http", "disabled": true }),
+        ),
+        (r#"{ "url": "https://a", "type": "streamableHttp" }"#, json!({ "url": "https://a", "type": "http" })),
+    ] {
+        let found = found(Program::Cursor, &format!("{{ \"mcpServers\": {{ \"a\": {entry} }} }}"));
+        assert_eq!((&found[0].entry, found[0].notes.len()), (&expected, 0), "{entry}");
+    }
+}

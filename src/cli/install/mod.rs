@@ -20,7 +20,7 @@ use super::import::{self, Plan, converted, edited, plan_named, warn_of_readers};
 use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
-use crate::config::{inputs_in, starts_gateway};
+use crate::config::{inputs_in, servers_of, starts_gateway};
 use crate::files::{lock_within, replace_kept, target_in_project, target_of_user};
 
 use hosts::{HostFile, NAME, NoFile, ServeOptions};
@@ -165,8 +165,7 @@ fn take_over(session: &Session, arguments: &Install, target_config: &TargetConfi
     let text = files::read_config(config)
         .map_err(|problem| CliError::Message(FILE, format!("the config {} cannot be read: {problem}", config.display())))?
         .unwrap_or_default();
-    let existing = import::parsed(&text)
-        .map_err(|problem| CliError::Message("ERR_CONFIG_SYNTAX", format!("the config {} is not JSON: {problem}", config.display())))?;
+    let existing = import::existing(config, &text)?;
     let change = planned(session, arguments, target_config, &existing)?;
     let changes = change.text != target_config.text();
     if !session.json() {
@@ -223,12 +222,8 @@ fn planned(session: &Session, arguments: &Install, target_config: &TargetConfig,
 
 /// Fails if `--servers` names a server that is not in the config.
 fn check_servers(arguments: &Install, existing: &Json, plan: &Plan) -> Result<(), CliError> {
-    let known = |name: &str| {
-        plan.additions.iter().any(|addition| addition.name == name)
-            || [&existing["mcpServers"], &existing["servers"], &existing["mcp"]["servers"]]
-                .iter()
-                .any(|section| section.get(name).is_some())
-    };
+    let known =
+        |name: &str| plan.additions.iter().any(|addition| addition.name == name) || servers_of(existing).any(|(_, known, _)| known == name);
     match arguments.servers.iter().flatten().find(|name| !known(name)) {
         Some(name) => Err(CliError::Usage(format!("--servers names \"{}\", which is not in the config", one_line(name)))),
         None => Ok(()),

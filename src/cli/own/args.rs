@@ -26,7 +26,7 @@ pub struct Add {
 #[derive(Debug, Clone, Args)]
 pub struct Set {
     /// The server's name in the config
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "SERVER")]
     pub name: String,
     /// Variables (headers of a server with a URL), or settings such as timeoutMs
     #[arg(value_name = "KEY=VALUE", required = true)]
@@ -37,7 +37,7 @@ pub struct Set {
 #[derive(Debug, Clone, Args)]
 pub struct Unset {
     /// The server's name in the config
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "SERVER")]
     pub name: String,
     /// Variables (headers of a server with a URL), or settings such as timeoutMs
     #[arg(value_name = "KEY", required = true)]

@@ -1,18 +1,15 @@
 //! Computes the new text of the operator's config. Does not read or write files.
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
 use super::args::{Add, Set, Unset};
 use crate::cli::edit::{PropertyChange, with_properties};
 use crate::cli::import::{found_entry, parsed, readable};
-use crate::config::{is_setting, parse_text};
+use crate::config::{SectionPath, is_setting, parse_text, section_for_new, servers_of};
 use crate::text::nearest;
 
 /// A property as its path within an entry, with its new value. `None` removes the property. An empty path means the whole entry.
 type EntryChange = (Vec<String>, Option<Json>);
-
-/// The sections of a config that contain servers, in the order in which the config's reader finds them.
-const SECTIONS: [&[&str]; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
 
 /// A change of one server in the config.
 #[derive(Debug, Clone, Copy)]
@@ -21,8 +18,10 @@ pub(super) enum Change<'c> {
     Set(&'c Set),
     Unset(&'c Unset),
     Remove(&'c str),
-    /// Removes `"disabled": true` from the entry.
+    /// Removes `"disabled": true` and `"enabled": false` from the entry.
     Enable(&'c str),
+    /// Adds these names of tools to `reads`.
+    Reads(&'c str, &'c [String]),
 }
 
 /// The result of a change.
@@ -41,7 +40,7 @@ impl Change<'_> {
             Self::Add(add) => &add.name,
             Self::Set(set) => &set.name,
             Self::Unset(unset) => &unset.name,
-            Self::Remove(name) | Self::Enable(name) => name,
+            Self::Remove(name) | Self::Enable(name) | Self::Reads(name, _) => name,
         }
     }
 
@@ -58,11 +57,11 @@ impl Change<'_> {
             (Self::Add(_), Some(_)) => return Err(format!("there is a server {name} already: set changes it, and remove removes it")),
             (Self::Add(add), None) => {
                 let entry = entry_of(add)?;
-                edited(text, &[(path_of(section_for(&root), &[name]), Some(entry))])?
+                edited(text, &[(path_of(section_for_new(&root), &[name]), Some(entry))])?
             }
             (_, None) => return Err(unknown(&root, name)),
             (_, Some(section)) => {
-                let entry = value_at(&root, section).and_then(|servers| servers.get(name)).cloned().unwrap_or_default();
+                let entry = entry_in(&root, name).unwrap_or_default();
                 let changes = self.of_entry(&entry)?;
                 let paths = changes.iter().map(|(path, value)| {
                     let inner: Vec<&str> = std::iter::once(name).chain(path.iter().map(String::as_str)).collect();
@@ -73,7 +72,7 @@ impl Change<'_> {
         };
         let warnings = if matches!(self, Self::Remove(_)) { Vec::new() } else { checked(&new, file, name)? };
         let root = parsed(&new)?;
-        let entry = section_with(&root, name).and_then(|section| value_at(&root, section)?.get(name).cloned());
+        let entry = entry_in(&root, name);
         Ok(Changed { text: new, entry, warnings })
     }
 
@@ -81,7 +80,15 @@ impl Change<'_> {
     fn of_entry(&self, entry: &Json) -> Result<Vec<EntryChange>, String> {
         match self {
             Self::Add(_) | Self::Remove(_) => Ok(vec![(Vec::new(), None)]),
-            Self::Enable(_) => Ok(vec![(vec!["disabled".to_owned()], None)]),
+            Self::Enable(_) => {
+                let switches = ["disabled", "enabled"].into_iter().filter(|key| entry.get(key).is_some());
+                Ok(switches.map(|key| (vec![key.to_owned()], None)).collect())
+            }
+            Self::Reads(_, names) => {
+                let there = entry.get("reads").and_then(Json::as_array).cloned().unwrap_or_default();
+                let new = names.iter().map(|name| json!(name)).filter(|name| !there.contains(name)).collect::<Vec<_>>();
+                Ok(vec![(vec!["reads".to_owned()], Some(there.into_iter().chain(new).collect()))])
+            }
             Self::Set(set) => set
                 .values
                 .iter()
@@ -109,7 +116,7 @@ impl Change<'_> {
     }
 }
 
-fn path_of<'c>(section: &'static [&'static str], inner: &[&'c str]) -> Vec<&'c str> {
+fn path_of<'c>(section: SectionPath, inner: &[&'c str]) -> Vec<&'c str> {
     section.iter().copied().chain(inner.iter().copied()).collect()
 }
 
@@ -117,24 +124,18 @@ fn edited(text: &str, changes: &[PropertyChange<'_>]) -> Result<String, String> 
     with_properties(text, changes).map_err(|problem| problem.to_string())
 }
 
-fn value_at<'r>(root: &'r Json, path: &[&str]) -> Option<&'r Json> {
-    path.iter().try_fold(root, |inner, name| inner.get(name))
-}
-
 /// Returns the section that contains a server.
-fn section_with(root: &Json, name: &str) -> Option<&'static [&'static str]> {
-    SECTIONS.into_iter().find(|section| value_at(root, section).is_some_and(|servers| servers.get(name).is_some()))
+fn section_with(root: &Json, name: &str) -> Option<SectionPath> {
+    servers_of(root).find(|(_, known, _)| *known == name).map(|(section, _, _)| section)
 }
 
-/// Returns the section for a new server: the first section that exists.
-fn section_for(root: &Json) -> &'static [&'static str] {
-    SECTIONS.into_iter().find(|section| value_at(root, section).is_some()).unwrap_or(SECTIONS[0])
+fn entry_in(root: &Json, name: &str) -> Option<Json> {
+    servers_of(root).find(|(_, known, _)| *known == name).map(|(_, _, entry)| entry.clone())
 }
 
 fn unknown(root: &Json, name: &str) -> String {
-    let known: Vec<&str> =
-        SECTIONS.iter().filter_map(|section| value_at(root, section)?.as_object()).flat_map(Map::keys).map(String::as_str).collect();
-    let meant = nearest(name, known.iter().copied()).map(|meant| format!(": did you mean {meant}?")).unwrap_or_default();
+    let meant =
+        nearest(name, servers_of(root).map(|(_, known, _)| known)).map(|meant| format!(": did you mean {meant}?")).unwrap_or_default();
     format!("it has no server {name}{meant}")
 }
 
@@ -174,7 +175,8 @@ fn property_of(entry: &Json, key: &str) -> Vec<String> {
     if is_setting(key) {
         return vec![key.to_owned()];
     }
-    let is_remote = entry.get("url").is_some() && entry.get("type").and_then(Json::as_str) != Some("stdio");
+    let is_remote = ["url", "serverUrl", "httpUrl"].iter().any(|key| entry.get(key).is_some())
+        && entry.get("type").and_then(Json::as_str) != Some("stdio");
     vec![if is_remote { "headers" } else { "env" }.to_owned(), key.to_owned()]
 }
 
@@ -263,6 +265,14 @@ mod tests {
         assert_eq!(entry(set("web", &["Authorization=Bearer ${TOKEN}"]))["headers"], json!({ "Authorization": "Bearer ${TOKEN}" }));
         assert_eq!(entry(unset("a", &["T", "disabled"])), json!({ "command": "x", "env": {} }));
         assert_eq!(entry(Change::Enable("a").made(CONFIG, "c")).get("disabled"), None);
+        let names = words(&["get_a", "list_b"]);
+        let once = Change::Reads("a", &names).made(CONFIG, "c").unwrap();
+        assert_eq!(once.entry.as_ref().unwrap()["reads"], json!(["get_a", "list_b"]));
+        let twice = Change::Reads("a", &words(&["list_b", "get_c"])).made(&once.text, "c").unwrap();
+        assert_eq!(twice.entry.unwrap()["reads"], json!(["get_a", "list_b", "get_c"]));
+        assert!(twice.text.contains("// mine"), "comments stay");
+        let theirs = r#"{ "mcp": { "b": { "command": "x", "enabled": false } } }"#;
+        assert_eq!(entry(Change::Enable("b").made(theirs, "c")), json!({ "command": "x" }));
         let removed = Change::Remove("a").made(CONFIG, "c").unwrap();
         assert_eq!((removed.entry, removed.text.contains("// mine")), (None, true));
     }

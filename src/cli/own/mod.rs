@@ -12,10 +12,11 @@ use serde_json::json;
 use self::change::{Change, Changed};
 use super::approve::review_one;
 use super::error::{CliError, FILE};
+use super::import::READ_ONLY;
 use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
-use crate::config::{SourceKind, inputs_in};
+use crate::config::{ServerSource, SourceKind, inputs_in, is_yaml};
 use crate::files::{lock_within, private_folder, replace_kept, target_of_user};
 use crate::gateway::Gateway;
 use args::{Add, Set, Unset};
@@ -81,10 +82,21 @@ pub(super) async fn enable(session: &Session, name: &str) -> Result<Exit, CliErr
     review_one(session, &gateway, name).await
 }
 
+/// Adds names of tools to `reads` of a server's entry. Returns the path of the config.
+pub(super) fn add_reads(session: &Session, name: &str, tools: &[String]) -> Result<PathBuf, CliError> {
+    written(session, Change::Reads(name, tools))?;
+    Ok(ConfigFile::of(session)?.path)
+}
+
+/// Returns whether the entry of a server is in the operator's config, where a command of the person can change it.
+pub(super) fn is_own(source: &ServerSource) -> bool {
+    source.kind == SourceKind::Config && source.name.is_none()
+}
+
 /// Returns whether the config contains `disabled: true` for a server.
 fn is_disabled(gateway: &Gateway, name: &str) -> Result<bool, CliError> {
     let status = gateway.server_info(name)?.status;
-    Ok(status.state == crate::registry::ServerState::Disabled && status.source.kind == SourceKind::Config && status.source.name.is_none())
+    Ok(status.state == crate::registry::ServerState::Disabled && is_own(&status.source))
 }
 
 /// The operator's config.
@@ -106,8 +118,12 @@ impl ConfigFile {
     }
 
     fn changed(&self, change: Change<'_>) -> Result<Changed, CliError> {
+        let file = self.path.display().to_string();
+        if is_yaml(&file) {
+            return Err(CliError::Message(FILE, one_line(&format!("{file} {READ_ONLY}"))));
+        }
         let text = self.text.as_deref().unwrap_or_default();
-        let changed = change.made(text, &self.path.display().to_string());
+        let changed = change.made(text, &file);
         changed.map_err(|problem| not_changed(&self.path, &problem))
     }
 }

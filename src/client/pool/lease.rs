@@ -30,10 +30,11 @@ pub enum LeaseOrigin {
 }
 
 impl Lease {
-    /// Keeps the server's connection from being closed to make room for another server, until the result is dropped.
+    /// Keeps the server's connection from being closed to make room for another server, until the result is dropped, and only while
+    /// `goes_on` returns true.
     #[must_use]
-    pub fn hold(&self) -> Hold {
-        Hold::new(&self.in_use.entry, &self.in_use.shared)
+    pub fn hold(&self, goes_on: impl Fn() -> bool + Send + Sync + 'static) -> Hold {
+        Hold::new(&self.in_use.entry, &self.in_use.shared, goes_on)
     }
 
     /// Returns whether the connection already existed, or was made for this lease.

@@ -1,6 +1,8 @@
 //! The live connections. Each server has at most one connection, which is made when it is first needed. The number of connections is
 //! limited.
 
+#[cfg(test)]
+mod ended_tests;
 pub(in crate::client) mod keeper;
 pub(in crate::client) mod lease;
 pub(in crate::client) mod lifecycle;
@@ -27,10 +29,10 @@ use super::pool::lease::Use;
 pub use super::pool::lease::{Lease, LeaseOrigin};
 use super::pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
 pub use super::pool::room::Hold;
-use super::pool::room::Place;
+use super::pool::room::{ExtraPlace, Holders, Place};
 use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
-use crate::error::{Error, OwnText, Result};
+use crate::error::{Error, Result};
 
 /// Requirements for the connection of one server.
 #[derive(Debug, Clone)]
@@ -60,7 +62,7 @@ pub(super) struct Shared {
     /// Permits for open connections. Waiting callers get the permits in order.
     permits: Arc<Semaphore>,
     /// The servers for which places beyond the limit were opened, one for each place.
-    extra: Mutex<Vec<String>>,
+    extra: Mutex<Vec<ExtraPlace>>,
     waiting: AtomicUsize,
     /// Number of connections that are being closed.
     giving_way: AtomicUsize,
@@ -81,8 +83,8 @@ pub(super) struct Entry {
     held: tokio::sync::Mutex<Option<LiveConnection>>,
     lifecycle: Mutex<Lifecycle>,
     pub(super) uses: UseCount,
-    /// Number of runs that keep the connection open.
-    holds: AtomicUsize,
+    /// The runs that keep the connection open.
+    holders: Holders,
     /// Token with which an attempt to connect is cancelled.
     interrupt: Mutex<CancellationToken>,
 }
@@ -291,40 +293,6 @@ impl Connections {
         Ok((LiveConnection { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
     }
 
-    /// Waits for a permit to open a connection.
-    async fn connection_permit(&self, wanted: &ConnectionRequest) -> Result<Place> {
-        let shared = &self.shared;
-        shared.runtime.lock().get_or_insert_with(Handle::current);
-        let closed = |_| Error::Closed { what: "gateway" };
-        if let Ok(place) = Arc::clone(&shared.permits).try_acquire_owned() {
-            return Ok(Place::new(place, shared));
-        }
-        let _waiting = CountGuard::new(&shared.waiting);
-        let place = Arc::clone(&shared.permits).acquire_owned();
-        let too_late = tokio::time::sleep(wanted.patience);
-        tokio::pin!(place, too_late);
-        let mut has_extra = false;
-        loop {
-            // The notification is enabled before the connections are checked. Thus a connection that becomes idle in between is not
-            // missed.
-            let freed = shared.freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
-            // Each waiting caller opens at most one extra place.
-            has_extra = has_extra || (!shared.make_room(&wanted.server) && shared.open_extra(&wanted.server));
-            tokio::select! {
-                biased;
-                place = &mut place => return place.map(|place| Place::new(place, shared)).map_err(closed),
-                () = &mut freed => {}
-                () = &mut too_late => {
-                    let holders = shared.holders().into_iter().map(OwnText::from).collect();
-                    let limit = shared.limit + shared.extra.lock().len();
-                    return Err(Error::TooManyConnections { server: wanted.server.clone(), limit, holders });
-                }
-            }
-        }
-    }
-
     /// Closes a server's connection, and cancels an attempt to connect. Used when the server was revoked, disabled or changed.
     pub async fn close(&self, server: &str) {
         let Some(entry) = self.shared.entries().get(server).cloned() else { return };
@@ -393,7 +361,7 @@ impl Connections {
                 held: tokio::sync::Mutex::default(),
                 lifecycle: Mutex::new(Lifecycle::new(self.shared.max_reconnects)),
                 uses: UseCount::new(Instant::now()),
-                holds: AtomicUsize::new(0),
+                holders: Holders::default(),
                 interrupt: Mutex::default(),
             })
         };

@@ -2,15 +2,26 @@
 //!
 //! A server that was called in a run keeps its connection, and so its session, while the run lasts. If a connection is needed and only such
 //! servers could give way, an extra place is opened, up to as many as the limit itself. Each extra place is taken back as soon as a
-//! connection can be closed.
+//! connection can be closed. While a run waits for a person, its servers may give way like all others.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::lifecycle::ConnectionState;
-use super::{Entry, Shared};
+use super::{ConnectionRequest, Connections, CountGuard, Entry, Shared};
+use crate::error::{Error, OwnText, Result};
+
+/// Time after which a caller that waits for a place looks again. A run that begins to wait for a person lets its servers give way, and tells
+/// nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Answers whether a run goes on. While it waits for a person, nobody knows for how long, and its idle servers may give way.
+type GoesOn = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Keeps a server's connection from being closed to make room, until it is dropped. The connection can still end for other reasons.
 ///
@@ -18,19 +29,39 @@ use super::{Entry, Shared};
 pub struct Hold {
     entry: Weak<Entry>,
     shared: Weak<Shared>,
+    goes_on: GoesOn,
+}
+
+/// The runs that hold the connection of one server.
+#[derive(Default)]
+pub(super) struct Holders(Mutex<Vec<GoesOn>>);
+
+impl Holders {
+    /// Returns whether a run holds the connection and goes on.
+    fn keep(&self) -> bool {
+        self.0.lock().iter().any(|goes_on| goes_on())
+    }
+
+    /// Removes a run. Returns whether it was the last one.
+    fn remove(&self, ended: &GoesOn) -> bool {
+        let mut holders = self.0.lock();
+        holders.retain(|holder| !std::ptr::addr_eq(Arc::as_ptr(holder), Arc::as_ptr(ended)));
+        holders.is_empty()
+    }
 }
 
 impl Hold {
-    pub(super) fn new(entry: &Arc<Entry>, shared: &Arc<Shared>) -> Self {
-        entry.holds.fetch_add(1, Ordering::SeqCst);
-        Self { entry: Arc::downgrade(entry), shared: Arc::downgrade(shared) }
+    pub(super) fn new(entry: &Arc<Entry>, shared: &Arc<Shared>, goes_on: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        let goes_on: GoesOn = Arc::new(goes_on);
+        entry.holders.0.lock().push(Arc::clone(&goes_on));
+        Self { entry: Arc::downgrade(entry), shared: Arc::downgrade(shared), goes_on }
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(entry) = self.entry.upgrade() else { return };
-        if entry.holds.fetch_sub(1, Ordering::SeqCst) == 1
+        if entry.holders.remove(&self.goes_on)
             && let Some(shared) = self.shared.upgrade()
         {
             shared.close_extra();
@@ -38,6 +69,9 @@ impl Drop for Hold {
         }
     }
 }
+
+/// A place beyond the limit, for this server.
+pub(super) type ExtraPlace = Arc<str>;
 
 /// The place of one open connection. The connections are a part of `shared`, so the reference back is weak.
 pub(super) struct Place {
@@ -62,34 +96,85 @@ impl Drop for Place {
     }
 }
 
+impl Connections {
+    /// Waits for a permit to open a connection.
+    pub(super) async fn connection_permit(&self, wanted: &ConnectionRequest) -> Result<Place> {
+        let shared = &self.shared;
+        let closed = || Error::Closed { what: "gateway" };
+        {
+            let mut runtime = shared.runtime.lock();
+            // `close_all` closes the permits before it takes the handle out. So a handle that is put in here is still taken out.
+            if shared.permits.is_closed() {
+                return Err(closed());
+            }
+            runtime.get_or_insert_with(Handle::current);
+        }
+        if let Ok(place) = Arc::clone(&shared.permits).try_acquire_owned() {
+            return Ok(Place::new(place, shared));
+        }
+        let _waiting = CountGuard::new(&shared.waiting);
+        let place = Arc::clone(&shared.permits).acquire_owned();
+        let too_late = tokio::time::sleep(wanted.patience);
+        tokio::pin!(place, too_late);
+        let mut extra: Option<ExtraPlace> = None;
+        loop {
+            // The notification is enabled before the connections are checked. Thus a connection that becomes idle in between is not
+            // missed.
+            let freed = shared.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            // Each waiting caller opens at most one extra place at a time. Another caller may get that place, as all wait in one queue.
+            if !shared.make_room(&wanted.server) && !extra.as_ref().is_some_and(|place| shared.has_extra(place)) {
+                extra = shared.open_extra(&wanted.server);
+            }
+            tokio::select! {
+                biased;
+                place = &mut place => return place.map(|place| Place::new(place, shared)).map_err(|_| closed()),
+                () = &mut freed => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = &mut too_late => {
+                    let holders = shared.holders().into_iter().map(OwnText::from).collect();
+                    let limit = shared.limit + shared.extra.lock().len();
+                    return Err(Error::TooManyConnections { server: wanted.server.clone(), limit, holders });
+                }
+            }
+        }
+    }
+}
+
 impl Entry {
-    /// Returns whether the connection may be closed to make room: nobody uses it, and no run holds it.
+    /// Returns whether the connection may be closed to make room: nobody uses it, and no run that goes on holds it.
     pub(super) fn can_give_way(&self) -> bool {
-        self.uses.is_idle() && !self.is_held()
+        self.uses.is_idle() && !self.holders.keep()
     }
 
-    fn is_held(&self) -> bool {
-        self.holds.load(Ordering::SeqCst) > 0
+    /// Returns whether the connection could give way if no run held it.
+    fn is_kept_by_runs(&self) -> bool {
+        let could_give_way = || self.held.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| !held.pinned));
+        self.state() == ConnectionState::Connected && self.uses.is_idle() && self.holders.keep() && could_give_way()
     }
 }
 
 impl Shared {
-    /// Opens an extra place for a server, if a run holds the connection of another server that could give way otherwise. Returns whether
-    /// it did.
-    pub(super) fn open_extra(&self, server: &str) -> bool {
-        let is_kept = |entry: &Arc<Entry>| {
-            entry.server != server && entry.state() == ConnectionState::Connected && entry.uses.is_idle() && entry.is_held()
-        };
-        if !self.entries().values().any(is_kept) {
-            return false;
+    /// Opens an extra place for a server, if a run holds the connection of another server that could give way otherwise. Returns the place
+    /// if it did.
+    pub(super) fn open_extra(&self, server: &str) -> Option<ExtraPlace> {
+        if !self.entries().values().any(|entry| entry.server != server && entry.is_kept_by_runs()) {
+            return None;
         }
         let mut extra = self.extra.lock();
         if extra.len() >= self.limit {
-            return false;
+            return None;
         }
-        extra.push(server.to_owned());
+        let place = ExtraPlace::from(server);
+        extra.push(Arc::clone(&place));
         self.permits.add_permits(1);
-        true
+        Some(place)
+    }
+
+    /// Returns whether an extra place has not been taken back yet.
+    pub(super) fn has_extra(&self, place: &ExtraPlace) -> bool {
+        self.extra.lock().iter().any(|extra| Arc::ptr_eq(extra, place))
     }
 
     /// Closes connections that are idle and held by no run, until there is no extra place or no such connection.

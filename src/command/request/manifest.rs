@@ -47,7 +47,7 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
 
 /// Returns what the server offers, in one line.
 fn offer(request: &ManifestRequest) -> String {
-    let reads = request.tools.iter().filter(|tool| hint(tool, "readOnlyHint") == Some(true)).count();
+    let reads = request.tools.iter().filter(|tool| is_read(tool)).count();
     let resources = request.resources.len() + request.resource_templates.len();
     let tools = format!("{} ({reads} read, {} WRITE)", counted(request.tools.len(), "tool"), request.tools.len() - reads);
     let others = [(resources, "resource"), (request.prompts.len(), "prompt")];
@@ -110,9 +110,12 @@ fn side(page: &mut Page, tone: Tone, mark: &str, text: Option<&String>) {
 
 fn show_tool(page: &mut Page, tool: &ToolSummary) {
     page.text.push('\n');
-    let (kind, tone) = if hint(tool, "readOnlyHint") == Some(true) { ("reads", Tone::Good) } else { ("WRITES", Tone::Warning) };
+    let (kind, tone) = if is_read(tool) { ("reads", Tone::Good) } else { ("WRITES", Tone::Warning) };
     let code = if tool.identifier == tool.name { String::new() } else { format!(" (in code: {})", tool.identifier) };
     tool_heading(page, (kind, tone), &line(&tool.name), &code);
+    if tool.reads_by_config {
+        page.text.push_str(&page.style.wrapped("      ", "a read because the config says so (reads); the tool itself does not say it"));
+    }
     for (word, fields) in [("annotations", &tool.annotations), ("_meta", &tool.meta)] {
         let listed = fields.as_ref().map(listed).unwrap_or_default();
         if !listed.is_empty() {
@@ -149,6 +152,10 @@ fn tool_heading(page: &mut Page, (kind, tone): (&str, Tone), name: &str, code: &
         page.text.push_str(&shown);
         page.text.push('\n');
     }
+}
+
+fn is_read(tool: &ToolSummary) -> bool {
+    tool.reads_by_config || hint(tool, "readOnlyHint") == Some(true)
 }
 
 fn hint(tool: &ToolSummary, name: &str) -> Option<bool> {

@@ -140,6 +140,10 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     given_values(&mut page, request);
     filters(&mut page, request);
     page.field("confirm", asks(request.confirm));
+    if !request.reads.is_empty() {
+        let told = "of these, tools without annotations that say what they do are called without a question";
+        page.field("reads", &format!("{}: {told}", request.reads.iter().map(|name| bordered(name)).collect::<Vec<_>>().join(", ")));
+    }
     if request.allow_insecure_http {
         page.noted(Tone::Warning, "plain http:// to another machine is allowed: anybody on the network can read and change messages");
     }

@@ -83,7 +83,11 @@ fn plain(name: &str, entry: &Json) -> ProgramServer {
     };
     for (key, value) in fields {
         match key.as_str() {
+            "type" if value.as_str().is_some_and(is_streamable_http) => set(&mut found, key, json!("http")),
             key if OURS.contains(&key) => set(&mut found, key, value.clone()),
+            "serverUrl" | "httpUrl" if fields.get("url").is_none() => set(&mut found, "url", value.clone()),
+            "enabled" if value == &json!(true) => {}
+            "enabled" if value == &json!(false) => set(&mut found, "disabled", json!(true)),
             // Only VS Code uses these keys, and a server works without them.
             "gallery" | "version" | "dev" | "sandbox" | "sandboxEnabled" => {}
             other => found.notes.push(format!("{} was left out: hyperlight-mcp does not know this key", shown(other))),
@@ -95,6 +99,11 @@ fn plain(name: &str, entry: &Json) -> ProgramServer {
         );
     }
     found
+}
+
+/// Returns whether a word for the transport means Streamable HTTP in another program.
+fn is_streamable_http(word: &str) -> bool {
+    matches!(word, "streamable-http" | "streamable_http" | "streamableHttp")
 }
 
 /// Converts an entry of Codex, which has different keys (developers.openai.com/codex, `mcp_servers`).

@@ -162,9 +162,9 @@ impl ApprovedItem {
     }
 
     /// Returns whether a person is asked before a request for this item. Requests for resources and prompts only read.
-    pub(super) fn gate(&self, confirm: Confirm) -> Gate {
+    pub(super) fn gate(&self, confirm: Confirm, reads: &[String]) -> Gate {
         match self {
-            Self::Tool(tool) => gate(confirm, tool),
+            Self::Tool(tool) => gate(confirm, tool, reads),
             Self::Resource { .. } | Self::Template(_) | Self::Prompt(_) => read_gate(confirm),
         }
     }

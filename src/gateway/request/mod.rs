@@ -167,6 +167,7 @@ impl Core {
     pub(super) async fn request(&self, server: &Arc<str>, request: &Request, requester: Requester<'_>) -> Result<Json> {
         let started = Instant::now();
         // The record covers all steps, so that refused and abandoned requests are recorded too.
+        let basis = self.basis_of_shape(server, request);
         let recorded = RecordedRequest::begin(self, server, request, requester, started);
         let ended = self.registry.ended_for(server, requester.scope.identity.id);
         let traced = self.trace_request(server, request, requester.scope);
@@ -196,6 +197,9 @@ impl Core {
             result_bytes: outcome.as_ref().ok().filter(|result| traced && !result.is_null()).map(json_bytes),
             error,
         });
+        if let (Some(basis), Ok(answer)) = (&basis, &outcome) {
+            self.learn(&requester.scope.identity, server, request, basis, answer);
+        }
         outcome
     }
 

@@ -21,7 +21,8 @@ pub(super) enum Permission {
 impl Pipeline<'_> {
     /// Returns whether a person must be asked before the request is sent.
     pub(super) fn permission(&self, found: &FoundItem) -> Result<Permission> {
-        let Gate::Ask(reason) = found.item.gate(self.viewer().granted.confirm(&found.server)) else { return Ok(Permission::Given) };
+        let confirm = self.viewer().granted.confirm(&found.server);
+        let Gate::Ask(reason) = found.item.gate(confirm, &found.server.reads) else { return Ok(Permission::Given) };
         let allows = self.allowed_call(found)?;
         Ok(if self.is_allowed(&allows) { Permission::Given } else { Permission::Ask { allows, reason } })
     }

@@ -7,7 +7,7 @@ use super::bounds::with_stack;
 use super::members::Origins;
 use super::modules::Modules;
 use super::parse::{Language, read_as};
-use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, problems, uses};
+use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, problems, unseen, uses};
 
 /// Returns the problems of code that has not been run: syntax errors, imports and calls of functions that do not exist, and a missing
 /// handler. There are at most 100 problems, sorted by position. The list is empty if nothing in the code is certainly wrong, and also if
@@ -19,7 +19,7 @@ use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, prob
 /// ```
 /// use hyperlight_mcp::sandbox::{Export, Importable, ProblemKind, check};
 ///
-/// let exports = vec![Export { name: "get_forecast".into(), also: Some("get-forecast".into()) }];
+/// let exports = vec![Export { name: "get_forecast".into(), also: Some("get-forecast".into()), seen: Vec::new() }];
 /// let modules = [Importable { specifier: "host:mcp-weather".into(), exports }];
 /// let code = "import weather from \"host:mcp-weather\";\nexport const handler = () => weather.get_forcast({});";
 /// let problems = check(code, &modules);
@@ -60,7 +60,11 @@ fn findings(javascript: &str, modules: &[Importable]) -> Vec<Finding> {
     let semantic = SemanticBuilder::new().with_check_syntax_error(true).build(&reading.program);
     let mut found: Vec<_> = semantic.errors.iter().map(Finding::of_diagnostic).collect();
     let modules = Modules::new(modules);
-    found.extend(uses::missing(&reading.program, &mut Origins::new(&modules, semantic.semantic.scoping())));
+    let mut origins = Origins::new(&modules, semantic.semantic.scoping());
+    found.extend(uses::missing(&reading.program, &mut origins));
+    if modules.has_seen() {
+        found.extend(unseen::unseen(&reading.program, &origins));
+    }
     if handler::is_missing(javascript, &reading.program, &modules) {
         let message = "the code has no handler: define a function handler(input), or export one by default";
         found.push(Finding::new(ProblemKind::NoHandler, 0, 0, message));

@@ -11,6 +11,7 @@ impl From<&GuestModule> for Importable {
         let export = |function: &crate::sandbox::module::ModuleFunction| Export {
             name: function.name.clone(),
             also: (function.target != function.name).then(|| function.target.clone()),
+            seen: Vec::new(),
         };
         Self { specifier: module.specifier(), exports: module.functions.iter().map(export).collect() }
     }

@@ -22,6 +22,7 @@ mod sound_type;
 mod syntax;
 mod type_arguments;
 mod typescript;
+mod unseen;
 mod uses;
 
 use std::borrow::Cow;
@@ -68,6 +69,9 @@ pub struct Export {
     /// The name that the server gives the tool, if it differs from `name`. Code cannot import it, but can pass it to `call` of `host:mcp`.
     /// It also helps to find the name that was meant.
     pub also: Option<String>,
+    /// The names of all properties that were seen in results of the function, at any depth. Empty if none is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<String>,
 }
 
 /// The kind of a problem.
@@ -89,6 +93,9 @@ pub enum ProblemKind {
     UnknownTool,
     /// The code has no function `handler(input)`.
     NoHandler,
+    /// The code reads a property that no result had which was seen, and that is similar to one that some had. The code may be right: this is a
+    /// hint.
+    UnseenProperty,
 }
 
 impl ProblemKind {
@@ -107,6 +114,7 @@ impl ProblemKind {
             Self::UnknownServer => "unknown-server",
             Self::UnknownTool => "unknown-tool",
             Self::NoHandler => "no-handler",
+            Self::UnseenProperty => "unseen-property",
         }
     }
 }

@@ -52,6 +52,17 @@ impl<'m> Modules<'m> {
         self.names[module].contains(name)
     }
 
+    /// Returns the names of the properties that were seen in results of a function.
+    pub(super) fn seen(&self, module: usize, name: &str) -> &'m [String] {
+        let export = self.all[module].exports.iter().find(|export| export.name == name);
+        export.map(|export| export.seen.as_slice()).unwrap_or_default()
+    }
+
+    /// Returns whether anything is known of the results of a function.
+    pub(super) fn has_seen(&self) -> bool {
+        self.all.iter().flat_map(|module| &module.exports).any(|export| !export.seen.is_empty())
+    }
+
     pub(super) fn is_mcp(&self, module: usize) -> bool {
         self.specifier(module) == MCP
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use aho_corasick::AhoCorasick;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -137,17 +138,34 @@ fn rot13(character: char) -> char {
     }
 }
 
+/// The telling words backwards, and then the telling words in ROT13. They are searched all at once.
+static TURNED_WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let backwards = TELLING_WORDS.iter().map(|word| backwards(word));
+    AhoCorasick::new(backwards.chain(TELLING_WORDS.iter().map(|word| shifted(word)))).ok()
+});
+
+fn backwards(text: &str) -> String {
+    text.chars().rev().collect()
+}
+
+fn shifted(text: &str) -> String {
+    text.chars().map(rot13).collect()
+}
+
 /// Returns the text backwards and in ROT13, if it has telling words in that form.
 fn turned(written: &str) -> String {
+    let mut found = [false; 2 * TELLING_WORDS.len()];
     let lower = written.to_lowercase();
-    let backwards = |word: &str| word.chars().rev().collect::<String>();
-    let shifted = |text: &str| text.chars().map(rot13).collect::<String>();
-    let count = |turn: &dyn Fn(&str) -> String| TELLING_WORDS.iter().filter(|word| lower.contains(&turn(word))).count();
+    for word in TURNED_WORDS.iter().flat_map(|words| words.find_overlapping_iter(&lower)) {
+        found[word.pattern().as_usize()] = true;
+    }
+    let is_turned = |words: &[bool]| words.iter().filter(|found| **found).count() >= MIN_TURNED_WORDS;
+    let (words_backwards, words_shifted) = found.split_at(TELLING_WORDS.len());
     let mut out = String::new();
-    if count(&backwards) >= MIN_TURNED_WORDS {
+    if is_turned(words_backwards) {
         let _ = write!(out, "{}\n\n", backwards(written));
     }
-    if count(&shifted) >= MIN_TURNED_WORDS {
+    if is_turned(words_shifted) {
         out.push_str(&shifted(written));
     }
     out
@@ -179,5 +197,6 @@ mod tests {
     #[test]
     fn every_pattern_compiles() {
         assert!([&BASE32_RUN, &BASE64_RUN, &HEX_RUN, &ESCAPE].iter().all(|known| known.is_valid()));
+        assert!(TURNED_WORDS.is_some());
     }
 }

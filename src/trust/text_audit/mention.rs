@@ -16,6 +16,12 @@ static SPEAKS_OF: LazyLock<Known> = LazyLock::new(|| {
         r"(?i)\b(?:detect|scan|flag|block|identif|classif|recogni[sz]|moderat|reject|warn|filter|find|search|for example|such as|e\.g\.|phrases?|erkenn|meldet|signale|d[eé]tect|detecta|rileva)",
     )
 });
+/// The beginnings of all words of both. A sentence without them is left as it is. They are searched in the whole text at once.
+static SPEAKING_WORDS: LazyLock<Known> = LazyLock::new(|| {
+    Known::new(
+        r"(?i)detect|scan|flag|block|identif|classif|recogni[sz]|moderat|reject|warn|filter|find|search|for example|such as|phrase|erkenn|meldet|signale|d[eé]tect|detecta|rileva|explain|segnala",
+    )
+});
 static QUOTE: LazyLock<Known> = LazyLock::new(|| Known::new(r#"["“„«‘`][^"”“»’`\n]{1,120}["”“»’`]|'[^'\n]{1,120}'"#));
 /// Words by which a sentence orders something, or says that data leaves. Such a sentence is never a mention.
 static ORDERS: LazyLock<Known> = LazyLock::new(|| {
@@ -26,9 +32,20 @@ static ORDERS: LazyLock<Known> = LazyLock::new(|| {
 
 /// Returns the text without quotes and sentences that only speak of a wording, or `None` if there are none.
 pub(super) fn without_mentions(written: &str) -> Option<String> {
+    let mut marks = SPEAKING_WORDS.starts(written).peekable();
+    marks.peek()?;
     let mut out = String::with_capacity(written.len());
-    let mut is_changed = false;
+    let (mut is_changed, mut end) = (false, 0);
     for sentence in written.split_inclusive(['\n', '.', '!', '?', '。']) {
+        end += sentence.len();
+        let mut may_speak = false;
+        while marks.next_if(|start| *start < end).is_some() {
+            may_speak = true;
+        }
+        if !may_speak {
+            out.push_str(sentence);
+            continue;
+        }
         let unquoted = if SPEAKS_OF.is_match(sentence) { QUOTE.without(sentence) } else { sentence.into() };
         if ORDERS.is_match(&unquoted) {
             out.push_str(sentence);
@@ -74,6 +91,6 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        assert!([&DETECTS, &SPEAKS_OF, &QUOTE, &ORDERS].iter().all(|known| known.is_valid()));
+        assert!([&DETECTS, &SPEAKS_OF, &SPEAKING_WORDS, &QUOTE, &ORDERS].iter().all(|known| known.is_valid()));
     }
 }

@@ -57,6 +57,11 @@ impl Known {
         self.0.is_some()
     }
 
+    /// Returns where the matches start.
+    pub(super) fn starts<'a>(&'a self, text: &'a str) -> impl Iterator<Item = usize> {
+        self.0.iter().flat_map(|pattern| pattern.find_iter(text)).map(|found| found.start())
+    }
+
     pub(super) fn all<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().flat_map(|pattern| pattern.find_iter(text)).map(|found| found.as_str())
     }

@@ -1,0 +1,89 @@
+//! The shapes that one agent has learnt, within a bound on their number and size.
+
+use std::collections::HashMap;
+
+use super::{SeenTool, Shape};
+
+/// Maximum number of parts of all shapes of an agent. Those of the tools that were called longest ago are dropped first.
+const MAX_PARTS_OF_AGENT: usize = 8_000;
+
+/// The shapes of tools, by server and raw name of the tool. `B` is the basis of a shape: a shape is only of use while its basis is the same.
+#[derive(Debug)]
+pub struct Learnt<B> {
+    servers: HashMap<String, HashMap<String, Entry<B>>>,
+    pub(super) parts: usize,
+    /// Increases with each result.
+    now: u64,
+}
+
+#[derive(Debug)]
+struct Entry<B> {
+    basis: B,
+    seen: SeenTool,
+    parts: usize,
+    last: u64,
+}
+
+impl<B> Default for Learnt<B> {
+    fn default() -> Self {
+        Self { servers: HashMap::new(), parts: 0, now: 0 }
+    }
+}
+
+impl<B: Clone> Learnt<B> {
+    /// Adds the shape of a result. If the basis has changed, forgets what was learnt of the tool before.
+    pub fn add(&mut self, server: &str, tool: &str, basis: &B, is_same: impl Fn(&B, &B) -> bool, shape: Shape) {
+        self.now += 1;
+        let before = self.remove(server, tool).filter(|entry| is_same(&entry.basis, basis));
+        let seen = match before.map(|entry| entry.seen) {
+            Some(SeenTool { results, shape: mut merged }) => {
+                merged.merge(shape);
+                SeenTool { results: results.saturating_add(1), shape: merged.bounded() }
+            }
+            None => SeenTool { results: 1, shape },
+        };
+        let parts = seen.shape.parts();
+        self.parts += parts;
+        let entry = Entry { basis: basis.clone(), seen, parts, last: self.now };
+        self.servers.entry(server.to_owned()).or_default().insert(tool.to_owned(), entry);
+        while self.parts > MAX_PARTS_OF_AGENT && self.remove_oldest() {}
+    }
+
+    /// Returns what was learnt of a server's tools on this basis.
+    pub fn of<'a>(&'a self, server: &str, is_basis: impl Fn(&B) -> bool + 'a) -> impl Iterator<Item = (String, SeenTool)> + 'a {
+        let entries = self.servers.get(server).into_iter().flatten();
+        entries.filter(move |(_, entry)| is_basis(&entry.basis)).map(|(tool, entry)| (tool.clone(), entry.seen.clone()))
+    }
+
+    /// Returns the servers of which something was learnt.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        self.servers.keys().map(String::as_str)
+    }
+
+    /// Forgets a server.
+    pub fn forget(&mut self, server: &str) {
+        let entries = self.servers.remove(server).unwrap_or_default();
+        self.parts -= entries.values().map(|entry| entry.parts).sum::<usize>();
+    }
+
+    /// Forgets a tool.
+    pub fn forget_tool(&mut self, server: &str, tool: &str) {
+        self.remove(server, tool);
+    }
+
+    fn remove(&mut self, server: &str, tool: &str) -> Option<Entry<B>> {
+        let tools = self.servers.get_mut(server)?;
+        let entry = tools.remove(tool)?;
+        self.parts -= entry.parts;
+        if tools.is_empty() {
+            self.servers.remove(server);
+        }
+        Some(entry)
+    }
+
+    fn remove_oldest(&mut self) -> bool {
+        let all = self.servers.iter().flat_map(|(server, tools)| tools.iter().map(move |(tool, entry)| (entry.last, server, tool)));
+        let oldest = all.min().map(|(_, server, tool)| (server.clone(), tool.clone()));
+        oldest.is_some_and(|(server, tool)| self.remove(&server, &tool).is_some())
+    }
+}

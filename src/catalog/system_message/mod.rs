@@ -1,0 +1,67 @@
+//! Builds the part of a system prompt that describes which modules code can import.
+//!
+//! The budget is filled function by function, the likeliest first. For a task, these are the functions that a search for it finds. Without
+//! one, they are the first function of each module, then the second of each, and so on, so that no server is missing. First, each function
+//! gets a line, and then its declaration, as long as there is room. What is left goes to the beginning of the next text, whose end says where
+//! the rest is. Functions that are not shown are counted.
+
+mod fill;
+mod modules;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use super::declarations::Failures;
+use super::tokens::estimate_tokens;
+use crate::error::{Error, Result};
+
+use fill::Fill;
+pub(super) use modules::{AgentPart, ServerPart};
+
+/// What the message can say about a module.
+pub(super) trait Module {
+    fn specifier(&self) -> &str;
+    /// What the module is for, on one line.
+    fn purpose(&self) -> String;
+    /// Number of functions.
+    fn functions(&self) -> usize;
+    /// Returns code that imports a function and calls it.
+    fn example(&self, function: usize) -> String;
+    /// Returns a function's line: `  - get_forecast({ city, days? }): The forecast of a city.`
+    fn line(&self, function: usize) -> String;
+    /// Returns the size of what a function's declaration is built from, in bytes.
+    fn bytes(&self, function: usize) -> usize;
+    /// Declares the module with some of its functions.
+    fn declaration(&self, functions: &[usize]) -> String;
+    /// Returns the name by which `describe` finds a function.
+    fn name(&self, function: usize) -> String;
+}
+
+/// A function: the index of its module, and its index there.
+pub(super) type Place = (usize, usize);
+
+/// Builds the message within the budget. `found` are the functions that a search for the task found, the best first.
+pub(super) fn system_message(modules: &[Box<dyn Module + '_>], found: &[Place], failures: Failures, budget: usize) -> Result<String> {
+    let mut fill = Fill::new(modules, order(modules, found), found.len(), failures, budget);
+    let least = estimate_tokens(&fill.message());
+    if least > budget {
+        let problem = format!("budgetTokens: must be at least {least}, not {budget}");
+        return Err(Error::InvalidOption { method: "Gateway.systemMessage", problem: problem.into() });
+    }
+    Ok(fill.filled())
+}
+
+/// Returns all functions in the order in which they are told: those that were found, and then the functions of the modules in turns.
+fn order(modules: &[Box<dyn Module + '_>], found: &[Place]) -> Vec<Place> {
+    let most = modules.iter().map(|module| module.functions()).max().unwrap_or_default();
+    let known: std::collections::HashSet<&Place> = found.iter().collect();
+    // Only the modules that have so many functions are asked, as one of a thousand may have thousands.
+    let mut left: Vec<usize> = (0..modules.len()).collect();
+    let mut order = found.to_vec();
+    for function in 0..most {
+        left.retain(|module| function < modules[*module].functions());
+        order.extend(left.iter().map(|module| (*module, function)).filter(|place| !known.contains(place)));
+    }
+    order
+}

@@ -1,0 +1,224 @@
+//! Learns the shapes of results for tools whose server declares none (`learnResults`).
+//!
+//! What an agent has learnt is its own. It rests on one approval of the server, and is of no use after it: a revocation, a new approval, a
+//! change of the tool or of the server's entry ends it. It is part of no digest.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value as Json;
+
+use super::agent::Identity;
+use super::approval_cache::ApprovalRead;
+use super::availability::AttachedServers;
+use super::core::Core;
+use super::granted::Granted;
+use super::request::Request;
+use crate::catalog::{Learnt, Manifest, Sample, SeenResults};
+use crate::redact::Redactor;
+use crate::text::sanitise_line;
+use crate::trust::ApprovalStatus;
+
+/// Maximum number of samples of an agent that wait to be learnt from, and their maximum size in bytes. Further ones are not taken: results of
+/// one tool are mostly alike.
+const MAX_WAITING: usize = 16;
+const MAX_WAITING_BYTES: usize = 1_024 * 1_024;
+/// The number of results of a tool that are all learnt from. Of later ones, one of as many is: a shape that is known costs nothing more.
+const FIRST_RESULTS: u32 = 16;
+/// Maximum number of tools whose results are counted. If there are more, counting begins anew.
+const MAX_COUNTED: usize = 1_000;
+/// Maximum length in characters of a name. Longer names are not learnt anyway.
+const MAX_NAME_CHARS: usize = 100;
+
+/// The shapes that one agent has learnt.
+#[derive(Default)]
+pub(super) struct ResultShapes {
+    /// What was learnt, with the approved manifest on which it rests. Locked before `waiting`.
+    learnt: Mutex<Learnt<Arc<Manifest>>>,
+    /// Samples of results that were handed over.
+    waiting: Mutex<VecDeque<Waiting>>,
+    /// The number of results of each tool, by server and tool.
+    counted: Mutex<HashMap<(String, Arc<str>), u32>>,
+    /// True while a background task will learn from the samples.
+    has_worker: AtomicBool,
+}
+
+struct Waiting {
+    server: String,
+    tool: Arc<str>,
+    approved: Arc<Manifest>,
+    sample: Sample,
+}
+
+/// Returns whether the result with this number, from zero, is learnt from.
+fn is_taken(number: u32) -> bool {
+    number < FIRST_RESULTS || number.is_multiple_of(FIRST_RESULTS)
+}
+
+impl ResultShapes {
+    /// Counts a result. Returns whether it is learnt from.
+    fn count(&self, server: &str, tool: &Arc<str>) -> bool {
+        let mut counted = self.counted.lock();
+        if counted.len() >= MAX_COUNTED {
+            counted.clear();
+        }
+        let number = counted.entry((server.to_owned(), Arc::clone(tool))).or_default();
+        let taken = is_taken(*number);
+        *number = number.wrapping_add(1);
+        taken
+    }
+
+    /// Adds a sample. Returns false if there is no place for it.
+    fn push(&self, one: Waiting) -> bool {
+        let mut waiting = self.waiting.lock();
+        let bytes: usize = waiting.iter().map(|one| one.sample.text_bytes()).sum();
+        let has_place = waiting.len() < MAX_WAITING && bytes + one.sample.text_bytes() <= MAX_WAITING_BYTES;
+        if has_place {
+            waiting.push_back(one);
+        }
+        has_place
+    }
+
+    /// Learns from all samples that wait. A reader does this too, so that it sees what every finished call has taught.
+    fn work_off(&self, redactor: &Redactor) {
+        let mut learnt = self.learnt.lock();
+        loop {
+            let next = self.waiting.lock().pop_front();
+            let Some(Waiting { server, tool, approved, sample }) = next else { return };
+            let mut shape = sample.into_shape();
+            // Names are text of the server, so they pass what its other texts pass.
+            shape.retain_names(&|name| sanitise_line(name, MAX_NAME_CHARS) == name && redactor.without_secrets(name) == name);
+            learnt.add(&server, &tool, &approved, Arc::ptr_eq, shape);
+        }
+    }
+
+    /// Forgets a server.
+    pub(super) fn forget(&self, server: &str) {
+        let mut learnt = self.learnt.lock();
+        self.waiting.lock().retain(|one| one.server != server);
+        self.counted.lock().retain(|(known, _), _| known != server);
+        learnt.forget(server);
+    }
+
+    /// Forgets a tool of a server.
+    fn forget_tool(&self, server: &str, tool: &str) {
+        let mut learnt = self.learnt.lock();
+        self.waiting.lock().retain(|one| one.server != server || *one.tool != *tool);
+        self.counted.lock().retain(|(known, of), _| known != server || **of != *tool);
+        learnt.forget_tool(server, tool);
+    }
+
+    /// Forgets everything, because the agent has ended.
+    pub(super) fn forget_all(&self) {
+        let mut learnt = self.learnt.lock();
+        self.waiting.lock().clear();
+        self.counted.lock().clear();
+        *learnt = Learnt::default();
+    }
+}
+
+impl Core {
+    /// Returns the approved manifest on which the shape of a result would rest. Returns `None` if nothing is learnt from the request: it
+    /// calls no tool, the server declares the tool's results, or learning is off. Reads no file.
+    pub(super) fn basis_of_shape(&self, server: &str, request: &Request) -> Option<Arc<Manifest>> {
+        let Request::CallTool { tool, .. } = request else { return None };
+        if !self.runs.learn_results {
+            return None;
+        }
+        let approved = self.last_approved(&*self.registry.server(server).ok()?)?;
+        approved.tool(tool).is_some_and(|tool| tool.output_schema.is_none()).then_some(approved)
+    }
+
+    /// Takes a sample of a tool's answer. This is bounded work. A background task learns from it, after the answer was handed over.
+    pub(super) fn learn(&self, identity: &Identity, server: &str, request: &Request, basis: &Arc<Manifest>, answer: &Json) {
+        let Request::CallTool { tool, .. } = request else { return };
+        if !identity.shapes.count(server, tool) {
+            return;
+        }
+        // If the approval has changed meanwhile, it is not certain on which one the answer rests.
+        let is_same = self.basis_of_shape(server, request).is_some_and(|now| Arc::ptr_eq(&now, basis));
+        let (Some(sample), Some(runtime)) = (Sample::of(answer, self.limits.max_response_bytes), self.trust.approval_cache.runtime())
+        else {
+            return;
+        };
+        let waiting = Waiting { server: server.to_owned(), tool: Arc::clone(tool), approved: Arc::clone(basis), sample };
+        let shapes = &identity.shapes;
+        if is_same && !identity.closed.is_cancelled() && shapes.push(waiting) && !shapes.has_worker.swap(true, Ordering::AcqRel) {
+            let (shapes, redactor) = (Arc::clone(shapes), Arc::clone(&self.redactor));
+            drop(runtime.spawn_blocking(move || {
+                // Cleared first: a sample that comes after this point gets a worker of its own.
+                shapes.has_worker.store(false, Ordering::Release);
+                shapes.work_off(&redactor);
+            }));
+        }
+    }
+
+    /// Returns what an agent has seen of the results of these servers, by the names that its code uses.
+    pub(super) fn seen_results<'a>(
+        &self,
+        identity: &Identity,
+        granted: &Granted,
+        attached: &AttachedServers,
+        names: impl Iterator<Item = &'a String>,
+        read: ApprovalRead,
+    ) -> BTreeMap<String, SeenResults> {
+        if !self.runs.learn_results {
+            return BTreeMap::new();
+        }
+        identity.shapes.work_off(&self.redactor);
+        let known: BTreeSet<String> = identity.shapes.learnt.lock().servers().map(str::to_owned).collect();
+        let registry_name = |name: &'a String| granted.registry_name(attached.0.get(name).map_or(name.as_str(), String::as_str)).to_owned();
+        let seen =
+            names.map(|name| (name, registry_name(name))).filter(|(_, server)| known.contains(server)).filter_map(|(name, server)| {
+                let definition = self.registry.server(&server).ok()?;
+                let Ok(ApprovalStatus::Full(approved)) = self.approval_status_by(&definition, read) else { return None };
+                // Locked after the approval was read, because reading may take long.
+                let seen = identity.shapes.learnt.lock().of(&server, |basis| Arc::ptr_eq(basis, &approved)).collect();
+                Some((name.clone(), seen))
+            });
+        seen.collect()
+    }
+
+    /// Forgets the shapes of tools that the running server no longer describes as they were approved.
+    pub(super) fn forget_shapes(&self, server: &str, tools: &BTreeSet<String>) {
+        let agents = self.agents.all();
+        for identity in agents.iter().chain([&self.people.operator]) {
+            for tool in tools {
+                identity.shapes.forget_tool(server, tool);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_results_few_are_learnt_from() {
+        let shapes = ResultShapes::default();
+        let tool: Arc<str> = "t".into();
+        let taken = |count: usize| (0..count).filter(|_| shapes.count("s", &tool)).count();
+        assert_eq!((taken(16), taken(1_600)), (16, 100));
+        shapes.forget("s");
+        assert_eq!(taken(3), 3);
+        let learnt = (0..5_000).filter(|number: &u32| shapes.count("s", &number.to_string().into())).count();
+        assert_eq!(learnt, 5_000, "each is the first of its tool");
+        assert!(shapes.counted.lock().len() <= MAX_COUNTED);
+    }
+
+    #[test]
+    fn samples_that_wait_are_bounded_in_number_and_size() {
+        let result = |bytes: usize| serde_json::json!({ "content": [{ "type": "text", "text": format!("[{}]", "1".repeat(bytes)) }] });
+        for (bytes, places) in [(10, MAX_WAITING), (200_000, 5)] {
+            let shapes = ResultShapes::default();
+            let sample = || Sample::of(&result(bytes), usize::MAX).unwrap();
+            let push = || shapes.push(Waiting { server: "s".into(), tool: "t".into(), approved: Arc::default(), sample: sample() });
+            assert_eq!((0..100).filter(|_| push()).count(), places);
+            shapes.forget("s");
+            assert!(push());
+        }
+    }
+}

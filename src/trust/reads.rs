@@ -1,0 +1,183 @@
+//! Decides which tools are reads for the write gate: tools whose own annotations say so, and tools that `reads` of the server's entry names
+//! and that say nothing themselves.
+
+use serde_json::Value as Json;
+
+use crate::catalog::{Manifest, Tool};
+use crate::config::{Confirm, ServerDefinition, matches_name};
+
+/// First words of names that promise a read. `query` and `fetch` are not among them: tools with such names often send or change something.
+const READING: [&str; 11] = ["browse", "count", "describe", "find", "get", "list", "lookup", "read", "search", "show", "view"];
+/// Words that promise a change, wherever they are in a name: `get_or_create_user`, `find_and_replace`.
+const CHANGING: [&str; 41] = [
+    "add", "append", "archive", "book", "buy", "cancel", "change", "clear", "close", "create", "delete", "drop", "edit", "exec", "execute",
+    "insert", "kill", "lock", "mark", "merge", "move", "patch", "pay", "pop", "post", "publish", "push", "put", "remove", "rename",
+    "replace", "reset", "run", "save", "send", "set", "start", "stop", "update", "upload", "write",
+];
+
+/// What a tool's own annotations say about writing (MCP 2025-11-25, `ToolAnnotations`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    Reads,
+    Writes,
+    Nothing,
+}
+
+/// Reads the annotations. A hint that is no boolean counts as a claim to write, as nobody knows what it means.
+fn claim(annotations: Option<&Json>) -> Claim {
+    let hints = match annotations {
+        None | Some(Json::Null) => return Claim::Nothing,
+        Some(Json::Object(hints)) => hints,
+        Some(_) => return Claim::Writes,
+    };
+    let hint = |name: &str| hints.get(name).filter(|hint| !hint.is_null());
+    match (hint("readOnlyHint"), hint("destructiveHint")) {
+        (Some(Json::Bool(true)), _) => Claim::Reads,
+        (None, None | Some(Json::Bool(false))) => Claim::Nothing,
+        (Some(_), _) | (None, Some(_)) => Claim::Writes,
+    }
+}
+
+/// Returns whether a tool only reads: its annotations say so, or they say nothing and the entry's `reads` names the tool. A tool that says
+/// that it writes or destroys stays a write, whatever `reads` says.
+///
+/// ```
+/// use hyperlight_mcp::trust::is_read;
+/// let tool = |text: &str| serde_json::from_str(text).unwrap();
+/// let reads = ["get_*".to_owned()];
+/// assert!(is_read(&tool(r#"{ "name": "get_user", "inputSchema": {} }"#), &reads));
+/// assert!(!is_read(&tool(r#"{ "name": "get_user", "inputSchema": {}, "annotations": { "destructiveHint": true } }"#), &reads));
+/// ```
+#[must_use]
+pub fn is_read(tool: &Tool, reads: &[String]) -> bool {
+    match claim(tool.annotations.as_ref()) {
+        Claim::Reads => true,
+        Claim::Writes => false,
+        Claim::Nothing => is_named(&tool.name, reads),
+    }
+}
+
+/// Returns whether only the entry makes this tool a read.
+pub(super) fn is_read_by_config(tool: &Tool, reads: &[String]) -> bool {
+    claim(tool.annotations.as_ref()) == Claim::Nothing && is_named(&tool.name, reads)
+}
+
+fn is_named(tool: &str, reads: &[String]) -> bool {
+    reads.iter().any(|pattern| matches_name(pattern, tool))
+}
+
+/// Returns the names of the tools that sound like reads, say nothing about it themselves, and are not in the entry's `reads`. A person may
+/// add these to it. Empty if the entry asks for every call or for none.
+pub(super) fn sounding_like_reads(server: &ServerDefinition, manifest: &Manifest) -> Vec<String> {
+    if server.confirm != Confirm::Writes {
+        return Vec::new();
+    }
+    let is_silent = |tool: &&Tool| claim(tool.annotations.as_ref()) == Claim::Nothing && !is_named(&tool.name, &server.reads);
+    let names = manifest.distinct_tools().filter(is_silent).map(|tool| tool.name.clone());
+    names.filter(|name| sounds_like_read(name)).collect()
+}
+
+/// Returns whether a name promises a read: its first word does, and no word promises a change. A name with characters that could be read as
+/// a pattern or that a person cannot see promises nothing.
+fn sounds_like_read(name: &str) -> bool {
+    let is_plain = name.chars().all(|next| next.is_ascii_alphanumeric() || matches!(next, '_' | '-' | '.' | '/'));
+    let words = words(name);
+    is_plain
+        && words.first().is_some_and(|first| READING.contains(&first.as_str()))
+        && !words.iter().any(|word| CHANGING.contains(&word.as_str()))
+}
+
+/// Returns the words of a name in lower case: `getUserById` and `get_user_by_id` have the same ones.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for next in name.chars() {
+        let is_border = !next.is_ascii_alphanumeric() || (next.is_ascii_uppercase() && was_lower);
+        if is_border {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (next.is_ascii_alphanumeric(), words.last_mut()) {
+            word.push(next.to_ascii_lowercase());
+        }
+        was_lower = next.is_ascii_lowercase();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::parse_text;
+
+    fn tool(name: &str, annotations: &Json) -> Tool {
+        serde_json::from_value(json!({ "name": name, "inputSchema": {}, "annotations": annotations })).unwrap()
+    }
+
+    #[test]
+    fn reads_names_tools_that_say_nothing_themselves() {
+        let reads = ["get_*".to_owned(), "status".to_owned()];
+        for (name, annotations, expected) in [
+            ("get_a", json!(null), true),
+            ("get_a", json!({}), true),
+            ("get_a", json!({ "readOnlyHint": null, "destructiveHint": null, "openWorldHint": true }), true),
+            ("get_a", json!({ "destructiveHint": false }), true),
+            ("status", json!(null), true),
+            ("other", json!({ "readOnlyHint": true }), true),
+            ("get_a", json!({ "readOnlyHint": false }), false),
+            ("get_a", json!({ "readOnlyHint": "true" }), false),
+            ("get_a", json!({ "destructiveHint": true }), false),
+            ("get_a", json!({ "destructiveHint": 0 }), false),
+            ("get_a", json!([true]), false),
+            ("status2", json!(null), false),
+            ("GET_a", json!(null), false),
+            ("forget_a", json!(null), false),
+        ] {
+            assert_eq!(is_read(&tool(name, &annotations), &reads), expected, "{name} {annotations}");
+        }
+        assert!(!is_read(&tool("get_a", &json!(null)), &[]));
+    }
+
+    #[test]
+    fn a_name_sounds_like_a_read_by_its_first_word_unless_another_changes() {
+        for name in
+            ["get_user", "listIssues", "search", "read-file", "describe.table", "find_user2", "files/list".replace("files/", "").as_str()]
+        {
+            assert!(sounds_like_read(name), "{name}");
+        }
+        for name in [
+            "getaway",
+            "get_or_create_user",
+            "find_and_replace",
+            "readAndDelete",
+            "forget",
+            "",
+            "get_*",
+            "get_\u{202e}x",
+            "query",
+            "send_list",
+        ] {
+            assert!(!sounds_like_read(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn tools_are_offered_where_the_gate_would_ask_for_them() {
+        let tools = json!([
+            { "name": "get_a" }, { "name": "list_b" }, { "name": "get_c", "annotations": { "readOnlyHint": true } },
+            { "name": "get_d", "annotations": { "destructiveHint": true } }, { "name": "write_e" },
+        ]);
+        let manifest = json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools });
+        let manifest: Manifest = serde_json::from_value(manifest).unwrap();
+        let offered = |fields: &str| {
+            let text = format!(r#"{{ "servers": {{ "a": {{ "command": "x"{fields} }} }} }}"#);
+            sounding_like_reads(&parse_text(&text, "c", 9).unwrap().servers[0], &manifest)
+        };
+        assert_eq!(offered(""), ["get_a", "list_b"]);
+        assert_eq!(offered(r#", "reads": ["list_*"]"#), ["get_a"]);
+        assert_eq!(offered(r#", "confirm": "always""#), [""; 0]);
+        assert_eq!(offered(r#", "confirm": "never""#), [""; 0]);
+    }
+}
