@@ -31,14 +31,14 @@ const asks = (tool, rest = '') => `import { ${tool} } from "host:mcp-fixture"; e
 const answerOf = async (execute, options) => (await execute({ code: asks('elicit', 'elicit({}).content.answer') }, options)).value
 
 /** Returns a gateway whose operator says yes to every question, and the operator. */
-async function operated(t, server = gated()) {
+async function operated(t, server = gated(), options = {}) {
   const operator = person('operator', 'session')
-  return { operator, gateway: await openApproved(t, { fixture: server }, operator.callbacks) }
+  return { operator, gateway: await openApproved(t, { fixture: server }, { ...operator.callbacks, ...options }) }
 }
 
 describe('An agent', () => {
   test('has what a caller of a gateway uses, and does it for itself', async (t) => {
-    const { gateway, operator } = await operated(t, { ...gated('--resources', '--prompts'), confirm: 'writes' })
+    const { gateway, operator } = await operated(t, { ...gated('--resources', '--prompts'), confirm: 'writes' }, { learnResults: false })
     const { asked, callbacks } = person('agent', 'session')
     const agent = gateway.agent('desk-1', callbacks)
     assert.ok(agent instanceof Agent)

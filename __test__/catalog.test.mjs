@@ -289,7 +289,10 @@ describe('systemMessage', () => {
 
   test('fills its budget function by function, those that a task needs first', async () => {
     const budget = { budgetTokens: 500 }
-    const [inTurns, forTask] = [await gateway.systemMessage(budget), await gateway.systemMessage({ ...budget, task: 'wait some milliseconds, sleep' })]
+    const [inTurns, forTask] = [
+      await gateway.systemMessage(budget),
+      await gateway.systemMessage({ ...budget, task: 'wait some milliseconds, sleep' }),
+    ]
     assert.match(inTurns, /There are 2 modules with \d+ functions; \d+ of them are not shown:/)
     for (const message of [inTurns, forTask]) for (const name of ['fixture', 'other']) assert.match(message, new RegExp(`host:mcp-${name}`))
     assert.doesNotMatch(inTurns, /function sleep\(/)

@@ -240,7 +240,10 @@ test('doctor names what is wrong and how to fix it, and finds no problem on a so
 test('doctor blames what is wrong: a folder, a variable, a home, an entry', async (t) => {
   const gone = join(folder(t), 'gone')
   const early = place(t, { lost: { ...small(), cwd: gone } })
-  assert.match((await run(early, ['doctor'])).stdout, /PROBLEM server lost: there is no folder for it to start in \(cwd\):\s+\S+gone\n +→ make the folder/)
+  assert.match(
+    (await run(early, ['doctor'])).stdout,
+    /PROBLEM server lost: there is no folder for it to start in \(cwd\):\s+\S+gone\n +→ make the folder/,
+  )
   mkdirSync(gone)
   const at = await approved(t, { lost: { ...small(), cwd: gone }, needy: { ...small(), env: { KEY: `\${${'NOT_SET:-'}}` } } })
   rmdirSync(gone)
@@ -265,7 +268,10 @@ test('a start that failed shows the line that tells most, and where the others a
   const at = place(t, { bad: { command: process.execPath, args: ['-e', script] } })
   const { digest } = JSON.parse((await run(at, ['approve', 'bad', '--json'])).stdout).servers[0].request
   const failed = await run(at, ['approve', 'bad', '--digest', digest])
-  assert.match(failed.stderr, /ended before it was ready: it exited with code 3\. It said: ModuleNotFoundError: No module named y\n.*logs bad/)
+  assert.match(
+    failed.stderr,
+    /ended before it was ready: it exited with code 3\. It said: ModuleNotFoundError: No module named y\n.*logs bad/,
+  )
   assert.doesNotMatch(failed.stderr, /Traceback/)
   assert.match((await run(at, ['logs', 'bad'])).stdout, /Traceback/)
 })

@@ -9,7 +9,7 @@ const holding = (...names) => `
   export const handler = async () => { for (const name of ${JSON.stringify(names)}) call(name, 'count', {}); await sleep(600_000) }`
 
 /** Starts a run that holds these servers. Returns what ends it. */
-async function hold(t, gateway, ...names) {
+async function hold(gateway, ...names) {
   const stop = new AbortController()
   const run = failure((await gateway.sandbox({ toolErrors: 'throw' })).run(holding(...names), { signal: stop.signal }), 'ERR_ABORTED')
   const state = (name) => gateway.servers().find((server) => server.name === name).state
@@ -48,7 +48,7 @@ test('servers of a run that waits for a person give way, and start anew when it 
 test('a caller whose extra place another one got does not wait for the end of the run that holds the rest', async (t) => {
   const servers = { slow: fixture('--ignore-stdin-eof'), held: fixture(), one: fixture(), two: fixture() }
   const gateway = await openApproved(t, servers, { limits: { maxConnections: 2, callTimeoutMs: 20_000 } })
-  const end = await hold(t, gateway, 'held')
+  const end = await hold(gateway, 'held')
   await gateway.callTool('slow', 'pid')
   const both = ['one', 'two'].map(async (name) => (await gateway.callTool(name, 'pid')).structuredContent.pid)
   for (const pid of await Promise.all(both)) assert.equal(typeof pid, 'number')
@@ -59,7 +59,7 @@ test('a caller whose extra place another one got does not wait for the end of th
 test('a pinned server that a run holds is no reason for a place beyond the limit', async (t) => {
   const servers = { other: fixture(), pinned: { ...fixture(), pinned: true } }
   const gateway = await openApproved(t, servers, { limits: { maxConnections: 1, callTimeoutMs: 1000 } })
-  const end = await hold(t, gateway, 'pinned')
+  const end = await hold(gateway, 'pinned')
   await failure(gateway.callTool('other', 'pid'), 'ERR_TOO_MANY_CONNECTIONS')
   await end()
 })

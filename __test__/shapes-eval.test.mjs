@@ -240,7 +240,9 @@ function place(type, field, path = 'result') {
 
 /** Writes the script for a question. A writer that finds the field nowhere guesses that it is at the top, or that the result is text. */
 function script(declaration, field) {
-  const seen = /export type \w+ = ([\s\S]*?);\n(?: {2}(?:export|\/\*\*|\/\/)|\})/.exec(declaration.split('Seen in ')[1] ?? '')
+  const seen = /export function \w+\(input\??: [^\n]*?\): ([\s\S]*?)(?: \| ToolError)?;\n(?: {2}(?:export|\/\*\*|\/\/)|\})/.exec(
+    declaration.split('Seen in ')[1] ?? '',
+  )
   const at = seen && place(parsed(seen[1]), field)
   if (at) return `const value: ${at.type.join(' | ')}${at.optional ? ' | undefined' : ''} = ${at.path};`
   return field === undefined ? 'const value: string = result;' : `const value: unknown = result[${JSON.stringify(field)}];`

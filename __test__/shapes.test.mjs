@@ -8,7 +8,8 @@ import { compiled, failure, folder, mirror, openApproved, openGateway, waitFor }
 const text = (value) => ({ content: [{ type: 'text', text: typeof value === 'string' ? value : JSON.stringify(value) }] })
 const issue = (number, more) => ({ number, title: `Issue ${number}`, labels: [{ name: 'bug' }], ...more })
 const page = { total_count: 2, items: [issue(1, { body: null }), issue(2, { body: 'It fails.', assignee: { login: 'ada' } })] }
-const SEEN = /export function give\(input\?: GiveInput\): GiveOutput/
+const SEEN =
+  /\* @returns Seen in \d+ results?, not promised\. \*\/\n {2}export function give\(input\?: Record<string, unknown>\): (?!ToolOutput)/
 
 /** A server whose tool describes itself differently after it was called with `change`. */
 const changing = {
@@ -55,7 +56,7 @@ describe('a shape', () => {
     const info = await gateway.toolInfo('mirror', 'give', { toolErrors: 'throw' })
     assert.equal(info.resultsSeen, 2)
     assert.equal(info.outputSchema, undefined)
-    assert.match(info.declaration, /\/\*\* Seen in 2 results, not promised\. \*\/\n {2}export type GiveOutput = \{/)
+    assert.match(info.declaration, /\/\*\* @returns Seen in 2 results, not promised\. \*\//)
     assert.match(info.declaration, SEEN)
     assert.match(info.declaration, /body: string \| null;/)
     assert.match(info.declaration, /assignee\?: \{ login: string; \[key: string\]: any \}/)
@@ -129,7 +130,7 @@ export const handler = (input) => {
     for (const [result, type] of rows) {
       await gateway.callTool('mirror', 'give', result)
       const declaration = await declared(gateway)
-      assert.ok(declaration.includes(`export type GiveOutput = ${type};`), declaration)
+      assert.ok(declaration.includes(`export function give(input?: Record<string, unknown>): ${type};`), declaration)
       await gateway.approve('mirror')
     }
   })

@@ -8,8 +8,19 @@ fn server_logs(folder: &Path) -> ServerLogs {
 }
 
 fn flush(server_logs: &ServerLogs) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(server_logs.flush());
+    server_logs.flush_now();
+}
+
+#[tokio::test]
+async fn a_closed_log_has_what_was_noted_before_and_nothing_more_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let server_logs = server_logs(folder.path());
+    server_logs.note("weather", Note::Stderr("before".to_owned()));
+    server_logs.close().await;
+    server_logs.note("weather", Note::Stderr("after".to_owned()));
+    server_logs.close().await;
+    let texts: Vec<_> = server_logs.read("weather", 10).into_iter().map(|line| line.text).collect();
+    assert_eq!(texts, ["before"]);
 }
 
 #[test]

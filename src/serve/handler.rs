@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, DiscoverResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
-    Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, LoggingLevel, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Reference, ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
-    UnsubscribeRequestParams, UpdateTaskParams,
+    CustomResult, DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    LoggingLevel, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
+    UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -32,7 +32,7 @@ use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
 use super::traced::HostTrace;
-use super::{Served, answers, changes, stateless, subscriptions};
+use super::{Served, answers, changes, misfits, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
@@ -301,8 +301,7 @@ impl ServerHandler for Handler {
     }
 
     async fn on_custom_request(&self, request: CustomRequest, _context: RequestContext<RoleServer>) -> Answer<CustomResult> {
-        let method = sanitise_line(&request.method, MAX_NAME_CHARS);
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method \"{method}\""), Some(data("ERR_INVALID_REQUEST"))))
+        Err(misfits::refusal(&request))
     }
 
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {

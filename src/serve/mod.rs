@@ -21,6 +21,7 @@ pub mod http;
 mod instructions;
 mod items;
 mod listeners;
+mod misfits;
 mod paused_calls;
 mod places;
 mod resources_and_prompts;
