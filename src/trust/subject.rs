@@ -294,6 +294,18 @@ mod tests {
         Subject::new(&server(fields), key, Circumstances::default()).digest
     }
 
+    const BOXES: [&str; 9] = [
+        r#""command": "x", "box": "off""#,
+        r#""command": "x", "box": "standard""#,
+        r#""command": "x", "box": "strict""#,
+        r#""command": "x", "box": { "read": ["/a"] }"#,
+        r#""command": "x", "box": { "read": ["/b"] }"#,
+        r#""command": "x", "box": { "write": ["/a"] }"#,
+        r#""command": "x", "box": { "network": "none" }"#,
+        r#""command": "x", "box": { "memoryMb": 64 }"#,
+        r#""command": "x", "box": { "processes": 2 }"#,
+    ];
+
     #[test]
     fn everything_that_is_shown_has_its_part_in_the_digest() {
         let key = key();
@@ -309,15 +321,6 @@ mod tests {
             r#""command": "x", "env": { "A": "${A}" }"#,
             r#""command": "x", "env": { "B": "1" }"#,
             r#""command": "x", "env": { "B": null }"#,
-            r#""command": "x", "box": "off""#,
-            r#""command": "x", "box": "standard""#,
-            r#""command": "x", "box": "strict""#,
-            r#""command": "x", "box": { "read": ["/a"] }"#,
-            r#""command": "x", "box": { "read": ["/b"] }"#,
-            r#""command": "x", "box": { "write": ["/a"] }"#,
-            r#""command": "x", "box": { "network": "none" }"#,
-            r#""command": "x", "box": { "memoryMb": 64 }"#,
-            r#""command": "x", "box": { "processes": 2 }"#,
             r#""command": "x", "allowTools": []"#,
             r#""command": "x", "allowTools": ["a"]"#,
             r#""command": "x", "denyTools": ["a"]"#,
@@ -353,8 +356,8 @@ mod tests {
             r#""url": "https://example.com/x", "oauth": { "callbackPort": 1 }"#,
             r#""url": "https://example.com/x", "oauth": { "clientMetadataUrl": "https://example.com/c" }"#,
         ];
-        let digests: std::collections::BTreeSet<_> = variants.iter().map(|fields| of(fields, &key)).collect();
-        assert_eq!(digests.len(), variants.len());
+        let digests: std::collections::BTreeSet<_> = variants.iter().chain(&BOXES).map(|fields| of(fields, &key)).collect();
+        assert_eq!(digests.len(), variants.len() + BOXES.len());
     }
 
     #[test]

@@ -140,10 +140,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     given_values(&mut page, request);
     filters(&mut page, request);
     page.field("confirm", asks(request.confirm));
-    if !request.reads.is_empty() {
-        let told = "of these, tools without annotations that say what they do are called without a question";
-        page.field("reads", &format!("{}: {told}", request.reads.iter().map(|name| bordered(name)).collect::<Vec<_>>().join(", ")));
-    }
+    reads(&mut page, &request.reads);
     if request.allow_insecure_http {
         page.noted(Tone::Warning, "plain http:// to another machine is allowed: anybody on the network can read and change messages");
     }
@@ -162,6 +159,13 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     warning(&mut page, request, false);
     page.field("digest", &request.digest);
     page.text
+}
+
+fn reads(page: &mut Page, names: &[String]) {
+    if !names.is_empty() {
+        let told = "of these, tools without annotations that say what they do are called without a question";
+        page.field("reads", &format!("{}: {told}", names.iter().map(|name| bordered(name)).collect::<Vec<_>>().join(", ")));
+    }
 }
 
 /// Shows the warning in its place: first if the entry says that there is no box, and otherwise last.
