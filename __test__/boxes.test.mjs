@@ -1,11 +1,12 @@
 // Tests of published servers of other authors in boxes: three in TypeScript, and one in Python. Each needs nothing but what its entry says, and is
 // gone after its gateway has closed.
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { gitServer } from '../scripts/lib/tools.mjs'
-import { children, folder, ms, openApproved, outputOf, root } from './support.mjs'
+import { children, folder, isAlive, ms, openApproved, outputOf, root, start, waitFor } from './support.mjs'
 
 const TIMEOUT = { timeout: ms(60_000) }
 const limits = { connectTimeoutMs: ms(60_000) }
@@ -65,4 +66,33 @@ describe('In the box standard', TIMEOUT, () => {
     assert.match((await call('git_status', { repo_path: repo })).text, /Untracked files:\n.*\n\ta\.txt/s)
     assert.equal((await call('git_add', { repo_path: repo, files: ['a.txt'] })).isError, false)
   })
+})
+
+/** An agent with one server in a box, which goes on until it is killed. */
+const AGENT = `
+const { Gateway } = await import(process.argv[1])
+const { servers, stateDir } = JSON.parse(process.argv[2])
+const gateway = await Gateway.open({ config: { mcpServers: servers }, stateDir, onEvent: () => {} })
+await gateway.approve('it')
+await gateway.enable('it')
+await gateway.callTool('it', 'echo', { message: 'x' })
+console.log('ready')
+setInterval(() => {}, 1000)
+`
+
+test('When Node is killed, no process of a box is left', TIMEOUT, async (t) => {
+  const options = JSON.stringify({ servers: { it: { ...node('everything'), box: 'standard' } }, stateDir: folder(t) })
+  const args = ['--input-type=module', '-e', AGENT, join(root, 'index.mjs'), options]
+  const agent = start(t, process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  await once(agent.stdout, 'data')
+  const below = (pid) => children(pid).flatMap((child) => [child, ...below(child.pid)])
+  const all = below(agent.pid)
+  // The outer process, init and the server, one below the other.
+  const depth = (pid) => Math.max(0, ...children(pid).map((child) => 1 + depth(child.pid)))
+  assert.ok(
+    children(agent.pid).some(({ pid }) => depth(pid) >= 2),
+    JSON.stringify(all),
+  )
+  agent.kill('SIGKILL')
+  await waitFor('all processes to end', () => !all.some(({ pid }) => isAlive(pid)), ms(2000))
 })
