@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn an_unknown_method_is_named_in_one_line_without_what_cannot_be_seen() {
-        let (code, message) = refused("tools/\u{202e}call\n", json!({}));
+        let (code, message) = refused("tools/\u{202e}call", json!({}));
         assert_eq!((code, message.as_str()), (ErrorCode::METHOD_NOT_FOUND, "there is no method \"tools/call\""));
     }
 }
