@@ -94,6 +94,7 @@ const input = {
     '**/*.node',
     '**/hyperlight-mcp-watchdog',
     '**/hyperlight-mcp-reader',
+    '**/hyperlight-mcp-box',
   ],
   topic: 'approv',
   room: 'src/sandbox',

@@ -323,6 +323,8 @@ fn each_foreign_crate_is_known_to_few_rooms() {
         ("dom_query", &["boot"]),
         ("dom_smoothie", &["boot"]),
         ("flate2", &["fetch"]),
+        ("landlock", &["boxes"]),
+        ("seccompiler", &["boxes"]),
     ] {
         none(&format!("{word} belongs to {}", rooms.join(" and ")), &strangers(word, rooms));
         for room in rooms {

@@ -78,6 +78,7 @@ describe('the published packages', () => {
     const platform = [
       'LICENSE',
       'README.md',
+      'hyperlight-mcp-box',
       'hyperlight-mcp-reader',
       'hyperlight-mcp-watchdog',
       'hyperlight-mcp.linux-x64-gnu.node',

@@ -327,6 +327,7 @@ async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &Nex
                 Error::ConfigInvalid { .. } => "set the variable, or fix its entry in the config".to_owned(),
                 Error::SpawnFailed { .. } if text.contains(MISSING_FOLDER) => MAKE_FOLDER.to_owned(),
                 Error::SpawnFailed { .. } => "install its program, or fix its command in the config".to_owned(),
+                Error::BoxFailed { .. } => "do what the error says, or change its box in the config".to_owned(),
                 _ => format!("read its log: {}", next_command.with(&format!("logs {name}"))),
             };
             Finding::new(what, Status::Problem, text, Some(remedy))

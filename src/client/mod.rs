@@ -45,6 +45,7 @@ pub use oauth::{
 pub use pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
 pub use pool::{ConnectionRequest, Connections, Hold, Lease, LeaseOrigin};
 pub use proxies::proxy_logins;
+pub use stdio::boxed::Boxed;
 pub use stdio::watchdog::Watchdog;
 pub use wire::answer::{CallFailure, Sent};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
+use super::boxes::BoxDefinition;
 use super::filters::UriFilter;
 use super::generated::GeneratedTools;
 use super::oauth::OAuthDefinition;
@@ -224,6 +225,9 @@ pub struct ServerDefinition {
     pub max_call_timeout_ms: Option<u64>,
     /// The protocol version to use. `None` negotiates the version with the server.
     pub protocol_version: Option<ProtocolVersion>,
+    /// What the server's process may read, write and reach: `box` in the config. `None`: the process has the user's full rights, and the entry
+    /// does not mention it.
+    pub in_box: Option<BoxDefinition>,
     /// Folders that the server receives when it asks for roots. If empty, the server receives an empty list.
     pub roots: Vec<String>,
     /// Default answers for this server's `${input:…}` placeholders, by the input's id. A default applies if nobody answers.

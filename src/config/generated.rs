@@ -185,6 +185,7 @@ impl ServerDefinition {
             max_call_timeout_ms: None,
             // Both ends are this program, so nothing is negotiated.
             protocol_version: Some(ProtocolVersion::V2025_11_25),
+            in_box: None,
             roots: Vec::new(),
             input_defaults: Vec::new(),
             input_descriptions: Vec::new(),

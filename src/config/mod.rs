@@ -5,6 +5,7 @@
 //! replaced only when a server is started ([`resolve_command`], [`resolve_http`]).
 
 mod address;
+mod boxes;
 mod definition;
 mod env_file;
 mod filters;
@@ -44,6 +45,7 @@ mod properties;
 
 pub use address::Address;
 pub(crate) use address::{masked_path, shown_placeholder, shown_url};
+pub use boxes::{BoxBase, BoxDefinition, BoxSettings};
 pub(crate) use definition::inputs_of_text;
 pub use definition::{
     ArgumentCheck, Confirm, InputDefinition, InvalidServer, Origin, Parallel, ProtocolVersion, SchemaViolations, ServerDefinition,
@@ -76,7 +78,9 @@ pub(crate) use sections::{SectionPath, section_for_new, servers_of};
 pub(crate) use server::is_setting;
 pub use source::{ServerSource, SourceKind, server_of_key};
 pub(crate) use substitute::INPUT_ADVICE;
-pub use substitute::{ResolvedCommand, ResolvedHttp, Surroundings, resolve_command, resolve_http, resolve_roots};
+pub use substitute::{
+    BoxPaths, ResolvedCommand, ResolvedHttp, Surroundings, resolve_box_paths, resolve_command, resolve_http, resolve_roots,
+};
 pub use template::{Part, Placeholder, Template};
 pub use variant::{Changes, ProfileConflict, SetValue, Setting, Variant, variants_of};
 pub use workspace::{Locality, NEUTRAL_FOLDER};

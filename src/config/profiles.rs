@@ -24,7 +24,7 @@ const KEYS: [&str; 11] = [
     "headers",
 ];
 /// Keys of a server that decide what is started. A profile cannot set them.
-const STARTING_KEYS: [&str; 7] = ["command", "args", "envFile", "cwd", "url", "oauth", "roots"];
+const STARTING_KEYS: [&str; 8] = ["command", "args", "envFile", "cwd", "url", "oauth", "roots", "box"];
 
 /// The restrictions of profiles for one server, and their changes to it. An item must be admitted by all filters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

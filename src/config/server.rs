@@ -15,7 +15,7 @@ use super::{address, inputs, rules};
 use crate::limits::MAX_PARALLEL_CALLS;
 use crate::text::{Position, Problem, displayed, displayed_within};
 
-const STDIO_KEYS: [&str; 5] = ["command", "args", "env", "cwd", "envFile"];
+const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "envFile", "box"];
 const HTTP_KEYS: [&str; 6] = ["url", "headers", "allowInsecureHttp", "oauth", "serverUrl", "httpUrl"];
 /// The keys for a URL: ours, and those of other programs.
 const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
@@ -136,8 +136,7 @@ impl<'a> Reader<'a> {
         let roots = self.node.get("roots").map(|list| self.folders("roots", list)).unwrap_or_default();
         let schema_violations = self.word("schemaViolations", "\"warn\" or \"error\"");
         let argument_checks = self.word("argumentChecks", "\"error\", \"warn\" or \"off\"");
-        let parallel = self.parallel();
-        let [keywords, capabilities] = ["keywords", "capabilities"].map(|key| self.labels(key));
+        let (parallel, [keywords, capabilities]) = (self.parallel(), ["keywords", "capabilities"].map(|key| self.labels(key)));
         let transport = transport?;
         Some(ServerDefinition {
             name: name.to_owned(),
@@ -145,6 +144,7 @@ impl<'a> Reader<'a> {
             secret_inputs: inputs_in(&transport).into_iter().filter(|id| self.inputs.is_secret(id)).collect(),
             input_defaults: inputs::defaults_of(&self.inputs.usable, &inputs_in(&transport)),
             input_descriptions: inputs::descriptions_of(&self.inputs.usable, &inputs_in(&transport)),
+            in_box: self.in_box(&transport),
             transport,
             filter,
             call_timeout_ms,

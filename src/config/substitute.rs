@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::boxes::BoxSettings;
 use super::definition::{Origin, ServerDefinition, Transport};
 use super::env_file::{MAX_ENV_FILE_BYTES, MAX_NAME_CHARS, parse_env_file};
 use super::inserted_value::{InsertedValue, Source};
@@ -142,6 +143,41 @@ pub fn resolve_roots(server: &ServerDefinition, surroundings: &Surroundings) -> 
     filler.finish()?;
     // The workspace folder is absolute, so the joined paths are absolute too.
     Ok(folders.iter().filter_map(|folder| url::Url::from_file_path(folder).ok()).map(String::from).collect())
+}
+
+/// The paths that an entry names for its box, without placeholders.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct BoxPaths {
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+    pub roots: Vec<PathBuf>,
+}
+
+/// Returns the paths that `box` and `roots` name. A relative path is resolved in the workspace folder.
+///
+/// # Errors
+/// `ERR_CONFIG_INVALID` for a placeholder that has no value.
+///
+/// ```
+/// use hyperlight_mcp::config::{BoxDefinition, Surroundings, parse_text, resolve_box_paths};
+/// let text = r#"{ "servers": { "a": { "command": "a", "box": { "read": ["${userHome}/data"], "write": ["out"] } } } }"#;
+/// let server = &parse_text(text, "config.json", 20).unwrap().servers[0];
+/// let surroundings = Surroundings { environment: [].into(), workspace_folder: "/project".into(), user_home: "/home/ada".into() };
+/// let Some(BoxDefinition::On(settings)) = &server.in_box else { panic!() };
+/// let paths = resolve_box_paths(server, settings, &surroundings).unwrap();
+/// assert_eq!([paths.read[0].to_str(), paths.write[0].to_str()], [Some("/home/ada/data"), Some("/project/out")]);
+/// ```
+pub fn resolve_box_paths(server: &ServerDefinition, settings: &BoxSettings, surroundings: &Surroundings) -> Result<BoxPaths> {
+    let inputs = BTreeMap::new();
+    let mut filler = Filler::new(&server.origin, surroundings, &inputs);
+    let mut fill = |key: &str, texts: &[String]| -> Vec<PathBuf> {
+        let path = |(index, text): (usize, &String)| surroundings.workspace_folder.join(filler.plain(&format!("{key}[{index}]"), text));
+        texts.iter().enumerate().map(path).collect()
+    };
+    let paths =
+        BoxPaths { read: fill("box.read", &settings.read), write: fill("box.write", &settings.write), roots: fill("roots", &server.roots) };
+    filler.finish()?;
+    Ok(paths)
 }
 
 /// Replaces the placeholders of a server over HTTP. Returns `None` for a server that has a command.

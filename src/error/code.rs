@@ -44,6 +44,7 @@ impl Error {
             Self::UnsupportedTransport { .. } => "ERR_UNSUPPORTED_TRANSPORT",
             Self::InsecureUrl { .. } => "ERR_INSECURE_URL",
             Self::SpawnFailed { .. } => "ERR_SPAWN_FAILED",
+            Self::BoxFailed { .. } => "ERR_BOX_FAILED",
             Self::ConnectFailed { .. } => "ERR_CONNECT_FAILED",
             Self::ConnectTimeout { .. } => "ERR_CONNECT_TIMEOUT",
             Self::TooManyConnections { .. } => "ERR_TOO_MANY_CONNECTIONS",

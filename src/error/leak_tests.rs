@@ -73,6 +73,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Foreign, Error::CallDenied { server: server(), tool: quoted(), reason: quoted() }),
         (Own, Error::UnsupportedTransport { server: server(), problem: quoted() }),
         (Foreign, Error::InsecureUrl { server: server(), origin: quoted() }),
+        (Foreign, Error::BoxFailed { server: server(), problem: quoted() }),
         (Foreign, Error::SpawnFailed { server: server(), command: quoted(), problem: quoted() }),
         (Foreign, Error::ConnectFailed { server: server(), problem: quoted() }),
         (Own, Error::ConnectTimeout { server: server(), limit_ms: 1, hint: quoted() }),

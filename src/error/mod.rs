@@ -208,12 +208,13 @@ pub enum Error {
     InsecureUrl { server: String, origin: ErrorText },
 
     /// The server's process could not be started.
-    #[error(
-        "server \"{server}\": \"{}\" could not be started: {}. Check command, args and cwd in the config, and PATH",
-        .command.shown(),
-        .problem.shown()
-    )]
+    #[error("server \"{server}\": \"{}\" could not be started: {}. Check command, args and cwd in the config, and PATH",
+        .command.shown(), .problem.shown())]
     SpawnFailed { server: String, command: ErrorText, problem: ErrorText },
+
+    /// The server was not started, because its box could not be made as it was approved.
+    #[error("server \"{server}\" was not started, because its box cannot be made: {}", .problem.shown())]
+    BoxFailed { server: String, problem: ErrorText },
 
     /// The server was started, but the handshake failed, or its list of tools could not be read.
     #[error("server \"{server}\" could not be connected: {}", .problem.shown())]

@@ -173,6 +173,7 @@ impl Error {
             UnsupportedTransport { server, problem }
             InsecureUrl { server, origin }
             SpawnFailed { server, command, problem }
+            BoxFailed { server, problem }
             ConnectFailed { server, problem }
             ConnectTimeout { server, limit_ms, hint }
             TooManyConnections { server, limit, holders }

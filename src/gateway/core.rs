@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::added_servers::AddedServers;
 use super::agent::{Agents, Identity};
 use super::approval_cache::ApprovalCache;
+use super::boxes::BoxMaker;
 use super::callbacks::{CallScope, CallbackChain};
 use super::checks::CheckDefaults;
 use super::config_source::ConfigSource;
@@ -60,6 +61,7 @@ pub(super) struct Core {
     pub(super) grants: GrantState,
     pub(super) fetch: FetchState,
     pub(super) connections: Connections,
+    pub(super) box_maker: BoxMaker,
     /// The threads for servers over HTTP.
     pub(super) network: Arc<NetworkRuntime>,
     pub(super) requests: RequestState,

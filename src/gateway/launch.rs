@@ -51,7 +51,8 @@ impl Core {
         self.register_secrets(server, &command);
         let program = self.approved_program(server, subject, &command).await?;
         let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        self.launch_of(server, Target::Process { command, program }, clock, self.caller(scope, control))
+        let target = self.target(server, command, program).await?;
+        self.launch_of(server, target, clock, self.caller(scope, control))
     }
 
     /// Checks the approval, and returns its subject and the command. The environment file is read only once. So the process gets exactly

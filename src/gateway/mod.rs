@@ -8,6 +8,7 @@ mod approval;
 mod approval_cache;
 mod audit;
 mod availability;
+mod boxes;
 mod callbacks;
 mod caller;
 mod catalog;
@@ -243,8 +244,6 @@ impl Gateway {
         warnings.extend(store.warning().map(str::to_owned));
         let (telemetry, unexported) = Telemetry::begin(&options.environment, &options.runtime, redactor);
         warnings.extend(unexported);
-        let callbacks = CallbackChain::default().within(options.callbacks.clone());
-        let server_facts = ServerFactsStore::open(&options.state_folder());
         let closed = CancellationToken::new();
         let grants = GrantState::new(config.grants.clone());
         let core = Arc::new_cyclic(|core| Core {
@@ -265,13 +264,14 @@ impl Gateway {
             ),
             network: Arc::new(crate::client::network()),
             requests: RequestState::default(),
-            people: People::new(core, callbacks, &grants.everything, &closed),
+            people: People::new(core, CallbackChain::default().within(options.callbacks.clone()), &grants.everything, &closed),
             grants,
             fetch: FetchState::new(options.fetch_private_hosts.clone()),
             agents: Agents::default(),
             used_by_operator: Mutex::default(),
             sandboxes: options.sandboxes(&limits),
             runs: RunDefaults::new(options),
+            box_maker: boxes::BoxMaker::new(options),
             limits,
             surroundings,
             closed,
@@ -279,7 +279,7 @@ impl Gateway {
             plugin_switch: PluginSwitch::default(),
             redactor: Arc::clone(redactor),
             events,
-            server_facts,
+            server_facts: ServerFactsStore::open(&options.state_folder()),
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
             providers: Providers::new(options.provider_loader.clone()),
         });

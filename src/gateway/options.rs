@@ -57,6 +57,8 @@ pub struct GatewayOptions {
     pub watchdog: PathBuf,
     /// The path of the program `hyperlight-mcp-reader`. Default: in the watchdog's folder.
     pub reader: PathBuf,
+    /// The path of the program `hyperlight-mcp-box`. Default: in the watchdog's folder.
+    pub box_program: PathBuf,
     /// The environment of this process. Placeholders get their values from it.
     pub environment: BTreeMap<String, String>,
     /// The tokio runtime for all asynchronous work.
@@ -115,6 +117,7 @@ impl GatewayOptions {
             guest: GuestChoice::default(),
             warm: WarmVms::default(),
             reader: watchdog.with_file_name("hyperlight-mcp-reader"),
+            box_program: watchdog.with_file_name("hyperlight-mcp-box"),
             watchdog,
             snapshot_dir: cache_folder(&environment),
             environment,

@@ -196,6 +196,7 @@ fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
         resource_filter: _,
         prompt_filter: _,
         allow_insecure_http: _,
+        in_box: _,
         roots: _,
         input_defaults: _,
         input_descriptions: _,

@@ -88,7 +88,16 @@ export interface CommandRequest {
   roots: string[]
   pinExecutable: boolean
   pinValues: boolean
+  /** What the server's process may read, write and reach. Missing if the process has the user's full rights. */
+  box?: BoxRequest
   warning: string
+}
+
+/** The box of a server, as a person approves it. Show each sentence. */
+export interface BoxRequest {
+  base: 'standard' | 'strict'
+  /** What the process may read, write, reach and use, as sentences. Paths in them are as in the config. */
+  allows: string[]
 }
 
 /** Stage 2 of an approval: the texts that a model would read, and the tools that it could call. */

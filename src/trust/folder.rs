@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::executable::is_program;
 use super::processes::{leads_to_processes, names_processes, without_quotes};
 use crate::config::{
-    Part, Placeholder, ServerDefinition, Surroundings, Template, Transport, is_of_workspace, loads_code, mentions_workspace,
+    BoxDefinition, Part, Placeholder, ServerDefinition, Surroundings, Template, Transport, is_of_workspace, loads_code, mentions_workspace,
 };
 
 /// Extensions that a runtime appends to a name to find the program.
@@ -65,6 +65,7 @@ pub fn deciding_folder(server: &ServerDefinition, surroundings: &Surroundings) -
     let texts = arguments.iter().map(String::as_str).chain(environment.iter().map(|(_, value)| value.expose_secret()));
     let decides = is_too_large(texts)
         || working_directory.as_ref().is_some_and(|folder| !fixed(folder))
+        || matches!(&server.in_box, Some(BoxDefinition::On(settings)) if !settings.read.iter().chain(&settings.write).all(fixed))
         || environment_file.as_ref().is_some_and(|file| !fixed(file))
         || entry.program_decides(command, environment, removed_environment)
         || arguments.iter().any(|argument| entry.argument_decides(argument))

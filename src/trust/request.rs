@@ -18,10 +18,11 @@ use super::resources_and_prompts::{
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::subject::Subject;
 use super::text_audit::{Finding, audit_manifest_among};
+use crate::boxes::sentences;
 use crate::catalog::{MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, Manifest, Tool, shown_literal_chars};
 use crate::config::{
-    Address, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, NEUTRAL_FOLDER, ServerDefinition, Transport, loads_code,
-    redirects_traffic,
+    Address, BoxBase, BoxDefinition, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, NEUTRAL_FOLDER, ServerDefinition, Transport,
+    loads_code, redirects_traffic,
 };
 use crate::fetch::{normal_host_entry, unicode_entries};
 use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
@@ -29,6 +30,10 @@ use crate::text::{has_invisible, is_unseen, sanitise_json, sanitise_line, saniti
 
 const FULL_RIGHTS_WARNING: &str =
     "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
+const BOX_WARNING: &str =
+    "the server's process runs in a box: it can read, change and send what is listed under box, and nothing else of yours";
+const NO_BOX_WARNING: &str =
+    "box is off: the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
 
 const GENERATED_WARNING: &str =
@@ -146,7 +151,21 @@ pub struct CommandRequest {
     pub roots: Vec<String>,
     pub pin_executable: bool,
     pub pin_values: bool,
+    /// What the server's process may read, write and reach, as sentences. `None` if the process has the user's full rights.
+    #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
+    pub in_box: Option<BoxRequest>,
+    /// Whether the entry says that there is no box. The warning comes first then.
+    #[serde(skip)]
+    pub is_without_box: bool,
     pub warning: &'static str,
+}
+
+/// The box of a server, as it is shown.
+#[derive(Debug, Clone, Serialize)]
+pub struct BoxRequest {
+    pub base: BoxBase,
+    /// What the process may read, write, reach and use.
+    pub allows: Vec<String>,
 }
 
 /// Stage 2: the texts that a model would read, and the tools that it would call. The texts are sanitised here, but the digest covers the
@@ -221,7 +240,7 @@ impl CommandRequest {
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
         let (mut environment, mut loaders, mut redirectors) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut headers, mut oauth, mut generated, mut has_invisible_code) = (Vec::new(), None, None, false);
+        let (mut headers, mut oauth, mut generated, mut has_invisible_code, mut in_box) = (Vec::new(), None, None, false, None);
         let workspace_folder = subject.folder.as_ref().map(|folder| folder.display().to_string());
         let warning = match &server.transport {
             Transport::Stdio {
@@ -238,7 +257,14 @@ impl CommandRequest {
                 environment = environment_lines(values, removed_environment);
                 let names = |is: fn(&str) -> bool| values.iter().map(|(name, _)| name).filter(|name| is(name)).cloned().collect();
                 (loaders, redirectors) = (names(loads_code), names(redirects_traffic));
-                FULL_RIGHTS_WARNING
+                match &server.in_box {
+                    None => FULL_RIGHTS_WARNING,
+                    Some(BoxDefinition::Off) => NO_BOX_WARNING,
+                    Some(BoxDefinition::On(settings)) => {
+                        in_box = Some(BoxRequest { base: settings.base, allows: sentences(settings, arguments, &server.roots) });
+                        BOX_WARNING
+                    }
+                }
             }
             Transport::Http { url: _, headers: values, oauth: settings } => {
                 url = address(server, subject, URL_FIELD);
@@ -288,6 +314,8 @@ impl CommandRequest {
             roots: server.roots.clone(),
             pin_executable: server.pin_executable,
             pin_values: server.pin_values,
+            in_box,
+            is_without_box: server.in_box == Some(BoxDefinition::Off),
             warning,
         }
     }

@@ -7,8 +7,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::digest::digest;
 use super::executable::Executable;
 use crate::config::{
-    Address, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition, ServerDefinition, ServerSource, SigningAlgorithm,
-    ToolFilter, Transport, UriFilter,
+    Address, BoxDefinition, BoxSettings, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition, ServerDefinition,
+    ServerSource, SigningAlgorithm, ToolFilter, Transport, UriFilter,
 };
 use crate::store::Canonical;
 use crate::store::MachineKey;
@@ -115,6 +115,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
         resource_filter: UriFilter { allow: allow_resources, deny: deny_resources },
         prompt_filter: ToolFilter { allow: allow_prompts, deny: deny_prompts },
         allow_insecure_http,
+        in_box,
         roots,
         input_defaults,
         input_descriptions,
@@ -148,6 +149,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let form = form.list(deny.iter().map(String::as_str)).text(word_of(*confirm)).flag(*pin_executable).flag(*pin_values);
     // If the config does not set these fields, the form is the same as before the fields existed. So older approvals stay valid.
     let form = if *allow_insecure_http { form.text("allowInsecureHttp") } else { form };
+    let form = in_box.iter().fold(form, with_box);
     let form = if roots.is_empty() { form } else { form.text("roots").list(roots.iter().map(String::as_str)) };
     let form = if reads.is_empty() { form } else { form.text("reads").list(reads.iter().map(String::as_str)) };
     let form = filtered(form, "resources", allow_resources.as_deref(), deny_resources);
@@ -159,6 +161,21 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     // The description is the question that a person answers with a secret, so another question makes another request.
     let form = form.text("inputDescriptions").text(&input_descriptions.len().to_string());
     input_descriptions.iter().fold(form, |form, (id, description)| form.text(id).text(description))
+}
+
+/// Adds what the box allows, with its defaults, so that another default makes another request.
+fn with_box(form: Canonical, in_box: &BoxDefinition) -> Canonical {
+    match in_box {
+        BoxDefinition::Off => form.text("box").text("off"),
+        BoxDefinition::On(BoxSettings { base, read, write, has_network, memory_mb, processes }) => form
+            .text("box")
+            .text(base.as_str())
+            .list(read.iter().map(String::as_str))
+            .list(write.iter().map(String::as_str))
+            .flag(*has_network)
+            .text(&memory_mb.to_string())
+            .text(&processes.to_string()),
+    }
 }
 
 fn word_of(confirm: Confirm) -> &'static str {
@@ -277,6 +294,18 @@ mod tests {
         Subject::new(&server(fields), key, Circumstances::default()).digest
     }
 
+    const BOXES: [&str; 9] = [
+        r#""command": "x", "box": "off""#,
+        r#""command": "x", "box": "standard""#,
+        r#""command": "x", "box": "strict""#,
+        r#""command": "x", "box": { "read": ["/a"] }"#,
+        r#""command": "x", "box": { "read": ["/b"] }"#,
+        r#""command": "x", "box": { "write": ["/a"] }"#,
+        r#""command": "x", "box": { "network": "none" }"#,
+        r#""command": "x", "box": { "memoryMb": 64 }"#,
+        r#""command": "x", "box": { "processes": 2 }"#,
+    ];
+
     #[test]
     fn everything_that_is_shown_has_its_part_in_the_digest() {
         let key = key();
@@ -327,8 +356,8 @@ mod tests {
             r#""url": "https://example.com/x", "oauth": { "callbackPort": 1 }"#,
             r#""url": "https://example.com/x", "oauth": { "clientMetadataUrl": "https://example.com/c" }"#,
         ];
-        let digests: std::collections::BTreeSet<_> = variants.iter().map(|fields| of(fields, &key)).collect();
-        assert_eq!(digests.len(), variants.len());
+        let digests: std::collections::BTreeSet<_> = variants.iter().chain(&BOXES).map(|fields| of(fields, &key)).collect();
+        assert_eq!(digests.len(), variants.len() + BOXES.len());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod added_states;
 mod agents;
 mod audit;
+mod boxes;
 mod client;
 mod direct;
 mod disk;

@@ -29,6 +29,7 @@ use serde_json::{Map, Value as Json};
 pub const FIXTURE: &str = env!("CARGO_BIN_EXE_fixture-server");
 const WATCHDOG: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-watchdog");
 const READER: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-reader");
+pub const BOX: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-box");
 const POLL: Duration = Duration::from_millis(2);
 
 /// Returns whether the whole machine is emulated in software, as `scripts/with-hypervisor` says.
@@ -113,6 +114,7 @@ impl TestFolder {
         let folder = tempfile::Builder::new().prefix("hyperlight-mcp-test-").tempdir().unwrap();
         symlink(WATCHDOG, folder.path().join("watchdog")).unwrap();
         symlink(READER, folder.path().join("hyperlight-mcp-reader")).unwrap();
+        symlink(BOX, folder.path().join("hyperlight-mcp-box")).unwrap();
         Self { folder }
     }
 
@@ -149,7 +151,7 @@ impl TestFolder {
     pub fn launch_command(&self, server: &str, command: ResolvedCommand, limit: Duration) -> Launch {
         Launch {
             server: server.to_owned(),
-            target: Target::Process { program: command.command.clone().into(), command },
+            target: Target::Process { program: command.command.clone().into(), command, in_box: None },
             redact: Arc::new(|text: ForeignText| text.open(&Redactor::new(None, None))),
             on_stderr: Arc::new(|_| {}),
             caller: Arc::new(SilentObserver),

@@ -28,6 +28,7 @@ pub const PAIRS: &[Pair] = &[
     ("BootProgress", "boot/progress.rs", "Progress", FromRust),
     ("BootTool", "boot/plan/mod.rs", "PlannedTool", FromRust),
     ("Booted", "booted/mod.rs", "Booted", FromRust),
+    ("BoxRequest", "trust/request.rs", "BoxRequest", FromRust),
     ("CallOptions", "node/options.rs", "CallOptions", ToRust),
     ("Changes", "trust/drift.rs", "Changes", FromRust),
     ("CodeProblem", "sandbox/script/mod.rs", "Problem", FromRust),

@@ -31,6 +31,7 @@ use crate::client::inbound::owner::{RequestOwner, RequestOwners};
 use crate::client::inbound::questions::Questions;
 use crate::client::inbound::updates::Updates;
 use crate::client::local::{LocalServer, LocalTools};
+use crate::client::stdio::boxed::Boxed;
 use crate::client::stdio::process::ServerProcess;
 use crate::client::stdio::requests::DirectLine;
 use crate::client::stdio::transport::StdioTransport;
@@ -77,6 +78,8 @@ pub enum Target {
         command: ResolvedCommand,
         /// The file that was found for the command. It is started, and no other file of the same name is tried.
         program: PathBuf,
+        /// The box in which the process is started. `None`: it gets the user's full rights.
+        in_box: Option<Boxed>,
     },
     /// Streamable HTTP.
     Http(HttpTarget),
@@ -217,7 +220,7 @@ impl Connection {
 impl Opening<'_> {
     async fn attempt(&self, plan: &Plan) -> std::result::Result<EstablishedConnection, FailedAttempt> {
         match &self.launch.target {
-            Target::Process { command, program } => self.attempt_process((command, program), plan).await,
+            Target::Process { command, program, in_box } => self.attempt_process((command, program, in_box.as_ref()), plan).await,
             Target::Http(target) => self.attempt_http(target, plan).await,
             Target::Local(tools) => self.attempt_local(tools, plan).await,
         }
@@ -264,13 +267,13 @@ impl Opening<'_> {
 
     async fn attempt_process(
         &self,
-        (command, program): (&ResolvedCommand, &Path),
+        (command, program, in_box): (&ResolvedCommand, &Path, Option<&Boxed>),
         plan: &Plan,
     ) -> std::result::Result<EstablishedConnection, FailedAttempt> {
         let unrelated = |error| FailedAttempt::new(error, Refusal::Unrelated);
         let Launch { server, redact, on_stderr, clock, .. } = self.launch;
         let (process, pipes) =
-            ServerProcess::start(server, (command, program), (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
+            ServerProcess::start(server, (command, program, in_box), (redact, on_stderr), self.watchdog).await.map_err(unrelated)?;
         let patience = plan.probes().then_some(DISCOVER_PATIENCE);
         let transport = StdioTransport::new(pipes.stdout, pipes.stdin, MAX_WIRE_MESSAGE_BYTES, self.interceptor(), patience);
         let direct = Some(Arc::new(transport.direct()));

@@ -1,6 +1,7 @@
 //! A server that runs as a child process. This module starts and ends the process, uses its standard input and output, and runs the
 //! watchdog.
 
+pub(in crate::client) mod boxed;
 pub(in crate::client) mod lines;
 pub(in crate::client) mod outbox;
 pub(in crate::client) mod pipe;

@@ -18,6 +18,7 @@ use tokio::process::{ChildStderr, ChildStdin};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::boxed::Boxed;
 use super::pipe::Pipe;
 use super::stderr::{self, Tail};
 use super::watchdog::Watchdog;
@@ -80,24 +81,26 @@ pub(in crate::client) enum OutputRead {
 impl ServerProcess {
     pub(in crate::client) async fn start(
         server: &str,
-        (command, program): (&ResolvedCommand, &Path),
+        (command, program, in_box): (&ResolvedCommand, &Path, Option<&Boxed>),
         (redact, on_stderr): (&Redact, &StderrListener),
         watchdog: &Arc<Watchdog>,
     ) -> Result<(Self, Pipes)> {
         // The watchdog must run before the server starts, so that no server ever runs without the watchdog's protection.
         watchdog.ready().await?;
-        let mut child = spawn(server, command, program)?;
+        let mut child = match in_box {
+            Some(in_box) => in_box.spawn(server)?,
+            None => spawn(server, command, program)?,
+        };
         let missing = || Error::Internal("a child without pipes".into());
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(missing)?;
         let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
-        let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
-        let stdout = Pipe::new(OwnedFd::from(child.stdout.take().ok_or_else(missing)?)).map_err(failed)?;
+        let mut stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
+        let mut stdout = Pipe::new(OwnedFd::from(child.stdout.take().ok_or_else(missing)?)).map_err(failed)?;
         // With a larger pipe, a large message needs fewer reads. If the system refuses the larger size, the pipe keeps its size.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
         let stderr = ChildStderr::from_std(child.stderr.take().ok_or_else(missing)?).map_err(failed)?;
         let output = stdout.as_fd().try_clone_to_owned().map_err(failed)?;
         let output_read = CancellationToken::new();
-        let pipes = Pipes { stdin, stdout: Output { pipe: stdout, _read: output_read.clone().drop_guard() } };
         let tail = Tail::new(Arc::clone(redact));
         let (reading, drained) = watch::channel(());
         let (sender, exit) = watch::channel(None);
@@ -108,6 +111,13 @@ impl ServerProcess {
             process.kill();
             return Err(error);
         }
+        if let Some(in_box) = in_box
+            && let Err(problem) = in_box.fill((command, program), &mut stdin, &mut stdout).await
+        {
+            process.kill();
+            return Err(Error::BoxFailed { server: server.to_owned(), problem: problem.into() });
+        }
+        let pipes = Pipes { stdin, stdout: Output { pipe: stdout, _read: process.output_read.clone().drop_guard() } };
         Ok((process, pipes))
     }
 

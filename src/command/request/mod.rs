@@ -105,6 +105,7 @@ fn line(text: &str) -> String {
 fn command_text(request: &CommandRequest, style: &Style) -> String {
     let mut page = Page { style, text: String::new() };
     page.heading(&format!("{}: may this run? (stage 1 of 2)", request.server));
+    warning(&mut page, request, true);
     if let Some(lapsed) = &request.lapsed {
         page.field("asked again", lapsed);
     }
@@ -139,10 +140,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     given_values(&mut page, request);
     filters(&mut page, request);
     page.field("confirm", asks(request.confirm));
-    if !request.reads.is_empty() {
-        let told = "of these, tools without annotations that say what they do are called without a question";
-        page.field("reads", &format!("{}: {told}", request.reads.iter().map(|name| bordered(name)).collect::<Vec<_>>().join(", ")));
-    }
+    reads(&mut page, &request.reads);
     if request.allow_insecure_http {
         page.noted(Tone::Warning, "plain http:// to another machine is allowed: anybody on the network can read and change messages");
     }
@@ -158,9 +156,23 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     if has_unseen(request) {
         page.noted(Tone::Bad, "this contains invisible characters, which are shown as numbers");
     }
-    page.noted(Tone::Warning, request.warning);
+    warning(&mut page, request, false);
     page.field("digest", &request.digest);
     page.text
+}
+
+fn reads(page: &mut Page, names: &[String]) {
+    if !names.is_empty() {
+        let told = "of these, tools without annotations that say what they do are called without a question";
+        page.field("reads", &format!("{}: {told}", names.iter().map(|name| bordered(name)).collect::<Vec<_>>().join(", ")));
+    }
+}
+
+/// Shows the warning in its place: first if the entry says that there is no box, and otherwise last.
+fn warning(page: &mut Page, request: &CommandRequest, is_first: bool) {
+    if request.is_without_box == is_first {
+        page.noted(if is_first { Tone::Bad } else { Tone::Warning }, request.warning);
+    }
 }
 
 /// Returns whether a text of the request contains invisible characters.
@@ -169,12 +181,17 @@ fn has_unseen(request: &CommandRequest) -> bool {
         .into_iter()
         .flatten()
         .chain(request.args.iter().flatten())
+        .chain(request.in_box.iter().flat_map(|in_box| &in_box.allows))
         .chain(request.environment.iter().chain(&request.input_defaults).chain(&request.input_descriptions));
     request.has_invisible_code || all.into_iter().any(|text| has_invisible(text))
 }
 
 /// Shows the variables, headers, inputs, OAuth settings and roots that a server gets.
 fn given_values(page: &mut Page, request: &CommandRequest) {
+    if let Some(in_box) = &request.in_box {
+        page.field("box", in_box.base.as_str());
+        page.list("", &in_box.allows);
+    }
     if request.command.is_some() && request.environment.is_empty() && request.env_file.is_none() {
         page.field("environment", "none of your variables except PATH, HOME and a few like them");
     }

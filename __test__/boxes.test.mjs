@@ -1,0 +1,98 @@
+// Tests of published servers of other authors in boxes: three in TypeScript, and one in Python. Each needs nothing but what its entry says, and is
+// gone after its gateway has closed.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { gitServer } from '../scripts/lib/tools.mjs'
+import { children, folder, isAlive, ms, openApproved, outputOf, root, start, waitFor } from './support.mjs'
+
+const TIMEOUT = { timeout: ms(60_000) }
+const limits = { connectTimeoutMs: ms(60_000) }
+const node = (name, ...args) => ({
+  command: process.execPath,
+  args: [join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`), ...args],
+  confirm: 'never',
+})
+
+/** Opens a gateway with one server, named `it`. After close(), none of its processes may be left. */
+async function open(t, server) {
+  const before = children().map(({ pid }) => pid)
+  const gateway = await openApproved(t, { it: server }, { limits })
+  t.after(() => {
+    const left = children().filter(({ pid }) => !before.includes(pid))
+    assert.deepEqual(left, [], 'left after close()')
+  })
+  const call = async (tool, args) => {
+    const { content, isError } = await gateway.callTool('it', tool, args)
+    return { isError, text: content.map(({ text }) => text).join('\n') }
+  }
+  return { gateway, call }
+}
+
+describe('In the box standard', TIMEOUT, () => {
+  test('server-everything needs no line', async (t) => {
+    const { gateway, call } = await open(t, { ...node('everything'), box: 'standard' })
+    assert.equal((await call('echo', { message: 'ä€😀' })).text, 'Echo: ä€😀')
+    const environment = JSON.parse((await call('get-env', {})).text)
+    assert.deepEqual([environment.HOME, environment.TMPDIR], ['/box/home', '/tmp'])
+    assert.ok((await gateway.resources('it')).length > 0)
+  })
+
+  test('server-filesystem has the folder of its arguments', async (t) => {
+    const path = realpathSync(folder(t))
+    const { call } = await open(t, { ...node('filesystem', path), box: 'standard' })
+    assert.equal((await call('write_file', { path: join(path, 'b.txt'), content: 'text' })).isError, false)
+    assert.equal(readFileSync(join(path, 'b.txt'), 'utf8'), 'text')
+    assert.equal((await call('list_directory', { path })).text, '[FILE] b.txt')
+  })
+
+  test('server-memory has the folder that its box may write', async (t) => {
+    const path = realpathSync(folder(t))
+    const server = { ...node('memory'), env: { MEMORY_FILE_PATH: join(path, 'memory.jsonl') } }
+    const { call } = await open(t, { ...server, box: { write: [path], network: 'none' } })
+    const entities = [{ name: 'Ada', entityType: 'person', observations: ['counts'] }]
+    assert.equal((await call('create_entities', { entities })).isError, false)
+    assert.match(readFileSync(join(path, 'memory.jsonl'), 'utf8'), /Ada/)
+  })
+
+  test('mcp-server-git has the repository of its arguments', async (t) => {
+    const repo = join(realpathSync(folder(t)), 'repo')
+    mkdirSync(repo)
+    outputOf('git', ['-C', repo, 'init', '--quiet', '--initial-branch', 'main'])
+    writeFileSync(join(repo, 'a.txt'), 'first\n')
+    const { call } = await open(t, { command: gitServer(), args: ['--repository', repo], confirm: 'never', box: 'standard' })
+    assert.match((await call('git_status', { repo_path: repo })).text, /Untracked files:\n.*\n\ta\.txt/s)
+    assert.equal((await call('git_add', { repo_path: repo, files: ['a.txt'] })).isError, false)
+  })
+})
+
+/** An agent with one server in a box, which goes on until it is killed. */
+const AGENT = `
+const { Gateway } = await import(process.argv[1])
+const { servers, stateDir } = JSON.parse(process.argv[2])
+const gateway = await Gateway.open({ config: { mcpServers: servers }, stateDir, onEvent: () => {} })
+await gateway.approve('it')
+await gateway.enable('it')
+await gateway.callTool('it', 'echo', { message: 'x' })
+console.log('ready')
+setInterval(() => {}, 1000)
+`
+
+test('When Node is killed, no process of a box is left', TIMEOUT, async (t) => {
+  const options = JSON.stringify({ servers: { it: { ...node('everything'), box: 'standard' } }, stateDir: folder(t) })
+  const args = ['--input-type=module', '-e', AGENT, join(root, 'index.mjs'), options]
+  const agent = start(t, process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  await once(agent.stdout, 'data')
+  const below = (pid) => children(pid).flatMap((child) => [child, ...below(child.pid)])
+  const all = below(agent.pid)
+  // The outer process, init and the server, one below the other.
+  const depth = (pid) => Math.max(0, ...children(pid).map((child) => 1 + depth(child.pid)))
+  assert.ok(
+    children(agent.pid).some(({ pid }) => depth(pid) >= 2),
+    JSON.stringify(all),
+  )
+  agent.kill('SIGKILL')
+  await waitFor('all processes to end', () => !all.some(({ pid }) => isAlive(pid)), ms(2000))
+})

@@ -1,0 +1,151 @@
+//! The filter of system calls: what no server needs, and what has led out of sandboxes before, fails with `EPERM`.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Compare, SeccompCondition as Condition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter, sock_filter,
+};
+
+use super::step::{Failure, Fault, Outcome, Step};
+
+/// Calls that always fail.
+const REFUSED: [c_long; 55] = [
+    // Mounts and roots.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    // Namespaces.
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // Keys of the kernel, which namespaces do not separate.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    // Large interfaces of the kernel, with many faults in the past.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_modify_ldt,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_nfsservctl,
+    libc::SYS_vmsplice,
+    // The machine.
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_syslog,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_vhangup,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+];
+/// Flags of `clone` that make namespaces.
+const NAMESPACES: [i32; 8] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    0x80, // CLONE_NEWTIME
+];
+/// Kinds of sockets that exist. Others reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
+const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Requests of `ioctl` that type into a terminal.
+const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+/// The first number of the calls of x32, a second set of calls on the same machine.
+const X32: u32 = 0x4000_0000;
+
+/// Applies the filters. They hold for all that follows.
+pub(super) fn apply(fault: &Fault) -> Outcome<()> {
+    fault.begin(Step::FilterCalls)?;
+    let failed = |error: &dyn std::fmt::Display| Failure::missing(Step::FilterCalls, error);
+    for program in programs().map_err(|error| failed(&error))? {
+        apply_filter(&program).map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}
+
+fn programs() -> Result<[BpfProgram; 3], seccompiler::BackendError> {
+    let arch: TargetArch = std::env::consts::ARCH.try_into()?;
+    let filter = |rules, answer: i32| -> Result<BpfProgram, seccompiler::BackendError> {
+        let answer = SeccompAction::Errno(answer.unsigned_abs());
+        SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)?.try_into()
+    };
+    // C libraries use `clone` where there is no `clone3`. The flags of `clone3` are in memory, where no filter sees them.
+    let without_clone3 = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
+    Ok([filter(refused()?, libc::EPERM)?, without_clone3, without_x32()])
+}
+
+fn refused() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
+    // A call without rules is refused whatever its arguments are.
+    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = REFUSED.into_iter().map(|call| (call, Vec::new())).collect();
+    let flags = NAMESPACES.into_iter().map(|flag| u64::from(flag.unsigned_abs()));
+    let namespaces = flags.map(|flag| SeccompRule::new(vec![Condition::new(0, Length::Qword, Compare::MaskedEq(flag), flag)?]));
+    rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
+    let other = SOCKETS.into_iter().map(|kind| Condition::new(0, Length::Dword, Compare::Ne, u64::from(kind.unsigned_abs())));
+    let sockets = vec![SeccompRule::new(other.collect::<Result<_, _>>()?)?];
+    rules.insert(libc::SYS_socket, sockets.clone());
+    rules.insert(libc::SYS_socketpair, sockets);
+    let typing = TYPING.into_iter().map(|request| SeccompRule::new(vec![Condition::new(1, Length::Dword, Compare::Eq, request)?]));
+    rules.insert(libc::SYS_ioctl, typing.collect::<Result<_, _>>()?);
+    Ok(rules)
+}
+
+/// Returns a program that refuses the calls of x32. Other foreign architectures are refused by the other filters, which look for theirs.
+fn without_x32() -> BpfProgram {
+    let instruction = |code: u32, jt, jf, k| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
+    vec![
+        // The call's number stands first in what a filter sees.
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_filters_compile() {
+        assert!(programs().unwrap().iter().all(|program| !program.is_empty()));
+    }
+}

@@ -1,0 +1,90 @@
+//! Capabilities and resource limits of a box.
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+use super::step::{At as _, Fault, Outcome, Step};
+use crate::boxes::order::Ceilings;
+
+/// Takes all capabilities away, for this process and all that follow.
+pub(super) fn drop_capabilities(fault: &Fault) -> Outcome<()> {
+    fault.begin(Step::DropCapabilities)?;
+    let step = Step::DropCapabilities;
+    for number in 0..u64::BITS {
+        match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
+            Ok(()) => {}
+            // The kernel has no capability of this number, and none above.
+            Err(rustix::io::Errno::INVAL) if number > 0 => break,
+            Err(error) => return Err(error).at(step, "prctl"),
+        }
+    }
+    clear_ambient_capability_set().at(step, "prctl")?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).at(step, "capset")?;
+    fault.begin(Step::ForbidPrivileges)?;
+    set_no_new_privs(true).at(Step::ForbidPrivileges, "prctl")
+}
+
+/// Lets this process run before all that is not as urgent, if it may. A server of root can start processes until nothing else runs, because
+/// the limit of processes does not hold for root. What counts them must still run then.
+pub(super) fn run_first() {
+    schedule(libc::SCHED_FIFO, 1);
+}
+
+/// Lets this process run like any other.
+fn run_as_others(fault: &Fault) -> Outcome<()> {
+    fault.begin(Step::LimitResources)?;
+    if schedule(libc::SCHED_OTHER, 0) {
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error()).at(Step::LimitResources, "sched_setscheduler")
+    }
+}
+
+fn schedule(policy: i32, priority: i32) -> bool {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the id 0 is this thread, and the parameters live during the call, which only reads them.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+}
+
+/// Limits what a single process may use. What all of them use is counted by init.
+pub(super) fn limit_resources(fault: &Fault, ceilings: &Ceilings) -> Outcome<()> {
+    run_as_others(fault)?;
+    let limits = [(Resource::Nofile, ceilings.open_files), (Resource::Fsize, ceilings.file_bytes), (Resource::Core, 0)];
+    for (resource, most) in limits {
+        let now = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let most = Some(most.min(now));
+        setrlimit(resource, Rlimit { current: most, maximum: most }).at(Step::LimitResources, "setrlimit")?;
+    }
+    // Since Linux 5.14, this limit counts the processes of the user namespace, and so of the box. It does not hold for a process of root, whose processes init
+    // counts alone.
+    if counts_by_namespace() {
+        let now = rustix::process::getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
+        let most = Some(ceilings.threads.min(now));
+        setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most }).at(Step::LimitResources, "setrlimit")?;
+    }
+    Ok(())
+}
+
+fn counts_by_namespace() -> bool {
+    let system = rustix::system::uname();
+    system.release().to_str().is_ok_and(|release| is_at_least(release, (5, 14)))
+}
+
+fn is_at_least(release: &str, wanted: (u32, u32)) -> bool {
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit()).map_while(|part| part.parse::<u32>().ok());
+    numbers.next().zip(numbers.next()).is_some_and(|version| version >= wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        assert!(is_at_least("5.14.0-70.el9", (5, 14)) && is_at_least("6.1", (5, 14)) && is_at_least("10.0-rc1", (5, 14)));
+        assert!(!is_at_least("5.4.0", (5, 14)) && !is_at_least("", (5, 14)) && !is_at_least("x", (5, 14)));
+    }
+}

@@ -1,0 +1,92 @@
+//! The last steps before a process becomes the server: it takes its own rights away.
+
+use std::convert::Infallible;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetStatus, Scope,
+};
+
+use super::step::{At as _, Failure, Fault, Outcome, Step};
+use super::{filter, limits, write_report};
+use crate::boxes::contents::HOME;
+use crate::boxes::order::{Access, Contents, Order, Report};
+
+/// The newest rules that are used. What an older kernel does not know of them is held by the mounts and namespaces alone.
+const NEWEST: ABI = ABI::V6;
+/// Folders and devices of every box that can be written.
+const WRITABLE: [&str; 5] = ["/tmp", HOME, "/dev/shm", "/dev/null", "/dev/zero"];
+/// The status of a process that could not become the server although its box was complete.
+const NOT_STARTED: i32 = 126;
+
+/// Becomes the server. Returns only if a step fails.
+pub(super) fn become_server(order: Order, fault: &Fault) -> Outcome<Infallible> {
+    let Order { contents, program, name, arguments, environment, working_directory, fails_at: _ } = order;
+    fault.begin(Step::EnterFolder)?;
+    let advice = || format!("{}: it is not in the box unless read or write names it", working_directory.display());
+    std::env::set_current_dir(&working_directory).map_err(|error| Failure::new(Step::EnterFolder, format!("{}: {error}", advice())))?;
+    limits::limit_resources(fault, &contents.ceilings)?;
+    close_descriptors(fault)?;
+    limit_files(fault, &contents)?;
+    filter::apply(fault)?;
+    fault.begin(Step::Report)?;
+    write_report(&Report::Ready).at(Step::Report, "standard output")?;
+    let mut server = Command::new(&program);
+    server.arg0(name).args(arguments).env_clear().envs(environment);
+    // From here on, standard output is the server's.
+    let error = server.exec();
+    eprintln!("hyperlight-mcp-box: {}: {error}. {}", program.display(), reason(&program));
+    std::process::exit(NOT_STARTED)
+}
+
+fn reason(program: &Path) -> &'static str {
+    if program.is_file() {
+        "The file exists in the box, but not the interpreter or loader that it names, or it is not for this machine"
+    } else {
+        "The file is not in the box: name it in box.read"
+    }
+}
+
+/// Lets all descriptors but those of standard input, output and error close as the program is replaced.
+fn close_descriptors(fault: &Fault) -> Outcome<()> {
+    fault.begin(Step::CloseDescriptors)?;
+    // SAFETY: the call takes integers. Descriptors stay open in this program, and close only when another takes its place.
+    let result = unsafe {
+        let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
+        libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC)
+    };
+    if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()).at(Step::CloseDescriptors, "close_range") }
+}
+
+/// Limits files once more, with Landlock: what is mounted read-only cannot be written even if a mount is lost, and nothing can be mounted.
+fn limit_files(fault: &Fault, contents: &Contents) -> Outcome<()> {
+    fault.begin(Step::LimitFiles)?;
+    let writes = contents.given.iter().filter(|given| given.access == Access::Write).map(|given| given.path.as_path());
+    let writable: Vec<&Path> = WRITABLE.into_iter().map(Path::new).chain(writes).collect();
+    let status = restrict(&writable).map_err(|error| Failure::missing(Step::LimitFiles, error))?;
+    if status == RulesetStatus::NotEnforced {
+        return Err(Failure::missing(Step::LimitFiles, "this machine does not have it"));
+    }
+    Ok(())
+}
+
+fn restrict(writable: &[&Path]) -> Result<RulesetStatus, Box<dyn std::error::Error>> {
+    let all = AccessFs::from_all(NEWEST);
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        // What the first version of Landlock has must be there.
+        .handle_access(AccessFs::from_all(ABI::V1))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)?
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)?;
+    let mut rules = rules.create()?;
+    rules = rules.add_rule(PathBeneath::new(PathFd::new("/")?, AccessFs::from_read(NEWEST)))?;
+    for path in writable {
+        let access: BitFlags<AccessFs> = if path.is_dir() { all } else { AccessFs::from_file(NEWEST) };
+        rules = rules.add_rule(PathBeneath::new(PathFd::new(path)?, access))?;
+    }
+    Ok(rules.restrict_self()?.ruleset)
+}

@@ -1,0 +1,214 @@
+//! The root folder of a box: an empty file system, into which what was given is mounted.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2, symlinkat};
+use rustix::io::Errno;
+use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
+
+use super::Users;
+use super::mounts::{copy_of, is_folder, new_mount, open_below, open_path, place, set_attributes};
+use super::step::{At as _, Fault, Outcome, Step};
+use crate::boxes::contents::HOME;
+use crate::boxes::order::{Access, Contents, Given, Link};
+
+/// The devices of a box.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// Names in `/dev` that lead to a process's own descriptors.
+const DEVICE_LINKS: [(&str, &str); 4] =
+    [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")];
+/// Size of `/dev/shm`.
+const SHARED_BYTES: &str = "67108864";
+/// Size of the file system that has the root folder. It contains only empty folders and two short files.
+const ROOT_BYTES: &str = "4194304";
+
+/// Something that is mounted into the box.
+enum Source {
+    /// A link of a system folder: on many systems, `/bin` is a link to `usr/bin`.
+    Link(PathBuf),
+    Mount {
+        mount: OwnedFd,
+        is_folder: bool,
+    },
+}
+
+/// Makes the root folder and enters it. After this, nothing of the machine is left but what was given.
+pub(super) fn enter(contents: &Contents, fault: &Fault, users: &Users) -> Outcome<()> {
+    fault.begin(Step::OpenPaths)?;
+    // Everything is opened before the first mount, as a mount hides what is below it.
+    let sources: Vec<_> =
+        contents.given.iter().filter_map(|given| source(given).map(|found| Some((given, found?))).transpose()).collect::<Outcome<_>>()?;
+    let home = mount_of(&contents.home, false, Access::Write).at(Step::OpenPaths, "the private home")?;
+    let devices = DEVICES.map(|name| (name, open_path(&Path::new("/dev").join(name), false)));
+
+    fault.begin(Step::MakeRoot)?;
+    let root =
+        new_mount("tmpfs", &[("mode", "0755"), ("size", ROOT_BYTES)], MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+            .at(Step::MakeRoot, "tmpfs")?;
+    let below = openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty()).at(Step::MakeRoot, "/")?;
+    place(&root, &below).at(Step::MakeRoot, "move_mount")?;
+
+    fault.begin(Step::PlaceFolders)?;
+    let temporary = contents.ceilings.temporary_bytes.to_string();
+    add_memory(&root, "/tmp", "1777", &temporary).at(Step::PlaceFolders, "/tmp")?;
+    add(&root, Path::new(HOME), &home).at(Step::PlaceFolders, "the private home")?;
+    for (given, source) in &sources {
+        add(&root, &given.path, source).at(Step::PlaceFolders, &given.path.to_string_lossy())?;
+    }
+    fault.begin(Step::MakeDevices)?;
+    for (name, device) in devices {
+        let device = device.and_then(|device| {
+            let mount = copy_of(device)?;
+            add(&root, &Path::new("/dev").join(name), &Source::Mount { mount, is_folder: false })
+        });
+        device.at(Step::MakeDevices, name)?;
+    }
+    for (name, target) in DEVICE_LINKS {
+        symlinkat(target, &root, format!("dev/{name}")).at(Step::MakeDevices, name)?;
+    }
+    add_memory(&root, "/dev/shm", "1777", SHARED_BYTES).at(Step::MakeDevices, "shm")?;
+
+    fault.begin(Step::WriteFiles)?;
+    write_users(&root, users)?;
+    fault.begin(Step::HideFolders)?;
+    for path in &contents.hidden {
+        hide(&root, path).at(Step::HideFolders, &path.to_string_lossy())?;
+    }
+    mount_processes(&root, fault)?;
+    fault.begin(Step::EnterRoot)?;
+    set_attributes(root.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, false).at(Step::EnterRoot, "mount_setattr")?;
+    rustix::process::fchdir(&root).at(Step::EnterRoot, "fchdir")?;
+    // The old root comes to lie upon the new one, from where it is taken away.
+    rustix::process::pivot_root(".", ".").at(Step::EnterRoot, "pivot_root")?;
+    unmount(".", UnmountFlags::DETACH).at(Step::EnterRoot, "umount2")?;
+    rustix::process::chdir("/").at(Step::EnterRoot, "chdir")
+}
+
+/// Opens what is given. Returns `None` for a system folder that this machine does not have.
+fn source(given: &Given) -> Outcome<Option<Source>> {
+    let Given { path, access, link } = given;
+    let what = path.to_string_lossy();
+    if *link == Link::System {
+        // Only at the root, a link is kept as a link. Elsewhere, the file to which it leads is mounted.
+        if let Ok(target) = fs::read_link(path)
+            && path.parent() == Some(Path::new("/"))
+        {
+            return Ok(Some(Source::Link(target)));
+        }
+        return match mount_of(path, true, *access) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            found => found.at(Step::OpenPaths, &what).map(Some),
+        };
+    }
+    let opened = mount_of(path, false, *access);
+    if opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error())) {
+        let real = fs::canonicalize(path).map(|real| format!(": write {} instead", real.display())).unwrap_or_default();
+        return Err(super::Failure::new(Step::OpenPaths, format!("{what} leads through a link, which a box does not follow{real}")));
+    }
+    opened.at(Step::OpenPaths, &what).map(Some)
+}
+
+fn mount_of(path: &Path, follows: bool, access: Access) -> std::io::Result<Source> {
+    let opened = open_path(path, follows)?;
+    let is_folder = is_folder(&opened)?;
+    let mount = copy_of(&opened)?;
+    let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    if access == Access::Read {
+        attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY;
+    }
+    set_attributes(mount.as_fd(), attributes, true)?;
+    Ok(Source::Mount { mount, is_folder })
+}
+
+/// Adds something to the box, and the folders above it.
+fn add(root: &OwnedFd, path: &Path, source: &Source) -> rustix::io::Result<()> {
+    let above = path.parent().unwrap_or(Path::new("/"));
+    make_folders(root, above)?;
+    match source {
+        Source::Link(target) => symlinkat(target, root, path.strip_prefix("/").unwrap_or(path)),
+        Source::Mount { mount, is_folder: true } => {
+            make_folders(root, path)?;
+            place(mount, open_below(root, path, OFlags::PATH)?)
+        }
+        Source::Mount { mount, is_folder: false } => {
+            let name = path.file_name().ok_or(Errno::INVAL)?;
+            let folder = open_below(root, above, OFlags::PATH)?;
+            match openat2(
+                &folder,
+                name,
+                OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC,
+                Mode::from_raw_mode(0o644),
+                ResolveFlags::empty(),
+            ) {
+                Ok(_) | Err(Errno::EXIST) => place(mount, open_below(root, path, OFlags::PATH)?),
+                Err(error) => Err(error),
+            }
+        }
+    }
+}
+
+fn make_folders(root: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+    let mut made = PathBuf::new();
+    for part in path.strip_prefix("/").unwrap_or(path) {
+        let folder = open_below(root, &made, OFlags::PATH)?;
+        made.push(part);
+        match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
+            // What is given already cannot be written, and need not be: it has the folder.
+            Ok(()) | Err(Errno::EXIST | Errno::ROFS) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Adds an empty folder in memory.
+fn add_memory(root: &OwnedFd, path: &str, mode: &str, bytes: &str) -> rustix::io::Result<()> {
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let mount = new_mount("tmpfs", &[("mode", mode), ("size", bytes)], attributes)?;
+    add(root, Path::new(path), &Source::Mount { mount, is_folder: true })
+}
+
+/// Covers a folder with an empty one, if the box has it.
+fn hide(root: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+    let covered = match open_below(root, path, OFlags::PATH) {
+        Ok(covered) => covered,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    place(new_mount("tmpfs", &[("mode", "0555"), ("size", "4096")], attributes)?, covered)
+}
+
+/// Writes the tables of users and groups, with nobody but the server's own user. If `/etc` itself was given, its own tables stay.
+fn write_users(root: &OwnedFd, users: &Users) -> Outcome<()> {
+    let Users { user, group } = users;
+    let files = [
+        ("passwd", format!("box:x:{user}:{group}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")),
+        ("group", format!("box:x:{group}:\nnogroup:x:65534:\n")),
+    ];
+    make_folders(root, Path::new("/etc")).at(Step::WriteFiles, "/etc")?;
+    for (name, text) in files {
+        let folder = open_below(root, Path::new("/etc"), OFlags::PATH).at(Step::WriteFiles, name)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        match openat2(&folder, name, flags, Mode::from_raw_mode(0o644), ResolveFlags::empty()) {
+            Ok(file) => fs::File::from(file).write_all(text.as_bytes()).at(Step::WriteFiles, name)?,
+            Err(Errno::EXIST | Errno::ROFS) => {}
+            Err(error) => return Err(error).at(Step::WriteFiles, name),
+        }
+    }
+    Ok(())
+}
+
+/// Mounts the table of the box's own processes. It cannot be written, as some of its files change the whole machine for root.
+fn mount_processes(root: &OwnedFd, fault: &Fault) -> Outcome<()> {
+    fault.begin(Step::MountProcesses)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let mount = new_mount("proc", &[], attributes).at(Step::MountProcesses, "proc")?;
+    add(root, Path::new("/proc"), &Source::Mount { mount, is_folder: true }).at(Step::MountProcesses, "/proc")
+}

@@ -1,0 +1,85 @@
+//! What the processes of a box use, from the process table.
+
+use std::fs;
+
+use crate::boxes::order::Ceilings;
+
+const MIB: u64 = 1 << 20;
+
+/// What all processes of a box use, without init.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Usage {
+    memory_bytes: u64,
+    processes: u64,
+    threads: u64,
+}
+
+impl Usage {
+    /// Counts what is used now. Beyond `most` processes, only the processes are counted: while they multiply, each moment counts.
+    pub(super) fn now(most: u64) -> Self {
+        let names = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let others = names.filter(|name| name != "1" && name.bytes().all(|byte| byte.is_ascii_digit()));
+        let ids: Vec<String> = others.take(usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1)).collect();
+        let processes = u64::try_from(ids.len()).unwrap_or(u64::MAX);
+        if processes > most {
+            return Self { processes, ..Self::default() };
+        }
+        // A process that has ended in the meantime uses nothing.
+        let each =
+            ids.iter().map(|id| fs::read_to_string(format!("/proc/{id}/status")).map(|status| Self::of(&status)).unwrap_or_default());
+        each.fold(Self::default(), Self::plus)
+    }
+
+    /// Reads `/proc/PID/status`. Files that are mapped are not counted, as the system can drop them from memory.
+    fn of(status: &str) -> Self {
+        let number = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default()
+        };
+        let kibibytes = ["RssAnon:", "RssShmem:", "VmSwap:"].map(number).into_iter().sum::<u64>();
+        Self { memory_bytes: kibibytes.saturating_mul(1024), processes: 1, threads: number("Threads:") }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            processes: self.processes + other.processes,
+            threads: self.threads.saturating_add(other.threads),
+        }
+    }
+
+    /// Returns a sentence for the first limit that is exceeded.
+    pub(super) fn beyond(self, ceilings: &Ceilings) -> Option<String> {
+        let Self { memory_bytes, processes, threads } = self;
+        if memory_bytes > ceilings.memory_bytes {
+            return Some(format!("it used {} MiB of memory, and its box allows {}", memory_bytes / MIB, ceilings.memory_bytes / MIB));
+        }
+        if processes > ceilings.processes {
+            return Some(format!("it had more than {} processes, which its box does not allow", ceilings.processes));
+        }
+        (threads > ceilings.threads).then(|| format!("it had {threads} threads, and its box allows {}", ceilings.threads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = "Name:\tnode\nVmRSS:\t 9000 kB\nRssAnon:\t    2048 kB\nRssFile:\t  5000 kB\nRssShmem:\t   1024 kB\nVmSwap:\t 1024 kB\nThreads:\t11\n";
+
+    #[test]
+    fn mapped_files_are_not_counted() {
+        assert_eq!(Usage::of(STATUS), Usage { memory_bytes: 4 * MIB, processes: 1, threads: 11 });
+        assert_eq!(Usage::of(""), Usage { memory_bytes: 0, processes: 1, threads: 0 });
+    }
+
+    #[test]
+    fn each_limit_is_told() {
+        let ceilings = Ceilings { memory_bytes: 4 * MIB, processes: 1, threads: 11, open_files: 1, file_bytes: 1, temporary_bytes: 1 };
+        let one = Usage::of(STATUS);
+        assert_eq!(one.beyond(&ceilings), None);
+        assert!(one.plus(one).beyond(&ceilings).unwrap().contains("8 MiB of memory"));
+        assert!(one.plus(Usage::of("")).beyond(&ceilings).unwrap().contains("more than 1 processes"));
+        assert!(Usage { threads: 12, ..one }.beyond(&ceilings).unwrap().contains("12 threads"));
+    }
+}

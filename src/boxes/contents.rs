@@ -1,0 +1,192 @@
+//! Decides what exists in a box. It looks at the machine only through [`Lookup`], and changes nothing.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use super::order::{Access, Ceilings, Contents, Given, Link};
+use super::paths::{Kind, Lookup, SYSTEM, check_named, find_program, is_system};
+use crate::config::{BoxBase, BoxSettings};
+
+/// The home folder within a box.
+pub const HOME: &str = "/box/home";
+/// Endings of programs that a runtime gets as an argument. They and their packages are read, and never written.
+const PROGRAMS: [&str; 11] = ["js", "mjs", "cjs", "ts", "mts", "cts", "py", "rb", "sh", "jar", "wasm"];
+/// Files that mark the folder of a package.
+const MARKS: [&str; 3] = ["package.json", "pyproject.toml", "pyvenv.cfg"];
+/// Folders beside `bin` that a runtime needs.
+const BESIDE_BIN: [&str; 3] = ["lib", "lib64", "libexec"];
+/// How many interpreters may follow one another.
+const MAX_INTERPRETERS: usize = 4;
+const THREADS_OF_PROCESS: u64 = 32;
+const OPEN_FILES: u64 = 16_384;
+const FILE_BYTES: u64 = 4 << 30;
+const TEMPORARY_BYTES: u64 = 512 << 20;
+
+/// A server that is about to start, without placeholders.
+pub struct BoxInput<'a> {
+    pub settings: &'a BoxSettings,
+    /// The file that was found for the command.
+    pub program: &'a Path,
+    pub arguments: &'a [String],
+    /// The folders in which interpreters are searched.
+    pub search_path: &'a OsStr,
+    pub read: Vec<PathBuf>,
+    pub write: Vec<PathBuf>,
+    pub roots: Vec<PathBuf>,
+    pub user_home: &'a Path,
+    pub state_folder: &'a Path,
+    /// The folder of the machine that becomes [`HOME`].
+    pub private_home: &'a Path,
+}
+
+/// Returns what exists in the box, and the path by which the program is started there.
+///
+/// # Errors
+/// The reason why a path cannot be given.
+pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Contents, PathBuf), String> {
+    let real_or_same = |path: &Path| lookup.real(path).unwrap_or_else(|| path.to_owned());
+    let state_folder = real_or_same(request.state_folder);
+    let choice = Choice { request, lookup, user_home: real_or_same(request.user_home), state_folder: &state_folder };
+    let mut paths: BTreeMap<PathBuf, Access> = BTreeMap::new();
+    let program = choice.add_runtime(&mut paths);
+    choice.add_arguments(&mut paths)?;
+    for (named, access) in [(&request.read, Access::Read), (&request.write, Access::Write)] {
+        for path in named {
+            check_named(path, access, &state_folder, Path::new("/box"))?;
+            paths.insert(path.clone(), access);
+        }
+    }
+    let system = SYSTEM.into_iter().map(|path| Given { path: path.into(), access: Access::Read, link: Link::System });
+    let named = paths.into_iter().map(|(path, access)| Given { path, access, link: Link::Refused });
+    let mut given: Vec<Given> = system.filter(|given| !request.write.contains(&given.path)).chain(named).collect();
+    // A folder comes before what it contains, so that this is mounted upon it.
+    given.sort_by_key(|given| given.path.components().count());
+    let BoxSettings { base: _, read: _, write: _, has_network, memory_mb, processes } = *request.settings;
+    let ceilings = Ceilings {
+        memory_bytes: memory_mb << 20,
+        processes,
+        threads: processes * THREADS_OF_PROCESS,
+        open_files: OPEN_FILES,
+        file_bytes: FILE_BYTES,
+        temporary_bytes: TEMPORARY_BYTES,
+    };
+    Ok((Contents { given, hidden: vec![state_folder], home: request.private_home.to_owned(), has_network, ceilings }, program))
+}
+
+struct Choice<'a, L> {
+    request: &'a BoxInput<'a>,
+    lookup: &'a L,
+    user_home: PathBuf,
+    state_folder: &'a Path,
+}
+
+impl<L: Lookup> Choice<'_, L> {
+    /// Adds what the program and its interpreters need. Returns the path by which the program is started: its own if that exists in the
+    /// box, or else the file to which it leads.
+    fn add_runtime(&self, paths: &mut BTreeMap<PathBuf, Access>) -> PathBuf {
+        let mut next = Some(self.request.program.to_owned());
+        for _ in 0..MAX_INTERPRETERS {
+            let Some(program) = next else { break };
+            let real = self.lookup.real(&program).unwrap_or_else(|| program.clone());
+            for path in [self.placed(&program), Some(real.clone())].into_iter().flatten() {
+                paths.extend(self.runtime_of(&path).into_iter().map(|path| (path, Access::Read)));
+            }
+            next = self.interpreter_of(&real);
+        }
+        let program = self.request.program;
+        let own = self.placed(program).filter(|own| is_system(own) || paths.keys().any(|given| own.starts_with(given)));
+        own.or_else(|| self.lookup.real(program)).unwrap_or_else(|| program.to_owned())
+    }
+
+    /// Returns the path with the links of its folder followed, but not its own: a virtual environment is known by the path of its link.
+    fn placed(&self, program: &Path) -> Option<PathBuf> {
+        Some(self.lookup.real(program.parent()?)?.join(program.file_name()?))
+    }
+
+    fn interpreter_of(&self, program: &Path) -> Option<PathBuf> {
+        let words = self.lookup.interpreter(program)?;
+        let mut words = words.iter().map(String::as_str);
+        let first = words.next()?;
+        if Path::new(first).file_name() != Some(OsStr::new("env")) {
+            return Some(first.into());
+        }
+        let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+        find_program(name, self.request.search_path, self.lookup)
+    }
+
+    /// Returns the folders that a program needs, which is at this path.
+    fn runtime_of(&self, program: &Path) -> Vec<PathBuf> {
+        let Some(folder) = program.parent().filter(|_| !is_system(program)) else { return Vec::new() };
+        let prefix = folder.parent().unwrap_or(folder);
+        let has = |path: &PathBuf| self.lookup.real(path).as_ref() == Some(path) && self.lookup.kind(path) == Some(Kind::Folder);
+        let name = folder.file_name().and_then(OsStr::to_str);
+        match name {
+            // A virtual environment has nothing but packages.
+            Some("bin") if self.lookup.kind(&prefix.join("pyvenv.cfg")).is_some() => vec![prefix.to_owned()],
+            Some("bin") => {
+                let beside = BESIDE_BIN.into_iter().map(|name| prefix.join(name)).filter(has);
+                [folder.to_owned()].into_iter().filter(has).chain(beside).collect()
+            }
+            // A version manager has the programs beside the scripts that choose one.
+            Some("shims") if self.may_be_given(prefix) => vec![prefix.to_owned()],
+            // Links are not mounted; the file to which the link leads is.
+            _ if self.lookup.real(program).as_deref() == Some(program) => vec![self.package_of(program)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the folder of the package to which a program belongs, or the program itself.
+    fn package_of(&self, program: &Path) -> PathBuf {
+        let folders = || program.ancestors().skip(1).filter(|folder| self.may_be_given(folder));
+        let is_modules = |folder: &&Path| folder.file_name() == Some(OsStr::new("node_modules"));
+        let marked = |folder: &&Path| MARKS.iter().any(|mark| self.lookup.kind(&folder.join(mark)).is_some());
+        folders().filter(is_modules).last().or_else(|| folders().find(marked)).unwrap_or(program).to_owned()
+    }
+
+    /// Returns whether a path may be given although neither `read` nor `write` names it.
+    fn may_be_given(&self, path: &Path) -> bool {
+        let holds = |folder: &Path| folder.starts_with(path);
+        !holds(&self.user_home) && !holds(self.state_folder) && !path.starts_with(self.state_folder) && !is_system(path)
+    }
+
+    /// Adds the paths that stand in the arguments, and the roots.
+    fn add_arguments(&self, paths: &mut BTreeMap<PathBuf, Access>) -> Result<(), String> {
+        let access = match self.request.settings.base {
+            BoxBase::Standard => Access::Write,
+            BoxBase::Strict => Access::Read,
+        };
+        let arguments = self.request.arguments.iter().map(Path::new).filter(|path| path.is_absolute());
+        for path in arguments.chain(self.request.roots.iter().map(PathBuf::as_path)) {
+            // An argument such as `/api` is no path.
+            let (Some(kind), Some(real)) = (self.lookup.kind(path), self.lookup.real(path)) else { continue };
+            if kind == Kind::Other || !self.may_be_given(&real) || !self.may_be_given(path) || self.is_named(&real) {
+                continue;
+            }
+            // `/a/../b` and `/a//b` are no links, but have no place of their own either.
+            if real != path.components().collect::<PathBuf>() {
+                return Err(format!(
+                    "{} leads through a link, which a box does not follow: write {} instead",
+                    path.display(),
+                    real.display()
+                ));
+            }
+            let is_code = real.extension().and_then(OsStr::to_str).is_some_and(|ending| PROGRAMS.contains(&ending));
+            if kind == Kind::File && is_code {
+                paths.entry(self.package_of(&real)).or_insert(Access::Read);
+            } else {
+                paths.insert(real, access);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether `read` or `write` gives the path, or a folder that contains it.
+    fn is_named(&self, path: &Path) -> bool {
+        self.request.read.iter().chain(&self.request.write).any(|named| path.starts_with(named))
+    }
+}
+
+#[cfg(test)]
+#[path = "contents_tests.rs"]
+mod tests;

@@ -1,0 +1,203 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// A machine with these files. A path that ends with `/` is a folder, one with ` -> ` a link, one with ` #! ` a script, one with `=` a socket.
+#[derive(Default)]
+struct Machine {
+    kinds: BTreeMap<PathBuf, Kind>,
+    links: BTreeMap<PathBuf, PathBuf>,
+    scripts: BTreeMap<PathBuf, Vec<String>>,
+}
+
+fn machine(lines: &[&str]) -> Machine {
+    let mut machine = Machine::default();
+    for line in lines {
+        if let Some((from, to)) = line.split_once(" -> ") {
+            machine.links.insert(from.into(), to.into());
+            continue;
+        }
+        let (path, script) = line.split_once(" #! ").map_or((*line, None), |(path, script)| (path, Some(script)));
+        let (path, kind) = match (path.strip_suffix('/'), path.strip_suffix('=')) {
+            (Some(folder), _) => (folder, Kind::Folder),
+            (None, Some(socket)) => (socket, Kind::Other),
+            (None, None) => (path, Kind::File),
+        };
+        if let Some(script) = script {
+            machine.scripts.insert(path.into(), script.split(' ').map(str::to_owned).collect());
+        }
+        machine.kinds.insert(path.into(), kind);
+        for folder in Path::new(path).ancestors().skip(1) {
+            machine.kinds.entry(folder.to_owned()).or_insert(Kind::Folder);
+        }
+    }
+    machine
+}
+
+impl Lookup for Machine {
+    fn real(&self, path: &Path) -> Option<PathBuf> {
+        let mut path = path.to_owned();
+        for _ in 0..8 {
+            let link = self.links.iter().find_map(|(from, to)| Some(to.join(path.strip_prefix(from).ok()?)));
+            match link {
+                Some(real) => path = real.components().collect(),
+                None => return self.kinds.contains_key(&path).then_some(path),
+            }
+        }
+        None
+    }
+
+    fn kind(&self, path: &Path) -> Option<Kind> {
+        self.kinds.get(&self.real(path)?).copied()
+    }
+
+    fn interpreter(&self, path: &Path) -> Option<Vec<String>> {
+        self.scripts.get(&self.real(path)?).cloned()
+    }
+
+    fn is_program(&self, path: &Path) -> bool {
+        self.kind(path) == Some(Kind::File)
+    }
+}
+
+struct Entry {
+    program: &'static str,
+    arguments: Vec<String>,
+    settings: BoxSettings,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    roots: Vec<PathBuf>,
+}
+
+fn entry(program: &'static str, arguments: &[&str]) -> Entry {
+    let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+    Entry { program, arguments, settings: BoxSettings::of(BoxBase::Standard), read: vec![], write: vec![], roots: vec![] }
+}
+
+impl Entry {
+    fn contents(&self, machine: &Machine) -> Result<(Contents, PathBuf), String> {
+        let request = BoxInput {
+            settings: &self.settings,
+            program: Path::new(self.program),
+            arguments: &self.arguments,
+            search_path: OsStr::new("/home/ada/.nvm/v22/bin:/usr/bin"),
+            read: self.read.clone(),
+            write: self.write.clone(),
+            roots: self.roots.clone(),
+            user_home: Path::new("/home/ada"),
+            state_folder: Path::new("/home/ada/.state"),
+            private_home: Path::new("/home/ada/.state/boxes/a"),
+        };
+        contents(&request, machine)
+    }
+
+    /// Returns what the box has beside the system, as `r PATH` or `w PATH`.
+    fn own(&self, machine: &Machine) -> Vec<String> {
+        let (contents, _) = self.contents(machine).unwrap();
+        let own = contents.given.iter().filter(|given| given.link == Link::Refused);
+        own.map(|given| format!("{} {}", if given.access == Access::Write { 'w' } else { 'r' }, given.path.display())).collect()
+    }
+}
+
+fn home() -> Machine {
+    machine(&[
+        "/usr/bin/node",
+        "/home/ada/.ssh/key",
+        "/home/ada/.state/store",
+        "/home/ada/.nvm/v22/bin/node",
+        "/home/ada/.nvm/v22/bin/npx -> /home/ada/.nvm/v22/lib/node_modules/npm/npx.js",
+        "/home/ada/.nvm/v22/lib/node_modules/npm/npx.js #! /usr/bin/env node",
+        "/home/ada/p/node_modules/@x/s/index.js",
+        "/home/ada/p/data/",
+        "/home/ada/p/table.db",
+        "/home/ada/q/package.json",
+        "/home/ada/q/build/main.js",
+        "/home/ada/.venv/bin/python -> /home/ada/uv/3.12/bin/python3",
+        "/home/ada/.venv/pyvenv.cfg",
+        "/home/ada/.venv/bin/",
+        "/home/ada/uv/3.12/bin/python3",
+        "/home/ada/uv/3.12/lib/",
+        "/home/ada/bin/tool",
+        "/home/ada/alone",
+        "/run/docker.sock=",
+        "/data/",
+        "/link -> /home/ada/.ssh",
+    ])
+}
+
+#[test]
+fn a_program_of_the_system_needs_nothing_of_the_home() {
+    assert!(entry("/usr/bin/node", &["-y", "name", "/api/v1"]).own(&home()).is_empty());
+}
+
+#[test]
+fn a_runtime_comes_with_its_libraries_and_no_more() {
+    let npx = entry("/home/ada/.nvm/v22/bin/npx", &[]);
+    assert_eq!(npx.own(&home()), ["r /home/ada/.nvm/v22/bin", "r /home/ada/.nvm/v22/lib", "r /home/ada/.nvm/v22/lib/node_modules"],);
+    assert_eq!(npx.contents(&home()).unwrap().1, Path::new("/home/ada/.nvm/v22/bin/npx"));
+    let python = entry("/home/ada/.venv/bin/python", &[]);
+    assert_eq!(python.own(&home()), ["r /home/ada/.venv", "r /home/ada/uv/3.12/bin", "r /home/ada/uv/3.12/lib"]);
+    assert_eq!(python.contents(&home()).unwrap().1, Path::new("/home/ada/.venv/bin/python"));
+    assert_eq!(entry("/home/ada/bin/tool", &[]).own(&home()), ["r /home/ada/bin"]);
+    assert_eq!(entry("/home/ada/alone", &[]).own(&home()), ["r /home/ada/alone"]);
+}
+
+#[test]
+fn a_script_in_the_arguments_comes_with_its_package_and_is_never_written() {
+    assert_eq!(entry("/usr/bin/node", &["/home/ada/p/node_modules/@x/s/index.js"]).own(&home()), ["r /home/ada/p/node_modules"]);
+    assert_eq!(entry("/usr/bin/node", &["/home/ada/q/build/main.js"]).own(&home()), ["r /home/ada/q"]);
+}
+
+#[test]
+fn paths_in_arguments_and_roots_are_written_in_standard_and_read_in_strict() {
+    let mut server = entry("/usr/bin/node", &["/home/ada/p/data", "--file=/data", "/home/ada/p/table.db"]);
+    server.roots = vec!["/data".into()];
+    assert_eq!(server.own(&home()), ["w /data", "w /home/ada/p/data", "w /home/ada/p/table.db"]);
+    server.settings = BoxSettings::of(BoxBase::Strict);
+    assert_eq!(server.own(&home()), ["r /data", "r /home/ada/p/data", "r /home/ada/p/table.db"]);
+    server.settings = BoxSettings::of(BoxBase::Standard);
+    server.read = vec!["/home/ada/p".into()];
+    assert_eq!(server.own(&home()), ["w /data", "r /home/ada/p"], "`read` says so");
+}
+
+#[test]
+fn home_state_folder_system_and_sockets_are_not_given_by_an_argument() {
+    for argument in
+        ["/", "/home", "/home/ada", "/home/ada/.state", "/home/ada/.state/store", "/usr", "/usr/bin/node", "/proc", "/run/docker.sock"]
+    {
+        assert!(entry("/usr/bin/node", &[argument]).own(&home()).is_empty(), "{argument}");
+    }
+}
+
+#[test]
+fn a_path_through_a_link_is_an_error_that_names_the_real_one() {
+    let problem = entry("/usr/bin/node", &["/link/key"]).contents(&home()).unwrap_err();
+    assert!(problem.contains("write /home/ada/.ssh/key instead"), "{problem}");
+}
+
+#[test]
+fn what_is_named_is_given_and_the_state_folder_is_hidden_within() {
+    let mut server = entry("/usr/bin/node", &[]);
+    server.read = vec!["/home/ada".into()];
+    server.write = vec!["/home/ada/p".into()];
+    assert_eq!(server.own(&home()), ["r /home/ada", "w /home/ada/p"]);
+    assert_eq!(server.contents(&home()).unwrap().0.hidden, [Path::new("/home/ada/.state")]);
+    for path in [
+        "/",
+        "/proc",
+        "/proc/1",
+        "/sys/fs",
+        "/dev/mem",
+        "/home/ada/.state",
+        "/home/ada/.state/boxes/b",
+        "/a/../etc",
+        "relative",
+        "/box",
+        "/box/home/x",
+        "/home/ada",
+        "/home",
+    ] {
+        server.write = vec![path.into()];
+        assert!(server.contents(&home()).is_err(), "{path}");
+    }
+}

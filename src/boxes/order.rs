@@ -1,0 +1,110 @@
+//! What the gateway hands to the program `hyperlight-mcp-box` over its standard input, and what that answers on its standard output.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// How the process may use a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Access {
+    Read,
+    Write,
+}
+
+/// What to do with a path that leads through symbolic links, or that does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Link {
+    /// A folder of the system: its links are kept, and it need not exist.
+    System,
+    /// A path that was named, or found. A link in it is an error: whoever can change the link would choose what is in the box.
+    Refused,
+}
+
+/// A file or folder of the machine that exists in the box, at the same path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Given {
+    pub path: PathBuf,
+    pub access: Access,
+    pub link: Link,
+}
+
+/// What a box may use at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Ceilings {
+    /// Memory of all processes together, without files that they map.
+    pub memory_bytes: u64,
+    pub processes: u64,
+    /// Threads of all processes together.
+    pub threads: u64,
+    /// Files that one process may have open.
+    pub open_files: u64,
+    /// Size of one file.
+    pub file_bytes: u64,
+    /// Size of `/tmp`, which is in memory.
+    pub temporary_bytes: u64,
+}
+
+/// Everything that exists in a box, and its limits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Contents {
+    /// Files and folders, each after those that contain it.
+    pub given: Vec<Given>,
+    /// Folders of the machine that are empty in the box, although a given folder contains them.
+    pub hidden: Vec<PathBuf>,
+    /// The folder of the machine that is the process's home.
+    pub home: PathBuf,
+    /// True if the process shares the machine's network. False if it has none.
+    pub has_network: bool,
+    pub ceilings: Ceilings,
+}
+
+/// What `hyperlight-mcp-box` reads from its standard input: this as JSON, behind its length in four bytes. What follows is the server's.
+// It has no `Debug`, because the environment contains secrets in plain text.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Order {
+    pub contents: Contents,
+    pub program: PathBuf,
+    /// The name by which the process knows itself.
+    pub name: String,
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, String)>,
+    pub working_directory: PathBuf,
+    /// The step that fails, for tests. Builds for release refuse an order that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fails_at: Option<String>,
+}
+
+/// The longest order in bytes. The system's own limit for arguments and environment is lower.
+pub(super) const MAX_ORDER_BYTES: usize = 32 << 20;
+
+impl Order {
+    /// Returns the bytes for the program's standard input.
+    ///
+    /// # Errors
+    /// A sentence for a path that is no Unicode, or an order that is too long.
+    pub fn bytes(&self) -> Result<Vec<u8>, String> {
+        let mut bytes = vec![0; 4];
+        serde_json::to_writer(&mut bytes, self).map_err(|error| error.to_string())?;
+        let length = bytes.len() - 4;
+        let short = u32::try_from(length).ok().filter(|_| length <= MAX_ORDER_BYTES);
+        let short = short.ok_or("the command and its environment are too long for a box")?;
+        bytes[..4].copy_from_slice(&short.to_be_bytes());
+        Ok(bytes)
+    }
+}
+
+/// The one line that `hyperlight-mcp-box` writes to its standard output before the server can write there.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "box", rename_all = "camelCase")]
+pub enum Report {
+    /// The box is complete. The program becomes the server now.
+    Ready,
+    /// Nothing was started.
+    Failed { step: String, problem: String },
+}

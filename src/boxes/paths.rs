@@ -1,0 +1,138 @@
+//! Paths of a box: which of them can be given, and what the machine has at them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use super::order::Access;
+
+/// Folders and files of the system that exist in every box, and cannot be written. `/etc` is given in parts, because it also has secrets that
+/// root can read.
+pub(crate) const SYSTEM: [&str; 33] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/crypto-policies",
+    "/etc/fonts",
+    "/etc/gai.conf",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/pki/tls/cert.pem",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
+];
+/// Folders of the kernel. Those of the machine never exist in a box.
+const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// The longest first line of a script that is read.
+const MAX_FIRST_LINE: u64 = 512;
+
+/// What a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Folder,
+    /// A socket, a device or a pipe.
+    Other,
+}
+
+/// What the machine has at a path. Tests have a machine of their own.
+pub trait Lookup {
+    /// Returns the path without links. `None` if there is nothing.
+    fn real(&self, path: &Path) -> Option<PathBuf>;
+    /// Returns what the path names, with links followed. `None` if there is nothing.
+    fn kind(&self, path: &Path) -> Option<Kind>;
+    /// Returns the words of a script's first line, behind `#!`. `None` if it is no script.
+    fn interpreter(&self, path: &Path) -> Option<Vec<String>>;
+    /// Returns whether the file can be executed by somebody.
+    fn is_program(&self, path: &Path) -> bool;
+}
+
+/// The machine on which this process runs.
+pub struct Disk;
+
+impl Lookup for Disk {
+    fn real(&self, path: &Path) -> Option<PathBuf> {
+        fs::canonicalize(path).ok()
+    }
+
+    fn kind(&self, path: &Path) -> Option<Kind> {
+        let kind = fs::metadata(path).ok()?.file_type();
+        Some(match () {
+            () if kind.is_dir() => Kind::Folder,
+            () if kind.is_file() => Kind::File,
+            () => Kind::Other,
+        })
+    }
+
+    fn interpreter(&self, path: &Path) -> Option<Vec<String>> {
+        // Opening a pipe would wait for its writer.
+        if self.kind(path)? != Kind::File {
+            return None;
+        }
+        let mut line = Vec::new();
+        BufReader::new(fs::File::open(path).ok()?.take(MAX_FIRST_LINE)).read_until(b'\n', &mut line).ok()?;
+        let line = String::from_utf8(line).ok()?;
+        Some(line.strip_prefix("#!")?.split_ascii_whitespace().map(str::to_owned).collect())
+    }
+
+    fn is_program(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    }
+}
+
+/// Returns whether a path belongs to the system, and so exists in every box or in none.
+pub(super) fn is_system(path: &Path) -> bool {
+    SYSTEM.into_iter().chain(KERNEL).any(|folder| path.starts_with(folder))
+}
+
+/// Checks a path that `read` or `write` names.
+///
+/// # Errors
+/// The reason why the path cannot be given.
+pub(super) fn check_named(path: &Path, access: Access, state_folder: &Path, inner_home: &Path) -> Result<(), String> {
+    let problem = match () {
+        () if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) => "must be absolute, without ..",
+        () if path == Path::new("/") => "cannot be given whole: name the folders that the server needs",
+        () if KERNEL.into_iter().any(|folder| path.starts_with(folder)) => {
+            "cannot be given: a box has a /proc and a /dev of its own, and no /sys"
+        }
+        () if path.starts_with(state_folder) => "cannot be given: it belongs to this gateway's own folder",
+        // Whoever may write a folder can move away what it contains.
+        () if access == Access::Write && state_folder.starts_with(path) => {
+            "cannot be written, because it contains this gateway's own folder: name the folders within it"
+        }
+        () if path.starts_with(inner_home) || inner_home.starts_with(path) => "cannot be given: it is the place of the private home",
+        () => return Ok(()),
+    };
+    Err(format!("{} {problem}", path.display()))
+}
+
+/// Finds a program in a search path.
+pub(super) fn find_program(name: &str, search_path: &OsStr, lookup: &impl Lookup) -> Option<PathBuf> {
+    let folders = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
+    folders.map(|folder| folder.join(name)).find(|path| lookup.is_program(path))
+}

@@ -1,0 +1,165 @@
+//! Tests of boxes, with the program `hyperlight-mcp-box` alone: what a process in a box can do, and what happens if a box cannot be made.
+
+mod escapes;
+mod scene;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hyperlight_mcp::boxes::Report;
+use hyperlight_mcp::boxes::build::Step;
+use hyperlight_mcp::config::{BoxBase, BoxSettings};
+
+use scene::{Scene, failed_step};
+
+const SHELL: &str = "/bin/sh";
+
+#[test]
+fn a_process_in_a_box_reads_and_writes_its_pipes_and_ends_with_its_status() {
+    let scene = Scene::new();
+    let ran = scene.command(SHELL, &["-c", "read line; echo got $line; echo told >&2; exit 7"]).run("a line\n");
+    assert_eq!((ran.report, ran.output.as_str(), ran.status), (Some(Report::Ready), "got a line\n", Some(7)));
+    assert_eq!(ran.errors, "told\n");
+    assert_eq!(scene.command(SHELL, &["-c", "kill -9 $$"]).run("").status, Some(137));
+}
+
+#[test]
+fn the_private_home_is_kept_and_the_private_tmp_is_not() {
+    let scene = Scene::new();
+    let script = "cat $HOME/kept /tmp/kept; echo here | tee /tmp/kept > $HOME/kept; pwd; id -un";
+    let first = scene.command(SHELL, &["-c", script]).run("");
+    let second = scene.command(SHELL, &["-c", script]).run("");
+    assert_eq!([first.output, second.output], ["/box/home\nbox\n", "here\n/box/home\nbox\n"]);
+}
+
+#[test]
+fn named_folders_are_read_or_written_and_links_in_their_paths_are_refused() {
+    let scene = Scene::new();
+    let (read, write) = (scene.folder("read"), scene.folder("write"));
+    fs::write(read.join("file"), "text").unwrap();
+    let script = format!("cat {0}/file; echo x > {1}/new && cat {1}/new; echo x > {0}/new", read.display(), write.display());
+    let mut command = scene.command(SHELL, &["-c", &script]);
+    (command.read, command.write) = (vec![read.clone()], vec![write]);
+    let ran = command.run("");
+    assert_eq!(ran.output, "textx\n");
+    assert!(ran.errors.contains("Read-only") && !read.join("new").exists(), "{}", ran.errors);
+
+    std::os::unix::fs::symlink(&read, scene.path("link")).unwrap();
+    let mut command = scene.command(SHELL, &["-c", "true"]);
+    command.write = vec![scene.path("link")];
+    let ran = command.run("");
+    assert_eq!(failed_step(&ran), Some(Step::OpenPaths.name()));
+    let Some(Report::Failed { problem, .. }) = ran.report else { panic!() };
+    assert!(problem.contains(&format!("write {} instead", read.display())), "{problem}");
+}
+
+/// The set-up is the same for all steps, so each is tried alone.
+#[test]
+fn each_step_that_fails_is_named_and_nothing_is_started() {
+    let scene = Scene::new();
+    for step in Step::ALL {
+        let mut command = scene.command(SHELL, &["-c", "touch ran; echo ran"]);
+        command.fails_at = Some(step.name());
+        let ran = command.run("");
+        assert_eq!((failed_step(&ran), ran.status, ran.output.as_str()), (Some(step.name()), Some(125), ""), "{step:?}");
+    }
+    assert!(fs::read_dir(scene.home()).unwrap().next().is_none());
+}
+
+#[test]
+fn an_order_that_cannot_be_read_starts_nothing() {
+    let scene = Scene::new();
+    for bytes in [&b""[..], b"\0\0\0\x09{}", b"\0\0\0\x02{}", b"\xff\xff\xff\xff"] {
+        let ran = scene.raw(bytes);
+        assert_eq!((failed_step(&ran), ran.status), (Some(Step::ReadOrder.name()), Some(125)), "{bytes:?}");
+    }
+}
+
+#[test]
+fn a_machine_without_user_namespaces_starts_nothing_and_says_what_to_do() {
+    let scene = Scene::new();
+    // Within a box, no process can make namespaces, as on a machine that forbids them.
+    let mut command = scene.command(&scene::BOX, &[]);
+    command.read = vec![scene::BOX.as_str().into()];
+    let order = scene.command(SHELL, &["-c", "touch ran"]).order();
+    let ran = command.run_bytes(&order);
+    assert!(ran.output.contains(r#""box":"failed","step":"make namespaces""#), "{}", ran.output);
+    assert!(ran.output.contains("kernel.unprivileged_userns_clone"), "{}", ran.output);
+    assert!(fs::read_dir(scene.home()).unwrap().next().is_none());
+}
+
+#[test]
+fn what_a_server_leaves_behind_ends_with_its_box() {
+    let scene = Scene::new();
+    let ran = scene.attack(&BoxSettings::of(BoxBase::Standard), &[("outlive", "/box/home/alive".to_owned())]);
+    assert_eq!(ran.len(), 1, "{ran:?}");
+    assert_still(&scene);
+}
+
+#[test]
+fn a_box_whose_outer_process_is_killed_ends_as_a_whole() {
+    let scene = Scene::new();
+    let mut running = scene.command(&scene::ATTACKER, &[]).start("outlive\t/box/home/alive\n");
+    let alive = scene.home().join("alive");
+    scene::until("the process that was left behind", || alive.exists());
+    running.kill();
+    scene::until("its end", || {
+        let before = fs::read(&alive).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        before == fs::read(&alive).unwrap()
+    });
+}
+
+/// Runs all tests of this file again as a user without rights. If that is who runs them, they have run so already.
+#[test]
+fn all_of_it_holds_for_a_user_without_rights() {
+    const SELF: &str = "all_of_it_holds_for_a_user_without_rights";
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // The folder of the build may be closed to other users.
+    let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+    let own = std::env::current_exe().unwrap();
+    // Another test that forks while this process writes a program would keep it from being started. So another process writes it.
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).arg(&own).args([scene::BOX.as_str(), &scene::ATTACKER]).arg(folder.path());
+    assert!(install.status().unwrap().success());
+    let mut tests = Command::new(folder.path().join(own.file_name().unwrap()));
+    tests.args(["--exact", "--skip", SELF, "--test-threads", "2"]).env(scene::PROGRAMS, folder.path()).current_dir("/");
+    let output = tests.uid(61_234).gid(61_234).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("15 passed"), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Asserts that no process changes the file `alive` any more.
+fn assert_still(scene: &Scene) {
+    let alive = scene.home().join("alive");
+    let before = fs::read(&alive).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(before, fs::read(&alive).unwrap());
+}
+
+#[test]
+fn what_uses_more_than_its_box_allows_is_ended() {
+    let settings = BoxSettings { memory_mb: 200, processes: 20, ..BoxSettings::of(BoxBase::Strict) };
+    for (attempt, told) in [
+        ("use memory without end", "MiB of memory, and its box allows 200"),
+        ("fork without end", "more than 20 processes"),
+        ("start threads without end", "threads, and its box allows 640"),
+    ] {
+        let scene = Scene::new();
+        let started = Instant::now();
+        let mark = format!("--mark={}", scene.path("").display());
+        let mut command = scene.command(&scene::ATTACKER, &[&mark]);
+        command.settings = settings.clone();
+        let ran = command.run(&format!("{attempt}\n"));
+        let held = ran.status == Some(124) && ran.errors.contains(told);
+        // The kernel's own limit for a user who is not root holds before anything is counted.
+        assert!(held || ran.output.starts_with("refused"), "{attempt}: {:?} {} {}", ran.status, ran.output, ran.errors);
+        assert!(started.elapsed() < Duration::from_secs(20), "{attempt}");
+        assert_eq!(scene::processes_with(&mark), 0, "{attempt}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Tests of servers that run in boxes: what a person is shown, how they start and end, and what happens if a box cannot be made.
+
+use std::fs;
+
+use hyperlight_mcp::command::{Style, request_text};
+use hyperlight_mcp::trust::{ApprovalRequest, CommandRequest};
+use hyperlight_mcp::{Gateway, GatewayOptions};
+use serde_json::{Value as Json, json};
+
+use crate::support::{FIXTURE, TestFolder, guest_choice, told, until};
+
+fn open(test_folder: &TestFolder, server: &Json) -> Gateway {
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
+    options.config = Some(json!({ "mcpServers": { "one": server } }));
+    options.state_dir = Some(test_folder.path("state"));
+    options.workspace_folder = Some(test_folder.path(""));
+    options.guest = guest_choice();
+    Gateway::open(options).unwrap()
+}
+
+/// Returns the entry of a fixture whose log exists, so that the box has it.
+fn entry(test_folder: &TestFolder, in_box: &Json) -> Json {
+    let log = test_folder.path("log-one");
+    fs::write(&log, "").unwrap();
+    json!({ "command": FIXTURE, "args": ["--log", log, "--env-dump"], "box": in_box })
+}
+
+async fn shown(gateway: &Gateway) -> Box<CommandRequest> {
+    let ApprovalRequest::Command(request) = gateway.approval_request("one").await.unwrap() else { panic!("stage manifest") };
+    request
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_in_a_box_is_shown_as_such_serves_and_ends() {
+    let test_folder = TestFolder::new();
+    let gateway = open(&test_folder, &entry(&test_folder, &json!({ "network": "none", "read": ["/opt"] })));
+    fs::write(test_folder.path("state/secret"), "").unwrap();
+    let request = shown(&gateway).await;
+    let in_box = request.in_box.as_ref().unwrap();
+    for sentence in ["may read /opt", "reaches no network", "may use 4096 MiB of memory and 256 processes"] {
+        assert!(in_box.allows.iter().any(|said| said == sentence), "{sentence}: {:?}", in_box.allows);
+    }
+    assert!(request.warning.contains("runs in a box"), "{}", request.warning);
+    let text = request_text(&ApprovalRequest::Command(request), &Style::default());
+    assert!(text.contains("reaches no network"), "{text}");
+
+    gateway.approve("one", None, None).await.unwrap();
+    let spawn = test_folder.logged("one", "spawn", |_| true).await;
+    // The first process of the box is init, which is no part of the server.
+    assert_eq!(spawn["pid"], 2);
+    let homes: Vec<_> = fs::read_dir(test_folder.path("state/boxes")).unwrap().collect();
+    assert_eq!(homes.len(), 1);
+    gateway.close().await;
+    until("the end of all of the box", || test_folder.running().is_empty().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_word_about_boxes_an_entry_is_as_before_and_off_is_said_first() {
+    let test_folder = TestFolder::new();
+    let mut server = entry(&test_folder, &Json::Null);
+    server.as_object_mut().unwrap().remove("box");
+    let gateway = open(&test_folder, &server);
+    let request = shown(&gateway).await;
+    assert!(request.in_box.is_none() && request.warning.contains("with your full permissions"), "{}", request.warning);
+    let digest = request.digest.clone();
+    gateway.approve("one", None, None).await.unwrap();
+    assert_ne!(test_folder.logged("one", "spawn", |_| true).await["pid"], 2);
+    gateway.close().await;
+
+    let gateway = open(&test_folder, &entry(&test_folder, &json!("off")));
+    let request = shown(&gateway).await;
+    assert_ne!(request.digest, digest);
+    let text = request_text(&ApprovalRequest::Command(request), &Style::default());
+    assert!(text.find("box is off") < text.find("runs ") && text.contains("box is off"), "{text}");
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_that_cannot_be_made_starts_nothing() {
+    let test_folder = TestFolder::new();
+    for (in_box, problem) in [
+        (json!({ "write": ["/no/such/folder"] }), "such/folder: No such file"),
+        (json!({ "read": ["/proc"] }), "/proc cannot be given"),
+        (json!({ "read": ["/"] }), "cannot be given whole"),
+        (json!({ "write": [test_folder.path("state")] }), "this gateway's own folder"),
+    ] {
+        let gateway = open(&test_folder, &entry(&test_folder, &in_box));
+        let error = gateway.approve("one", None, None).await.unwrap_err();
+        assert!(error.code() == "ERR_BOX_FAILED" && told(&error).contains(problem), "{in_box}: {}", told(&error));
+        assert_eq!(test_folder.count("one", "spawn"), 0);
+        gateway.close().await;
+    }
+    until("the end of all", || test_folder.running().is_empty().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_of_the_workspace_ties_the_approval_to_it() {
+    let test_folder = TestFolder::new();
+    for (path, is_tied) in [("data", true), ("${workspaceFolder}/data", true), ("/opt", false)] {
+        let gateway = open(&test_folder, &json!({ "command": "node", "box": { "read": [path] } }));
+        assert_eq!(shown(&gateway).await.workspace_folder.is_some(), is_tied, "{path}");
+        gateway.close().await;
+    }
+}
