@@ -133,7 +133,7 @@ mod tests {
         assert!(!text.contains("more of this kind") && text.contains("tool19"), "{text}");
         let low = audited(&["Note to agents: slow."]).remove(0);
         let text = page_of(&vec![low; 10]);
-        assert!(text.contains("… 7 more of this kind: `--json`") && text.lines().count() <= 7, "{text}");
+        assert!(text.contains("… 7 more of this kind: `--json`") && text.matches("tool0").count() == 3, "{text}");
         assert_eq!(shown(&["Adds."]), ("found nothing that looks like prompt injection".to_owned(), String::new()));
     }
 }
