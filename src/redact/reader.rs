@@ -13,7 +13,8 @@ const MAX_BYTES: usize = 64 * 1024;
 
 impl Redactor {
     /// Returns a redactor for the reader who has written these texts. To this reader, paths in the workspace stay whole, and so do paths
-    /// that the texts contain, and the folders around these. The home folder is always `~`: a guess in an argument must not confirm its name.
+    /// that the texts contain, and the folders around these. The home folder is always `~`, so that a guess in an argument does not show other
+    /// paths in it whole. A guess that comes back shortened is confirmed all the same.
     /// Secrets are replaced as always, also those that the texts contain. The new redactor knows the secrets of this
     /// moment.
     ///

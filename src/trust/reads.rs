@@ -9,10 +9,84 @@ use crate::config::{Confirm, ServerDefinition, matches_name};
 /// First words of names that promise a read. `query` and `fetch` are not among them: tools with such names often send or change something.
 const READING: [&str; 11] = ["browse", "count", "describe", "find", "get", "list", "lookup", "read", "search", "show", "view"];
 /// Words that promise a change, wherever they are in a name: `get_or_create_user`, `find_and_replace`.
-const CHANGING: [&str; 41] = [
-    "add", "append", "archive", "book", "buy", "cancel", "change", "clear", "close", "create", "delete", "drop", "edit", "exec", "execute",
-    "insert", "kill", "lock", "mark", "merge", "move", "patch", "pay", "pop", "post", "publish", "push", "put", "remove", "rename",
-    "replace", "reset", "run", "save", "send", "set", "start", "stop", "update", "upload", "write",
+const CHANGING: [&str; 77] = [
+    "accept",
+    "add",
+    "append",
+    "approve",
+    "archive",
+    "assign",
+    "ban",
+    "block",
+    "book",
+    "buy",
+    "call",
+    "cancel",
+    "change",
+    "clear",
+    "close",
+    "commit",
+    "create",
+    "delete",
+    "deploy",
+    "destroy",
+    "disable",
+    "drop",
+    "edit",
+    "enable",
+    "erase",
+    "exec",
+    "execute",
+    "grant",
+    "import",
+    "insert",
+    "install",
+    "invite",
+    "invoke",
+    "kill",
+    "lock",
+    "make",
+    "mark",
+    "merge",
+    "modify",
+    "move",
+    "open",
+    "patch",
+    "pay",
+    "pop",
+    "post",
+    "publish",
+    "purge",
+    "push",
+    "put",
+    "reject",
+    "remove",
+    "rename",
+    "replace",
+    "reset",
+    "restart",
+    "restore",
+    "revoke",
+    "run",
+    "save",
+    "send",
+    "set",
+    "start",
+    "stop",
+    "submit",
+    "sync",
+    "toggle",
+    "transfer",
+    "trigger",
+    "truncate",
+    "uninstall",
+    "unlock",
+    "update",
+    "upload",
+    "upsert",
+    "wipe",
+    "withdraw",
+    "write",
 ];
 
 /// What a tool's own annotations say about writing (MCP 2025-11-25, `ToolAnnotations`).
@@ -23,7 +97,8 @@ enum Claim {
     Nothing,
 }
 
-/// Reads the annotations. A hint that is no boolean counts as a claim to write, as nobody knows what it means.
+/// Reads the annotations. `destructiveHint` and `idempotentHint` have a meaning only for tools that write, so a tool that has one of them
+/// and no `readOnlyHint` claims to write, whatever the hint says. A hint that is no boolean counts as a claim to write as well.
 fn claim(annotations: Option<&Json>) -> Claim {
     let hints = match annotations {
         None | Some(Json::Null) => return Claim::Nothing,
@@ -31,9 +106,9 @@ fn claim(annotations: Option<&Json>) -> Claim {
         Some(_) => return Claim::Writes,
     };
     let hint = |name: &str| hints.get(name).filter(|hint| !hint.is_null());
-    match (hint("readOnlyHint"), hint("destructiveHint")) {
+    match (hint("readOnlyHint"), hint("destructiveHint").or(hint("idempotentHint"))) {
         (Some(Json::Bool(true)), _) => Claim::Reads,
-        (None, None | Some(Json::Bool(false))) => Claim::Nothing,
+        (None, None) => Claim::Nothing,
         (Some(_), _) | (None, Some(_)) => Claim::Writes,
     }
 }
@@ -90,16 +165,18 @@ fn sounds_like_read(name: &str) -> bool {
 /// Returns the words of a name in lower case: `getUserById` and `get_user_by_id` have the same ones.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
-    let mut was_lower = false;
-    for next in name.chars() {
-        let is_border = !next.is_ascii_alphanumeric() || (next.is_ascii_uppercase() && was_lower);
-        if is_border {
+    let letters: Vec<char> = name.chars().collect();
+    let is = |index: usize, what: fn(&char) -> bool| letters.get(index).is_some_and(what);
+    for (index, next) in letters.iter().enumerate() {
+        // A capital letter begins a word after another letter, and after capital letters if a small one follows: `getDBDelete`.
+        let was_upper = index > 0 && is(index - 1, char::is_ascii_uppercase);
+        let is_hump = next.is_ascii_uppercase() && (!was_upper || is(index + 1, char::is_ascii_lowercase));
+        if !next.is_ascii_alphanumeric() || is_hump {
             words.push(String::new());
         }
         if let (true, Some(word)) = (next.is_ascii_alphanumeric(), words.last_mut()) {
             word.push(next.to_ascii_lowercase());
         }
-        was_lower = next.is_ascii_lowercase();
     }
     words.retain(|word| !word.is_empty());
     words
@@ -123,7 +200,8 @@ mod tests {
             ("get_a", json!(null), true),
             ("get_a", json!({}), true),
             ("get_a", json!({ "readOnlyHint": null, "destructiveHint": null, "openWorldHint": true }), true),
-            ("get_a", json!({ "destructiveHint": false }), true),
+            ("get_a", json!({ "destructiveHint": false }), false),
+            ("get_a", json!({ "idempotentHint": true }), false),
             ("status", json!(null), true),
             ("other", json!({ "readOnlyHint": true }), true),
             ("get_a", json!({ "readOnlyHint": false }), false),
@@ -142,9 +220,18 @@ mod tests {
 
     #[test]
     fn a_name_sounds_like_a_read_by_its_first_word_unless_another_changes() {
-        for name in
-            ["get_user", "listIssues", "search", "read-file", "describe.table", "find_user2", "files/list".replace("files/", "").as_str()]
-        {
+        for name in [
+            "get_user",
+            "listIssues",
+            "getURL",
+            "listDBs",
+            "findHTTPServers",
+            "search",
+            "read-file",
+            "describe.table",
+            "find_user2",
+            "files/list".replace("files/", "").as_str(),
+        ] {
             assert!(sounds_like_read(name), "{name}");
         }
         for name in [
@@ -152,6 +239,12 @@ mod tests {
             "get_or_create_user",
             "find_and_replace",
             "readAndDelete",
+            "readXDelete",
+            "getDBDelete",
+            "findPRMerge",
+            "find_or_make",
+            "list_and_purge",
+            "get2Delete",
             "forget",
             "",
             "get_*",

@@ -27,7 +27,7 @@ const OWN_KEYS: [&str; 4] = ["name", "package", "envRequired", "description"];
 /// Keys that only the operator may set. Each has the reason.
 const REFUSED_KEYS: [(&str, &str); 4] = [
     ("confirm", "decides which calls ask a person, so only the operator sets it; put the server into your config to set it"),
-    ("reads", "decides what a server may read, so only the operator sets it; put the server into your config to set it"),
+    ("reads", "decides which calls need no question, so only the operator sets it; put the server into your config to set it"),
     ("box", "decides what a server's process may do, so only the operator sets it; put the server into your config to set it"),
     ("envFile", "would pass variables that envRequired does not name; name them there"),
 ];
