@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::order::{Access, Ceilings, Contents, Given, Link};
 use super::paths::{Kind, Lookup, SYSTEM, check_named, find_program, is_system};
-use crate::config::{BoxBase, BoxSettings};
+use crate::config::{BoxBase, BoxNetwork, BoxSettings};
 
 /// The home folder within a box.
 pub const HOME: &str = "/box/home";
@@ -29,6 +29,8 @@ pub struct BoxInput<'a> {
     /// The file that was found for the command.
     pub program: &'a Path,
     pub arguments: &'a [String],
+    /// The folder in which relative paths in the arguments are resolved. `None`: the private home, which has none of them.
+    pub working_directory: Option<&'a Path>,
     /// The folders in which interpreters are searched.
     pub search_path: &'a OsStr,
     pub read: Vec<PathBuf>,
@@ -62,7 +64,9 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     let mut given: Vec<Given> = system.filter(|given| !request.write.contains(&given.path)).chain(named).collect();
     // A folder comes before what it contains, so that this is mounted upon it.
     given.sort_by_key(|given| given.path.components().count());
-    let BoxSettings { base: _, read: _, write: _, has_network, memory_mb, processes } = *request.settings;
+    let BoxSettings { base: _, read: _, write: _, network, memory_mb, processes, cpu_percent: _, is_nested: _, environment: _ } =
+        request.settings;
+    let (has_network, memory_mb, processes) = (*network == BoxNetwork::Any, *memory_mb, *processes);
     let ceilings = Ceilings {
         memory_bytes: memory_mb << 20,
         processes,
@@ -156,23 +160,24 @@ impl<L: Lookup> Choice<'_, L> {
             BoxBase::Standard => Access::Write,
             BoxBase::Strict => Access::Read,
         };
-        let arguments = self.request.arguments.iter().map(Path::new).filter(|path| path.is_absolute());
-        for path in arguments.chain(self.request.roots.iter().map(PathBuf::as_path)) {
+        let arguments = self.request.arguments.iter().filter_map(|argument| self.path_of(argument));
+        for path in arguments.chain(self.request.roots.iter().cloned()) {
             // An argument such as `/api` is no path.
-            let (Some(kind), Some(real)) = (self.lookup.kind(path), self.lookup.real(path)) else { continue };
-            if kind == Kind::Other || !self.may_be_given(&real) || !self.may_be_given(path) || self.is_named(&real) {
+            let (Some(kind), Some(real)) = (self.lookup.kind(&path), self.lookup.real(&path)) else { continue };
+            if kind == Kind::Other || !self.may_be_given(&real) || !self.may_be_given(&path) || self.is_named(&real) {
                 continue;
             }
-            // `/a/../b` and `/a//b` are no links, but have no place of their own either.
-            if real != path.components().collect::<PathBuf>() {
+            // Package managers link from one package to another. The box keeps a link that is given together with the file to which it leads.
+            let is_link_in_package = || path.starts_with(self.package_of(&real)) && is_program_file(&real) && !has_parent_parts(&path);
+            // `/a/../b` is no link, but has no place of its own either.
+            if real != path.components().collect::<PathBuf>() && !is_link_in_package() {
                 return Err(format!(
                     "{} leads through a link, which a box does not follow: write {} instead",
                     path.display(),
                     real.display()
                 ));
             }
-            let is_code = real.extension().and_then(OsStr::to_str).is_some_and(|ending| PROGRAMS.contains(&ending));
-            if kind == Kind::File && is_code {
+            if kind == Kind::File && is_program_file(&real) {
                 paths.entry(self.package_of(&real)).or_insert(Access::Read);
             } else {
                 paths.insert(real, access);
@@ -181,10 +186,37 @@ impl<L: Lookup> Choice<'_, L> {
         Ok(())
     }
 
+    /// Returns the path that an argument names by its form.
+    fn path_of(&self, argument: &str) -> Option<PathBuf> {
+        let path = Path::new(argument);
+        if path.is_absolute() {
+            return Some(path.to_owned());
+        }
+        let folder = self.request.working_directory.filter(|_| is_relative_path(argument))?;
+        // `./a` is the place `a`.
+        Some(folder.join(path).components().collect())
+    }
+
     /// Returns whether `read` or `write` gives the path, or a folder that contains it.
     fn is_named(&self, path: &Path) -> bool {
         self.request.read.iter().chain(&self.request.write).any(|named| path.starts_with(named))
     }
+}
+
+/// Returns whether an argument has the form of a relative path: it begins with a dot, has folders, or is a program of a runtime. A flag, an
+/// address, and the name of a package with its scope have another form.
+pub(super) fn is_relative_path(argument: &str) -> bool {
+    let is_other = argument.starts_with(['-', '@', '~', '/']) || argument.contains("://") || argument.contains(char::is_whitespace);
+    let is_dotted = matches!(argument, "." | "..") || argument.starts_with("./") || argument.starts_with("../");
+    is_dotted || (!is_other && (argument.contains('/') || is_program_file(Path::new(argument))))
+}
+
+fn is_program_file(path: &Path) -> bool {
+    path.extension().and_then(OsStr::to_str).is_some_and(|ending| PROGRAMS.contains(&ending))
+}
+
+fn has_parent_parts(path: &Path) -> bool {
+    path.components().any(|part| part == Component::ParentDir)
 }
 
 #[cfg(test)]

@@ -67,11 +67,20 @@ struct Entry {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
     roots: Vec<PathBuf>,
+    working_directory: Option<&'static Path>,
 }
 
 fn entry(program: &'static str, arguments: &[&str]) -> Entry {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-    Entry { program, arguments, settings: BoxSettings::of(BoxBase::Standard), read: vec![], write: vec![], roots: vec![] }
+    Entry {
+        program,
+        arguments,
+        settings: BoxSettings::of(BoxBase::Standard),
+        read: vec![],
+        write: vec![],
+        roots: vec![],
+        working_directory: None,
+    }
 }
 
 impl Entry {
@@ -80,6 +89,7 @@ impl Entry {
             settings: &self.settings,
             program: Path::new(self.program),
             arguments: &self.arguments,
+            working_directory: self.working_directory,
             search_path: OsStr::new("/home/ada/.nvm/v22/bin:/usr/bin"),
             read: self.read.clone(),
             write: self.write.clone(),
@@ -122,6 +132,7 @@ fn home() -> Machine {
         "/run/docker.sock=",
         "/data/",
         "/link -> /home/ada/.ssh",
+        "/home/ada/p/node_modules/linked -> /home/ada/p/node_modules/@x/s",
     ])
 }
 
@@ -158,6 +169,26 @@ fn paths_in_arguments_and_roots_are_written_in_standard_and_read_in_strict() {
     server.settings = BoxSettings::of(BoxBase::Standard);
     server.read = vec!["/home/ada/p".into()];
     assert_eq!(server.own(&home()), ["w /data", "r /home/ada/p"], "`read` says so");
+}
+
+#[test]
+fn relative_paths_are_those_of_the_working_folder_and_none_of_the_private_home() {
+    let script = "node_modules/@x/s/index.js";
+    let mut server = entry("/usr/bin/node", &[script, "./data", "data/../table.db", "table.db", "-data/", "@x/s", "file:data/"]);
+    assert!(server.own(&home()).is_empty());
+    server.working_directory = Some(Path::new("/home/ada/p"));
+    assert!(server.contents(&home()).unwrap_err().contains("write /home/ada/p/table.db instead"));
+    server.arguments.remove(2);
+    assert_eq!(server.own(&home()), ["r /home/ada/p/node_modules", "w /home/ada/p/data"]);
+    server.arguments = vec![".".into()];
+    assert_eq!(server.own(&home()), ["w /home/ada/p"]);
+    server.arguments = vec!["..".into()];
+    assert!(server.contents(&home()).is_err() || server.own(&home()).is_empty(), "the home is not given");
+}
+
+#[test]
+fn a_link_within_a_package_stays_a_link() {
+    assert_eq!(entry("/usr/bin/node", &["/home/ada/p/node_modules/linked/index.js"]).own(&home()), ["r /home/ada/p/node_modules"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Says what a box allows, for the person who approves it.
 
-use crate::config::{BoxBase, BoxSettings};
+use super::contents::is_relative_path;
+use crate::config::{BoxBase, BoxNetwork, BoxSettings};
 
 /// Returns what a server may read, write and reach, as sentences. `arguments` and `roots` are those of its entry.
 ///
@@ -8,32 +9,39 @@ use crate::config::{BoxBase, BoxSettings};
 /// use hyperlight_mcp::boxes::sentences;
 /// use hyperlight_mcp::config::{BoxBase, BoxSettings};
 /// let said = sentences(&BoxSettings::of(BoxBase::Strict), &["--port".into(), "/data".into()], &[]);
-/// assert!(said.iter().any(|sentence| sentence == "may read what its arguments and roots name: /data"));
+/// assert!(said.iter().any(|sentence| sentence.starts_with("may read what its arguments and roots name: /data")));
 /// assert!(said.iter().any(|sentence| sentence == "reaches no network"));
 /// ```
 #[must_use]
 pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String]) -> Vec<String> {
-    let BoxSettings { base, read, write, has_network, memory_mb, processes } = settings;
+    let BoxSettings { base, read, write, network, memory_mb, processes, cpu_percent, is_nested, environment } = settings;
     let mut said = vec![
         "may read the system's programs, and the folders of its own program, runtime and package".to_owned(),
         "may write a private home, which is kept, and a private /tmp".to_owned(),
     ];
     said.extend(read.iter().map(|path| format!("may read {path}")));
     said.extend(write.iter().map(|path| format!("may read and write {path}")));
-    let is_path = |text: &&String| text.starts_with('/') || text.starts_with("${");
+    let is_path = |text: &&String| text.starts_with('/') || text.starts_with("${") || is_relative_path(text);
     let named: Vec<&str> = arguments.iter().filter(is_path).chain(roots).map(String::as_str).collect();
     if !named.is_empty() {
         let may = match base {
             BoxBase::Standard => "may read and write",
             BoxBase::Strict => "may read",
         };
-        said.push(format!("{may} what its arguments and roots name: {}", named.join(", ")));
+        said.push(format!("{may} what its arguments and roots name: {} (programs with their package, read only)", named.join(", ")));
     }
-    said.push(if *has_network {
-        "may reach the whole network, and the services of this machine (network: any)".to_owned()
-    } else {
-        "reaches no network".to_owned()
+    said.push(match network {
+        BoxNetwork::Any => "may reach the whole network, and the services of this machine (network: any)".to_owned(),
+        BoxNetwork::Hosts(hosts) if hosts.is_empty() => "reaches no network".to_owned(),
+        BoxNetwork::Hosts(hosts) => {
+            format!("may reach {}, and no other host", hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+        }
     });
     said.push(format!("may use {memory_mb} MiB of memory and {processes} processes"));
+    said.extend(cpu_percent.map(|percent| format!("may use {percent} % of one processor")));
+    if *is_nested {
+        said.push("may make namespaces of its own, as a browser does, which gives it more of the kernel (nested)".to_owned());
+    }
+    said.extend(environment.iter().map(|(name, value)| format!("has {name}={value} in its environment")));
     said
 }

@@ -1,24 +1,34 @@
 //! Reads `box`: what a server's process may read, write and reach.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
 use serde::Serialize;
 
 use super::definition::Transport;
 use super::server::Reader;
 use super::template::Allowed;
 use super::tree::{Entry, Node, Value};
+use crate::fetch::AllowedHost;
 use crate::text::{displayed, displayed_within};
 
-const KEYS: [&str; 6] = ["base", "read", "write", "network", "memoryMb", "processes"];
+const KEYS: [&str; 9] = ["base", "read", "write", "network", "memoryMb", "processes", "cpuPercent", "nested", "env"];
 const MIN_MEMORY_MB: u64 = 16;
 const MAX_MEMORY_MB: u64 = 1 << 20;
 const MAX_PROCESSES: u64 = 4_096;
 const BASES: &str = "\"standard\", \"strict\" or \"off\"";
-const NETWORKS: &str = "\"none\" or \"any\"";
-const NO_HOSTS_YET: &str = "a list of hosts is not supported yet: write \"none\" or \"any\"";
+const NETWORKS: &str = "a list of hosts, \"none\" or \"any\"";
+/// Maximum number of hosts in one list.
+const MAX_HOSTS: usize = 100;
+/// The port of a host that is named without one: HTTPS (RFC 9110).
+const DEFAULT_PORT: u16 = 443;
+/// The port of the box's own name server.
+const NAME_SERVER_PORT: u16 = 53;
+const MAX_CPU_PERCENT: u64 = 100_000;
 /// Programs that only ask a service of the machine to start containers. Whoever may use the service may do anything.
 const CONTAINER_PROGRAMS: [&str; 4] = ["docker", "podman", "nerdctl", "docker-compose"];
 
-/// The box of a server, if its entry has one: `box` in the config.
+/// The box of a server that is a process: `box` in the config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BoxDefinition {
     /// The process has the user's full rights, and the entry says so.
@@ -30,9 +40,9 @@ pub enum BoxDefinition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BoxBase {
-    /// Paths in arguments and roots can be written, and the network is shared.
+    /// Paths in arguments and roots can be written.
     Standard,
-    /// Paths in arguments and roots can be read only, and there is no network.
+    /// Paths in arguments and roots can be read only, and the limits are lower.
     Strict,
 }
 
@@ -47,6 +57,73 @@ impl BoxBase {
     }
 }
 
+/// What the processes of a box may reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BoxNetwork {
+    /// The machine's network, with its loopback.
+    Any,
+    /// These hosts alone. No network if the list is empty.
+    Hosts(BTreeSet<BoxHost>),
+}
+
+impl BoxNetwork {
+    /// Returns the network that reaches nothing.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::Hosts(BTreeSet::new())
+    }
+}
+
+/// A host and a port that the processes of a box may reach, by TCP and UDP.
+///
+/// ```
+/// use hyperlight_mcp::config::BoxHost;
+/// let host: BoxHost = "API.github.com".parse().unwrap();
+/// assert_eq!((host.to_string().as_str(), host.port()), ("api.github.com:443", 443));
+/// assert!("*.example.org:8443".parse::<BoxHost>().unwrap().host().covers_name("a.example.org"));
+/// assert!("http://api.github.com".parse::<BoxHost>().is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BoxHost {
+    host: AllowedHost,
+    port: u16,
+}
+
+impl BoxHost {
+    /// Returns the name, the names below it, or the address. Its own port is not set.
+    #[must_use]
+    pub fn host(&self) -> &AllowedHost {
+        &self.host
+    }
+
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl fmt::Display for BoxHost {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.host, self.port)
+    }
+}
+
+impl std::str::FromStr for BoxHost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains("://") {
+            return Err("must be a host and a port, as in api.example.org:443, and no URL".to_owned());
+        }
+        let entry: AllowedHost = text.parse().map_err(|error: crate::fetch::InvalidHost| error.to_string())?;
+        let port = entry.port().unwrap_or(DEFAULT_PORT);
+        if port == NAME_SERVER_PORT {
+            return Err("has port 53, which is that of the box's own name server".to_owned());
+        }
+        Ok(Self { host: entry.without_port(), port })
+    }
+}
+
 /// What a box allows, with all defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoxSettings {
@@ -54,10 +131,15 @@ pub struct BoxSettings {
     /// Paths as they are in the config. They may contain placeholders of folders.
     pub read: Vec<String>,
     pub write: Vec<String>,
-    /// True if the process shares the machine's network. False if it has none.
-    pub has_network: bool,
+    pub network: BoxNetwork,
     pub memory_mb: u64,
     pub processes: u64,
+    /// Processor time of all processes together, in percent of one processor. `None`: no limit.
+    pub cpu_percent: Option<u64>,
+    /// True if the processes may make namespaces of their own, as a browser does for its own sandbox.
+    pub is_nested: bool,
+    /// Variables that the processes have only in the box. They come before those of the entry.
+    pub environment: BTreeMap<String, String>,
 }
 
 impl BoxSettings {
@@ -65,27 +147,38 @@ impl BoxSettings {
     ///
     /// ```
     /// use hyperlight_mcp::config::{BoxBase, BoxSettings};
-    /// assert!(BoxSettings::of(BoxBase::Standard).has_network && !BoxSettings::of(BoxBase::Strict).has_network);
+    /// assert!(BoxSettings::of(BoxBase::Standard).memory_mb > BoxSettings::of(BoxBase::Strict).memory_mb);
     /// ```
     #[must_use]
     pub fn of(base: BoxBase) -> Self {
-        let (has_network, memory_mb, processes) = match base {
-            BoxBase::Standard => (true, 4_096, 256),
-            BoxBase::Strict => (false, 1_024, 32),
+        let (memory_mb, processes) = match base {
+            BoxBase::Standard => (4_096, 256),
+            BoxBase::Strict => (1_024, 32),
         };
-        Self { base, read: Vec::new(), write: Vec::new(), has_network, memory_mb, processes }
+        Self {
+            base,
+            read: Vec::new(),
+            write: Vec::new(),
+            network: BoxNetwork::none(),
+            memory_mb,
+            processes,
+            cpu_percent: None,
+            is_nested: false,
+            environment: BTreeMap::new(),
+        }
     }
 }
 
 impl Reader<'_> {
-    /// Reads `box` of a server that is a process.
+    /// Reads `box` of a server that is a process. An entry without it has the box `standard`.
     pub(super) fn in_box(&mut self, transport: &Transport) -> Option<BoxDefinition> {
         let Transport::Stdio { command, .. } = transport else { return None };
-        let node = self.node.get("box")?;
-        let definition = match &node.value {
-            Value::Text(word) => self.base("box", node, word),
-            Value::Object(entries) => self.box_settings(node, entries),
-            _ => {
+        let node = self.node.get("box");
+        let definition = match node.map(|node| (node, &node.value)) {
+            None => Some(BoxDefinition::On(BoxSettings::of(BoxBase::Standard))),
+            Some((node, Value::Text(word))) => self.base("box", node, word),
+            Some((node, Value::Object(entries))) => self.box_settings(node, entries),
+            Some((node, _)) => {
                 self.wrong("box", node, format!("must be {BASES}, or an object"));
                 None
             }
@@ -93,7 +186,7 @@ impl Reader<'_> {
         let program = command.rsplit('/').next().unwrap_or_default();
         if matches!(definition, Some(BoxDefinition::On(_))) && CONTAINER_PROGRAMS.contains(&program) {
             let problem = format!("must be \"off\" for {program}, because whoever can use its service can do anything on this machine");
-            self.wrong("box", node, problem);
+            self.wrong("box", node.unwrap_or(self.node), problem);
         }
         definition
     }
@@ -140,9 +233,12 @@ impl Reader<'_> {
             base: defaults.base,
             read,
             write,
-            has_network: self.network(node).unwrap_or(defaults.has_network),
+            network: self.network(node).unwrap_or(defaults.network),
             memory_mb: self.number_within("memoryMb", node, MIN_MEMORY_MB, MAX_MEMORY_MB).unwrap_or(defaults.memory_mb),
             processes: self.number_within("processes", node, 1, MAX_PROCESSES).unwrap_or(defaults.processes),
+            cpu_percent: self.number_within("cpuPercent", node, 1, MAX_CPU_PERCENT),
+            is_nested: self.nested(node),
+            environment: self.box_environment(node),
         }))
     }
 
@@ -162,21 +258,69 @@ impl Reader<'_> {
         texts
     }
 
-    /// Reads whether the process has a network.
-    fn network(&mut self, node: &Node) -> Option<bool> {
+    /// Reads what the processes may reach.
+    fn network(&mut self, node: &Node) -> Option<BoxNetwork> {
         let network = node.get("network")?;
         match &network.value {
-            Value::Text(word) if word == "none" => Some(false),
-            Value::Text(word) if word == "any" => Some(true),
-            Value::List(_) => {
-                self.wrong("box.network", network, NO_HOSTS_YET);
+            Value::Text(word) if word == "none" => Some(BoxNetwork::none()),
+            Value::Text(word) if word == "any" => Some(BoxNetwork::Any),
+            Value::List(items) if items.len() > MAX_HOSTS => {
+                self.wrong("box.network", network, format!("has {} hosts; the limit is {MAX_HOSTS}", items.len()));
                 None
             }
+            Value::List(_) => {
+                let texts = self.strings("box.network", network);
+                let hosts = texts.iter().enumerate().filter_map(|(index, text)| match text.parse() {
+                    Ok(host) => Some(host),
+                    Err(problem) => {
+                        let problem: String = problem;
+                        self.wrong(&format!("box.network[{index}]"), network, problem);
+                        None
+                    }
+                });
+                Some(BoxNetwork::Hosts(hosts.collect()))
+            }
             _ => {
-                self.wrong("box.network", network, format!("must be {NETWORKS}; {NO_HOSTS_YET}"));
+                self.wrong("box.network", network, format!("must be {NETWORKS}"));
                 None
             }
         }
+    }
+
+    fn nested(&mut self, node: &Node) -> bool {
+        match node.get("nested").map(|nested| (nested, &nested.value)) {
+            None => false,
+            Some((_, Value::Boolean(nested))) => *nested,
+            Some((nested, _)) => {
+                self.wrong("box.nested", nested, "must be true or false");
+                false
+            }
+        }
+    }
+
+    /// Reads the variables of the box: fixed texts, as a person is shown them in full.
+    fn box_environment(&mut self, node: &Node) -> BTreeMap<String, String> {
+        let mut variables = BTreeMap::new();
+        let Some(environment) = node.get("env") else { return variables };
+        let Value::Object(entries) = &environment.value else {
+            self.wrong("box.env", environment, "must be an object of strings");
+            return variables;
+        };
+        for entry in entries {
+            let key = format!("box.env.{}", displayed(&entry.name));
+            let problem = match entry.node.text() {
+                None => "must be a string",
+                Some(text) if text.contains("${") => "must be a fixed text: write placeholders in env of the entry",
+                Some(text) if text.contains('\0') => "has a zero character",
+                Some(_) if entry.name.is_empty() || entry.name.contains(['=', '\0']) => "is not the name of a variable",
+                Some(text) => {
+                    variables.insert(entry.name.clone(), text.to_owned());
+                    continue;
+                }
+            };
+            self.wrong(&key, &entry.node, problem);
+        }
+        variables
     }
 
     fn number_within(&mut self, key: &str, node: &Node, least: u64, most: u64) -> Option<u64> {
@@ -215,22 +359,38 @@ mod tests {
 
     #[test]
     fn a_box_is_a_word_or_an_object_over_a_base() {
-        assert_eq!(read(r#""command": "x""#), Ok(None));
+        assert_eq!(read(r#""command": "x""#), Ok(Some(BoxDefinition::On(BoxSettings::of(BoxBase::Standard)))));
+        assert_eq!(read(r#""url": "https://a.example""#), Ok(None));
         assert_eq!(read(r#""command": "x", "box": "off""#), Ok(Some(BoxDefinition::Off)));
         assert_eq!(read(r#""command": "x", "box": { "base": "off" }"#), Ok(Some(BoxDefinition::Off)));
         assert_eq!(settings(r#""standard""#), BoxSettings::of(BoxBase::Standard));
         assert_eq!(settings("{}"), BoxSettings::of(BoxBase::Standard));
-        let all =
-            r#"{ "base": "strict", "read": ["/a"], "write": ["${workspaceFolder}"], "network": "any", "memoryMb": 64, "processes": 3 }"#;
+        let all = r#"{ "base": "strict", "read": ["/a"], "write": ["${workspaceFolder}"], "network": "any", "memoryMb": 64, "processes": 3,
+                "cpuPercent": 50, "nested": true, "env": { "A": "b" } }"#;
         let expected = BoxSettings {
             base: BoxBase::Strict,
             read: vec!["/a".to_owned()],
             write: vec!["${workspaceFolder}".to_owned()],
-            has_network: true,
+            network: BoxNetwork::Any,
             memory_mb: 64,
             processes: 3,
+            cpu_percent: Some(50),
+            is_nested: true,
+            environment: BTreeMap::from([("A".to_owned(), "b".to_owned())]),
         };
         assert_eq!(settings(all), expected);
+    }
+
+    #[test]
+    fn hosts_are_sorted_and_have_a_port() {
+        let BoxNetwork::Hosts(hosts) =
+            settings(r#"{ "network": ["B.example:8443", "*.example.org", "10.0.0.5:5432", "b.example:8443"] }"#).network
+        else {
+            panic!("any")
+        };
+        let texts: BTreeSet<String> = hosts.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["10.0.0.5:5432", "*.example.org:443", "b.example:8443"].map(str::to_owned).into());
+        assert_eq!(settings(r#"{ "network": "none" }"#).network, BoxNetwork::Hosts(BTreeSet::new()));
     }
 
     #[test]
@@ -239,9 +399,14 @@ mod tests {
             (r#""tight""#, "must be \"standard\""),
             ("true", "or an object"),
             (r#"{ "netwrok": "none" }"#, "is not a setting of a box"),
-            (r#"{ "cpuPercent": 5 }"#, "is not a setting of a box"),
-            (r#"{ "network": ["api.github.com"] }"#, "a list of hosts is not supported yet"),
-            (r#"{ "network": "some" }"#, "must be \"none\""),
+            (r#"{ "cpuPercent": 0 }"#, "from 1"),
+            (r#"{ "network": ["api.github.com", "https://x.org"] }"#, "box.network[1]: must be a host and a port"),
+            (r#"{ "network": ["*.org"] }"#, "a wildcard needs at least two labels"),
+            (r#"{ "network": ["a.org:53"] }"#, "own name server"),
+            (r#"{ "network": "some" }"#, "must be a list of hosts"),
+            (r#"{ "nested": 1 }"#, "true or false"),
+            (r#"{ "env": { "A": "${B}" } }"#, "must be a fixed text"),
+            (r#"{ "env": { "A": 1 } }"#, "must be a string"),
             (r#"{ "read": ["/a"], "write": ["/a"] }"#, "which read has too"),
             (r#"{ "read": "/a" }"#, "list of strings"),
             (r#"{ "read": [""] }"#, "is empty"),
@@ -255,6 +420,7 @@ mod tests {
         }
         let docker = read(r#""command": "/usr/bin/docker", "box": "standard""#).unwrap_err();
         assert!(docker.contains("must be \"off\" for docker"), "{docker}");
+        assert!(read(r#""command": "podman""#).unwrap_err().contains("must be \"off\" for podman"));
         assert_eq!(read(r#""command": "docker", "box": "off""#), Ok(Some(BoxDefinition::Off)));
     }
 }

@@ -225,8 +225,7 @@ pub struct ServerDefinition {
     pub max_call_timeout_ms: Option<u64>,
     /// The protocol version to use. `None` negotiates the version with the server.
     pub protocol_version: Option<ProtocolVersion>,
-    /// What the server's process may read, write and reach: `box` in the config. `None`: the process has the user's full rights, and the entry
-    /// does not mention it.
+    /// What the server's process may read, write and reach: `box` in the config. `None` for a server that is no process.
     pub in_box: Option<BoxDefinition>,
     /// Folders that the server receives when it asks for roots. If empty, the server receives an empty list.
     pub roots: Vec<String>,

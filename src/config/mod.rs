@@ -45,7 +45,7 @@ mod properties;
 
 pub use address::Address;
 pub(crate) use address::{masked_path, shown_placeholder, shown_url};
-pub use boxes::{BoxBase, BoxDefinition, BoxSettings};
+pub use boxes::{BoxBase, BoxDefinition, BoxHost, BoxNetwork, BoxSettings};
 pub(crate) use definition::inputs_of_text;
 pub use definition::{
     ArgumentCheck, Confirm, InputDefinition, InvalidServer, Origin, Parallel, ProtocolVersion, SchemaViolations, ServerDefinition,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use url::{Host, Url};
@@ -131,6 +131,40 @@ impl AllowedHost {
     #[must_use]
     pub fn has_subdomains(&self) -> bool {
         self.has_subdomains
+    }
+
+    /// Returns the port of the entry. `None` if the entry names no port.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Returns the entry for the default port.
+    #[must_use]
+    pub fn without_port(self) -> Self {
+        Self { port: None, ..self }
+    }
+
+    /// Returns the IP address of the entry. `None` if the entry is a name.
+    #[must_use]
+    pub fn address(&self) -> Option<IpAddr> {
+        match self.name {
+            HostName::Domain(_) => None,
+            HostName::V4(address) => Some(address.into()),
+            HostName::V6(address) => Some(address.into()),
+        }
+    }
+
+    /// Returns whether the entry is for this name, in lower-case ASCII without a dot at its end, at any port.
+    ///
+    /// ```
+    /// use hyperlight_mcp::fetch::AllowedHost;
+    /// let entry: AllowedHost = "*.example.org".parse().unwrap();
+    /// assert!(entry.covers_name("api.example.org") && entry.covers_name("example.org") && !entry.covers_name("badexample.org"));
+    /// ```
+    #[must_use]
+    pub fn covers_name(&self, name: &str) -> bool {
+        self.covers(&HostName::Domain(name.to_owned()))
     }
 
     fn judge(&self, url: &Url) -> HostMatch {

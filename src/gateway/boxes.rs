@@ -1,6 +1,6 @@
 //! Prepares the box of a server that is about to start.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
@@ -11,7 +11,7 @@ use super::options::GatewayOptions;
 use crate::blocking::blocking;
 use crate::boxes::{BoxInput, Disk, HOME, contents};
 use crate::client::{Boxed, Target};
-use crate::config::{BoxDefinition, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths};
+use crate::config::{BoxDefinition, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths};
 use crate::error::{Error, Result};
 use crate::files::private_folder;
 
@@ -49,11 +49,14 @@ impl Core {
         let (settings, arguments, search) = (settings.clone(), command.arguments.clone(), search_path(&command));
         let (user_home, state_folder) = (self.surroundings.user_home.clone(), self.box_maker.state_folder.clone());
         let program = command.working_directory.join(program);
+        let command = within(command, server);
+        let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
         let found = blocking(move || {
             let request = BoxInput {
                 settings: &settings,
                 program: &program,
                 arguments: &arguments,
+                working_directory: folder.as_deref(),
                 search_path: &search,
                 read: paths.read,
                 write: paths.write,
@@ -67,11 +70,12 @@ impl Core {
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
         let in_box = Some(Boxed { program: self.box_maker.program.clone(), contents });
-        Ok(Target::Process { command: within(command, server), program, in_box })
+        Ok(Target::Process { command, program, in_box })
     }
 }
 
-/// Returns the command with the folders of its box. The working folder is the private home, unless the entry has one.
+/// Returns the command with the folders of its box. The working folder is the private home, unless the entry has one or depends on the
+/// workspace.
 fn within(mut command: ResolvedCommand, server: &ServerDefinition) -> ResolvedCommand {
     let Transport::Stdio { environment: own, working_directory, .. } = &server.transport else { return command };
     let is_own = |name: &str| own.iter().any(|(own, _)| own == name);
@@ -79,7 +83,7 @@ fn within(mut command: ResolvedCommand, server: &ServerDefinition) -> ResolvedCo
         command.environment.retain(|(known, _)| known != name);
         command.environment.push((name.to_owned(), SecretString::from(value)));
     }
-    if working_directory.is_none() {
+    if working_directory.is_none() && command.working_directory == Path::new(NEUTRAL_FOLDER) {
         command.working_directory = PathBuf::from(HOME);
     }
     command

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use secrecy::ExposeSecret as _;
 use serde_json::{Map, Value as Json, json};
 
-use crate::config::{BoxDefinition, Part, Placeholder, ServerDefinition, Surroundings, Template, ToolFilter, Transport};
+use crate::config::{
+    BoxBase, BoxDefinition, BoxSettings, Part, Placeholder, ServerDefinition, Surroundings, Template, ToolFilter, Transport,
+};
 use crate::redact::{is_key_name, is_secret, is_secret_name, passwords_of_words, secrets_within};
 use crate::trust::{shown_header, shown_variable};
 
@@ -114,7 +116,7 @@ fn not_kept(server: &ServerDefinition) -> Vec<&'static str> {
         (server.resource_filter.allow.is_some() || !server.resource_filter.deny.is_empty(), "a filter of resources"),
         (oauth, "oauth"),
         (removed, "a variable that is removed"),
-        (matches!(server.in_box, Some(BoxDefinition::On(_))), "box"),
+        (matches!(&server.in_box, Some(BoxDefinition::On(settings)) if *settings != BoxSettings::of(BoxBase::Standard)), "box"),
     ];
     all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key).collect()
 }

@@ -28,8 +28,6 @@ use crate::fetch::{normal_host_entry, unicode_entries};
 use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
 use crate::text::{has_invisible, is_unseen, sanitise_json, sanitise_line, sanitise_text};
 
-const FULL_RIGHTS_WARNING: &str =
-    "the server's process runs with your full permissions, outside of the sandbox: it can read, change and send what you can";
 const BOX_WARNING: &str =
     "the server's process runs in a box: it can read, change and send what is listed under box, and nothing else of yours";
 const NO_BOX_WARNING: &str =
@@ -258,8 +256,7 @@ impl CommandRequest {
                 let names = |is: fn(&str) -> bool| values.iter().map(|(name, _)| name).filter(|name| is(name)).cloned().collect();
                 (loaders, redirectors) = (names(loads_code), names(redirects_traffic));
                 match &server.in_box {
-                    None => FULL_RIGHTS_WARNING,
-                    Some(BoxDefinition::Off) => NO_BOX_WARNING,
+                    None | Some(BoxDefinition::Off) => NO_BOX_WARNING,
                     Some(BoxDefinition::On(settings)) => {
                         in_box = Some(BoxRequest { base: settings.base, allows: sentences(settings, arguments, &server.roots) });
                         BOX_WARNING

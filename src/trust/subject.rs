@@ -7,8 +7,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::digest::digest;
 use super::executable::Executable;
 use crate::config::{
-    Address, BoxDefinition, BoxSettings, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition, ServerDefinition,
-    ServerSource, SigningAlgorithm, ToolFilter, Transport, UriFilter,
+    Address, BoxDefinition, BoxNetwork, BoxSettings, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition,
+    ServerDefinition, ServerSource, SigningAlgorithm, ToolFilter, Transport, UriFilter,
 };
 use crate::store::Canonical;
 use crate::store::MachineKey;
@@ -167,14 +167,21 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
 fn with_box(form: Canonical, in_box: &BoxDefinition) -> Canonical {
     match in_box {
         BoxDefinition::Off => form.text("box").text("off"),
-        BoxDefinition::On(BoxSettings { base, read, write, has_network, memory_mb, processes }) => form
-            .text("box")
-            .text(base.as_str())
-            .list(read.iter().map(String::as_str))
-            .list(write.iter().map(String::as_str))
-            .flag(*has_network)
-            .text(&memory_mb.to_string())
-            .text(&processes.to_string()),
+        BoxDefinition::On(settings) => {
+            let BoxSettings { base, read, write, network, memory_mb, processes, cpu_percent, is_nested, environment } = settings;
+            let form = form.text("box").text(base.as_str()).list(read.iter().map(String::as_str)).list(write.iter().map(String::as_str));
+            let form = match network {
+                BoxNetwork::Any => form.text("any"),
+                BoxNetwork::Hosts(hosts) => {
+                    let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+                    form.text("hosts").list(hosts.iter().map(String::as_str))
+                }
+            };
+            let form = form.text(&memory_mb.to_string()).text(&processes.to_string());
+            let form = form.optional(cpu_percent.map(|percent| percent.to_string()).as_deref()).flag(*is_nested);
+            let variables: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            form.list(variables.iter().map(String::as_str))
+        }
     }
 }
 
@@ -294,14 +301,19 @@ mod tests {
         Subject::new(&server(fields), key, Circumstances::default()).digest
     }
 
-    const BOXES: [&str; 9] = [
+    const BOXES: [&str; 14] = [
         r#""command": "x", "box": "off""#,
         r#""command": "x", "box": "standard""#,
         r#""command": "x", "box": "strict""#,
         r#""command": "x", "box": { "read": ["/a"] }"#,
         r#""command": "x", "box": { "read": ["/b"] }"#,
         r#""command": "x", "box": { "write": ["/a"] }"#,
-        r#""command": "x", "box": { "network": "none" }"#,
+        r#""command": "x", "box": { "network": "any" }"#,
+        r#""command": "x", "box": { "network": ["a.example"] }"#,
+        r#""command": "x", "box": { "network": ["a.example:444"] }"#,
+        r#""command": "x", "box": { "cpuPercent": 50 }"#,
+        r#""command": "x", "box": { "nested": true }"#,
+        r#""command": "x", "box": { "env": { "A": "b" } }"#,
         r#""command": "x", "box": { "memoryMb": 64 }"#,
         r#""command": "x", "box": { "processes": 2 }"#,
     ];

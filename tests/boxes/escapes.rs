@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Command, Stdio};
 
-use hyperlight_mcp::config::{BoxBase, BoxSettings};
+use hyperlight_mcp::config::{BoxBase, BoxNetwork, BoxSettings};
 
 use super::scene::{ATTACKER, Scene};
 
@@ -265,10 +265,11 @@ const CALLS: [&str; 45] = [
 ];
 
 /// Tries all ways in one box, and then those that must work outside of it.
-fn none_works(ways: impl Fn(&Machine) -> Vec<(&'static str, String, Outside)>, network: bool) {
+fn none_works(ways: impl Fn(&Machine) -> Vec<(&'static str, String, Outside)>, has_network: bool) {
     let machine = Machine::new();
     let ways = ways(&machine);
-    let settings = BoxSettings { has_network: network, ..BoxSettings::of(BoxBase::Standard) };
+    let network = if has_network { BoxNetwork::Any } else { BoxNetwork::none() };
+    let settings = BoxSettings { network, ..BoxSettings::of(BoxBase::Standard) };
     let attempts: Vec<_> = ways.iter().map(|(name, about, _)| (*name, about.clone())).collect();
     let lines = machine.scene.attack(&settings, &attempts);
     assert_eq!(lines.len(), ways.len(), "{lines:#?}");

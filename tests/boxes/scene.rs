@@ -137,6 +137,7 @@ impl Boxed<'_> {
             settings: &self.settings,
             program: Path::new(self.program),
             arguments: &self.arguments,
+            working_directory: None,
             search_path: OsStr::new(PATH),
             read: self.read.clone(),
             write: self.write.clone(),

@@ -29,7 +29,7 @@ pub(super) fn run(order: Order, fault: &Fault, users: &Users, lives: &OwnedFd) -
     if !gone[0].revents().is_empty() {
         return Err(Failure::new(Step::TieInit, "the process that started it has ended"));
     }
-    root::enter(&order.contents, fault, users)?;
+    root::enter(&order.contents, &order.working_directory, fault, users)?;
     fault.begin(Step::NameHost)?;
     rustix::system::sethostname(b"box").at(Step::NameHost, "sethostname")?;
     limits::drop_capabilities(fault)?;

@@ -36,7 +36,8 @@ enum Source {
 }
 
 /// Makes the root folder and enters it. After this, nothing of the machine is left but what was given.
-pub(super) fn enter(contents: &Contents, fault: &Fault, users: &Users) -> Outcome<()> {
+/// The working folder exists too: empty, if nothing that was given contains it.
+pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault, users: &Users) -> Outcome<()> {
     fault.begin(Step::OpenPaths)?;
     // Everything is opened before the first mount, as a mount hides what is below it.
     let sources: Vec<_> =
@@ -58,6 +59,7 @@ pub(super) fn enter(contents: &Contents, fault: &Fault, users: &Users) -> Outcom
     for (given, source) in &sources {
         add(&root, &given.path, source).at(Step::PlaceFolders, &given.path.to_string_lossy())?;
     }
+    make_folders(&root, working_directory).at(Step::PlaceFolders, &working_directory.to_string_lossy())?;
     fault.begin(Step::MakeDevices)?;
     for (name, device) in devices {
         let device = device.and_then(|device| {
