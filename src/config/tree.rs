@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
 /// The keys of the root object that this program reads. The other keys belong to the agent.
-const OUR_KEYS: [&str; 17] = [
+const OUR_KEYS: [&str; 16] = [
     "mcpServers",
     "servers",
     "mcp",
