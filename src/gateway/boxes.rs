@@ -1,19 +1,25 @@
 //! Prepares the box of a server that is about to start.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 
 use super::core::Core;
+use super::events::Event;
 use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
+use crate::boxes::border::{BorderSettings, Refusal, RefusalListener};
 use crate::boxes::{BoxInput, Disk, HOME, contents};
-use crate::client::{Boxed, Target};
-use crate::config::{BoxDefinition, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths};
+use crate::client::{Boxed, Target, border_threads};
+use crate::config::{BoxDefinition, BoxNetwork, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths};
 use crate::error::{Error, Result};
+use crate::fetch::{Resolve, SystemResolver};
 use crate::files::private_folder;
+use crate::network::NetworkRuntime;
 
 /// The folder of the state folder with the private homes.
 const HOMES: &str = "boxes";
@@ -24,11 +30,14 @@ const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
 pub(super) struct BoxMaker {
     program: PathBuf,
     state_folder: PathBuf,
+    /// The threads that serve the borders of boxes.
+    threads: Arc<NetworkRuntime>,
+    resolver: Arc<dyn Resolve>,
 }
 
 impl BoxMaker {
     pub(super) fn new(options: &GatewayOptions) -> Self {
-        Self { program: options.box_program.clone(), state_folder: options.state_folder() }
+        Self { program: options.box_program.clone(), state_folder: options.state_folder(), threads: Arc::new(border_threads()), resolver: Arc::new(SystemResolver) }
     }
 
     /// Returns the private home of a server. Creates it at the first start, and keeps it.
@@ -50,6 +59,12 @@ impl Core {
         let (user_home, state_folder) = (self.surroundings.user_home.clone(), self.box_maker.state_folder.clone());
         let program = command.working_directory.join(program);
         let command = within(command, server);
+        let hosts = match &settings.network {
+            BoxNetwork::Any => BTreeSet::new(),
+            BoxNetwork::Hosts(hosts) => hosts.clone(),
+        };
+        let start_hosts = BTreeSet::new();
+        let starting = start_hosts.clone();
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
         let found = blocking(move || {
             let request = BoxInput {
@@ -61,6 +76,7 @@ impl Core {
                 read: paths.read,
                 write: paths.write,
                 roots: paths.roots,
+                start_hosts: &starting,
                 user_home: &user_home,
                 state_folder: &state_folder,
                 private_home: &private_home,
@@ -69,8 +85,19 @@ impl Core {
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
-        let in_box = Some(Boxed { program: self.box_maker.program.clone(), contents });
+        let BoxMaker { program: box_program, state_folder: _, threads, resolver } = &self.box_maker;
+        let border = BorderSettings { hosts, start_hosts, resolver: Arc::clone(resolver), on_refused: self.on_refused(&server.name) };
+        let in_box = Some(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) });
         Ok(Target::Process { command, program, in_box })
+    }
+
+    /// Returns the function that tells what the box of a server has refused.
+    fn on_refused(&self, server: &str) -> RefusalListener {
+        let (events, server) = (self.events.clone(), server.to_owned());
+        Arc::new(move |refusal: &Refusal| {
+            let Refusal { host, port, reason } = refusal.clone();
+            events.send(&Event::BoxRefused { server: server.clone(), host, port, reason });
+        })
     }
 }
 

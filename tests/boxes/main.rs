@@ -1,6 +1,7 @@
 //! Tests of boxes, with the program `hyperlight-mcp-box` alone: what a process in a box can do, and what happens if a box cannot be made.
 
 mod escapes;
+mod network;
 mod scene;
 
 use std::fs::{self, Permissions};
