@@ -6,9 +6,11 @@ pub mod build;
 pub(crate) mod contents;
 mod order;
 pub(crate) mod paths;
+mod registry;
 pub(crate) mod sentences;
 
 pub use contents::{BoxInput, HOME, contents};
 pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report};
 pub use paths::{Disk, Kind, Lookup};
+pub use registry::{Registry, RunnerSettings, registry};
 pub use sentences::sentences;

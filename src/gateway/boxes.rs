@@ -1,28 +1,33 @@
 //! Prepares the box of a server that is about to start.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use secrecy::SecretString;
+use parking_lot::Mutex;
+use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
+use super::Gateway;
 use super::core::Core;
 use super::events::Event;
 use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
 use crate::boxes::border::{BorderSettings, Refusal, RefusalListener};
-use crate::boxes::{BoxInput, Disk, HOME, contents};
+use crate::boxes::{BoxInput, Disk, HOME, Registry, RunnerSettings, contents, registry};
 use crate::client::{Boxed, Target, border_threads};
-use crate::config::{BoxDefinition, BoxNetwork, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths};
+use crate::config::{BoxDefinition, BoxHost, BoxNetwork, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, resolve_box_paths};
 use crate::error::{Error, Result};
 use crate::fetch::{Resolve, SystemResolver};
-use crate::files::private_folder;
+use crate::files::{Links, private_folder, read_bounded};
 use crate::network::NetworkRuntime;
+use crate::trust::{CommandRequest, NotApprovedReason, Subject};
 
 /// The folder of the state folder with the private homes.
 const HOMES: &str = "boxes";
+/// The longest file with settings of a package manager.
+const MAX_SETTINGS_BYTES: u64 = 256 * 1024;
 /// Variables that lead into the private folders of the box, unless the entry sets them.
 const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
 
@@ -33,11 +38,13 @@ pub(super) struct BoxMaker {
     /// The threads that serve the borders of boxes.
     threads: Arc<NetworkRuntime>,
     resolver: Arc<dyn Resolve>,
+    /// What the box of each server has refused since its last start. A border tells a limited number.
+    refused: Arc<Mutex<HashMap<String, Vec<Refusal>>>>,
 }
 
 impl BoxMaker {
     pub(super) fn new(options: &GatewayOptions) -> Self {
-        Self { program: options.box_program.clone(), state_folder: options.state_folder(), threads: Arc::new(border_threads()), resolver: Arc::new(SystemResolver) }
+        Self { program: options.box_program.clone(), state_folder: options.state_folder(), threads: Arc::new(border_threads()), resolver: Arc::new(SystemResolver), refused: Arc::default() }
     }
 
     /// Returns the private home of a server. Creates it at the first start, and keeps it.
@@ -58,12 +65,18 @@ impl Core {
         let (settings, arguments, search) = (settings.clone(), command.arguments.clone(), search_path(&command));
         let (user_home, state_folder) = (self.surroundings.user_home.clone(), self.box_maker.state_folder.clone());
         let program = command.working_directory.join(program);
-        let command = within(command, server);
-        let hosts = match &settings.network {
-            BoxNetwork::Any => BTreeSet::new(),
-            BoxNetwork::Hosts(hosts) => hosts.clone(),
+        let mut command = within(command, server);
+        let (hosts, hosts_all) = match &settings.network {
+            BoxNetwork::Any => (BTreeSet::new(), true),
+            BoxNetwork::Hosts(hosts) => (hosts.clone(), false),
         };
-        let start_hosts = BTreeSet::new();
+        let given = command.environment.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
+        let (own_command, own_arguments, surroundings) = (command.command.clone(), command.arguments.clone(), self.surroundings.clone());
+        let registry = blocking(move || Ok(registry_of(&own_command, &own_arguments, given, &surroundings))).await?.unwrap_or_default();
+        let Registry { hosts: start_hosts, variables } = registry;
+        if !hosts_all {
+            add_missing(&mut command, variables);
+        }
         let starting = start_hosts.clone();
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
         let found = blocking(move || {
@@ -85,19 +98,88 @@ impl Core {
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
-        let BoxMaker { program: box_program, state_folder: _, threads, resolver } = &self.box_maker;
+        let BoxMaker { program: box_program, state_folder: _, threads, resolver, refused: _ } = &self.box_maker;
         let border = BorderSettings { hosts, start_hosts, resolver: Arc::clone(resolver), on_refused: self.on_refused(&server.name) };
         let in_box = Some(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) });
         Ok(Target::Process { command, program, in_box })
     }
 
+    /// Returns the request of stage 1, with what a package runner may reach until its server has started.
+    pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
+        let mut request = CommandRequest::new(server, subject, lack);
+        let Transport::Stdio { command, arguments, environment, .. } = &server.transport else { return request };
+        let (Some(in_box), Some(BoxDefinition::On(settings))) = (&mut request.in_box, &server.in_box) else { return request };
+        if let BoxNetwork::Hosts(hosts) = &settings.network {
+            let fixed = environment.iter().filter(|(_, value)| !value.expose_secret().contains("${"));
+            let given = fixed.map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
+            let registry = registry_of(command, arguments, given, &self.surroundings).unwrap_or_default();
+            in_box.allows.extend(start_sentence(&registry.hosts, hosts));
+        }
+        request
+    }
+
     /// Returns the function that tells what the box of a server has refused.
     fn on_refused(&self, server: &str) -> RefusalListener {
-        let (events, server) = (self.events.clone(), server.to_owned());
+        let (events, refused, server) = (self.events.clone(), Arc::clone(&self.box_maker.refused), server.to_owned());
+        // Those of an earlier start say nothing about this one.
+        refused.lock().remove(&server);
         Arc::new(move |refusal: &Refusal| {
             let Refusal { host, port, reason } = refusal.clone();
+            refused.lock().entry(server.clone()).or_default().push(refusal.clone());
             events.send(&Event::BoxRefused { server: server.clone(), host, port, reason });
         })
+    }
+}
+
+impl Gateway {
+    /// Returns what the box of a server has refused since its last start.
+    ///
+    /// # Errors
+    /// `ERR_UNKNOWN_SERVER`.
+    pub fn refused_hosts(&self, server: &str) -> Result<Vec<Refusal>> {
+        let name = self.server_info(server)?.status.name;
+        Ok(self.core.box_maker.refused.lock().get(&name).cloned().unwrap_or_default())
+    }
+}
+
+/// Returns what a package runner needs, by the settings of the user's package manager and `given`, the environment of the entry.
+fn registry_of(
+    command: &str,
+    arguments: &[String],
+    given: BTreeMap<String, String>,
+    surroundings: &Surroundings,
+) -> Option<Registry> {
+    let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
+    let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);
+    let read = |path: PathBuf| {
+        let bytes = read_bounded(&path, Links::Follow, MAX_SETTINGS_BYTES).ok()?;
+        String::from_utf8(bytes).ok()
+    };
+    let npmrc = read(user_home.join(".npmrc"));
+    let pip_config = read(config.join("pip/pip.conf")).or_else(|| read(user_home.join(".pip/pip.conf")));
+    let uv_config = read(config.join("uv/uv.toml"));
+    let mut variables = environment.clone();
+    variables.extend(given);
+    let settings = RunnerSettings {
+        variables,
+        npmrc: npmrc.as_deref(),
+        pip_config: pip_config.as_deref(),
+        uv_config: uv_config.as_deref(),
+    };
+    registry(command, arguments, &settings)
+}
+
+fn start_sentence(of_start: &BTreeSet<BoxHost>, hosts: &BTreeSet<BoxHost>) -> Option<String> {
+    let names: Vec<String> = of_start.difference(hosts).map(ToString::to_string).collect();
+    (!names.is_empty()).then(|| format!("may reach {} until it has started, to fetch its package", names.join(", ")))
+}
+
+/// Adds variables that the entry does not set itself.
+fn add_missing(command: &mut ResolvedCommand, variables: Vec<(String, String)>) {
+    for (name, value) in variables {
+        if command.environment.iter().all(|(known, _)| !known.eq_ignore_ascii_case(&name)) {
+            command.environment.push((name, SecretString::from(value)));
+        }
     }
 }
 

@@ -11,26 +11,27 @@ const V6_HEADER: usize = 40;
 const ICMP_HEADER: usize = 8;
 const RST_AND_ACK: u8 = 0x14;
 
-/// Returns the address and port that a process has tried to reach, if this packet refuses it.
-#[must_use]
-pub fn attempt_of(packet: &[u8]) -> Option<SocketAddr> {
+/// Returns the address and port that a process has tried to reach, if this packet refuses it. The border itself sends datagrams from the ports that it
+/// serves: one that nobody takes is no attempt.
+pub fn attempt_of(packet: &[u8], is_served: impl Fn(u16) -> bool) -> Option<SocketAddr> {
     let Header { protocol, source, destination: _, length } = header(packet)?;
     let body = packet.get(length..)?;
     match protocol {
         // The reset of a connection that was open has a number that counts its bytes.
         TCP if body.get(13)? & RST_AND_ACK == RST_AND_ACK && body.get(4..8)? == [0; 4] => Some(SocketAddr::new(source, port(body, 0)?)),
-        ICMP if *body.first()? == 3 => refused_datagram(body),
-        ICMP6 if *body.first()? == 1 => refused_datagram(body),
+        ICMP if *body.first()? == 3 => refused_datagram(body, is_served),
+        ICMP6 if *body.first()? == 1 => refused_datagram(body, is_served),
         _ => None,
     }
 }
 
 /// Reads the beginning of the datagram to which an error of ICMP refers.
-fn refused_datagram(error: &[u8]) -> Option<SocketAddr> {
+fn refused_datagram(error: &[u8], is_served: impl Fn(u16) -> bool) -> Option<SocketAddr> {
     let packet = error.get(ICMP_HEADER..)?;
     let Header { protocol, source: _, destination, length } = header(packet)?;
-    let to = port(packet.get(length..)?, 2)?;
-    (protocol == UDP).then(|| SocketAddr::new(destination, to))
+    let body = packet.get(length..)?;
+    let (from, to) = (port(body, 0)?, port(body, 2)?);
+    (protocol == UDP && !is_served(from)).then(|| SocketAddr::new(destination, to))
 }
 
 struct Header {
@@ -63,6 +64,10 @@ fn port(body: &[u8], at: usize) -> Option<u16> {
 mod tests {
     use super::*;
 
+    fn read(packet: &[u8]) -> Option<SocketAddr> {
+        attempt_of(packet, |port| port == 53)
+    }
+
     fn v4(protocol: u8, source: [u8; 4], destination: [u8; 4], body: &[u8]) -> Vec<u8> {
         [&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0], &source[..], &destination, body].concat()
     }
@@ -75,15 +80,17 @@ mod tests {
     #[test]
     fn the_refusal_of_a_connection_names_what_was_meant() {
         let (here, there) = ([198, 18, 0, 1], [1, 1, 1, 1]);
-        assert_eq!(attempt_of(&v4(TCP, there, here, &tcp(0, RST_AND_ACK))), Some("1.1.1.1:443".parse().unwrap()));
+        assert_eq!(read(&v4(TCP, there, here, &tcp(0, RST_AND_ACK))), Some("1.1.1.1:443".parse().unwrap()));
         // The end of an open connection, and other packets.
-        assert_eq!(attempt_of(&v4(TCP, there, here, &tcp(9, RST_AND_ACK))), None);
-        assert_eq!(attempt_of(&v4(TCP, there, here, &tcp(0, 0x12))), None);
+        assert_eq!(read(&v4(TCP, there, here, &tcp(9, RST_AND_ACK))), None);
+        assert_eq!(read(&v4(TCP, there, here, &tcp(0, 0x12))), None);
         let datagram = v4(UDP, here, there, &[0x9c, 0x40, 0, 123, 0, 0, 0, 0]);
         let error = [&[3, 3, 0, 0, 0, 0, 0, 0][..], &datagram].concat();
-        assert_eq!(attempt_of(&v4(ICMP, there, here, &error)), Some("1.1.1.1:123".parse().unwrap()));
+        assert_eq!(read(&v4(ICMP, there, here, &error)), Some("1.1.1.1:123".parse().unwrap()));
+        let of_the_border = v4(UDP, here, there, &[0, 53, 0, 123, 0, 0, 0, 0]);
+        assert_eq!(read(&v4(ICMP, there, here, &[&[3, 3, 0, 0, 0, 0, 0, 0][..], &of_the_border].concat())), None);
         let v6 = [&[0x60, 0, 0, 0, 0, 20, TCP, 64][..], &[0; 15], &[1], &[0; 15], &[1], &tcp(0, RST_AND_ACK)].concat();
-        assert_eq!(attempt_of(&v6), Some("[::1]:443".parse().unwrap()));
+        assert_eq!(read(&v6), Some("[::1]:443".parse().unwrap()));
     }
 
     #[test]
@@ -91,8 +98,8 @@ mod tests {
         let datagram = v4(UDP, [1; 4], [2; 4], &[0, 1, 0, 2, 0, 0, 0, 0]);
         let error = v4(ICMP, [2; 4], [1; 4], &[&[3, 3, 0, 0, 0, 0, 0, 0][..], &datagram].concat());
         for length in 0..error.len() - 4 {
-            assert_eq!(attempt_of(&error[..length]), None, "{length}");
+            assert_eq!(read(&error[..length]), None, "{length}");
         }
-        assert_eq!(attempt_of(&[0x4f; 30]), None);
+        assert_eq!(read(&[0x4f; 30]), None);
     }
 }

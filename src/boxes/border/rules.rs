@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::NAME_PORT;
 use super::names::{Names, is_ours};
 use super::refusal::{Reason, Refusal};
 use crate::config::BoxHost;
@@ -77,6 +78,12 @@ impl Rules {
     /// Returns the addresses of the list.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.0.iter().filter_map(|rule| rule.host.host().address())
+    }
+
+    /// Returns whether the border serves a port.
+    #[must_use]
+    pub fn serves(&self, port: u16) -> bool {
+        port == NAME_PORT || self.0.iter().any(|rule| rule.host.port() == port)
     }
 
     /// Returns whether a name may be reached at some port.
