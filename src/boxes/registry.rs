@@ -219,7 +219,9 @@ mod tests {
         for (command, arguments) in [("uvx", "a"), ("uv", "tool run a"), ("pipx", "run a")] {
             assert_eq!(found(command, arguments, &none).0, ["files.pythonhosted.org:443", "pypi.org:443"], "{command} {arguments}");
         }
-        for (command, arguments) in [("npm", "run a"), ("uv", "run a"), ("uv", "tool list"), ("pipx", "list"), ("node", "npx"), ("docker", "run a")] {
+        for (command, arguments) in
+            [("npm", "run a"), ("uv", "run a"), ("uv", "tool list"), ("pipx", "list"), ("node", "npx"), ("docker", "run a")]
+        {
             assert!(registry(command, &words(arguments), &none).is_none(), "{command} {arguments}");
         }
     }
@@ -247,12 +249,14 @@ mod tests {
 
     #[test]
     fn the_settings_of_python_name_its_indexes() {
-        let uv = "[[index]]\nurl = 'https://a.example/simple'\n[[index]]\nname = 'b'\nurl = 'https://u:p@b.example/simple'\ndefault = true\n";
+        let uv =
+            "[[index]]\nurl = 'https://a.example/simple'\n[[index]]\nname = 'b'\nurl = 'https://u:p@b.example/simple'\ndefault = true\n";
         let settings = RunnerSettings { uv_config: Some(uv), ..RunnerSettings::default() };
         let (hosts, given) = found("uvx", "x", &settings);
         assert_eq!(hosts, ["a.example:443", "b.example:443"]);
         assert_eq!(given, ["UV_DEFAULT_INDEX=https://b.example/simple", "UV_INDEX=https://a.example/simple"]);
-        let settings = variables(&[("UV_INDEX_URL", "http://10.0.0.9:3141/"), ("UV_EXTRA_INDEX_URL", "https://pypi.org/simple x=https://c.example")]);
+        let settings =
+            variables(&[("UV_INDEX_URL", "http://10.0.0.9:3141/"), ("UV_EXTRA_INDEX_URL", "https://pypi.org/simple x=https://c.example")]);
         let expected = ["c.example:443", "files.pythonhosted.org:443", "pypi.org:443", "10.0.0.9:3141"];
         assert_eq!(found("uvx", "x", &settings).0, expected);
         let pip = RunnerSettings { pip_config: Some("[global]\nindex_url = https://d.example/simple\n"), ..RunnerSettings::default() };

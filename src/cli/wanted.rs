@@ -1,11 +1,11 @@
 //! The command `test`, and the question that may follow it: whether a server may reach a host that its box has refused.
 
+use super::Exit;
 use super::approve::review_one;
 use super::error::{CliError, told};
+use super::grants::{self, AsAgent};
 use super::own::{add_hosts, is_own};
 use super::session::Session;
-use super::grants::{self, AsAgent};
-use super::Exit;
 use crate::boxes::border::{Reason, Refusal};
 use crate::command::{self, Command, Server, Speaker, one_line};
 use crate::config::BoxHost;

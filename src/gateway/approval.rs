@@ -13,9 +13,7 @@ use crate::config::{ServerDefinition, ServerSource};
 use crate::error::{Error, Result};
 use crate::registry::Decider;
 use crate::store::audit::{ApprovalStage, AuditEvent, AuditParty, ServerChange};
-use crate::trust::{
-    ApprovalBasis, ApprovalRequest, ApprovalStatus, ManifestRequest, Subject, filter_manifest, manifest_digest,
-};
+use crate::trust::{ApprovalBasis, ApprovalRequest, ApprovalStatus, ManifestRequest, Subject, filter_manifest, manifest_digest};
 
 impl Gateway {
     /// Returns everything that a person must see before approving a server. At stage `manifest`, the server is started and its tools are read.

@@ -17,7 +17,9 @@ use crate::blocking::blocking;
 use crate::boxes::border::{BorderSettings, Refusal, RefusalListener};
 use crate::boxes::{BoxInput, Disk, HOME, Registry, RunnerSettings, contents, registry};
 use crate::client::{Boxed, Target, border_threads};
-use crate::config::{BoxDefinition, BoxHost, BoxNetwork, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, resolve_box_paths};
+use crate::config::{
+    BoxDefinition, BoxHost, BoxNetwork, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, resolve_box_paths,
+};
 use crate::error::{Error, Result};
 use crate::fetch::{Resolve, SystemResolver};
 use crate::files::{Links, private_folder, read_bounded};
@@ -44,7 +46,13 @@ pub(super) struct BoxMaker {
 
 impl BoxMaker {
     pub(super) fn new(options: &GatewayOptions) -> Self {
-        Self { program: options.box_program.clone(), state_folder: options.state_folder(), threads: Arc::new(border_threads()), resolver: Arc::new(SystemResolver), refused: Arc::default() }
+        Self {
+            program: options.box_program.clone(),
+            state_folder: options.state_folder(),
+            threads: Arc::new(border_threads()),
+            resolver: Arc::new(SystemResolver),
+            refused: Arc::default(),
+        }
     }
 
     /// Returns the private home of a server. Creates it at the first start, and keeps it.
@@ -143,12 +151,7 @@ impl Gateway {
 }
 
 /// Returns what a package runner needs, by the settings of the user's package manager and `given`, the environment of the entry.
-fn registry_of(
-    command: &str,
-    arguments: &[String],
-    given: BTreeMap<String, String>,
-    surroundings: &Surroundings,
-) -> Option<Registry> {
+fn registry_of(command: &str, arguments: &[String], given: BTreeMap<String, String>, surroundings: &Surroundings) -> Option<Registry> {
     let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
     let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);
     let read = |path: PathBuf| {
@@ -160,12 +163,8 @@ fn registry_of(
     let uv_config = read(config.join("uv/uv.toml"));
     let mut variables = environment.clone();
     variables.extend(given);
-    let settings = RunnerSettings {
-        variables,
-        npmrc: npmrc.as_deref(),
-        pip_config: pip_config.as_deref(),
-        uv_config: uv_config.as_deref(),
-    };
+    let settings =
+        RunnerSettings { variables, npmrc: npmrc.as_deref(), pip_config: pip_config.as_deref(), uv_config: uv_config.as_deref() };
     registry(command, arguments, &settings)
 }
 

@@ -218,7 +218,8 @@ fn a_server_has_no_descriptor_of_its_border() {
 #[test]
 fn the_names_of_a_box_are_found_by_programs() {
     let scene = Scene::new();
-    let mut command = scene.command("/bin/sh", &["-c", "getent ahosts a.example; getent hosts localhost; getent hosts b.example || echo none"]);
+    let mut command =
+        scene.command("/bin/sh", &["-c", "getent ahosts a.example; getent hosts localhost; getent hosts b.example || echo none"]);
     command.settings.network = BoxNetwork::Hosts(["a.example".parse().unwrap()].into());
     let ran = command.run("");
     assert!(ran.output.starts_with("198.18.1.0 ") && ran.output.ends_with("none\n"), "{ran:?}");

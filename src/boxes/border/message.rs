@@ -35,7 +35,11 @@ pub enum Wanted {
 pub enum Query<'a> {
     Question(Question<'a>),
     /// The query cannot be answered, and gets an error.
-    Wrong { id: u16, flags: u16, code: u16 },
+    Wrong {
+        id: u16,
+        flags: u16,
+        code: u16,
+    },
     /// This is not a query. It gets no answer, so that two servers never answer each other.
     Nothing,
 }

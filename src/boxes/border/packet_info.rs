@@ -43,7 +43,9 @@ impl DatagramSocket {
         loop {
             let received = self.socket.async_io(Interest::READABLE, || receive(self.socket.as_raw_fd(), buffer)).await;
             match received {
-                Ok((from, meant, length)) => return Some(Received { from, meant: SocketAddr::new(meant.to_canonical(), self.port), length }),
+                Ok((from, meant, length)) => {
+                    return Some(Received { from, meant: SocketAddr::new(meant.to_canonical(), self.port), length });
+                }
                 // An error of an earlier datagram, which its receiver has refused.
                 Err(error) if error.kind() != io::ErrorKind::Other => tokio::task::yield_now().await,
                 Err(_) => return None,

@@ -32,9 +32,17 @@ pub enum Phase {
 /// Where a connection leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
-    Name { name: String, port: u16, may_be_private: bool, until_started: bool },
+    Name {
+        name: String,
+        port: u16,
+        may_be_private: bool,
+        until_started: bool,
+    },
     /// Exactly this address: the list has it, so it is not judged.
-    Address { address: SocketAddr, until_started: bool },
+    Address {
+        address: SocketAddr,
+        until_started: bool,
+    },
 }
 
 impl Destination {
@@ -166,7 +174,8 @@ mod tests {
 
     #[test]
     fn an_address_leads_to_its_name_at_the_ports_of_the_list() {
-        let (rules, mut names) = rules(&["a.example", "b.example:8443", "*.c.example", "198.18.1.1:80", "10.0.0.5:5432", "[2001:db8::1]:443"]);
+        let (rules, mut names) =
+            rules(&["a.example", "b.example:8443", "*.c.example", "198.18.1.1:80", "10.0.0.5:5432", "[2001:db8::1]:443"]);
         let mut judge = |name: &str, port| {
             let address = names.address_of(name).unwrap();
             rules.judge(SocketAddr::new(address.into(), port), &names, Phase::Started)

@@ -22,7 +22,8 @@ pub(super) async fn serve(socket: &AsyncFd<OwnedFd>, shared: &Shared) {
         let Ok(Ok((length, _))) = received else { continue };
         // Packets that come too fast are lost in the kernel, and cost nothing.
         pace::wait(&shared.watching).await;
-        if let Some(refusal) = attempt_of(&packet[..length], |port| shared.rules().serves(port)).and_then(|meant| shared.judge(meant).err()) {
+        if let Some(refusal) = attempt_of(&packet[..length], |port| shared.rules().serves(port)).and_then(|meant| shared.judge(meant).err())
+        {
             shared.refuse(refusal);
         }
     }

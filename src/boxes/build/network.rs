@@ -104,8 +104,7 @@ fn serving(kind: SocketType, port: u16) -> rustix::io::Result<OwnedFd> {
         return Ok(socket);
     }
     // Each datagram comes with the address for which it is meant.
-    let (level, option) =
-        if all.is_ipv6() { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (libc::IPPROTO_IP, libc::IP_PKTINFO) };
+    let (level, option) = if all.is_ipv6() { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (libc::IPPROTO_IP, libc::IP_PKTINFO) };
     set_option(&socket, level, option, &1_i32)?;
     Ok(socket)
 }

@@ -12,9 +12,9 @@ use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 use super::Users;
 use super::mounts::{copy_of, is_folder, new_mount, open_below, open_path, place, set_attributes};
 use super::step::{At as _, Fault, Outcome, Step};
+use crate::boxes::border::NAME_SERVER;
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Access, Contents, Given, Link, Network};
-use crate::boxes::border::NAME_SERVER;
 
 /// The devices of a box.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
