@@ -20,7 +20,7 @@ const MAX_REGISTRIES: usize = 8;
 /// The settings of package managers, as they are outside of the box.
 #[derive(Debug, Default)]
 pub struct RunnerSettings<'a> {
-    /// Variables of the user. Those of the entry come first.
+    /// Variables of the user.
     pub variables: BTreeMap<String, String>,
     /// The text of the user's `.npmrc`.
     pub npmrc: Option<&'a str>,

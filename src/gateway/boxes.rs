@@ -1,11 +1,11 @@
 //! Prepares the box of a server that is about to start.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 
 use super::Gateway;
@@ -78,9 +78,8 @@ impl Core {
             BoxNetwork::Any => (BTreeSet::new(), true),
             BoxNetwork::Hosts(hosts) => (hosts.clone(), false),
         };
-        let given = command.environment.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
         let (own_command, own_arguments, surroundings) = (command.command.clone(), command.arguments.clone(), self.surroundings.clone());
-        let registry = blocking(move || Ok(registry_of(&own_command, &own_arguments, given, &surroundings))).await?.unwrap_or_default();
+        let registry = blocking(move || Ok(registry_of(&own_command, &own_arguments, &surroundings))).await?.unwrap_or_default();
         let Registry { hosts: start_hosts, variables } = registry;
         if !hosts_all {
             add_missing(&mut command, variables);
@@ -115,12 +114,10 @@ impl Core {
     /// Returns the request of stage 1, with what a package runner may reach until its server has started.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
-        let Transport::Stdio { command, arguments, environment, .. } = &server.transport else { return request };
+        let Transport::Stdio { command, arguments, .. } = &server.transport else { return request };
         let (Some(in_box), Some(BoxDefinition::On(settings))) = (&mut request.in_box, &server.in_box) else { return request };
         if let BoxNetwork::Hosts(hosts) = &settings.network {
-            let fixed = environment.iter().filter(|(_, value)| !value.expose_secret().contains("${"));
-            let given = fixed.map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
-            let registry = registry_of(command, arguments, given, &self.surroundings).unwrap_or_default();
+            let registry = registry_of(command, arguments, &self.surroundings).unwrap_or_default();
             in_box.allows.extend(start_sentence(&registry.hosts, hosts));
         }
         request
@@ -150,8 +147,9 @@ impl Gateway {
     }
 }
 
-/// Returns what a package runner needs, by the settings of the user's package manager and `given`, the environment of the entry.
-fn registry_of(command: &str, arguments: &[String], given: BTreeMap<String, String>, surroundings: &Surroundings) -> Option<Registry> {
+/// Returns what a package runner needs, by the settings of the user's own package manager. A registry that only the entry names must be in `network`: whoever
+/// brings an entry does not choose a private address.
+fn registry_of(command: &str, arguments: &[String], surroundings: &Surroundings) -> Option<Registry> {
     let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
     let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);
     let read = |path: PathBuf| {
@@ -161,10 +159,12 @@ fn registry_of(command: &str, arguments: &[String], given: BTreeMap<String, Stri
     let npmrc = read(user_home.join(".npmrc"));
     let pip_config = read(config.join("pip/pip.conf")).or_else(|| read(user_home.join(".pip/pip.conf")));
     let uv_config = read(config.join("uv/uv.toml"));
-    let mut variables = environment.clone();
-    variables.extend(given);
-    let settings =
-        RunnerSettings { variables, npmrc: npmrc.as_deref(), pip_config: pip_config.as_deref(), uv_config: uv_config.as_deref() };
+    let settings = RunnerSettings {
+        variables: environment.clone(),
+        npmrc: npmrc.as_deref(),
+        pip_config: pip_config.as_deref(),
+        uv_config: uv_config.as_deref(),
+    };
     registry(command, arguments, &settings)
 }
 

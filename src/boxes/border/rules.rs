@@ -61,7 +61,7 @@ impl Rules {
     /// Returns the rules for the hosts of a box and those of its start.
     ///
     /// ```
-    /// use hyperlight_mcp::boxes::border::{Names, Phase, Rules};
+    /// use hyperlight_mcp::boxes::border::{Phase, Rules};
     /// let rules = Rules::new(&["api.example.org".parse().unwrap()].into(), &["registry.npmjs.org".parse().unwrap()].into());
     /// assert!(rules.has_name("registry.npmjs.org", Phase::Starting) && !rules.has_name("registry.npmjs.org", Phase::Started));
     /// ```

@@ -283,7 +283,7 @@ impl Opening<'_> {
             status = process.exited() => {
                 Err(FailedAttempt::new(exited(server, status, &process), Refusal::Ended))
             }
-            _ = clock.clock.expired() => Err(unrelated(self.timeout(command, &process.refused_text()))),
+            _ = clock.clock.expired() => Err(unrelated(self.timeout(command, &process))),
         };
         let (error, refusal) = match outcome {
             Ok(Ok((service, manifest))) => {
@@ -365,7 +365,9 @@ impl Opening<'_> {
         })
     }
 
-    fn timeout(&self, command: &ResolvedCommand, refused: &str) -> Error {
+    fn timeout(&self, command: &ResolvedCommand, process: &ServerProcess) -> Error {
+        // The names are words of the server, which this field must not have.
+        let refused = if process.has_refused() { "; its box has refused hosts, which its log names" } else { "" };
         let (server, limit_ms) = (self.launch.server.clone(), millis(self.launch.clock.limit));
         Error::ConnectTimeout { server, limit_ms, hint: format!("{}{refused}; its process was ended", runner_hint(command)).into() }
     }

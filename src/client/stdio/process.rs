@@ -168,14 +168,14 @@ impl ServerProcess {
 
     /// Returns what its box has refused, and the last lines of standard error, as a part of a message. Returns an empty text if there is neither.
     pub(in crate::client) fn stderr_text(&self) -> String {
-        self.refused_text() + &self.stderr.text()
+        let refused = self.border.as_ref().map(Border::refused).unwrap_or_default();
+        let lines: String = refused.iter().map(|refusal| format!("; {refusal}")).collect();
+        lines + &self.stderr.text()
     }
 
-    /// Returns the hosts that its box has refused as a part of a message.
-    pub(in crate::client) fn refused_text(&self) -> String {
-        let refused = self.border.as_ref().map(Border::refused).unwrap_or_default();
-        let lines: Vec<String> = refused.iter().map(|refusal| format!("; {refusal}")).collect();
-        lines.concat()
+    /// Returns whether its box has refused anything.
+    pub(in crate::client) fn has_refused(&self) -> bool {
+        self.border.as_ref().is_some_and(|border| !border.refused().is_empty())
     }
 
     /// Takes away what its box could reach only for the start.
