@@ -121,6 +121,48 @@ describe('A box with hosts', TIMEOUT, () => {
   })
 })
 
+/** Starts a registry with one package, whose program is the server that reaches URLs. Returns its port and the paths that were asked for. */
+async function registry(t) {
+  const path = folder(t)
+  const manifest = { name: 'reaching', version: '1.0.0', bin: 'reaching.mjs' }
+  writeFileSync(join(path, 'package.json'), JSON.stringify(manifest))
+  const program = readFileSync(join(root, '__test__/fixtures/reaching.mjs'), 'utf8')
+  writeFileSync(join(path, 'reaching.mjs'), `#!/usr/bin/env node\n${program}`)
+  outputOf('npm', ['pack', path, '--pack-destination', path, '--silent'])
+  const tarball = readFileSync(join(path, 'reaching-1.0.0.tgz'))
+  const asked = []
+  const port = await listening(t, (request, response) => {
+    asked.push(request.url)
+    if (request.url.endsWith('.tgz')) return response.end(tarball)
+    if (request.url !== '/reaching') return response.writeHead(404).end()
+    const dist = { tarball: `http://${request.headers.host}/reaching-1.0.0.tgz` }
+    const versions = { '1.0.0': { ...manifest, dist } }
+    response.setHeader('content-type', 'application/json')
+    response.end(JSON.stringify({ name: 'reaching', 'dist-tags': { latest: '1.0.0' }, versions }))
+  })
+  return { port, asked }
+}
+
+test('npx fetches its package from the registry of its user, and once it has started reaches that no more', TIMEOUT, async (t) => {
+  const { port, asked } = await registry(t)
+  const before = process.env.npm_config_registry
+  process.env.npm_config_registry = `http://ada:password@127.0.0.1:${port}/`
+  t.after(() => {
+    if (before === undefined) delete process.env.npm_config_registry
+    else process.env.npm_config_registry = before
+  })
+  const entry = { command: 'npx', args: ['-y', 'reaching'], confirm: 'never' }
+  const shown = await openGateway(t, { it: entry })
+  const { box } = await shown.approvalRequest('it')
+  assert.ok(box.allows.includes(`may reach 127.0.0.1:${port} until it has started, to fetch its package`), `${box.allows}`)
+  const { call } = await open(t, entry)
+  assert.ok(asked.includes('/reaching-1.0.0.tgz'), `${asked}`)
+  const count = asked.length
+  const late = await call('fetch', { url: `http://127.0.0.1:${port}/reaching` })
+  assert.equal(late.isError, true, late.text)
+  assert.equal(asked.length, count)
+})
+
 /** An agent with one server in a box, which goes on until it is killed. */
 const AGENT = `
 const { Gateway } = await import(process.argv[1])
