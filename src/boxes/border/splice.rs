@@ -29,14 +29,20 @@ pub(super) async fn splice(inner: &mut TcpStream, outer: &mut TcpStream) -> io::
 
 /// Resolves when nothing has moved for some time.
 async fn idle(moved: &AtomicU64, time: Duration) {
-    let mut before = None;
-    loop {
-        let now = Some(moved.load(Ordering::Relaxed));
-        if now == before {
-            return;
-        }
-        before = now;
+    let mut seen = Seen::default();
+    while seen.has_moved(moved.load(Ordering::Relaxed)) {
         tokio::time::sleep(time).await;
+    }
+}
+
+/// The count at the last look.
+#[derive(Default)]
+struct Seen(Option<u64>);
+
+impl Seen {
+    /// Returns whether something has moved since the last look. The first look finds that.
+    fn has_moved(&mut self, count: u64) -> bool {
+        self.0.replace(count) != Some(count)
     }
 }
 
@@ -78,18 +84,11 @@ impl AsyncWrite for Counted<'_> {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn what_moves_is_not_idle() {
-        let (moved, time) = (AtomicU64::new(0), Duration::from_secs(10));
-        let begin = tokio::time::Instant::now();
-        let moving = async {
-            for _ in 0..9 {
-                tokio::time::sleep(Duration::from_secs(5)).await;
-                moved.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        tokio::join!(moving, idle(&moved, time));
-        let lasted = begin.elapsed();
-        assert!((Duration::from_secs(55)..=Duration::from_secs(65)).contains(&lasted), "{lasted:?}");
+    #[test]
+    fn only_what_does_not_move_between_two_looks_is_idle() {
+        let mut seen = Seen::default();
+        assert_eq!([0, 1, 7, 7].map(|count| seen.has_moved(count)), [true, true, true, false]);
+        let mut seen = Seen::default();
+        assert_eq!([3, 3].map(|count| seen.has_moved(count)), [true, false]);
     }
 }
