@@ -101,6 +101,7 @@ impl Entry {
             read: self.read.clone(),
             write: self.write.clone(),
             roots: self.roots.clone(),
+            start_hosts: &BTreeSet::new(),
             user_home: Path::new("/home/ada"),
             state_folder: Path::new("/home/ada/.state"),
             private_home: Path::new("/home/ada/.state/boxes/a"),
