@@ -46,6 +46,10 @@ pub struct Ceilings {
     pub file_bytes: u64,
     /// Size of `/tmp`, which is in memory.
     pub temporary_bytes: u64,
+    /// Size of all files in the private home.
+    pub home_bytes: u64,
+    /// Processor time of all processes together, in percent of one processor. `None`: no limit.
+    pub cpu_percent: Option<u64>,
 }
 
 /// Everything that exists in a box, and its limits.
@@ -60,6 +64,8 @@ pub struct Contents {
     pub home: PathBuf,
     /// True if the process shares the machine's network. False if it has none.
     pub has_network: bool,
+    /// True if the processes may make namespaces of their own, as a browser does for its own sandbox.
+    pub is_nested: bool,
     pub ceilings: Ceilings,
 }
 

@@ -1,5 +1,6 @@
 //! Prepares the box of a server that is about to start.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
@@ -46,10 +47,11 @@ impl Core {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Ok(Target::Process { command, program, in_box: None }) };
         let paths = resolve_box_paths(server, settings, &self.surroundings)?;
         let private_home = self.box_maker.private_home(server)?;
-        let (settings, arguments, search) = (settings.clone(), command.arguments.clone(), search_path(&command));
+        let (settings, arguments) = (settings.clone(), command.arguments.clone());
         let (user_home, state_folder) = (self.surroundings.user_home.clone(), self.box_maker.state_folder.clone());
         let program = command.working_directory.join(program);
-        let command = within(command, server);
+        let command = within(command, server, &settings.environment);
+        let search = search_path(&command);
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
         let found = blocking(move || {
             let request = BoxInput {
@@ -74,12 +76,13 @@ impl Core {
     }
 }
 
-/// Returns the command with the folders of its box. The working folder is the private home, unless the entry has one or depends on the
+/// Returns the command with the folders and variables of its box. The working folder is the private home, unless the entry has one or depends on the
 /// workspace.
-fn within(mut command: ResolvedCommand, server: &ServerDefinition) -> ResolvedCommand {
+fn within(mut command: ResolvedCommand, server: &ServerDefinition, in_box: &BTreeMap<String, String>) -> ResolvedCommand {
     let Transport::Stdio { environment: own, working_directory, .. } = &server.transport else { return command };
     let is_own = |name: &str| own.iter().any(|(own, _)| own == name);
-    for (name, value) in PRIVATE.into_iter().filter(|(name, _)| !is_own(name)) {
+    let folders = PRIVATE.into_iter().filter(|(name, _)| !is_own(name));
+    for (name, value) in folders.chain(in_box.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
         command.environment.retain(|(known, _)| known != name);
         command.environment.push((name.to_owned(), SecretString::from(value)));
     }

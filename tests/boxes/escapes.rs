@@ -266,12 +266,15 @@ const CALLS: [&str; 45] = [
 
 /// Tries all ways in one box, and then those that must work outside of it.
 fn none_works(ways: impl Fn(&Machine) -> Vec<(&'static str, String, Outside)>, has_network: bool) {
+    let network = if has_network { BoxNetwork::Any } else { BoxNetwork::none() };
+    none_works_in(&BoxSettings { network, ..BoxSettings::of(BoxBase::Standard) }, ways);
+}
+
+fn none_works_in(settings: &BoxSettings, ways: impl Fn(&Machine) -> Vec<(&'static str, String, Outside)>) {
     let machine = Machine::new();
     let ways = ways(&machine);
-    let network = if has_network { BoxNetwork::Any } else { BoxNetwork::none() };
-    let settings = BoxSettings { network, ..BoxSettings::of(BoxBase::Standard) };
     let attempts: Vec<_> = ways.iter().map(|(name, about, _)| (*name, about.clone())).collect();
-    let lines = machine.scene.attack(&settings, &attempts);
+    let lines = machine.scene.attack(settings, &attempts);
     assert_eq!(lines.len(), ways.len(), "{lines:#?}");
     let worked: Vec<_> = lines.iter().filter(|line| !line.starts_with("refused\t")).collect();
     assert!(worked.is_empty(), "{worked:#?}");
@@ -321,4 +324,41 @@ fn a_network_opens_nothing_else() {
     let files = |machine: &Machine| [machine.reads(), machine.writes(), machine.processes()].concat();
     none_works(files, true);
     none_works(|_| CALLS.map(|name| (name, String::new(), NotTried)).into(), true);
+}
+
+/// A browser's own sandbox, tried by a program that does what Chromium does.
+const BROWSER: [&str; 2] = ["start a browser's sandbox", "make a user namespace by unshare"];
+
+#[test]
+fn a_browsers_own_sandbox_starts_in_a_nested_box_alone() {
+    let attempts = BROWSER.map(|name| (name, String::new()));
+    for is_nested in [false, true] {
+        let scene = Scene::new();
+        let lines = scene.attack(&BoxSettings { is_nested, ..BoxSettings::of(BoxBase::Standard) }, &attempts);
+        let expected = if is_nested { "done\t" } else { "refused\t" };
+        assert!(lines.len() == BROWSER.len() && lines.iter().all(|line| line.starts_with(expected)), "{is_nested}: {lines:#?}");
+    }
+}
+
+/// What a nested box allows more opens nothing else.
+#[test]
+fn namespaces_of_its_own_lead_a_server_nowhere() {
+    let settings = BoxSettings { is_nested: true, ..BoxSettings::of(BoxBase::Standard) };
+    // The importance of its processes is its own to choose, as the files of processes can be written.
+    let files = |machine: &Machine| {
+        let all = [machine.reads(), machine.writes(), machine.sockets(), machine.processes()].concat();
+        all.into_iter().filter(|(_, about, _)| about != "/proc/self/oom_score_adj").collect()
+    };
+    none_works_in(&settings, files);
+    let allowed = ["chroot", "unshare", "a user namespace by clone"];
+    let named = |name: &'static str| (name, String::new(), NotTried);
+    let calls = CALLS.into_iter().filter(|name| !allowed.contains(name)).map(named);
+    let within = [
+        "make a mount namespace within a user namespace",
+        "mount within a user namespace",
+        "uncover the kernel's files within a user namespace",
+    ];
+    let kernel = ["/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/proc/sys/vm/drop_caches"];
+    let kernel = kernel.map(|path| ("write", path.to_owned(), NotTried));
+    none_works_in(&settings, |_| calls.clone().chain(within.map(named)).chain(kernel.clone()).collect());
 }

@@ -131,7 +131,7 @@ fn all_of_it_holds_for_a_user_without_rights() {
     tests.args(["--exact", "--skip", SELF, "--test-threads", "2"]).env(scene::PROGRAMS, folder.path()).current_dir("/");
     let output = tests.uid(61_234).gid(61_234).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("15 passed"), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("18 passed"), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Asserts that no process changes the file `alive` any more.
@@ -161,5 +161,18 @@ fn what_uses_more_than_its_box_allows_is_ended() {
         assert!(held || ran.output.starts_with("refused"), "{attempt}: {:?} {} {}", ran.status, ran.output, ran.errors);
         assert!(started.elapsed() < Duration::from_secs(20), "{attempt}");
         assert_eq!(scene::processes_with(&mark), 0, "{attempt}");
+    }
+}
+
+/// A folder that forbids its owner to read it is counted all the same.
+#[test]
+fn a_private_home_beyond_its_size_ends_the_server() {
+    for attempt in ["fill\t/box/home/all", "fill behind a closed folder\t/box/home/closed"] {
+        let scene = Scene::new();
+        let mut command = scene.command(&scene::ATTACKER, &[]);
+        command.home_bytes = Some(4 << 20);
+        let ran = command.run(&format!("{attempt}\n"));
+        let told = "its private home has more than 4 MiB, which its box does not allow, so all of the server was ended";
+        assert!(ran.status == Some(124) && ran.errors.contains(told), "{attempt}: {:?} {} {}", ran.status, ran.output, ran.errors);
     }
 }

@@ -96,6 +96,7 @@ impl Scene {
             read: Vec::new(),
             write: Vec::new(),
             fails_at: None,
+            home_bytes: None,
         }
     }
 
@@ -127,6 +128,8 @@ pub struct Boxed<'a> {
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
     pub fails_at: Option<&'static str>,
+    /// The size of the private home, if it is not the usual one.
+    pub home_bytes: Option<u64>,
 }
 
 impl Boxed<'_> {
@@ -146,7 +149,8 @@ impl Boxed<'_> {
             state_folder: &state_folder,
             private_home: &home,
         };
-        let (contents, program) = contents(&input, &Disk).unwrap();
+        let (mut contents, program) = contents(&input, &Disk).unwrap();
+        contents.ceilings.home_bytes = self.home_bytes.unwrap_or(contents.ceilings.home_bytes);
         let order = Order {
             contents,
             program,

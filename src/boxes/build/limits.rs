@@ -8,7 +8,8 @@ use rustix::thread::{
 use super::step::{At as _, Fault, Outcome, Step};
 use crate::boxes::order::Ceilings;
 
-/// Takes all capabilities away, for this process and all that follow.
+/// Takes all capabilities away, for this process and all that follow. Init alone keeps the right to read the private home, since its files can forbid
+/// that to their owner.
 pub(super) fn drop_capabilities(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::DropCapabilities)?;
     let step = Step::DropCapabilities;
@@ -21,10 +22,19 @@ pub(super) fn drop_capabilities(fault: &Fault) -> Outcome<()> {
         }
     }
     clear_ambient_capability_set().at(step, "prctl")?;
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).at(step, "capset")?;
+    keep(CapabilitySet::DAC_READ_SEARCH)?;
     fault.begin(Step::ForbidPrivileges)?;
     set_no_new_privs(true).at(Step::ForbidPrivileges, "prctl")
+}
+
+/// Takes the last capability away, which is init's own.
+pub(super) fn drop_last_capabilities() -> Outcome<()> {
+    keep(CapabilitySet::empty())
+}
+
+fn keep(kept: CapabilitySet) -> Outcome<()> {
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets).at(Step::DropCapabilities, "capset")
 }
 
 /// Lets this process run before all that is not as urgent, if it may. A server of root can start processes until nothing else runs, because

@@ -6,7 +6,9 @@
 //! behind, and counts memory and processes. When init ends, for whatever reason, the kernel ends all processes of the namespace, so none
 //! outlives the box, even one that has left the process group.
 
+mod disk;
 mod filter;
+mod group;
 mod init;
 mod limits;
 mod mounts;
@@ -27,6 +29,7 @@ use rustix::thread::UnshareFlags;
 pub use step::{Failure, Step};
 
 use super::order::{MAX_ORDER_BYTES, Order, Report};
+use group::Group;
 use step::{At as _, Fault, Outcome};
 
 /// The status with which the program ends if it could not make the box.
@@ -66,7 +69,17 @@ fn outer() -> Outcome<i32> {
     if geteuid().is_root() {
         limits::run_first();
     }
-    let users = make_namespaces(&fault, order.contents.has_network)?;
+    let group = Group::make(&order.contents.ceilings, &fault)?;
+    let status = start_init(order, &fault, group.as_ref());
+    if let Some(group) = &group {
+        group.remove();
+    }
+    status
+}
+
+/// Makes the namespaces, starts init in them, and waits for its end.
+fn start_init(order: Order, fault: &Fault, group: Option<&Group>) -> Outcome<i32> {
+    let users = make_namespaces(fault, order.contents.has_network)?;
     fault.begin(Step::StartInit)?;
     // The first process sees by the pipe that this one lives.
     let (lives, held) = pipe_with(PipeFlags::CLOEXEC).at(Step::StartInit, "pipe")?;
@@ -75,7 +88,7 @@ fn outer() -> Outcome<i32> {
         -1 => Err(std::io::Error::last_os_error()).at(Step::StartInit, "fork"),
         0 => {
             drop(held);
-            let status = init::run(order, &fault, &users, &lives);
+            let status = init::run(order, fault, &users, &lives, group);
             // Destructors of the parent's values must not run here twice.
             std::process::exit(status.unwrap_or_else(|failure| report_failure(&failure)))
         }

@@ -10,6 +10,8 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 
+use super::group::Group;
+use super::root::PROCESSES;
 use super::step::{At as _, Failure, Fault, Outcome, Step};
 use super::{filter, limits, write_report};
 use crate::boxes::contents::HOME;
@@ -23,15 +25,18 @@ const WRITABLE: [&str; 5] = ["/tmp", HOME, "/dev/shm", "/dev/null", "/dev/zero"]
 const NOT_STARTED: i32 = 126;
 
 /// Becomes the server. Returns only if a step fails.
-pub(super) fn become_server(order: Order, fault: &Fault) -> Outcome<Infallible> {
+pub(super) fn become_server(order: Order, fault: &Fault, group: Option<&Group>) -> Outcome<Infallible> {
     let Order { contents, program, name, arguments, environment, working_directory, fails_at: _ } = order;
+    limits::drop_last_capabilities()?;
+    fault.begin(Step::EnterGroup)?;
+    group.map_or(Ok(()), Group::enter)?;
     fault.begin(Step::EnterFolder)?;
     let advice = || format!("{}: it is not in the box unless read or write names it", working_directory.display());
     std::env::set_current_dir(&working_directory).map_err(|error| Failure::new(Step::EnterFolder, format!("{}: {error}", advice())))?;
     limits::limit_resources(fault, &contents.ceilings)?;
     close_descriptors(fault)?;
     limit_files(fault, &contents)?;
-    filter::apply(fault)?;
+    filter::apply(fault, contents.is_nested)?;
     fault.begin(Step::Report)?;
     write_report(&Report::Ready).at(Step::Report, "standard output")?;
     let mut server = Command::new(&program);
@@ -65,7 +70,9 @@ fn close_descriptors(fault: &Fault) -> Outcome<()> {
 fn limit_files(fault: &Fault, contents: &Contents) -> Outcome<()> {
     fault.begin(Step::LimitFiles)?;
     let writes = contents.given.iter().filter(|given| given.access == Access::Write).map(|given| given.path.as_path());
-    let writable: Vec<&Path> = WRITABLE.into_iter().map(Path::new).chain(writes).collect();
+    // A process writes the user map of a namespace of its own there. What else could be written is mounted read-only.
+    let maps = contents.is_nested.then_some(Path::new(PROCESSES));
+    let writable: Vec<&Path> = WRITABLE.into_iter().map(Path::new).chain(writes).chain(maps).collect();
     let status = restrict(&writable).map_err(|error| Failure::missing(Step::LimitFiles, error))?;
     if status == RulesetStatus::NotEnforced {
         return Err(Failure::missing(Step::LimitFiles, "this machine does not have it"));

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     ReadOrder,
+    MakeGroup,
     Namespaces,
     UserMap,
     StartInit,
@@ -22,7 +23,9 @@ pub enum Step {
     NameHost,
     DropCapabilities,
     ForbidPrivileges,
+    WatchHome,
     StartServer,
+    EnterGroup,
     EnterFolder,
     LimitResources,
     CloseDescriptors,
@@ -33,8 +36,9 @@ pub enum Step {
 
 impl Step {
     /// All steps, in their order.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::ReadOrder,
+        Self::MakeGroup,
         Self::Namespaces,
         Self::UserMap,
         Self::StartInit,
@@ -51,7 +55,9 @@ impl Step {
         Self::NameHost,
         Self::DropCapabilities,
         Self::ForbidPrivileges,
+        Self::WatchHome,
         Self::StartServer,
+        Self::EnterGroup,
         Self::EnterFolder,
         Self::LimitResources,
         Self::CloseDescriptors,
@@ -65,6 +71,7 @@ impl Step {
     pub fn name(self) -> &'static str {
         match self {
             Self::ReadOrder => "read its order",
+            Self::MakeGroup => "make its cgroup",
             Self::Namespaces => "make namespaces",
             Self::UserMap => "map the user",
             Self::StartInit => "start its first process",
@@ -81,7 +88,9 @@ impl Step {
             Self::NameHost => "set its host name",
             Self::DropCapabilities => "drop capabilities",
             Self::ForbidPrivileges => "forbid new privileges",
+            Self::WatchHome => "watch its private home",
             Self::StartServer => "start the server's process",
+            Self::EnterGroup => "enter its cgroup",
             Self::EnterFolder => "enter the working folder",
             Self::LimitResources => "limit resources",
             Self::CloseDescriptors => "close descriptors",
@@ -103,6 +112,10 @@ impl Step {
             }
             Self::MountProcesses => {
                 ". A container that hides parts of /proc allows no process table of a box: start it with an unmasked /proc"
+            }
+            Self::MakeGroup => {
+                ". Start the agent in a cgroup that is its own: systemd-run --user --scope -p Delegate=yes -p CPUWeight=100 COMMAND (for root, \
+                 without --user), or leave cpuPercent out"
             }
             Self::LimitFiles => ". Boxes need Landlock: Linux 5.13 or later, with landlock among the security modules (lsm=)",
             _ => "",

@@ -75,7 +75,16 @@ mod tests {
 
     #[test]
     fn each_limit_is_told() {
-        let ceilings = Ceilings { memory_bytes: 4 * MIB, processes: 1, threads: 11, open_files: 1, file_bytes: 1, temporary_bytes: 1 };
+        let ceilings = Ceilings {
+            memory_bytes: 4 * MIB,
+            processes: 1,
+            threads: 11,
+            open_files: 1,
+            file_bytes: 1,
+            temporary_bytes: 1,
+            home_bytes: 1,
+            cpu_percent: None,
+        };
         let one = Usage::of(STATUS);
         assert_eq!(one.beyond(&ceilings), None);
         assert!(one.plus(one).beyond(&ceilings).unwrap().contains("8 MiB of memory"));
