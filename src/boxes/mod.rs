@@ -3,11 +3,14 @@
 
 pub mod build;
 pub(crate) mod contents;
+pub(crate) mod machine;
 mod order;
 pub(crate) mod paths;
 pub(crate) mod sentences;
 
 pub use contents::{BoxInput, HOME, contents};
+pub(crate) use machine::PROBE;
+pub use machine::{BoxPart, BoxPartName, BoxesReport};
 pub use order::{Access, Ceilings, Contents, Given, Link, Order, Report};
 pub use paths::{Disk, Kind, Lookup};
 pub use sentences::sentences;

@@ -30,8 +30,6 @@ pub(super) enum Controller {
 }
 
 impl Controller {
-    pub(super) const ALL: [Self; 3] = [Self::Memory, Self::Processes, Self::Processor];
-
     /// Returns the kernel's name.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -252,7 +250,8 @@ mod tests {
             home_bytes: 1,
             cpu_percent: Some(150),
         };
-        let first = Controller::ALL.map(|controller| controller.limits(&ceilings)[0].clone());
+        let first =
+            [Controller::Memory, Controller::Processes, Controller::Processor].map(|controller| controller.limits(&ceilings)[0].clone());
         let expected = [("memory.max", "1048576"), ("pids.max", "64"), ("cpu.max", "150000 100000")];
         assert_eq!(first, expected.map(|(file, value)| (file, value.to_owned())));
         assert!(has_killed("low 0\noom 3\noom_kill 1\n") && !has_killed("oom 1\noom_kill 0\n") && !has_killed(""));

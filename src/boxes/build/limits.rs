@@ -23,6 +23,11 @@ pub(super) fn drop_capabilities(fault: &Fault) -> Outcome<()> {
     }
     clear_ambient_capability_set().at(step, "prctl")?;
     keep(CapabilitySet::DAC_READ_SEARCH)?;
+    forbid_privileges(fault)
+}
+
+/// Forbids to win rights by a program, which Landlock and the filter ask for.
+pub(super) fn forbid_privileges(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::ForbidPrivileges)?;
     set_no_new_privs(true).at(Step::ForbidPrivileges, "prctl")
 }

@@ -12,6 +12,7 @@ mod group;
 mod init;
 mod limits;
 mod mounts;
+mod probe;
 mod restrict;
 mod root;
 mod step;
@@ -28,6 +29,7 @@ use rustix::thread::UnshareFlags;
 
 pub use step::{Failure, Step};
 
+use super::machine::PROBE;
 use super::order::{MAX_ORDER_BYTES, Order, Report};
 use group::Group;
 use step::{At as _, Fault, Outcome};
@@ -40,6 +42,9 @@ const USER_IN_PLACE_OF_ROOT: u32 = 1000;
 /// Runs the program. Returns its exit status.
 #[must_use]
 pub fn main() -> i32 {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == PROBE) {
+        return if write_line(&probe::report()).is_ok() { 0 } else { FAILED };
+    }
     match outer() {
         Ok(status) => status,
         Err(failure) => report_failure(&failure),
@@ -48,13 +53,12 @@ pub fn main() -> i32 {
 
 /// Writes the failure as the one line on standard output. Returns the status to end with.
 fn report_failure(failure: &Failure) -> i32 {
-    let Failure { step, problem } = failure;
     // If nobody reads the line, nobody waits for the server either.
-    let _ = write_report(&Report::Failed { step: step.name().to_owned(), problem: problem.clone() });
+    let _ = write_line(&Report::Failed { step: failure.step.name().to_owned(), problem: failure.to_string() });
     FAILED
 }
 
-fn write_report(report: &Report) -> std::io::Result<()> {
+fn write_line(report: &impl serde::Serialize) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     let mut output = std::io::stdout().lock();

@@ -13,7 +13,7 @@ use landlock::{
 use super::group::Group;
 use super::root::PROCESSES;
 use super::step::{At as _, Failure, Fault, Outcome, Step};
-use super::{filter, limits, write_report};
+use super::{filter, limits, write_line};
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Access, Contents, Order, Report};
 
@@ -35,10 +35,11 @@ pub(super) fn become_server(order: Order, fault: &Fault, group: Option<&Group>) 
     std::env::set_current_dir(&working_directory).map_err(|error| Failure::new(Step::EnterFolder, format!("{}: {error}", advice())))?;
     limits::limit_resources(fault, &contents.ceilings)?;
     close_descriptors(fault)?;
-    limit_files(fault, &contents)?;
+    let writable = writable(&contents);
+    limit_files_of(&writable, fault)?;
     filter::apply(fault, contents.is_nested)?;
     fault.begin(Step::Report)?;
-    write_report(&Report::Ready).at(Step::Report, "standard output")?;
+    write_line(&Report::Ready).at(Step::Report, "standard output")?;
     let mut server = Command::new(&program);
     server.arg0(name).args(arguments).env_clear().envs(environment);
     // From here on, standard output is the server's.
@@ -66,18 +67,29 @@ fn close_descriptors(fault: &Fault) -> Outcome<()> {
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()).at(Step::CloseDescriptors, "close_range") }
 }
 
-/// Limits files once more, with Landlock: what is mounted read-only cannot be written even if a mount is lost, and nothing can be mounted.
-fn limit_files(fault: &Fault, contents: &Contents) -> Outcome<()> {
-    fault.begin(Step::LimitFiles)?;
+/// Returns the paths within the box that can be written.
+fn writable(contents: &Contents) -> Vec<&Path> {
     let writes = contents.given.iter().filter(|given| given.access == Access::Write).map(|given| given.path.as_path());
     // A process writes the user map of a namespace of its own there. What else could be written is mounted read-only.
     let maps = contents.is_nested.then_some(Path::new(PROCESSES));
-    let writable: Vec<&Path> = WRITABLE.into_iter().map(Path::new).chain(writes).chain(maps).collect();
-    let status = restrict(&writable).map_err(|error| Failure::missing(Step::LimitFiles, error))?;
+    WRITABLE.into_iter().map(Path::new).chain(writes).chain(maps).collect()
+}
+
+/// Limits files once more, with Landlock: what is mounted read-only cannot be written even if a mount is lost, and nothing can be mounted.
+pub(super) fn limit_files_of(writable: &[&Path], fault: &Fault) -> Outcome<()> {
+    fault.begin(Step::LimitFiles)?;
+    let status = restrict(writable).map_err(|error| Failure::missing(Step::LimitFiles, error))?;
     if status == RulesetStatus::NotEnforced {
         return Err(Failure::missing(Step::LimitFiles, "this machine does not have it"));
     }
     Ok(())
+}
+
+/// Returns the version of Landlock that the kernel has. 0 if it has none.
+pub(super) fn landlock_version() -> i64 {
+    const ASK_FOR_VERSION: u32 = 1;
+    // SAFETY: with this flag, the kernel reads nothing and returns a number.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, ASK_FOR_VERSION) }.max(0)
 }
 
 fn restrict(writable: &[&Path]) -> Result<RulesetStatus, Box<dyn std::error::Error>> {
