@@ -37,6 +37,8 @@ pub struct Ran {
     pub output: String,
     pub errors: String,
     pub status: Option<i32>,
+    /// The id of the outer process.
+    pub id: u32,
 }
 
 /// Returns the name of the step that failed.
@@ -45,6 +47,11 @@ pub fn failed_step(ran: &Ran) -> Option<&str> {
         Some(Report::Failed { step, .. }) => Some(step),
         _ => None,
     }
+}
+
+/// Returns whether this is the emulated machine, which has a kernel of Debian 12.
+pub fn is_emulated() -> bool {
+    std::env::var_os("HYPERLIGHT_MCP_EMULATED").is_some()
 }
 
 /// Polls until something is true.
@@ -202,6 +209,11 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// Returns the id of the outer process.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Kills the outer process alone.
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
@@ -223,6 +235,6 @@ impl Running {
             Some((Ok(report), rest)) => (Some(report), rest.to_owned()),
             _ => (None, output),
         };
-        Ran { report, output, errors, status }
+        Ran { report, output, errors, status, id: self.0.id() }
     }
 }

@@ -93,6 +93,9 @@ impl Group {
 
     /// Makes the group within a folder.
     fn below(above: &Path, wanted: &[Controller], ceilings: &Ceilings) -> io::Result<Self> {
+        if !can_have_groups(above) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let controllers = activate(above, wanted)?;
         if controllers.is_empty() || (wanted.contains(&Controller::Processor) && !controllers.contains(&Controller::Processor)) {
             return Err(io::ErrorKind::Unsupported.into());
@@ -139,7 +142,7 @@ impl Group {
     /// Returns a sentence if a limit was reached for which the kernel has ended processes, or if a limit does not hold any more.
     pub(super) fn beyond(&self, ceilings: &Ceilings) -> Option<String> {
         if self.memory_events.as_ref().is_some_and(|events| has_killed(&read(events).unwrap_or_default())) {
-            return Some(format!("it used more than the {} MiB of memory that its box allows", ceilings.memory_bytes >> 20));
+            return Some(format!("it needed more than {0} MiB of memory, and its box allows {0}", ceilings.memory_bytes >> 20));
         }
         // Whoever manages the folder above may have taken the controller away.
         let is_lost = self.processor_limit.as_ref().is_some_and(|limit| read(limit).map_or(true, |text| text.starts_with("max")));
@@ -166,13 +169,19 @@ fn read(file: &File) -> io::Result<String> {
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
+/// Returns whether groups with limits and processes can be within the folder: it is the root of all, or has no processes. With processes, the kernel
+/// accepts some limits too, but then lets no process into the groups within.
+fn can_have_groups(folder: &Path) -> bool {
+    !folder.join("cgroup.type").exists() || fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())
+}
+
 /// Lets groups within the folder have these controllers. Returns those that they have.
 fn activate(folder: &Path, wanted: &[Controller]) -> io::Result<Vec<Controller>> {
     let file = folder.join("cgroup.subtree_control");
     let has = |text: &str, controller: Controller| text.split_ascii_whitespace().any(|name| name == controller.name());
     let active = fs::read_to_string(&file)?;
     for controller in wanted.iter().filter(|controller| !has(&active, **controller)) {
-        // It fails where the folder has processes, or does not belong to this user.
+        // It fails where the folder does not belong to this user.
         let _ = fs::write(&file, format!("+{}", controller.name()));
     }
     let active = fs::read_to_string(&file)?;
@@ -191,7 +200,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Returns the folders in which a group could be made: that of this process, and the one above, since a folder with processes gives no limits.
+/// Returns the folders in which a group could be made: that of this process, and the one above.
 fn folders() -> Vec<PathBuf> {
     let (Ok(mounts), Ok(groups)) = (fs::read_to_string("/proc/self/mountinfo"), fs::read_to_string("/proc/self/cgroup")) else {
         return Vec::new();
@@ -236,6 +245,17 @@ mod tests {
         assert!(paths("0::/../other\n").is_empty() && paths("4:memory:/a\n").is_empty());
         let container = "30 23 0:26 /docker/a /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         assert_eq!(own_folders(container, "0::/docker/a/b"), ["/sys/fs/cgroup/b", "/sys/fs/cgroup"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_folder_with_processes_has_no_groups_unless_it_is_the_root() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(can_have_groups(folder.path()));
+        for (processes, expected) in [("", true), ("7\n", false)] {
+            fs::write(folder.path().join("cgroup.type"), "domain\n").unwrap();
+            fs::write(folder.path().join("cgroup.procs"), processes).unwrap();
+            assert_eq!(can_have_groups(folder.path()), expected);
+        }
     }
 
     #[test]

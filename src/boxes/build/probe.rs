@@ -116,13 +116,16 @@ fn filter_calls() -> Outcome<()> {
 
 /// Makes a group with all limits, or with those that there are. Returns their names.
 fn make_group() -> Result<String, Tried> {
-    let names = |group: &Group| group.controllers().iter().map(|controller| controller.name()).collect::<Vec<_>>().join(", ");
-    let made = |ceilings| Group::make(&ceilings, &Fault::default()).map(|group| group.inspect(Group::remove).map(|group| names(&group)));
-    match made(ceilings()) {
-        Ok(Some(names)) => Ok(names),
-        Err(failure) => made(Ceilings { cpu_percent: None, ..ceilings() }).ok().flatten().ok_or_else(|| failure.into()),
-        Ok(None) => Err(Tried { problem: "there is no cgroup that this user may write".to_owned(), remedy: String::new() }),
-    }
+    try_group(&ceilings()).or_else(|failure| try_group(&Ceilings { cpu_percent: None, ..ceilings() }).map_err(|_| failure))
+}
+
+fn try_group(ceilings: &Ceilings) -> Result<String, Tried> {
+    let none = || Tried { problem: "there is no cgroup that this user may write".to_owned(), remedy: String::new() };
+    let group = Group::make(ceilings, &Fault::default())?.ok_or_else(none)?;
+    let entered = in_child(|| group.enter());
+    group.remove();
+    let names: Vec<&str> = group.controllers().iter().map(|controller| controller.name()).collect();
+    entered.map(|()| names.join(", "))
 }
 
 /// Limits that hold nothing back.

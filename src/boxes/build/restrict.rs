@@ -28,12 +28,13 @@ const NOT_STARTED: i32 = 126;
 pub(super) fn become_server(order: Order, fault: &Fault, group: Option<&Group>) -> Outcome<Infallible> {
     let Order { contents, program, name, arguments, environment, working_directory, fails_at: _ } = order;
     limits::drop_last_capabilities()?;
-    fault.begin(Step::EnterGroup)?;
-    group.map_or(Ok(()), Group::enter)?;
     fault.begin(Step::EnterFolder)?;
     let advice = || format!("{}: it is not in the box unless read or write names it", working_directory.display());
     std::env::set_current_dir(&working_directory).map_err(|error| Failure::new(Step::EnterFolder, format!("{}: {error}", advice())))?;
     limits::limit_resources(fault, &contents.ceilings)?;
+    // Some kernels let no process into a group that runs before all others, as it did until now.
+    fault.begin(Step::EnterGroup)?;
+    group.map_or(Ok(()), Group::enter)?;
     close_descriptors(fault)?;
     let writable = writable(&contents);
     limit_files_of(&writable, fault)?;
