@@ -1,5 +1,6 @@
 //! Tests of boxes, with the program `hyperlight-mcp-box` alone: what a process in a box can do, and what happens if a box cannot be made.
 
+mod alone;
 mod escapes;
 mod faults;
 mod groups;
@@ -82,19 +83,6 @@ fn an_order_that_cannot_be_read_starts_nothing() {
 }
 
 #[test]
-fn a_machine_without_user_namespaces_starts_nothing_and_says_what_to_do() {
-    let scene = Scene::new();
-    // Within a box, no process can make namespaces, as on a machine that forbids them.
-    let mut command = scene.command(&scene::BOX, &[]);
-    command.read = vec![scene::BOX.as_str().into()];
-    let order = scene.command(SHELL, &["-c", "touch ran"]).order();
-    let ran = command.run_bytes(&order);
-    assert!(ran.output.contains(r#""box":"failed","step":"make namespaces""#), "{}", ran.output);
-    assert!(ran.output.contains("kernel.unprivileged_userns_clone"), "{}", ran.output);
-    assert!(fs::read_dir(scene.home()).unwrap().next().is_none());
-}
-
-#[test]
 fn what_a_server_leaves_behind_ends_with_its_box() {
     let scene = Scene::new();
     let ran = scene.attack(&BoxSettings::of(BoxBase::Standard), &[("outlive", "/box/home/alive".to_owned())]);
@@ -140,6 +128,14 @@ fn all_of_it_holds_for_a_user_without_rights() {
 fn passed(said: &str) -> usize {
     let result = said.lines().find_map(|line| line.strip_prefix("test result: ok. "));
     result.and_then(|result| result.split(' ').next()?.parse().ok()).unwrap_or_default()
+}
+
+/// Returns whether Landlock can hold a box alone on this machine. The kernel of Debian 12 has an older version, and then `alone` shows that nothing
+/// is started.
+fn holds_alone() -> bool {
+    // SAFETY: with this flag, the kernel reads nothing and returns a number.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, 1_u32) };
+    version >= 6
 }
 
 /// Copies this program, and those that it runs, into a folder that other users can read. Returns the folder and the program.

@@ -28,6 +28,8 @@ fn placed(built: &'static str) -> String {
 /// A folder of the machine with a user's home, the gateway's own folder and the private home of one server.
 pub struct Scene {
     folder: tempfile::TempDir,
+    /// True if the machine has no namespaces.
+    is_bare: bool,
 }
 
 /// What a program did.
@@ -72,11 +74,16 @@ pub fn processes_with(argument: &str) -> usize {
 
 impl Scene {
     pub fn new() -> Self {
-        let scene = Self { folder: tempfile::Builder::new().prefix("hyperlight-mcp-box-").tempdir().unwrap() };
+        let scene = Self { folder: tempfile::Builder::new().prefix("hyperlight-mcp-box-").tempdir().unwrap(), is_bare: false };
         for name in ["user/.ssh", "state/boxes/own", "state/boxes/other"] {
             fs::create_dir_all(scene.path(name)).unwrap();
         }
         scene
+    }
+
+    /// Returns a scene on a machine without namespaces.
+    pub fn bare() -> Self {
+        Self { is_bare: true, ..Self::new() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -110,7 +117,7 @@ impl Scene {
     /// Gives these bytes to the program.
     pub fn raw(&self, bytes: &[u8]) -> Ran {
         assert!(self.home().is_dir());
-        start(bytes).finish()
+        start(bytes, self.is_bare).finish()
     }
 
     /// Tries these attempts in one box, and returns the lines that tell how they went.
@@ -163,7 +170,9 @@ impl Boxed<'_> {
             program,
             name: self.program.to_owned(),
             arguments: self.arguments.clone(),
-            environment: [("PATH", PATH), ("HOME", HOME)].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            environment: [("PATH", PATH), ("HOME", HOME), ("TMPDIR", "/tmp")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             working_directory: HOME.into(),
             fails_at: self.fails_at.map(str::to_owned),
         };
@@ -175,29 +184,41 @@ impl Boxed<'_> {
     }
 
     pub fn run_bytes(&self, input: &[u8]) -> Ran {
-        start(&[&self.order(), input].concat()).finish()
+        start(&[&self.order(), input].concat(), self.scene.is_bare).finish()
     }
 
     /// Starts the program, and leaves its input open.
     pub fn start(&self, input: &str) -> Running {
-        start(&[&self.order(), input.as_bytes()].concat())
+        start(&[&self.order(), input.as_bytes()].concat(), self.scene.is_bare)
     }
 }
 
 pub struct Running(Child);
 
-fn start(input: &[u8]) -> Running {
-    let mut child = Command::new(BOX.as_str())
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .unwrap();
+fn start(input: &[u8], is_bare: bool) -> Running {
+    let mut command = Command::new(BOX.as_str());
+    command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    if is_bare {
+        // SAFETY: takes no arguments. The closure writes files, for which it may need memory: the C library lets a child allocate.
+        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        unsafe { command.pre_exec(move || forbid_namespaces(user, group)) };
+    }
+    let mut child = command.spawn().unwrap();
     // A program that has refused its order reads no more of it.
     let _ = child.stdin.as_mut().unwrap().write_all(input);
     Running(child)
+}
+
+/// Moves this process to a user namespace that has all of the machine, and in which no other namespace can be made.
+fn forbid_namespaces(user: u32, group: u32) -> std::io::Result<()> {
+    // SAFETY: takes an integer.
+    if unsafe { libc::unshare(libc::CLONE_NEWUSER) } == -1 {
+        return Err(std::io::Error::last_os_error());
+    }
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    fs::write("/proc/sys/user/max_user_namespaces", "0")
 }
 
 /// A test that fails leaves nothing behind: the box ends with its outer process.
@@ -212,6 +233,13 @@ impl Running {
     /// Returns the id of the outer process.
     pub fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// Kills the process group of the outer process.
+    pub fn kill_group(&mut self) {
+        // SAFETY: takes two integers.
+        assert_eq!(unsafe { libc::kill(-i32::try_from(self.0.id()).unwrap(), libc::SIGKILL) }, 0);
+        self.0.wait().unwrap();
     }
 
     /// Kills the outer process alone.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, fstatvfs, openat, statat};
+use rustix::io::Errno;
 
 /// How many files are looked at in one step.
 const FILES_IN_STEP: u64 = 4_000;
@@ -56,6 +57,8 @@ struct Count {
     files: u64,
     /// Files with several names, which are counted once.
     seen: HashSet<u64>,
+    /// True if there is a folder that this process may not read.
+    is_closed: bool,
 }
 
 impl Disk {
@@ -115,7 +118,7 @@ impl Count {
     fn new(home: impl AsFd, began: Instant, free_at_begin: Free) -> rustix::io::Result<Self> {
         let device = fstat(&home)?.st_dev;
         let folders = vec![Dir::read_from(home)?];
-        Ok(Self { began, free_at_begin, folders, device, bytes: 0, files: 0, seen: HashSet::new() })
+        Ok(Self { began, free_at_begin, folders, device, bytes: 0, files: 0, seen: HashSet::new(), is_closed: false })
     }
 
     /// Counts until the step's number of files is reached.
@@ -130,11 +133,13 @@ impl Count {
                         self.add(name);
                     }
                 }
-                // What cannot be read has just been removed, as init may read all files of its user.
                 Some(Err(_)) | None => drop(self.folders.pop()),
             }
             if self.bytes > limit {
                 return Counted::Beyond(format!("its private home has more than {} MiB, which its box does not allow", limit / MIB));
+            }
+            if self.is_closed {
+                return Counted::Beyond("its private home has a folder that cannot be read and counted".to_owned());
             }
             if self.files > MAX_FILES {
                 return Counted::Beyond(format!("its private home has more than {MAX_FILES} files, which its box does not allow"));
@@ -155,8 +160,13 @@ impl Count {
             return;
         }
         self.bytes += u64::try_from(file.st_blocks).unwrap_or_default().saturating_mul(BLOCK_BYTES);
-        if is_folder && let Ok(opened) = openat(folder, name, FOLDER, Mode::empty()).and_then(Dir::new) {
-            self.folders.push(opened);
+        if is_folder {
+            match openat(folder, name, FOLDER, Mode::empty()).and_then(Dir::new) {
+                Ok(opened) => self.folders.push(opened),
+                Err(Errno::ACCESS) => self.is_closed = true,
+                // It was removed in the meantime.
+                Err(_) => {}
+            }
         }
     }
 }

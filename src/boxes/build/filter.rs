@@ -1,13 +1,16 @@
 //! The filter of system calls: what no server needs, and what has led out of sandboxes before, fails with `EPERM`.
 
+mod alone;
+
 use std::collections::BTreeMap;
 
 use libc::c_long;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Compare, SeccompCondition as Condition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter, sock_filter,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Compare, SeccompCondition as Condition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
+use super::restrict::Hold;
 use super::step::{Failure, Fault, Outcome, Step};
 
 /// Calls that always fail.
@@ -89,27 +92,34 @@ const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 const X32: u32 = 0x4000_0000;
 
 /// Applies the filters. They hold for all that follows.
-pub(super) fn apply(fault: &Fault, is_nested: bool) -> Outcome<()> {
+pub(super) fn apply(fault: &Fault, hold: Hold, has_network: bool, is_nested: bool) -> Outcome<()> {
     fault.begin(Step::FilterCalls)?;
     let failed = |error: &dyn std::fmt::Display| Failure::missing(Step::FilterCalls, error);
-    for program in programs(is_nested).map_err(|error| failed(&error))? {
+    let all = programs(is_nested).map(Vec::from).and_then(|mut all| {
+        if hold == Hold::Alone {
+            all.push(alone::program(has_network)?);
+        }
+        Ok(all)
+    });
+    for program in all.map_err(|error| failed(&error))? {
         apply_filter(&program).map_err(|error| failed(&error))?;
     }
     Ok(())
 }
 
-fn programs(is_nested: bool) -> Result<[BpfProgram; 3], seccompiler::BackendError> {
+/// Returns a program that answers these calls with an error.
+fn filter(rules: BTreeMap<c_long, Vec<SeccompRule>>, answer: i32) -> Result<BpfProgram, BackendError> {
     let arch: TargetArch = std::env::consts::ARCH.try_into()?;
-    let filter = |rules, answer: i32| -> Result<BpfProgram, seccompiler::BackendError> {
-        let answer = SeccompAction::Errno(answer.unsigned_abs());
-        SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)?.try_into()
-    };
+    SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(answer.unsigned_abs()), arch)?.try_into()
+}
+
+fn programs(is_nested: bool) -> Result<[BpfProgram; 3], BackendError> {
     // C libraries use `clone` where there is no `clone3`. The flags of `clone3` are in memory, where no filter sees them.
     let without_clone3 = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
     Ok([filter(refused(is_nested)?, libc::EPERM)?, without_clone3, without_x32()])
 }
 
-fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, BackendError> {
     // A call without rules is refused whatever its arguments are.
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = REFUSED.into_iter().map(|call| (call, Vec::new())).collect();
     let browser = BROWSER_NAMESPACES.into_iter().filter(|_| !is_nested);
@@ -150,6 +160,7 @@ mod tests {
 
     #[test]
     fn the_filters_compile() {
+        assert!([false, true].into_iter().all(|has_network| !alone::program(has_network).unwrap().is_empty()));
         assert!([false, true].map(|is_nested| programs(is_nested).unwrap()).iter().flatten().all(|program| !program.is_empty()));
     }
 }

@@ -12,16 +12,17 @@ use rustix::process::{
 
 use super::disk::Disk;
 use super::group::Group;
+use super::restrict::{self, Hold};
 use super::step::{At as _, Failure, Fault, Outcome, Step};
-use super::usage::Usage;
-use super::{Users, leave_pipes, limits, restrict, root};
+use super::usage::{self, Usage};
+use super::{Users, leave_pipes, limits, root};
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Ceilings, Order};
 
 /// Interval at which memory and processes are counted.
-const COUNTING: Duration = Duration::from_millis(200);
+pub(super) const COUNTING: Duration = Duration::from_millis(200);
 /// The status of a box whose server used more than it may.
-const BEYOND_LIMIT: i32 = 124;
+pub(super) const BEYOND_LIMIT: i32 = 124;
 
 /// Makes the box and runs the server in it. Returns the status to end with.
 pub(super) fn run(order: Order, fault: &Fault, users: &Users, lives: &OwnedFd, group: Option<&Group>) -> Outcome<i32> {
@@ -46,7 +47,7 @@ pub(super) fn run(order: Order, fault: &Fault, users: &Users, lives: &OwnedFd, g
     // SAFETY: this process has one thread, so the child may do whatever this one may.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).at(Step::StartServer, "fork"),
-        0 => restrict::become_server(order, fault, group).map(|never| match never {}),
+        0 => restrict::become_server(order, fault, group, Hold::Namespaces).map(|never| match never {}),
         child => {
             drop(order);
             let server = Pid::from_raw(child).ok_or_else(|| Failure::new(Step::StartServer, "it has no id"))?;
@@ -74,7 +75,8 @@ fn attend(server: Pid, ceilings: &Ceilings, group: Option<&Group>, mut home: Dis
         if let (Some(status), None) = (ended, &beyond) {
             return status;
         }
-        let beyond = beyond.or_else(|| Usage::now(ceilings.processes).beyond(ceilings)).or_else(|| home.step(Instant::now()));
+        let beyond =
+            beyond.or_else(|| Usage::of_all(&usage::others(), ceilings.processes).beyond(ceilings)).or_else(|| home.step(Instant::now()));
         if let Some(problem) = beyond {
             // When this process ends, the kernel ends all others of the box.
             eprintln!("hyperlight-mcp-box: {problem}, so all of the server was ended");
@@ -84,13 +86,18 @@ fn attend(server: Pid, ceilings: &Ceilings, group: Option<&Group>, mut home: Dis
 }
 
 /// Reaps all processes that have ended. Returns the server's status if it is one of them.
-fn reap(server: Pid) -> Option<i32> {
+pub(super) fn reap(server: Pid) -> Option<i32> {
     while let Ok(Some((ended, status))) = wait(WaitOptions::NOHANG) {
         if ended == server {
             return Some(status_of(status));
         }
     }
     None
+}
+
+/// Reaps all processes that have ended, whichever they are.
+pub(super) fn reap_all() {
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
 fn status_of(status: WaitStatus) -> i32 {

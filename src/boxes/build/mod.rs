@@ -6,6 +6,7 @@
 //! behind, and counts memory and processes. When init ends, for whatever reason, the kernel ends all processes of the namespace, so none
 //! outlives the box, even one that has left the process group.
 
+mod alone;
 mod disk;
 mod filter;
 mod group;
@@ -38,6 +39,9 @@ use step::{At as _, Fault, Outcome};
 const FAILED: i32 = 125;
 /// The user that the server sees itself as if it runs for root. Programs act differently for root, for example when they unpack archives.
 const USER_IN_PLACE_OF_ROOT: u32 = 1000;
+
+/// The rule of Ubuntu by which a user without rights can make user namespaces, but mount nothing in them.
+const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
 /// Runs the program. Returns its exit status.
 #[must_use]
@@ -83,7 +87,10 @@ fn outer() -> Outcome<i32> {
 
 /// Makes the namespaces, starts init in them, and waits for its end.
 fn start_init(order: Order, fault: &Fault, group: Option<&Group>) -> Outcome<i32> {
-    let users = make_namespaces(fault, order.contents.has_network)?;
+    let users = match namespaces(fault, order.contents.has_network) {
+        Err(failure) if alone::is_for(&failure) => return alone::start(order, fault, group, failure),
+        outcome => outcome?,
+    };
     fault.begin(Step::StartInit)?;
     // The first process sees by the pipe that this one lives.
     let (lives, held) = pipe_with(PipeFlags::CLOEXEC).at(Step::StartInit, "pipe")?;
@@ -151,6 +158,15 @@ fn read_order() -> Outcome<Order> {
     let mut bytes = vec![0; length];
     input.read_exact(&mut bytes).at(Step::ReadOrder, what)?;
     serde_json::from_slice(&bytes).map_err(|error| Failure::new(Step::ReadOrder, error.to_string()))
+}
+
+/// Makes the namespaces, unless a rule of the system lets them be made and then forbids to use them: that is an error before anything is made.
+fn namespaces(fault: &Fault, has_network: bool) -> Outcome<Users> {
+    let is_restricted = std::fs::read_to_string(RESTRICTED).is_ok_and(|value| value.trim() == "1");
+    if is_restricted && let Err(tried) = probe::in_child(|| make_namespaces(&Fault::default(), has_network).map(drop)) {
+        return Err(Failure { problem: tried.problem, ..Failure::of(Step::Namespaces, "unshare", rustix::io::Errno::PERM) });
+    }
+    make_namespaces(fault, has_network)
 }
 
 /// The ids of the user within the box.

@@ -9,6 +9,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
 
 use super::group::Group;
+use super::restrict::Hold;
 use super::step::{At as _, Failure, Fault, Outcome, Step};
 use super::{filter, limits, make_namespaces, restrict, root};
 use crate::boxes::contents::HOME;
@@ -54,20 +55,20 @@ fn part(name: BoxPartName, outcome: Result<Option<String>, Tried>) -> BoxPart {
 
 /// Why something did not work.
 #[derive(Serialize, Deserialize)]
-struct Tried {
-    problem: String,
+pub(super) struct Tried {
+    pub(super) problem: String,
     remedy: String,
 }
 
 impl From<Failure> for Tried {
     fn from(failure: Failure) -> Self {
-        let Failure { step, problem, remedy } = failure;
+        let Failure { step, problem, remedy, error: _ } = failure;
         Self { problem: format!("could not {}: {problem}", step.name()), remedy: remedy.to_owned() }
     }
 }
 
 /// Makes an attempt in a child process.
-fn in_child(attempt: impl FnOnce() -> Outcome<()>) -> Result<(), Tried> {
+pub(super) fn in_child(attempt: impl FnOnce() -> Outcome<()>) -> Result<(), Tried> {
     let (reading, writing) = pipe_with(PipeFlags::CLOEXEC).at(Step::StartInit, "pipe")?;
     // SAFETY: this process has one thread, so the child may do whatever this one may.
     match unsafe { libc::fork() } {
@@ -101,7 +102,7 @@ fn make_root() -> Outcome<()> {
     let contents = Contents { given: Vec::new(), hidden: Vec::new(), home, has_network: false, is_nested: false, ceilings: ceilings() };
     // The process table belongs to a PID namespace, which begins with the next process.
     let made = in_child(|| root::enter(&contents, Path::new(HOME), &fault, &users));
-    made.map_err(|Tried { problem, remedy }| Failure { step: Step::MakeRoot, problem, remedy: remedy.leak() })
+    made.map_err(|Tried { problem, remedy }| Failure { step: Step::MakeRoot, problem, remedy: remedy.leak(), error: None })
 }
 
 fn limit_files() -> Outcome<()> {
@@ -111,7 +112,7 @@ fn limit_files() -> Outcome<()> {
 
 fn filter_calls() -> Outcome<()> {
     limits::forbid_privileges(&Fault::default())?;
-    filter::apply(&Fault::default(), false)
+    filter::apply(&Fault::default(), Hold::Namespaces, true, false)
 }
 
 /// Makes a group with all limits, or with those that there are. Returns their names.

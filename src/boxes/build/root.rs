@@ -18,7 +18,7 @@ use crate::boxes::contents::HOME;
 use crate::boxes::order::{Access, Contents, Given, Link};
 
 /// The devices of a box.
-const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// Names in `/dev` that lead to a process's own descriptors.
 const DEVICE_LINKS: [(&str, &str); 4] =
     [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")];

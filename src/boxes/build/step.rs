@@ -130,28 +130,30 @@ pub struct Failure {
     pub problem: String,
     /// What can be done about it. Empty if nothing is known.
     pub remedy: &'static str,
+    /// The error of the system call that failed.
+    pub error: Option<Errno>,
 }
 
 impl Failure {
     pub(super) fn new(step: Step, problem: impl Into<String>) -> Self {
-        Self { step, problem: problem.into(), remedy: "" }
+        Self { step, problem: problem.into(), remedy: "", error: None }
     }
 
     /// Returns the failure of a system call.
     pub(super) fn of(step: Step, what: &str, error: Errno) -> Self {
         let error_text = std::io::Error::from(error);
-        Self { step, problem: format!("{what}: {error_text}"), remedy: step.remedy(Some(error)) }
+        Self { step, problem: format!("{what}: {error_text}"), remedy: step.remedy(Some(error)), error: Some(error) }
     }
 
     /// Returns the failure of something that the machine does not have.
     pub(super) fn missing(step: Step, what: impl std::fmt::Display) -> Self {
-        Self { step, problem: what.to_string(), remedy: step.remedy(None) }
+        Self { step, problem: what.to_string(), remedy: step.remedy(None), error: None }
     }
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { step: _, problem, remedy } = self;
+        let Self { step: _, problem, remedy, error: _ } = self;
         if remedy.is_empty() { formatter.write_str(problem) } else { write!(formatter, "{problem}. {remedy}") }
     }
 }
