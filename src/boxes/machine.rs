@@ -71,8 +71,10 @@ pub struct BoxPart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BoxesReport {
-    /// True if boxes can be made on this machine.
+    /// True if boxes with all that they can have are made on this machine.
     pub available: bool,
+    /// True if Landlock and the filter of system calls can hold a box alone, where namespaces are missing.
+    pub landlock_alone: bool,
     /// All parts, those that every box needs first. Empty if the program that makes boxes cannot be run.
     pub parts: Vec<BoxPart>,
     /// The reason why the program that makes boxes cannot be run.
@@ -82,11 +84,17 @@ pub struct BoxesReport {
 
 impl BoxesReport {
     pub(crate) fn of(parts: Vec<BoxPart>) -> Self {
-        Self { available: parts.iter().all(|part| part.available || !part.name.is_needed()), parts, problem: None }
+        let has = |name| parts.iter().any(|part| part.available && part.name == name);
+        Self {
+            available: parts.iter().all(|part| part.available || !part.name.is_needed()),
+            landlock_alone: [BoxPartName::Landlock, BoxPartName::Scopes, BoxPartName::SystemCallFilter].into_iter().all(has),
+            parts,
+            problem: None,
+        }
     }
 
     pub(crate) fn without_program(problem: String) -> Self {
-        Self { available: false, parts: Vec::new(), problem: Some(problem) }
+        Self { available: false, landlock_alone: false, parts: Vec::new(), problem: Some(problem) }
     }
 }
 
@@ -100,6 +108,7 @@ mod tests {
         let report = |cgroup, network| {
             BoxesReport::of(vec![part(BoxPartName::NetworkNamespaces, network), part(BoxPartName::Cgroup, cgroup)]).available
         };
+        assert!(!BoxesReport::of(vec![part(BoxPartName::Landlock, true), part(BoxPartName::SystemCallFilter, true)]).landlock_alone);
         assert!(report(true, true) && report(false, true) && !report(true, false));
     }
 }

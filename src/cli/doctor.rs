@@ -212,7 +212,7 @@ async fn boxes(gateway: &Gateway) -> Vec<Finding> {
 }
 
 fn of_boxes(report: &BoxesReport) -> Vec<Finding> {
-    let BoxesReport { available, parts, problem } = report;
+    let BoxesReport { available, landlock_alone, parts, problem } = report;
     if let Some(problem) = problem {
         let remedy = "install hyperlight-mcp again, without omitting optional dependencies".to_owned();
         return vec![Finding::new("boxes", Status::Problem, problem, Some(remedy))];
@@ -222,6 +222,10 @@ fn of_boxes(report: &BoxesReport) -> Vec<Finding> {
     let there: Vec<String> = parts.iter().filter(|part| part.available).map(said).collect();
     let summary = if *available {
         Finding::ok("boxes", format!("boxes can be made: {}", there.join(", ")))
+    } else if *landlock_alone {
+        let text =
+            "boxes are made of Landlock alone here, so a server sees which paths and processes exist, and what needs namespaces is refused";
+        Finding::new("boxes", Status::Warning, text, Some("do what is said below about each part that is missing".to_owned()))
     } else {
         let text = "no box can be made here, so only servers with \"box\": \"off\" start";
         Finding::new("boxes", Status::Problem, text, Some("do what is said below about each part that is missing".to_owned()))
@@ -230,6 +234,7 @@ fn of_boxes(report: &BoxesReport) -> Vec<Finding> {
         let (status, effect) = match part.name {
             BoxPartName::Scopes => (Status::Warning, "servers with network \"any\" reach the abstract sockets of this machine"),
             BoxPartName::Cgroup => (Status::Ok, "memory and processes are counted instead, and cpuPercent is refused"),
+            _ if *landlock_alone => (Status::Warning, "boxes are made without"),
             _ => (Status::Problem, "no box is made without"),
         };
         let text = format!("{effect}: {}", part.problem.as_deref().unwrap_or_default());

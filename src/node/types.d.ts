@@ -324,8 +324,10 @@ export interface HypervisorReport {
 
 /** Reports which parts of a box this machine has. */
 export interface BoxesReport {
-  /** True if boxes can be made on this machine. */
+  /** True if boxes with all that they can have are made on this machine. */
   available: boolean
+  /** True if Landlock and the filter of system calls can hold a box alone, where namespaces are missing: most entries then start all the same. */
+  landlockAlone: boolean
   /** All parts, those that every box needs first. Empty if the program that makes boxes cannot be run. */
   parts: BoxPart[]
   /** The reason why the program that makes boxes cannot be run. */
@@ -335,7 +337,7 @@ export interface BoxesReport {
 /** A part of the kernel of which boxes are made, with what was found by trying. */
 export interface BoxPart {
   /**
-   * There is no box without the first five. Without `scopes`, a box with the machine's network reaches its abstract sockets. Without `cgroup`, memory
+   * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches its abstract sockets. Without `cgroup`, memory
    * and processes are counted, and `cpuPercent` is refused.
    */
   name: 'userNamespaces' | 'networkNamespaces' | 'mounts' | 'landlock' | 'systemCallFilter' | 'scopes' | 'cgroup'

@@ -73,6 +73,33 @@ fn each_step_that_fails_is_named_and_nothing_is_started() {
     assert!(fs::read_dir(scene.home()).unwrap().next().is_none());
 }
 
+/// Without namespaces, a box has fewer steps.
+#[test]
+fn each_step_without_namespaces_that_fails_is_named_too() {
+    if !holds_alone() {
+        return;
+    }
+    let scene = Scene::bare();
+    let without = [
+        Step::Namespaces,
+        Step::UserMap,
+        Step::PrivateMounts,
+        Step::MakeRoot,
+        Step::MakeDevices,
+        Step::WriteFiles,
+        Step::HideFolders,
+        Step::MountProcesses,
+        Step::EnterRoot,
+        Step::NameHost,
+    ];
+    for step in Step::ALL.into_iter().filter(|step| !without.contains(step)) {
+        let mut command = scene.command(SHELL, &["-c", "touch ran; echo ran"]);
+        command.fails_at = Some(step.name());
+        let ran = command.run("");
+        assert_eq!((failed_step(&ran), ran.status, ran.output.as_str()), (Some(step.name()), Some(125), ""), "{step:?}");
+    }
+}
+
 #[test]
 fn an_order_that_cannot_be_read_starts_nothing() {
     let scene = Scene::new();
