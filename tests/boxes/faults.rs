@@ -13,7 +13,7 @@ use hyperlight_mcp::boxes::Report;
 use super::scene::{ATTACKER, BOX, Scene};
 
 /// The longest run. One that takes longer is killed, and the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Processes of a set-up: the outer one, init, and the one that becomes the server.
 const PROCESSES: usize = 3;
 /// The operations of `PTRACE_GET_SYSCALL_INFO`.
@@ -126,6 +126,7 @@ fn with_registers(process: i32, change: impl FnOnce(&mut libc::user_regs_struct)
 }
 
 /// Runs a set-up, in which a call fails.
+#[allow(clippy::zombie_processes, reason = "all processes are waited for, by their ids")]
 fn follow(input: &[u8], fails: Option<(Call, i32)>) -> Outcome {
     let mut command = Command::new(BOX.as_str());
     command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);

@@ -42,9 +42,11 @@ pub(super) fn is_for(failure: &Failure) -> bool {
 }
 
 /// Makes the box, starts the server in it, and waits for the end. `cause` is why there are no namespaces.
-pub(super) fn start(order: Order, fault: &Fault, group: Option<&Group>, cause: Failure) -> Outcome<i32> {
+pub(super) fn start(order: Order, fault: &Fault, group: Option<&Group>, cause: &Failure) -> Outcome<i32> {
     if let Some(lost) = lost(&order.contents, landlock_version()) {
-        return Err(Failure { problem: format!("{}, and without namespaces this box cannot {lost}", cause.problem), ..cause });
+        let Failure { step, problem, remedy, error } = cause;
+        let problem = format!("{problem}, and without namespaces this box cannot {lost}");
+        return Err(Failure { step: *step, problem, remedy, error: *error });
     }
     fault.begin(Step::StartInit)?;
     let (lives, held) = pipe_with(PipeFlags::CLOEXEC).at(Step::StartInit, "pipe")?;
@@ -141,7 +143,7 @@ fn attend(server: Pid, lives: &OwnedFd, mut count: impl FnMut(Instant) -> Option
 /// Ends all that the server has left behind, until nothing is left.
 fn end_all() {
     loop {
-        let _ = init::reap_all();
+        init::reap_all();
         let left: Vec<Pid> = usage::descendants().into_iter().filter_map(|id| Pid::from_raw(i32::try_from(id).ok()?)).collect();
         if left.is_empty() {
             return;

@@ -88,7 +88,7 @@ fn outer() -> Outcome<i32> {
 /// Makes the namespaces, starts init in them, and waits for its end.
 fn start_init(order: Order, fault: &Fault, group: Option<&Group>) -> Outcome<i32> {
     let users = match namespaces(fault, order.contents.has_network) {
-        Err(failure) if alone::is_for(&failure) => return alone::start(order, fault, group, failure),
+        Err(failure) if alone::is_for(&failure) => return alone::start(order, fault, group, &failure),
         outcome => outcome?,
     };
     fault.begin(Step::StartInit)?;
