@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, fstatvfs, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat};
 use rustix::io::Errno;
 
 /// How many files are looked at in one step.
@@ -52,11 +52,10 @@ struct Count {
     free_at_begin: Free,
     /// The folder that is being counted, behind those that contain it.
     folders: Vec<Dir>,
-    device: u64,
     bytes: u64,
     files: u64,
-    /// Files with several names, which are counted once.
-    seen: HashSet<u64>,
+    /// Files with several names, which are counted once, by device and number: a file system of layers has several devices.
+    seen: HashSet<(u64, u64)>,
     /// True if there is a folder that this process may not read.
     is_closed: bool,
 }
@@ -116,9 +115,8 @@ enum Counted {
 
 impl Count {
     fn new(home: impl AsFd, began: Instant, free_at_begin: Free) -> rustix::io::Result<Self> {
-        let device = fstat(&home)?.st_dev;
         let folders = vec![Dir::read_from(home)?];
-        Ok(Self { began, free_at_begin, folders, device, bytes: 0, files: 0, seen: HashSet::new(), is_closed: false })
+        Ok(Self { began, free_at_begin, folders, bytes: 0, files: 0, seen: HashSet::new(), is_closed: false })
     }
 
     /// Counts until the step's number of files is reached.
@@ -156,7 +154,7 @@ impl Count {
         let Some(Ok(folder)) = self.folders.last().map(Dir::fd) else { return };
         let Ok(file) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
         let is_folder = FileType::from_raw_mode(file.st_mode) == FileType::Directory;
-        if file.st_dev != self.device || (!is_folder && file.st_nlink > 1 && !self.seen.insert(file.st_ino)) {
+        if !is_folder && file.st_nlink > 1 && !self.seen.insert((file.st_dev, file.st_ino)) {
             return;
         }
         self.bytes += u64::try_from(file.st_blocks).unwrap_or_default().saturating_mul(BLOCK_BYTES);
