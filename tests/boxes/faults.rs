@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use hyperlight_mcp::boxes::Report;
 
-use super::scene::{ATTACKER, BOX, Scene};
+use super::scene::{ATTACKER, Scene};
 
 /// The longest run. One that takes longer is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -127,9 +127,9 @@ fn with_registers(process: i32, change: impl FnOnce(&mut libc::user_regs_struct)
 
 /// Runs a set-up, in which a call fails.
 #[allow(clippy::zombie_processes, reason = "all processes are waited for, by their ids")]
-fn follow(input: &[u8], fails: Option<(Call, i32)>) -> Outcome {
-    let mut command = Command::new(BOX.as_str());
-    command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+fn follow(scene: &Scene, input: &[u8], fails: Option<(Call, i32)>) -> Outcome {
+    let mut command = scene.box_program();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
     // SAFETY: the call is safe between fork and exec.
     unsafe {
         command.pre_exec(|| if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) })
@@ -255,15 +255,25 @@ fn with_few_folders(order: &[u8]) -> Vec<u8> {
 
 #[test]
 fn each_call_of_the_set_up_that_fails_starts_nothing_or_leaves_a_box_that_holds() {
-    let scene = Scene::new();
+    let_each_call_fail(&Scene::new());
+}
+
+#[test]
+fn each_call_without_namespaces_that_fails_does_so_too() {
+    if super::holds_alone() {
+        let_each_call_fail(&Scene::bare());
+    }
+}
+
+fn let_each_call_fail(scene: &Scene) {
     std::fs::write(scene.path("user/key"), "secret").unwrap();
     std::fs::write(scene.folder("given/read").join("file"), "given").unwrap();
     let mut command = scene.command(&ATTACKER, &[]);
     command.read = vec![scene.path("given/read")];
     command.write = vec![scene.folder("given/write")];
-    let lines = attempts(&scene);
+    let lines = attempts(scene);
     let input = [with_few_folders(&command.order()), lines.concat().into_bytes()].concat();
-    let whole = follow(&input, None);
+    let whole = follow(scene, &input, None);
     assert_holds(&whole, lines.len(), "without a fault");
     assert!(whole.output.contains(r#"{"box":"ready"}"#), "{}", whole.output);
     let processes: Vec<usize> = (0..PROCESSES).map(|process| whole.calls.iter().filter(|call| call.process == process).count()).collect();
@@ -272,7 +282,7 @@ fn each_call_of_the_set_up_that_fails_starts_nothing_or_leaves_a_box_that_holds(
     let (mut failed, mut reached) = (0, 0);
     let chosen = chosen(&whole.calls);
     for call in &chosen {
-        let outcome = follow(&input, Some((*call, libc::EPERM)));
+        let outcome = follow(scene, &input, Some((*call, libc::EPERM)));
         assert_holds(&outcome, lines.len(), &format!("{call:?}"));
         reached += usize::from(outcome.has_failed);
         failed += usize::from(!outcome.output.contains(r#"{"box":"ready"}"#));

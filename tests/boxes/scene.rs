@@ -96,6 +96,11 @@ impl Scene {
         path
     }
 
+    /// Returns the program that makes boxes, which is about to start.
+    pub fn box_program(&self) -> Command {
+        box_program(self.is_bare)
+    }
+
     /// Returns the folder that is the private home.
     pub fn home(&self) -> PathBuf {
         self.path("state/boxes/own")
@@ -196,17 +201,23 @@ impl Boxed<'_> {
 pub struct Running(Child);
 
 fn start(input: &[u8], is_bare: bool) -> Running {
+    let mut command = box_program(is_bare);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
+    // A program that has refused its order reads no more of it.
+    let _ = child.stdin.as_mut().unwrap().write_all(input);
+    Running(child)
+}
+
+/// Returns the program that makes boxes, which is about to start on a machine with or without namespaces.
+fn box_program(is_bare: bool) -> Command {
     let mut command = Command::new(BOX.as_str());
-    command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.env_clear();
     if is_bare {
         // SAFETY: takes no arguments. The closure writes files, for which it may need memory: the C library lets a child allocate.
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
         unsafe { command.pre_exec(move || forbid_namespaces(user, group)) };
     }
-    let mut child = command.spawn().unwrap();
-    // A program that has refused its order reads no more of it.
-    let _ = child.stdin.as_mut().unwrap().write_all(input);
-    Running(child)
+    command
 }
 
 /// Moves this process to a user namespace that has all of the machine, and in which no other namespace can be made.
