@@ -7,7 +7,7 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { gitServer } from '../scripts/lib/tools.mjs'
-import { children, folder, isAlive, ms, openApproved, openGateway, outputOf, root, start, waitFor } from './support.mjs'
+import { children, folder, isAlive, ms, openApproved, openGateway, outputOf, root, runSync, start, waitFor } from './support.mjs'
 
 const TIMEOUT = { timeout: ms(60_000) }
 const limits = { connectTimeoutMs: ms(60_000) }
@@ -161,6 +161,55 @@ test('npx fetches its package from the registry of its user, and once it has sta
   const late = await call('fetch', { url: `http://127.0.0.1:${port}/reaching` })
   assert.equal(late.isError, true, late.text)
   assert.equal(asked.length, count)
+})
+
+test('variables of a box come before those of the entry', TIMEOUT, async (t) => {
+  const server = {
+    ...node('everything'),
+    env: { GREETING: 'entry', OTHER: 'entry' },
+    box: { env: { GREETING: 'box', TMPDIR: '/dev/shm' } },
+  }
+  const { call } = await open(t, server)
+  const { GREETING, OTHER, HOME, TMPDIR } = JSON.parse((await call('get-env', {})).text)
+  assert.deepEqual({ GREETING, OTHER, HOME, TMPDIR }, { GREETING: 'box', OTHER: 'entry', HOME: '/box/home', TMPDIR: '/dev/shm' })
+})
+
+test('boxes() says which parts the machine has, with a remedy for each that is missing', TIMEOUT, async (t) => {
+  const gateway = await openGateway(t, {})
+  const report = await gateway.boxes()
+  assert.equal(report.available, true, JSON.stringify(report))
+  assert.deepEqual(
+    report.parts.map(({ name }) => name),
+    ['userNamespaces', 'networkNamespaces', 'mounts', 'landlock', 'scopes', 'systemCallFilter', 'cgroup'],
+  )
+  for (const part of report.parts) assert.equal(part.available, part.problem === undefined, JSON.stringify(part))
+  assert.deepEqual(await gateway.boxes(), report)
+})
+
+/** An agent that prints what boxes the machine has, and what a server in one answers. */
+const ASKING = `
+const { Gateway } = await import(process.argv[1])
+const { servers, stateDir } = JSON.parse(process.argv[2])
+const gateway = await Gateway.open({ config: { mcpServers: servers }, stateDir })
+const { available, landlockAlone, parts } = await gateway.boxes()
+await gateway.approve('it')
+await gateway.enable('it')
+const answer = await gateway.callTool('it', 'echo', { message: 'x' }).then(({ content }) => content[0].text, ({ code, message }) => code + message)
+console.log(JSON.stringify({ available, landlockAlone, remedy: parts[0].remedy, answer }))
+await gateway.close()
+`
+
+test('without namespaces, Landlock holds the box alone, or nothing is started', TIMEOUT, (t) => {
+  const options = JSON.stringify({ servers: { it: { ...node('everything'), box: { network: 'none' } } }, stateDir: folder(t) })
+  const script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" --input-type=module --eval "$1" "$2" "$3"'
+  const args = ['--user', '--map-current-user', 'sh', '-c', script, process.execPath, ASKING, join(root, 'index.mjs'), options]
+  const { stdout, stderr } = runSync('unshare', args, { limit: ms(60_000) })
+  assert.notEqual(stdout, '', stderr)
+  const { available, landlockAlone, remedy, answer } = JSON.parse(stdout)
+  assert.equal(available, false)
+  assert.match(remedy, /user\.max_user_namespaces/)
+  if (landlockAlone) assert.equal(answer, 'Echo: x')
+  else assert.match(answer, /^ERR_BOX_FAILED.*user\.max_user_namespaces/s)
 })
 
 /** An agent with one server in a box, which goes on until it is killed. */

@@ -232,8 +232,9 @@ test('doctor names what is wrong and how to fix it, and finds no problem on a so
   const sound = await approved(t, { weather: small() })
   const report = JSON.parse((await run(sound, ['doctor', '--json'])).stdout)
   assert.deepEqual(
-    report.checks.map(({ what, status }) => `${what} ${status}`),
-    ['platform ok', 'watchdog ok', 'state folder ok', 'hypervisor ok', 'config ok', 'server weather ok'],
+    // Which parts of a box are missing depends on the machine.
+    report.checks.filter(({ what }) => !what.startsWith('boxes: ')).map(({ what, status }) => `${what} ${status}`),
+    ['platform ok', 'watchdog ok', 'state folder ok', 'hypervisor ok', 'boxes ok', 'config ok', 'server weather ok'],
   )
 })
 

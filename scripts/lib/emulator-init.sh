@@ -37,7 +37,7 @@ mount_system() {
   cd "$root" && mkdir -p dev proc sys run tmp &&
     mount -t devtmpfs devtmpfs dev && mkdir -p dev/shm dev/pts &&
     mount -t tmpfs -o mode=1777 tmpfs dev/shm && mount -t devpts -o mode=620,gid=5,ptmxmode=666 devpts dev/pts &&
-    mount -t proc proc proc && mount -t sysfs sysfs sys && mount -t tmpfs -o mode=755 tmpfs run && mkdir -m 1777 run/lock &&
+    mount -t proc proc proc && mount -t sysfs sysfs sys && mount -t cgroup2 cgroup2 sys/fs/cgroup && mount -t tmpfs -o mode=755 tmpfs run && mkdir -m 1777 run/lock &&
     ln -sf /proc/self/fd dev/fd && ln -sf fd/0 dev/stdin && ln -sf fd/1 dev/stdout && ln -sf fd/2 dev/stderr &&
     # The new root is moved onto / and not only entered, as the kernel refuses user namespaces to a process in a plain chroot. After the
     # move, the host's root is the working directory, and "/" is still the initrd's root.

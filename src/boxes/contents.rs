@@ -22,6 +22,7 @@ const THREADS_OF_PROCESS: u64 = 32;
 const OPEN_FILES: u64 = 16_384;
 const FILE_BYTES: u64 = 4 << 30;
 const TEMPORARY_BYTES: u64 = 512 << 20;
+const HOME_BYTES: u64 = 2 << 30;
 
 /// A server that is about to start, without placeholders.
 pub struct BoxInput<'a> {
@@ -69,9 +70,10 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     let mut given: Vec<Given> = system.filter(|given| !request.write.contains(&given.path)).chain(named).collect();
     // A folder comes before what it contains, so that this is mounted upon it.
     given.sort_by_key(|given| given.path.components().count());
-    let BoxSettings { base: _, read: _, write: _, network: _, memory_mb, processes, cpu_percent: _, is_nested: _, environment: _ } =
+    // The variables are part of the command's environment already.
+    let BoxSettings { base: _, read: _, write: _, network: _, memory_mb, processes, cpu_percent, is_nested, environment: _ } =
         request.settings;
-    let (memory_mb, processes) = (*memory_mb, *processes);
+    let (is_nested, memory_mb, processes) = (*is_nested, *memory_mb, *processes);
     let ceilings = Ceilings {
         memory_bytes: memory_mb << 20,
         processes,
@@ -79,8 +81,10 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
         open_files: OPEN_FILES,
         file_bytes: FILE_BYTES,
         temporary_bytes: TEMPORARY_BYTES,
+        home_bytes: HOME_BYTES,
+        cpu_percent: *cpu_percent,
     };
-    Ok((Contents { given, hidden: vec![state_folder], home: request.private_home.to_owned(), network, ceilings }, program))
+    Ok((Contents { given, hidden: vec![state_folder], home: request.private_home.to_owned(), network, is_nested, ceilings }, program))
 }
 
 /// Returns the network of a box. One without hosts is a network of its own too, so that it is known what the server wanted to reach.

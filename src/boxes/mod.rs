@@ -4,12 +4,15 @@
 pub mod border;
 pub mod build;
 pub(crate) mod contents;
+pub(crate) mod machine;
 mod order;
 pub(crate) mod paths;
 mod registry;
 pub(crate) mod sentences;
 
 pub use contents::{BoxInput, HOME, contents};
+pub(crate) use machine::PROBE;
+pub use machine::{BoxPart, BoxPartName, BoxesReport};
 pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report};
 pub use paths::{Disk, Kind, Lookup};
 pub use registry::{Registry, RunnerSettings, registry};

@@ -46,6 +46,10 @@ pub struct Ceilings {
     pub file_bytes: u64,
     /// Size of `/tmp`, which is in memory.
     pub temporary_bytes: u64,
+    /// Size of all files in the private home.
+    pub home_bytes: u64,
+    /// Processor time of all processes together, in percent of one processor. `None`: no limit.
+    pub cpu_percent: Option<u64>,
 }
 
 /// The network of a box.
@@ -69,6 +73,8 @@ pub struct Contents {
     /// The folder of the machine that is the process's home.
     pub home: PathBuf,
     pub network: Network,
+    /// True if the processes may make namespaces of their own, as a browser does for its own sandbox.
+    pub is_nested: bool,
     pub ceilings: Ceilings,
 }
 

@@ -11,6 +11,7 @@ use super::Exit;
 use super::error::{CliError, message, summary};
 use super::next_command::NextCommand;
 use super::session::Session;
+use crate::boxes::{BoxPart, BoxPartName, BoxesReport};
 use crate::command::{Style, Tone, one_line, quoted};
 use crate::config::SourceKind;
 use crate::error::Error;
@@ -64,6 +65,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
         Err(_) => {}
         Ok(gateway) => {
             findings.push(hypervisor(&gateway).await);
+            findings.extend(boxes(&gateway).await);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
             // Servers that wait for a decision are shown first.
@@ -198,6 +200,47 @@ async fn hypervisor(gateway: &Gateway) -> Finding {
     let text = format!("a guest boots here in {:.0} ms", report.boot_ms.unwrap_or_default());
     // The report's warning is about the isolation of the guest. It is shown as information, because a person cannot fix it.
     Finding::ok("hypervisor", report.warning.map_or_else(|| text.clone(), |warning| format!("{text}; {warning}")))
+}
+
+/// Finds out whether boxes can be made, and which parts of them this machine does not have.
+async fn boxes(gateway: &Gateway) -> Vec<Finding> {
+    let gateway = gateway.clone();
+    match tokio::task::spawn_blocking(move || gateway.boxes()).await {
+        Ok(report) => of_boxes(&report),
+        Err(_) => vec![Finding::new("boxes", Status::Problem, "the check of boxes failed unexpectedly; run doctor again", None)],
+    }
+}
+
+fn of_boxes(report: &BoxesReport) -> Vec<Finding> {
+    let BoxesReport { available, landlock_alone, parts, problem } = report;
+    if let Some(problem) = problem {
+        let remedy = "install hyperlight-mcp again, without omitting optional dependencies".to_owned();
+        return vec![Finding::new("boxes", Status::Problem, problem, Some(remedy))];
+    }
+    let said =
+        |part: &BoxPart| part.detail.as_ref().map_or(part.name.text().to_owned(), |detail| format!("{} ({detail})", part.name.text()));
+    let there: Vec<String> = parts.iter().filter(|part| part.available).map(said).collect();
+    let summary = if *available {
+        Finding::ok("boxes", format!("boxes can be made: {}", there.join(", ")))
+    } else if *landlock_alone {
+        let text =
+            "boxes are made of Landlock alone here, so a server sees which paths and processes exist, and what needs namespaces is refused";
+        Finding::new("boxes", Status::Warning, text, Some("do what is said below about each part that is missing".to_owned()))
+    } else {
+        let text = "no box can be made here, so only servers with \"box\": \"off\" start";
+        Finding::new("boxes", Status::Problem, text, Some("do what is said below about each part that is missing".to_owned()))
+    };
+    let missing = parts.iter().filter(|part| !part.available).map(|part| {
+        let (status, effect) = match part.name {
+            BoxPartName::Scopes => (Status::Warning, "servers with network \"any\" reach the abstract sockets of this machine"),
+            BoxPartName::Cgroup => (Status::Ok, "memory and processes are counted instead, and cpuPercent is refused"),
+            _ if *landlock_alone => (Status::Warning, "boxes are made without"),
+            _ => (Status::Problem, "no box is made without"),
+        };
+        let text = format!("{effect}: {}", part.problem.as_deref().unwrap_or_default());
+        Finding::new(&format!("boxes: {}", part.name.text()), status, text, part.remedy.clone())
+    });
+    std::iter::once(summary).chain(missing).collect()
 }
 
 fn config(session: &Session, servers: usize) -> Finding {
@@ -367,6 +410,25 @@ mod tests {
         let text = shown(&finding, &Style::default());
         assert!(!text.contains(|next: char| next.is_control() && next != '\n') && !text.contains('\u{202e}'), "{text:?}");
         assert!(!text.lines().any(|line| line.starts_with("ok ")), "{text}");
+    }
+
+    #[test]
+    fn each_missing_part_of_a_box_has_its_remedy() {
+        let part = |name, available| BoxPart {
+            name,
+            available,
+            detail: available.then(|| "version 7".to_owned()),
+            problem: (!available).then(|| "it is not there".to_owned()),
+            remedy: (!available).then(|| "get it".to_owned()),
+        };
+        let found = |parts| of_boxes(&BoxesReport::of(parts));
+        let all = found(vec![part(BoxPartName::Landlock, true), part(BoxPartName::Scopes, false), part(BoxPartName::Cgroup, false)]);
+        let statuses = |found: &[Finding]| found.iter().map(|finding| finding.status).collect::<Vec<_>>();
+        assert_eq!(statuses(&all), [Status::Ok, Status::Warning, Status::Ok], "{all:?}");
+        assert!(all[0].text.contains("Landlock (version 7)") && all[1].remedy.as_deref() == Some("get it"), "{all:?}");
+        let none = found(vec![part(BoxPartName::UserNamespaces, false)]);
+        assert_eq!(statuses(&none), [Status::Problem, Status::Problem]);
+        assert_eq!(statuses(&of_boxes(&BoxesReport::without_program("x".to_owned()))), [Status::Problem]);
     }
 
     #[test]

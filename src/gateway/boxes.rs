@@ -1,10 +1,13 @@
 //! Prepares the box of a server that is about to start.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use secrecy::SecretString;
 use sha2::{Digest as _, Sha256};
 
@@ -15,12 +18,12 @@ use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
 use crate::boxes::border::{BorderSettings, Refusal, RefusalListener};
-use crate::boxes::{BoxInput, Disk, HOME, Registry, RunnerSettings, contents, registry};
+use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, RunnerSettings, contents, registry};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
     BoxDefinition, BoxHost, BoxNetwork, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, resolve_box_paths,
 };
-use crate::error::{Error, Result};
+use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
 use crate::files::{Links, private_folder, read_bounded};
 use crate::network::NetworkRuntime;
@@ -56,7 +59,7 @@ impl BoxMaker {
     }
 
     /// Returns the private home of a server. Creates it at the first start, and keeps it.
-    fn private_home(&self, server: &ServerDefinition) -> Result<PathBuf> {
+    fn private_home(&self, server: &ServerDefinition) -> GatewayResult<PathBuf> {
         // A name may contain any character, so its digest names the folder.
         let name = hex::encode(Sha256::digest(server.key()));
         let folder = private_folder(&self.state_folder.join(HOMES).join(name));
@@ -64,16 +67,66 @@ impl BoxMaker {
     }
 }
 
+/// What the programs that make boxes have found. It depends on the machine alone, so all gateways of this process share it.
+static KNOWN: Mutex<BTreeMap<PathBuf, BoxesReport>> = Mutex::new(BTreeMap::new());
+/// Longest wait for the program that tries the parts of a box. It normally takes some milliseconds.
+const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
+impl Gateway {
+    /// Reports which parts of a box this machine has, and what can be done about those that are missing. Tries them once for this process. Blocks.
+    #[must_use]
+    pub fn boxes(&self) -> BoxesReport {
+        let program = &self.core.box_maker.program;
+        // The lock is held meanwhile, so that concurrent callers wait for the same attempt.
+        let mut known = KNOWN.lock();
+        if let Some(report) = known.get(program) {
+            return report.clone();
+        }
+        match try_parts(program) {
+            Ok(report) => known.entry(program.clone()).or_insert(report).clone(),
+            // It is tried again when it is asked for again.
+            Err(problem) => BoxesReport::without_program(format!("the program {} cannot be run: {problem}", program_name(program))),
+        }
+    }
+}
+
+fn program_name(program: &Path) -> std::borrow::Cow<'_, str> {
+    program.file_name().unwrap_or(program.as_os_str()).to_string_lossy()
+}
+
+fn try_parts(program: &Path) -> Result<BoxesReport, String> {
+    let mut command = Command::new(program);
+    let mut child = command
+        .arg(PROBE)
+        .current_dir("/")
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let mut line = Vec::new();
+    let read = child.stdout.take().ok_or_else(|| "it has no output".to_owned()).and_then(|mut output| {
+        let is_ready = poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&PATIENCE)).is_ok_and(|count| count > 0);
+        // The program writes one line at its end.
+        if is_ready { output.read_to_end(&mut line).map_err(|error| error.to_string()) } else { Err("it does not answer".to_owned()) }
+    });
+    let _ = child.kill();
+    let _ = child.wait();
+    read?;
+    serde_json::from_slice(&line).map_err(|error| error.to_string())
+}
+
 impl Core {
     /// Returns the process to start, within its box if the entry has one.
-    pub(super) async fn target(&self, server: &ServerDefinition, command: ResolvedCommand, program: PathBuf) -> Result<Target> {
+    pub(super) async fn target(&self, server: &ServerDefinition, command: ResolvedCommand, program: PathBuf) -> GatewayResult<Target> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Ok(Target::Process { command, program, in_box: None }) };
         let paths = resolve_box_paths(server, settings, &self.surroundings)?;
         let private_home = self.box_maker.private_home(server)?;
-        let (settings, arguments, search) = (settings.clone(), command.arguments.clone(), search_path(&command));
+        let (settings, arguments) = (settings.clone(), command.arguments.clone());
         let (user_home, state_folder) = (self.surroundings.user_home.clone(), self.box_maker.state_folder.clone());
         let program = command.working_directory.join(program);
-        let mut command = within(command, server);
+        let mut command = within(command, server, &settings.environment);
         let (hosts, hosts_all) = match &settings.network {
             BoxNetwork::Any => (BTreeSet::new(), true),
             BoxNetwork::Hosts(hosts) => (hosts.clone(), false),
@@ -85,6 +138,7 @@ impl Core {
             add_missing(&mut command, variables);
         }
         let starting = start_hosts.clone();
+        let search = search_path(&command);
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
         let found = blocking(move || {
             let request = BoxInput {
@@ -141,7 +195,7 @@ impl Gateway {
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
-    pub fn refused_hosts(&self, server: &str) -> Result<Vec<Refusal>> {
+    pub fn refused_hosts(&self, server: &str) -> GatewayResult<Vec<Refusal>> {
         let name = self.server_info(server)?.status.name;
         Ok(self.core.box_maker.refused.lock().get(&name).cloned().unwrap_or_default())
     }
@@ -182,12 +236,13 @@ fn add_missing(command: &mut ResolvedCommand, variables: Vec<(String, String)>) 
     }
 }
 
-/// Returns the command with the folders of its box. The working folder is the private home, unless the entry has one or depends on the
+/// Returns the command with the folders and variables of its box. The working folder is the private home, unless the entry has one or depends on the
 /// workspace.
-fn within(mut command: ResolvedCommand, server: &ServerDefinition) -> ResolvedCommand {
+fn within(mut command: ResolvedCommand, server: &ServerDefinition, in_box: &BTreeMap<String, String>) -> ResolvedCommand {
     let Transport::Stdio { environment: own, working_directory, .. } = &server.transport else { return command };
     let is_own = |name: &str| own.iter().any(|(own, _)| own == name);
-    for (name, value) in PRIVATE.into_iter().filter(|(name, _)| !is_own(name)) {
+    let folders = PRIVATE.into_iter().filter(|(name, _)| !is_own(name));
+    for (name, value) in folders.chain(in_box.iter().map(|(name, value)| (name.as_str(), value.as_str()))) {
         command.environment.retain(|(known, _)| known != name);
         command.environment.push((name.to_owned(), SecretString::from(value)));
     }

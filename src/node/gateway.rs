@@ -102,6 +102,12 @@ impl Gateway {
         self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.hypervisor())).await })
     }
 
+    /// Reports which parts of a box this machine has, and what to do about those that are missing. The first call tries them.
+    #[napi(catch_unwind, ts_return_type = "Promise<BoxesReport>")]
+    pub fn boxes<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.boxes", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.boxes())).await })
+    }
+
     /// Returns the status of all servers. First come servers that await a decision, then the others in the order of the config; servers
     /// whose entry has an error come last. It reads no file. Changes by this gateway are visible immediately. Changes by another process or
     /// on disk are visible shortly after a call; `serverInfo` reads them immediately. Throws `ERR_APPROVAL_STORE`.

@@ -322,6 +322,33 @@ export interface HypervisorReport {
   warning?: string
 }
 
+/** Reports which parts of a box this machine has. */
+export interface BoxesReport {
+  /** True if boxes with all that they can have are made on this machine. */
+  available: boolean
+  /** True if Landlock and the filter of system calls can hold a box alone, where namespaces are missing: most entries then start all the same. */
+  landlockAlone: boolean
+  /** All parts, those that every box needs first. Empty if the program that makes boxes cannot be run. */
+  parts: BoxPart[]
+  /** The reason why the program that makes boxes cannot be run. */
+  problem?: string
+}
+
+/** A part of the kernel of which boxes are made, with what was found by trying. */
+export interface BoxPart {
+  /**
+   * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches its abstract sockets. Without `cgroup`, memory
+   * and processes are counted, and `cpuPercent` is refused.
+   */
+  name: 'userNamespaces' | 'networkNamespaces' | 'mounts' | 'landlock' | 'systemCallFilter' | 'scopes' | 'cgroup'
+  available: boolean
+  /** The version of Landlock, or what a cgroup can limit. */
+  detail?: string
+  /** The reason why the machine does not have it. `remedy` says what to do, if something is known. */
+  problem?: string
+  remedy?: string
+}
+
 /** The source of a server. If two sources have a server of the same name, the kind that comes first in this list is used. */
 export interface ServerSource {
   kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'

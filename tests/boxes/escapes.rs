@@ -6,7 +6,7 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::process::{Command, Stdio};
 
 use hyperlight_mcp::config::{BoxBase, BoxNetwork, BoxSettings};
@@ -43,6 +43,7 @@ struct Machine {
     udp: UdpSocket,
     _docker: UnixListener,
     _abstract: UnixListener,
+    _log: UnixDatagram,
     abstract_name: String,
     other: std::process::Child,
 }
@@ -56,7 +57,10 @@ impl Drop for Machine {
 
 impl Machine {
     fn new() -> Self {
-        let scene = Scene::new();
+        Self::in_scene(Scene::new())
+    }
+
+    fn in_scene(scene: Scene) -> Self {
         for name in ["user/.ssh/id", "state/machine.key", "state/boxes/other/token", "user/notes"] {
             fs::write(scene.path(name), "secret").unwrap();
         }
@@ -77,6 +81,7 @@ impl Machine {
             tcp6: TcpListener::bind("[::1]:0").ok(),
             udp: answering(),
             _docker: UnixListener::bind(scene.path("user/docker.sock")).unwrap(),
+            _log: UnixDatagram::bind(scene.path("user/log.sock")).unwrap(),
             _abstract: UnixListener::bind_addr(&SocketAddr::from_abstract_name(&abstract_name).unwrap()).unwrap(),
             abstract_name,
             other,
@@ -278,17 +283,23 @@ const CALLS: [&str; 45] = [
 
 /// Tries all ways in one box, and then those that must work outside of it.
 fn none_works(ways: impl Fn(&Machine) -> Vec<(&'static str, String, Outside)>, has_network: bool) {
-    let machine = Machine::new();
-    let ways = ways(&machine);
     let network = if has_network { BoxNetwork::Any } else { BoxNetwork::none() };
-    let settings = BoxSettings { network, ..BoxSettings::of(BoxBase::Standard) };
+    none_works_in(&BoxSettings { network, ..BoxSettings::of(BoxBase::Standard) }, ways);
+}
+
+fn none_works_in(settings: &BoxSettings, ways: impl Fn(&Machine) -> Vec<(&'static str, String, Outside)>) {
+    none_works_on(&Machine::new(), settings, ways);
+}
+
+fn none_works_on(machine: &Machine, settings: &BoxSettings, ways: impl Fn(&Machine) -> Vec<(&'static str, String, Outside)>) {
+    let ways = ways(machine);
     let attempts: Vec<_> = ways.iter().map(|(name, about, _)| (*name, about.clone())).collect();
-    let lines = machine.scene.attack(&settings, &attempts);
+    let lines = machine.scene.attack(settings, &attempts);
     assert_eq!(lines.len(), ways.len(), "{lines:#?}");
     let worked: Vec<_> = lines.iter().filter(|line| !line.starts_with("refused\t")).collect();
     assert!(worked.is_empty(), "{worked:#?}");
     for (name, about, _) in ways.iter().filter(|(_, _, outside)| *outside == Works) {
-        let line = outside(&machine, name, about);
+        let line = outside(machine, name, about);
         assert!(line.starts_with("done\t"), "the test cannot see: {line}");
     }
 }
@@ -334,3 +345,90 @@ fn a_network_opens_nothing_else() {
     none_works(files, true);
     none_works(|_| CALLS.map(|name| (name, String::new(), NotTried)).into(), true);
 }
+
+/// A browser's own sandbox, tried by a program that does what Chromium does.
+const BROWSER: [&str; 2] = ["start a browser's sandbox", "make a user namespace by unshare"];
+
+#[test]
+fn a_browsers_own_sandbox_starts_in_a_nested_box_alone() {
+    let attempts = BROWSER.map(|name| (name, String::new()));
+    for is_nested in [false, true] {
+        let scene = Scene::new();
+        let lines = scene.attack(&BoxSettings { is_nested, ..BoxSettings::of(BoxBase::Standard) }, &attempts);
+        let expected = if is_nested { "done\t" } else { "refused\t" };
+        assert!(lines.len() == BROWSER.len() && lines.iter().all(|line| line.starts_with(expected)), "{is_nested}: {lines:#?}");
+    }
+}
+
+/// What a nested box allows more opens nothing else.
+#[test]
+fn namespaces_of_its_own_lead_a_server_nowhere() {
+    let settings = BoxSettings { is_nested: true, ..BoxSettings::of(BoxBase::Standard) };
+    // The importance of its processes is its own to choose, as the files of processes can be written.
+    let files = |machine: &Machine| {
+        let all = [machine.reads(), machine.writes(), machine.sockets(), machine.processes()].concat();
+        all.into_iter().filter(|(_, about, _)| about != "/proc/self/oom_score_adj").collect()
+    };
+    none_works_in(&settings, files);
+    let allowed = ["chroot", "unshare", "a user namespace by clone"];
+    let named = |name: &'static str| (name, String::new(), NotTried);
+    let calls = CALLS.into_iter().filter(|name| !allowed.contains(name)).map(named);
+    let within = [
+        "make a mount namespace within a user namespace",
+        "mount within a user namespace",
+        "uncover the kernel's files within a user namespace",
+    ];
+    let kernel = ["/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/proc/sys/vm/drop_caches"];
+    let kernel = kernel.map(|path| ("write", path.to_owned(), NotTried));
+    none_works_in(&settings, |_| calls.clone().chain(within.map(named)).chain(kernel.clone()).collect());
+}
+
+impl Machine {
+    /// Ways that only a machine without namespaces has. Mounts and namespaces lead them nowhere elsewhere.
+    fn around_landlock(&self) -> Vec<(&'static str, String, Outside)> {
+        vec![
+            ("chmod", self.path("user/notes"), Works),
+            ("change the times", self.path("user/notes"), Works),
+            ("change the times", self.path("given/read/file"), Works),
+            ("set an attribute", self.path("given/read/file"), NotTried),
+            ("change flags", self.path("given/read/file"), NotTried),
+            ("watch a folder", self.path("user"), Works),
+            ("share memory", String::new(), Works),
+            ("send by a pair of sockets", self.path("user/log.sock"), Works),
+            ("limit another process", self.other.id().to_string(), Works),
+            ("kill", self.other.id().to_string(), NotTried),
+            ("list", "/proc".to_owned(), Works),
+            ("read", "/proc/self/environ".to_owned(), NotTried),
+            ("read", "/proc/self/mountinfo".to_owned(), NotTried),
+            ("read", "/proc/self/net/tcp".to_owned(), NotTried),
+            ("read", "/etc/passwd".to_owned(), Works),
+            ("create", "/tmp".to_owned(), NotTried),
+            ("create", "/dev/shm".to_owned(), NotTried),
+        ]
+    }
+}
+
+/// Landlock and the filter of system calls hold alone what namespaces hold elsewhere.
+#[test]
+fn without_namespaces_no_way_leads_out_either() {
+    if !super::holds_alone() {
+        return;
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    // Root stays root there, without its rights. The server is in the process group of the outer process, whose end is its own.
+    let has_sense = |name: &str| name != "signal its parent's group" && (name != "become root" || !is_root);
+    for network in [BoxNetwork::none(), BoxNetwork::Any] {
+        let has_network = network == BoxNetwork::Any;
+        let settings = BoxSettings { network, ..BoxSettings::of(BoxBase::Standard) };
+        let machine = Machine::in_scene(Scene::bare());
+        none_works_on(&machine, &settings, |machine| {
+            let files = [machine.reads(), machine.writes(), machine.around_landlock(), machine.processes()].concat();
+            let calls = CALLS.map(|name| (name, String::new(), NotTried));
+            let sockets = machine.sockets().into_iter().filter(|(name, _, _)| !has_network || !REACHED.contains(name));
+            files.into_iter().chain(sockets).chain(calls).filter(|(name, _, _)| has_sense(name)).collect()
+        });
+    }
+}
+
+/// Ways that a network allows.
+const REACHED: [&str; 3] = ["connect", "send", "look up"];

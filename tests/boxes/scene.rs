@@ -40,6 +40,8 @@ fn placed(built: &'static str) -> String {
 /// A folder of the machine with a user's home, the gateway's own folder and the private home of one server.
 pub struct Scene {
     folder: tempfile::TempDir,
+    /// True if the machine has no namespaces.
+    is_bare: bool,
 }
 
 /// What a program did.
@@ -51,6 +53,8 @@ pub struct Ran {
     pub status: Option<i32>,
     /// What its box has refused, in the order of the attempts: host and port as in a list of hosts, and the reason.
     pub refused: Vec<String>,
+    /// The id of the outer process.
+    pub id: u32,
 }
 
 /// Returns the name of the step that failed.
@@ -59,6 +63,11 @@ pub fn failed_step(ran: &Ran) -> Option<&str> {
         Some(Report::Failed { step, .. }) => Some(step),
         _ => None,
     }
+}
+
+/// Returns whether this is the emulated machine, which has a kernel of Debian 12.
+pub fn is_emulated() -> bool {
+    std::env::var_os("HYPERLIGHT_MCP_EMULATED").is_some()
 }
 
 /// Polls until something is true.
@@ -79,11 +88,16 @@ pub fn processes_with(argument: &str) -> usize {
 
 impl Scene {
     pub fn new() -> Self {
-        let scene = Self { folder: tempfile::Builder::new().prefix("hyperlight-mcp-box-").tempdir().unwrap() };
+        let scene = Self { folder: tempfile::Builder::new().prefix("hyperlight-mcp-box-").tempdir().unwrap(), is_bare: false };
         for name in ["user/.ssh", "state/boxes/own", "state/boxes/other"] {
             fs::create_dir_all(scene.path(name)).unwrap();
         }
         scene
+    }
+
+    /// Returns a scene on a machine without namespaces.
+    pub fn bare() -> Self {
+        Self { is_bare: true, ..Self::new() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -94,6 +108,11 @@ impl Scene {
         let path = self.path(name);
         fs::create_dir_all(&path).unwrap();
         path
+    }
+
+    /// Returns the program that makes boxes, which is about to start.
+    pub fn box_program(&self) -> Command {
+        box_program(self.is_bare)
     }
 
     /// Returns the folder that is the private home.
@@ -112,13 +131,14 @@ impl Scene {
             read: Vec::new(),
             write: Vec::new(),
             fails_at: None,
+            home_bytes: None,
         }
     }
 
     /// Gives these bytes to the program.
     pub fn raw(&self, bytes: &[u8]) -> Ran {
         assert!(self.home().is_dir());
-        start(bytes, b"", None).finish()
+        start(bytes, b"", None, self.is_bare).finish()
     }
 
     /// Tries these attempts in one box, and returns the lines that tell how they went.
@@ -150,6 +170,8 @@ pub struct Boxed<'a> {
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
     pub fails_at: Option<&'static str>,
+    /// The size of the private home, if it is not the usual one.
+    pub home_bytes: Option<u64>,
 }
 
 impl Boxed<'_> {
@@ -170,13 +192,16 @@ impl Boxed<'_> {
             state_folder: &state_folder,
             private_home: &home,
         };
-        let (contents, program) = contents(&input, &Disk).unwrap();
+        let (mut contents, program) = contents(&input, &Disk).unwrap();
+        contents.ceilings.home_bytes = self.home_bytes.unwrap_or(contents.ceilings.home_bytes);
         let order = Order {
             contents,
             program,
             name: self.program.to_owned(),
             arguments: self.arguments.clone(),
-            environment: [("PATH", PATH), ("HOME", HOME)].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            environment: [("PATH", PATH), ("HOME", HOME), ("TMPDIR", "/tmp")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             working_directory: HOME.into(),
             fails_at: self.fails_at.map(str::to_owned),
         };
@@ -188,12 +213,12 @@ impl Boxed<'_> {
     }
 
     pub fn run_bytes(&self, input: &[u8]) -> Ran {
-        start(&self.order(), input, Some(self)).finish()
+        start(&self.order(), input, Some(self), self.scene.is_bare).finish()
     }
 
     /// Starts the program, and leaves its input open.
     pub fn start(&self, input: &str) -> Running {
-        start(&self.order(), input.as_bytes(), Some(self))
+        start(&self.order(), input.as_bytes(), Some(self), self.scene.is_bare)
     }
 }
 
@@ -223,11 +248,10 @@ pub struct Running {
     pub looked_up: Arc<Mutex<Vec<String>>>,
 }
 
-fn start(order: &[u8], input: &[u8], boxed: Option<&Boxed<'_>>) -> Running {
+fn start(order: &[u8], input: &[u8], boxed: Option<&Boxed<'_>>, is_bare: bool) -> Running {
     let (socket, theirs) = UnixStream::pair().unwrap();
     let (read, mut write) = io::pipe().unwrap();
-    let mut child = Command::new(BOX.as_str())
-        .env_clear()
+    let mut child = box_program(is_bare)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -255,7 +279,7 @@ fn start(order: &[u8], input: &[u8], boxed: Option<&Boxed<'_>>) -> Running {
 }
 
 /// Gives the pipe for the server's input, and takes the sockets of the border.
-fn exchange(socket: &UnixStream, read: io::PipeReader) -> io::Result<Vec<OwnedFd>> {
+pub fn exchange(socket: &UnixStream, read: io::PipeReader) -> io::Result<Vec<OwnedFd>> {
     let given = [read.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -271,6 +295,30 @@ fn exchange(socket: &UnixStream, read: io::PipeReader) -> io::Result<Vec<OwnedFd
     Ok(rights.flatten().collect())
 }
 
+/// Returns the program that makes boxes, which is about to start on a machine with or without namespaces.
+fn box_program(is_bare: bool) -> Command {
+    let mut command = Command::new(BOX.as_str());
+    command.env_clear();
+    if is_bare {
+        // SAFETY: takes no arguments. The closure writes files, for which it may need memory: the C library lets a child allocate.
+        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        unsafe { command.pre_exec(move || forbid_namespaces(user, group)) };
+    }
+    command
+}
+
+/// Moves this process to a user namespace that has all of the machine, and in which no other namespace can be made.
+fn forbid_namespaces(user: u32, group: u32) -> std::io::Result<()> {
+    // SAFETY: takes an integer.
+    if unsafe { libc::unshare(libc::CLONE_NEWUSER) } == -1 {
+        return Err(std::io::Error::last_os_error());
+    }
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    fs::write("/proc/sys/user/max_user_namespaces", "0")
+}
+
 /// A test that fails leaves nothing behind: the box ends with its outer process.
 impl Drop for Running {
     fn drop(&mut self) {
@@ -280,6 +328,18 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// Returns the id of the outer process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills the process group of the outer process.
+    pub fn kill_group(&mut self) {
+        // SAFETY: takes two integers.
+        assert_eq!(unsafe { libc::kill(-i32::try_from(self.child.id()).unwrap(), libc::SIGKILL) }, 0);
+        self.child.wait().unwrap();
+    }
+
     /// Kills the outer process alone.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -321,6 +381,6 @@ impl Running {
             _ => (None, output),
         };
         let refused = self.refused.lock().unwrap().clone();
-        Ran { report, output, errors, status, refused }
+        Ran { report, output, errors, status, refused, id: self.child.id() }
     }
 }

@@ -1,22 +1,24 @@
 //! The filter of system calls: what no server needs, and what has led out of sandboxes before, fails with `EPERM`.
 
+mod alone;
+
 use std::collections::BTreeMap;
 
 use libc::c_long;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Compare, SeccompCondition as Condition, SeccompFilter,
-    SeccompRule, TargetArch, apply_filter, sock_filter,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Compare, SeccompCondition as Condition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
+use super::restrict::Hold;
 use super::step::{Failure, Fault, Outcome, Step};
 
 /// Calls that always fail.
-const REFUSED: [c_long; 55] = [
+const REFUSED: [c_long; 53] = [
     // Mounts and roots.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
-    libc::SYS_chroot,
     libc::SYS_open_tree,
     libc::SYS_move_mount,
     libc::SYS_fsopen,
@@ -25,7 +27,6 @@ const REFUSED: [c_long; 55] = [
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
     // Namespaces.
-    libc::SYS_unshare,
     libc::SYS_setns,
     // Other processes.
     libc::SYS_ptrace,
@@ -74,17 +75,15 @@ const REFUSED: [c_long; 55] = [
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
 ];
-/// Flags of `clone` that make namespaces.
-const NAMESPACES: [i32; 8] = [
+/// Flags that make namespaces which no server makes, not even for a browser.
+const FOREIGN_NAMESPACES: [i32; 4] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWUTS,
-    libc::CLONE_NEWIPC,
-    libc::CLONE_NEWUSER,
-    libc::CLONE_NEWPID,
-    libc::CLONE_NEWNET,
     0x80, // CLONE_NEWTIME
 ];
+/// Flags that make the namespaces of a browser's sandbox: Chromium takes the first three, Firefox the last too.
+const BROWSER_NAMESPACES: [i32; 4] = [libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC];
 /// Kinds of sockets that exist. Others reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
 const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// Requests of `ioctl` that type into a terminal.
@@ -93,32 +92,47 @@ const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 const X32: u32 = 0x4000_0000;
 
 /// Applies the filters. They hold for all that follows.
-pub(super) fn apply(fault: &Fault) -> Outcome<()> {
+pub(super) fn apply(fault: &Fault, hold: Hold, has_network: bool, is_nested: bool) -> Outcome<()> {
     fault.begin(Step::FilterCalls)?;
     let failed = |error: &dyn std::fmt::Display| Failure::missing(Step::FilterCalls, error);
-    for program in programs().map_err(|error| failed(&error))? {
+    let all = programs(is_nested).map(Vec::from).and_then(|mut all| {
+        if hold == Hold::Alone {
+            all.push(alone::program(has_network)?);
+        }
+        Ok(all)
+    });
+    for program in all.map_err(|error| failed(&error))? {
         apply_filter(&program).map_err(|error| failed(&error))?;
     }
     Ok(())
 }
 
-fn programs() -> Result<[BpfProgram; 3], seccompiler::BackendError> {
+/// Returns a program that answers these calls with an error.
+fn filter(rules: BTreeMap<c_long, Vec<SeccompRule>>, answer: i32) -> Result<BpfProgram, BackendError> {
     let arch: TargetArch = std::env::consts::ARCH.try_into()?;
-    let filter = |rules, answer: i32| -> Result<BpfProgram, seccompiler::BackendError> {
-        let answer = SeccompAction::Errno(answer.unsigned_abs());
-        SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)?.try_into()
-    };
-    // C libraries use `clone` where there is no `clone3`. The flags of `clone3` are in memory, where no filter sees them.
-    let without_clone3 = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
-    Ok([filter(refused()?, libc::EPERM)?, without_clone3, without_x32()])
+    SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(answer.unsigned_abs()), arch)?.try_into()
 }
 
-fn refused() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn programs(is_nested: bool) -> Result<[BpfProgram; 3], BackendError> {
+    // C libraries use `clone` where there is no `clone3`. The flags of `clone3` are in memory, where no filter sees them.
+    let without_clone3 = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
+    Ok([filter(refused(is_nested)?, libc::EPERM)?, without_clone3, without_x32()])
+}
+
+fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, BackendError> {
     // A call without rules is refused whatever its arguments are.
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = REFUSED.into_iter().map(|call| (call, Vec::new())).collect();
-    let flags = NAMESPACES.into_iter().map(|flag| u64::from(flag.unsigned_abs()));
+    let browser = BROWSER_NAMESPACES.into_iter().filter(|_| !is_nested);
+    let flags = FOREIGN_NAMESPACES.into_iter().chain(browser).map(|flag| u64::from(flag.unsigned_abs()));
     let namespaces = flags.map(|flag| SeccompRule::new(vec![Condition::new(0, Length::Qword, Compare::MaskedEq(flag), flag)?]));
-    rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
+    let namespaces = namespaces.collect::<Result<Vec<_>, _>>()?;
+    rules.insert(libc::SYS_clone, namespaces.clone());
+    if is_nested {
+        // A browser's process takes its files away by `chroot`, which needs a user namespace of its own.
+        rules.insert(libc::SYS_unshare, namespaces);
+    } else {
+        rules.extend([libc::SYS_unshare, libc::SYS_chroot].map(|call| (call, Vec::new())));
+    }
     let other = SOCKETS.into_iter().map(|kind| Condition::new(0, Length::Dword, Compare::Ne, u64::from(kind.unsigned_abs())));
     let sockets = vec![SeccompRule::new(other.collect::<Result<_, _>>()?)?];
     rules.insert(libc::SYS_socket, sockets.clone());
@@ -146,6 +160,7 @@ mod tests {
 
     #[test]
     fn the_filters_compile() {
-        assert!(programs().unwrap().iter().all(|program| !program.is_empty()));
+        assert!([false, true].into_iter().all(|has_network| !alone::program(has_network).unwrap().is_empty()));
+        assert!([false, true].map(|is_nested| programs(is_nested).unwrap()).iter().flatten().all(|program| !program.is_empty()));
     }
 }

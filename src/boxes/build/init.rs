@@ -1,7 +1,8 @@
 //! The first process of a box. It makes the root folder, starts the server, reaps what is left behind, and ends all when a limit is reached.
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
@@ -9,18 +10,22 @@ use rustix::process::{
     wait,
 };
 
+use super::disk::Disk;
+use super::group::Group;
+use super::restrict::{self, Hold};
 use super::step::{At as _, Failure, Fault, Outcome, Step};
-use super::usage::Usage;
-use super::{Users, leave_pipes, limits, restrict, root};
+use super::usage::{self, Usage};
+use super::{Users, leave_pipes, limits, root};
+use crate::boxes::contents::HOME;
 use crate::boxes::order::{Ceilings, Order};
 
 /// Interval at which memory and processes are counted.
-const COUNTING: Duration = Duration::from_millis(200);
+pub(super) const COUNTING: Duration = Duration::from_millis(200);
 /// The status of a box whose server used more than it may.
-const BEYOND_LIMIT: i32 = 124;
+pub(super) const BEYOND_LIMIT: i32 = 124;
 
 /// Makes the box and runs the server in it. Returns the status to end with.
-pub(super) fn run(order: Order, fault: &Fault, users: &Users, lives: &OwnedFd) -> Outcome<i32> {
+pub(super) fn run(order: Order, fault: &Fault, users: &Users, lives: &OwnedFd, group: Option<&Group>) -> Outcome<i32> {
     fault.begin(Step::TieInit)?;
     set_parent_process_death_signal(Some(Signal::KILL)).at(Step::TieInit, "prctl")?;
     // The outer process may have ended before it was tied.
@@ -35,22 +40,24 @@ pub(super) fn run(order: Order, fault: &Fault, users: &Users, lives: &OwnedFd) -
     limits::drop_capabilities(fault)?;
     // The server has the same user: it must not read this process's memory, environment or descriptors.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::DropCapabilities, "prctl")?;
+    fault.begin(Step::WatchHome)?;
+    let ceilings = order.contents.ceilings;
+    let home = Disk::open(Path::new(HOME), ceilings.home_bytes).at(Step::WatchHome, HOME)?;
     fault.begin(Step::StartServer)?;
     // SAFETY: this process has one thread, so the child may do whatever this one may.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).at(Step::StartServer, "fork"),
-        0 => restrict::become_server(order, fault).map(|never| match never {}),
+        0 => restrict::become_server(order, fault, group, Hold::Namespaces).map(|never| match never {}),
         child => {
-            let ceilings = order.contents.ceilings;
             drop(order);
             let server = Pid::from_raw(child).ok_or_else(|| Failure::new(Step::StartServer, "it has no id"))?;
-            Ok(attend(server, &ceilings))
+            Ok(attend(server, &ceilings, group, home))
         }
     }
 }
 
 /// Waits for the server's end, and returns its status.
-fn attend(server: Pid, ceilings: &Ceilings) -> i32 {
+fn attend(server: Pid, ceilings: &Ceilings, group: Option<&Group>, mut home: Disk) -> i32 {
     // The pipes of the server's input and output must close when the server closes them.
     let _ = leave_pipes(&[0, 1]);
     let process = pidfd_open(server, PidfdFlags::empty());
@@ -62,10 +69,15 @@ fn attend(server: Pid, ceilings: &Ceilings) -> i32 {
         } else {
             std::thread::sleep(COUNTING);
         }
-        if let Some(status) = reap(server) {
+        let ended = reap(server);
+        // Where the kernel has ended the server because of its group, its log says so.
+        let beyond = group.and_then(|group| group.beyond(ceilings));
+        if let (Some(status), None) = (ended, &beyond) {
             return status;
         }
-        if let Some(problem) = Usage::now(ceilings.processes).beyond(ceilings) {
+        let beyond =
+            beyond.or_else(|| Usage::of_all(&usage::others(), ceilings.processes).beyond(ceilings)).or_else(|| home.step(Instant::now()));
+        if let Some(problem) = beyond {
             // When this process ends, the kernel ends all others of the box.
             eprintln!("hyperlight-mcp-box: {problem}, so all of the server was ended");
             return BEYOND_LIMIT;
@@ -74,13 +86,18 @@ fn attend(server: Pid, ceilings: &Ceilings) -> i32 {
 }
 
 /// Reaps all processes that have ended. Returns the server's status if it is one of them.
-fn reap(server: Pid) -> Option<i32> {
+pub(super) fn reap(server: Pid) -> Option<i32> {
     while let Ok(Some((ended, status))) = wait(WaitOptions::NOHANG) {
         if ended == server {
             return Some(status_of(status));
         }
     }
     None
+}
+
+/// Reaps all processes that have ended, whichever they are.
+pub(super) fn reap_all() {
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
 
 fn status_of(status: WaitStatus) -> i32 {

@@ -5,11 +5,17 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
+use super::restrict::Hold;
 use super::step::{At as _, Fault, Outcome, Step};
 use crate::boxes::order::Ceilings;
 
-/// Takes all capabilities away, for this process and all that follow.
+/// Takes all capabilities away, for this process and all that follow. Init alone keeps the right to read the private home, since its files can forbid
+/// that to their owner.
 pub(super) fn drop_capabilities(fault: &Fault) -> Outcome<()> {
+    drop_capabilities_but(fault, CapabilitySet::DAC_READ_SEARCH)
+}
+
+fn drop_capabilities_but(fault: &Fault, kept: CapabilitySet) -> Outcome<()> {
     fault.begin(Step::DropCapabilities)?;
     let step = Step::DropCapabilities;
     for number in 0..u64::BITS {
@@ -21,10 +27,38 @@ pub(super) fn drop_capabilities(fault: &Fault) -> Outcome<()> {
         }
     }
     clear_ambient_capability_set().at(step, "prctl")?;
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).at(step, "capset")?;
+    keep(kept)?;
+    forbid_privileges(fault)
+}
+
+/// Takes the capabilities away that this process has without a user namespace of its own. Only root has any. It keeps the right to read the private
+/// home, if it has it.
+pub(super) fn drop_own_capabilities(fault: &Fault) -> Outcome<()> {
+    let own = rustix::thread::capabilities(None).at(Step::DropCapabilities, "capget")?.permitted;
+    if own.contains(CapabilitySet::SETPCAP) {
+        return drop_capabilities_but(fault, own & CapabilitySet::DAC_READ_SEARCH);
+    }
+    // What could be won back by a program is forbidden by the next step.
+    fault.begin(Step::DropCapabilities)?;
+    clear_ambient_capability_set().at(Step::DropCapabilities, "prctl")?;
+    keep(own & CapabilitySet::DAC_READ_SEARCH)?;
+    forbid_privileges(fault)
+}
+
+/// Forbids to win rights by a program, which Landlock and the filter ask for.
+pub(super) fn forbid_privileges(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::ForbidPrivileges)?;
     set_no_new_privs(true).at(Step::ForbidPrivileges, "prctl")
+}
+
+/// Takes the last capability away, which is init's own.
+pub(super) fn drop_last_capabilities() -> Outcome<()> {
+    keep(CapabilitySet::empty())
+}
+
+fn keep(kept: CapabilitySet) -> Outcome<()> {
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets).at(Step::DropCapabilities, "capset")
 }
 
 /// Lets this process run before all that is not as urgent, if it may. A server of root can start processes until nothing else runs, because
@@ -50,7 +84,7 @@ fn schedule(policy: i32, priority: i32) -> bool {
 }
 
 /// Limits what a single process may use. What all of them use is counted by init.
-pub(super) fn limit_resources(fault: &Fault, ceilings: &Ceilings) -> Outcome<()> {
+pub(super) fn limit_resources(fault: &Fault, ceilings: &Ceilings, hold: Hold) -> Outcome<()> {
     run_as_others(fault)?;
     let limits = [(Resource::Nofile, ceilings.open_files), (Resource::Fsize, ceilings.file_bytes), (Resource::Core, 0)];
     for (resource, most) in limits {
@@ -60,7 +94,7 @@ pub(super) fn limit_resources(fault: &Fault, ceilings: &Ceilings) -> Outcome<()>
     }
     // Since Linux 5.14, this limit counts the processes of the user namespace, and so of the box. It does not hold for a process of root, whose processes init
     // counts alone.
-    if counts_by_namespace() {
+    if hold == Hold::Namespaces && counts_by_namespace() {
         let now = rustix::process::getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
         let most = Some(ceilings.threads.min(now));
         setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most }).at(Step::LimitResources, "setrlimit")?;

@@ -6,12 +6,16 @@
 //! behind, and counts memory and processes. When init ends, for whatever reason, the kernel ends all processes of the namespace, so none
 //! outlives the box, even one that has left the process group.
 
+mod alone;
+mod disk;
 mod filter;
+mod group;
 mod handover;
 mod init;
 mod limits;
 mod mounts;
 mod network;
+mod probe;
 mod restrict;
 mod root;
 mod step;
@@ -28,7 +32,9 @@ use rustix::thread::UnshareFlags;
 
 pub use step::{Failure, Step};
 
+use super::machine::PROBE;
 use super::order::{MAX_ORDER_BYTES, Network, Order, Report};
+use group::Group;
 use step::{At as _, Fault, Outcome};
 
 /// The status with which the program ends if it could not make the box.
@@ -36,9 +42,15 @@ const FAILED: i32 = 125;
 /// The user that the server sees itself as if it runs for root. Programs act differently for root, for example when they unpack archives.
 const USER_IN_PLACE_OF_ROOT: u32 = 1000;
 
+/// The rule of Ubuntu by which a user without rights can make user namespaces, but mount nothing in them.
+const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+
 /// Runs the program. Returns its exit status.
 #[must_use]
 pub fn main() -> i32 {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == PROBE) {
+        return if write_line(&probe::report()).is_ok() { 0 } else { FAILED };
+    }
     match outer() {
         Ok(status) => status,
         Err(failure) => report_failure(&failure),
@@ -47,13 +59,12 @@ pub fn main() -> i32 {
 
 /// Writes the failure as the one line on standard output. Returns the status to end with.
 fn report_failure(failure: &Failure) -> i32 {
-    let Failure { step, problem } = failure;
     // If nobody reads the line, nobody waits for the server either.
-    let _ = write_report(&Report::Failed { step: step.name().to_owned(), problem: problem.clone() });
+    let _ = write_line(&Report::Failed { step: failure.step.name().to_owned(), problem: failure.to_string() });
     FAILED
 }
 
-fn write_report(report: &Report) -> std::io::Result<()> {
+fn write_line(report: &impl serde::Serialize) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     let mut output = std::io::stdout().lock();
@@ -68,9 +79,22 @@ fn outer() -> Outcome<i32> {
     if geteuid().is_root() {
         limits::run_first();
     }
-    let users = make_namespaces(&fault, &order.contents.network)?;
-    let border = network::make(&fault, &order.contents.network)?;
-    handover::exchange(&fault, border)?;
+    let group = Group::make(&order.contents.ceilings, &fault)?;
+    let status = start_init(order, &fault, group.as_ref());
+    if let Some(group) = &group {
+        group.remove();
+    }
+    status
+}
+
+/// Makes the namespaces and the network, starts init in them, and waits for its end.
+fn start_init(order: Order, fault: &Fault, group: Option<&Group>) -> Outcome<i32> {
+    let users = match namespaces(fault, &order.contents.network) {
+        Err(failure) if alone::is_for(&failure) => return alone::start(order, fault, group, &failure),
+        outcome => outcome?,
+    };
+    let border = network::make(fault, &order.contents.network)?;
+    handover::exchange(fault, border)?;
     fault.begin(Step::StartInit)?;
     // The first process sees by the pipe that this one lives.
     let (lives, held) = pipe_with(PipeFlags::CLOEXEC).at(Step::StartInit, "pipe")?;
@@ -79,7 +103,7 @@ fn outer() -> Outcome<i32> {
         -1 => Err(std::io::Error::last_os_error()).at(Step::StartInit, "fork"),
         0 => {
             drop(held);
-            let status = init::run(order, &fault, &users, &lives);
+            let status = init::run(order, fault, &users, &lives, group);
             // Destructors of the parent's values must not run here twice.
             std::process::exit(status.unwrap_or_else(|failure| report_failure(&failure)))
         }
@@ -138,6 +162,15 @@ fn read_order() -> Outcome<Order> {
     let mut bytes = vec![0; length];
     input.read_exact(&mut bytes).at(Step::ReadOrder, what)?;
     serde_json::from_slice(&bytes).map_err(|error| Failure::new(Step::ReadOrder, error.to_string()))
+}
+
+/// Makes the namespaces, unless a rule of the system lets them be made and then forbids to use them: that is an error before anything is made.
+fn namespaces(fault: &Fault, network: &Network) -> Outcome<Users> {
+    let is_restricted = std::fs::read_to_string(RESTRICTED).is_ok_and(|value| value.trim() == "1");
+    if is_restricted && let Err(tried) = probe::in_child(|| make_namespaces(&Fault::default(), network).map(drop)) {
+        return Err(Failure { problem: tried.problem, ..Failure::of(Step::Namespaces, "unshare", rustix::io::Errno::PERM) });
+    }
+    make_namespaces(fault, network)
 }
 
 /// The ids of the user within the box.

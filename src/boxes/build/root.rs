@@ -1,11 +1,13 @@
 //! The root folder of a box: an empty file system, into which what was given is mounted.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2, symlinkat};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat2, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 
@@ -17,7 +19,7 @@ use crate::boxes::contents::HOME;
 use crate::boxes::order::{Access, Contents, Given, Link, Network};
 
 /// The devices of a box.
-const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// Names in `/dev` that lead to a process's own descriptors.
 const DEVICE_LINKS: [(&str, &str); 4] =
     [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")];
@@ -25,6 +27,9 @@ const DEVICE_LINKS: [(&str, &str); 4] =
 const SHARED_BYTES: &str = "67108864";
 /// Size of the file system that has the root folder. It contains only empty folders and two short files.
 const ROOT_BYTES: &str = "4194304";
+
+/// The table of the box's own processes.
+pub(super) const PROCESSES: &str = "/proc";
 
 /// Something that is mounted into the box.
 enum Source {
@@ -80,7 +85,7 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     for path in &contents.hidden {
         hide(&root, path).at(Step::HideFolders, &path.to_string_lossy())?;
     }
-    mount_processes(&root, fault)?;
+    mount_processes(&root, contents.is_nested, fault)?;
     fault.begin(Step::EnterRoot)?;
     set_attributes(root.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, false).at(Step::EnterRoot, "mount_setattr")?;
     rustix::process::fchdir(&root).at(Step::EnterRoot, "fchdir")?;
@@ -212,13 +217,32 @@ fn write_tables(root: &OwnedFd, users: &Users, network: &Network) -> Outcome<()>
     Ok(())
 }
 
-/// Mounts the table of the box's own processes. It cannot be written, as some of its files change the whole machine for root.
-fn mount_processes(root: &OwnedFd, fault: &Fault) -> Outcome<()> {
+/// Mounts the table of the box's own processes. It cannot be written, as some of its files change the whole machine for root. Only in a nested
+/// box, the files of processes can, because a process that makes a user namespace writes its map there.
+fn mount_processes(root: &OwnedFd, is_nested: bool, fault: &Fault) -> Outcome<()> {
     fault.begin(Step::MountProcesses)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
-        | MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let plain = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let attributes = if is_nested { plain } else { plain | MountAttrFlags::MOUNT_ATTR_RDONLY };
     let mount = new_mount("proc", &[], attributes).at(Step::MountProcesses, "proc")?;
-    add(root, Path::new("/proc"), &Source::Mount { mount, is_folder: true }).at(Step::MountProcesses, "/proc")
+    add(root, Path::new(PROCESSES), &Source::Mount { mount, is_folder: true }).at(Step::MountProcesses, PROCESSES)?;
+    if is_nested { protect_kernel_files(root).at(Step::MountProcesses, PROCESSES) } else { Ok(()) }
+}
+
+/// Covers each entry of the process table that belongs to no process with itself, read-only.
+fn protect_kernel_files(root: &OwnedFd) -> std::io::Result<()> {
+    let table = open_below(root, Path::new(PROCESSES), OFlags::RDONLY | OFlags::DIRECTORY)?;
+    for entry in Dir::read_from(&table)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let is_process = name.iter().all(u8::is_ascii_digit);
+        // The links lead to the files of the process that follows them.
+        if is_process || name.starts_with(b".") || entry.file_type() == FileType::Symlink {
+            continue;
+        }
+        let opened = open_below(&table, Path::new(OsStr::from_bytes(name)), OFlags::PATH)?;
+        let mount = copy_of(&opened)?;
+        set_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, true)?;
+        place(mount, opened)?;
+    }
+    Ok(())
 }

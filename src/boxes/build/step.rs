@@ -6,6 +6,7 @@ use rustix::io::Errno;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     ReadOrder,
+    MakeGroup,
     Namespaces,
     UserMap,
     StartInit,
@@ -25,7 +26,9 @@ pub enum Step {
     NameHost,
     DropCapabilities,
     ForbidPrivileges,
+    WatchHome,
     StartServer,
+    EnterGroup,
     EnterFolder,
     LimitResources,
     CloseDescriptors,
@@ -36,8 +39,9 @@ pub enum Step {
 
 impl Step {
     /// All steps, in their order.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::ReadOrder,
+        Self::MakeGroup,
         Self::Namespaces,
         Self::UserMap,
         Self::StartInit,
@@ -57,7 +61,9 @@ impl Step {
         Self::NameHost,
         Self::DropCapabilities,
         Self::ForbidPrivileges,
+        Self::WatchHome,
         Self::StartServer,
+        Self::EnterGroup,
         Self::EnterFolder,
         Self::LimitResources,
         Self::CloseDescriptors,
@@ -71,6 +77,7 @@ impl Step {
     pub fn name(self) -> &'static str {
         match self {
             Self::ReadOrder => "read its order",
+            Self::MakeGroup => "make its cgroup",
             Self::Namespaces => "make namespaces",
             Self::UserMap => "map the user",
             Self::StartInit => "start its first process",
@@ -90,7 +97,9 @@ impl Step {
             Self::NameHost => "set its host name",
             Self::DropCapabilities => "drop capabilities",
             Self::ForbidPrivileges => "forbid new privileges",
+            Self::WatchHome => "watch its private home",
             Self::StartServer => "start the server's process",
+            Self::EnterGroup => "enter its cgroup",
             Self::EnterFolder => "enter the working folder",
             Self::LimitResources => "limit resources",
             Self::CloseDescriptors => "close descriptors",
@@ -104,16 +113,20 @@ impl Step {
     fn remedy(self, error: Option<Errno>) -> &'static str {
         match self {
             Self::Namespaces if error == Some(Errno::NOSPC) => {
-                ". This machine allows no user namespaces: set the sysctl user.max_user_namespaces above 0"
+                "This machine allows no user namespaces: set the sysctl user.max_user_namespaces above 0"
             }
             Self::Namespaces | Self::UserMap | Self::PrivateMounts | Self::MakeRoot => {
-                ". This machine does not let this user make namespaces: set the sysctl kernel.unprivileged_userns_clone to 1 (Debian) or \
+                "This machine does not let this user make namespaces: set the sysctl kernel.unprivileged_userns_clone to 1 (Debian) or \
                  kernel.apparmor_restrict_unprivileged_userns to 0 (Ubuntu), or start the container with permission for user namespaces"
             }
             Self::MountProcesses => {
-                ". A container that hides parts of /proc allows no process table of a box: start it with an unmasked /proc"
+                "A container that hides parts of /proc allows no process table of a box: start it with an unmasked /proc"
             }
-            Self::LimitFiles => ". Boxes need Landlock: Linux 5.13 or later, with landlock among the security modules (lsm=)",
+            Self::MakeGroup => {
+                "Start the agent in a cgroup that is its own: systemd-run --user --scope -p Delegate=yes -p CPUWeight=100 COMMAND (for root, \
+                 without --user), or leave cpuPercent out"
+            }
+            Self::LimitFiles => "Boxes need Landlock: Linux 5.13 or later, with landlock among the security modules (lsm=)",
             _ => "",
         }
     }
@@ -124,22 +137,33 @@ impl Step {
 pub struct Failure {
     pub step: Step,
     pub problem: String,
+    /// What can be done about it. Empty if nothing is known.
+    pub remedy: &'static str,
+    /// The error of the system call that failed.
+    pub error: Option<Errno>,
 }
 
 impl Failure {
     pub(super) fn new(step: Step, problem: impl Into<String>) -> Self {
-        Self { step, problem: problem.into() }
+        Self { step, problem: problem.into(), remedy: "", error: None }
     }
 
     /// Returns the failure of a system call.
     pub(super) fn of(step: Step, what: &str, error: Errno) -> Self {
         let error_text = std::io::Error::from(error);
-        Self::new(step, format!("{what}: {error_text}{}", step.remedy(Some(error))))
+        Self { step, problem: format!("{what}: {error_text}"), remedy: step.remedy(Some(error)), error: Some(error) }
     }
 
     /// Returns the failure of something that the machine does not have.
     pub(super) fn missing(step: Step, what: impl std::fmt::Display) -> Self {
-        Self::new(step, format!("{what}{}", step.remedy(None)))
+        Self { step, problem: what.to_string(), remedy: step.remedy(None), error: None }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { step: _, problem, remedy, error: _ } = self;
+        if remedy.is_empty() { formatter.write_str(problem) } else { write!(formatter, "{problem}. {remedy}") }
     }
 }
 
@@ -196,11 +220,11 @@ mod tests {
 
     #[test]
     fn what_the_machine_cannot_do_has_its_remedy() {
-        let said = |step, error| Failure::of(step, "x", error).problem;
+        let said = |step, error| Failure::of(step, "x", error).to_string();
         assert!(said(Step::Namespaces, Errno::NOSPC).contains("user.max_user_namespaces"));
         assert!(said(Step::Namespaces, Errno::PERM).contains("unprivileged_userns_clone"));
         assert!(said(Step::MakeRoot, Errno::ACCESS).contains("apparmor_restrict"));
         assert!(said(Step::MountProcesses, Errno::PERM).contains("/proc"));
-        assert!(Failure::missing(Step::LimitFiles, "x").problem.contains("Landlock"));
+        assert!(Failure::missing(Step::LimitFiles, "x").to_string().contains("Landlock"));
     }
 }

@@ -1,10 +1,44 @@
 //! What the processes of a box use, from the process table.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use crate::boxes::order::Ceilings;
 
 const MIB: u64 = 1 << 20;
+
+/// Returns all processes of the PID namespace but its first.
+pub(super) fn others() -> Vec<u32> {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| name.parse().ok()).filter(|id| *id != 1).collect()
+}
+
+/// Returns all processes that descend from this one and have not ended.
+pub(super) fn descendants() -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let everyone = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    for id in everyone {
+        let parent = fs::read_to_string(format!("/proc/{id}/stat")).ok().and_then(|stat| parent_of(&stat));
+        if let Some(parent) = parent {
+            children.entry(parent).or_default().push(id);
+        }
+    }
+    let (mut found, mut next) = (Vec::new(), vec![std::process::id()]);
+    while let Some(parent) = next.pop() {
+        let of_parent = children.remove(&parent).unwrap_or_default();
+        next.extend(&of_parent);
+        found.extend(of_parent);
+    }
+    found
+}
+
+/// Returns the parent of a process from its `stat`. `None` if it has ended and only waits for its parent to notice.
+fn parent_of(stat: &str) -> Option<u32> {
+    // The name of the program stands in brackets, and can have any characters.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.next()?.parse().ok() }
+}
 
 /// What all processes of a box use, without init.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -15,11 +49,8 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Counts what is used now. Beyond `most` processes, only the processes are counted: while they multiply, each moment counts.
-    pub(super) fn now(most: u64) -> Self {
-        let names = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let others = names.filter(|name| name != "1" && name.bytes().all(|byte| byte.is_ascii_digit()));
-        let ids: Vec<String> = others.take(usize::try_from(most).unwrap_or(usize::MAX).saturating_add(1)).collect();
+    /// Counts what these processes use. Beyond `most`, only the processes are counted: while they multiply, each moment counts.
+    pub(super) fn of_all(ids: &[u32], most: u64) -> Self {
         let processes = u64::try_from(ids.len()).unwrap_or(u64::MAX);
         if processes > most {
             return Self { processes, ..Self::default() };
@@ -74,8 +105,28 @@ mod tests {
     }
 
     #[test]
+    fn the_parent_is_found_whatever_the_program_is_called() {
+        assert_eq!(parent_of("7 (a) R 1) S 42 7 7 0 -1"), Some(42));
+        assert_eq!(parent_of("7 (sh) Z 42 7 7 0 -1"), None);
+        assert_eq!(parent_of(""), None);
+        let mut child = std::process::Command::new("/bin/sleep").arg("100").spawn().unwrap();
+        assert!(descendants().contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn each_limit_is_told() {
-        let ceilings = Ceilings { memory_bytes: 4 * MIB, processes: 1, threads: 11, open_files: 1, file_bytes: 1, temporary_bytes: 1 };
+        let ceilings = Ceilings {
+            memory_bytes: 4 * MIB,
+            processes: 1,
+            threads: 11,
+            open_files: 1,
+            file_bytes: 1,
+            temporary_bytes: 1,
+            home_bytes: 1,
+            cpu_percent: None,
+        };
         let one = Usage::of(STATUS);
         assert_eq!(one.beyond(&ceilings), None);
         assert!(one.plus(one).beyond(&ceilings).unwrap().contains("8 MiB of memory"));

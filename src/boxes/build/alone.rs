@@ -1,0 +1,198 @@
+//! A box on a machine without namespaces: Landlock for files, signals and abstract sockets, and a wider filter of system calls. It is made only if
+//! that holds what a person was shown. What it cannot hold is refused, with the remedy that gives the machine namespaces.
+//!
+//! The *keeper* takes the place of init. What the server leaves behind becomes its child, so it finds all of it to count and to end. It leaves the
+//! process group, so that it can still do so when the group is killed.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, Signal, kill_process, pidfd_open, set_dumpable_behavior, set_parent_process_death_signal, setpgid,
+};
+
+use super::disk::Disk;
+use super::group::Group;
+use super::init::{self, BEYOND_LIMIT, COUNTING};
+use super::restrict::{Hold, become_server, landlock_version};
+use super::step::{At as _, Failure, Fault, Outcome, Step};
+use super::usage::{self, Usage};
+use super::{handover, leave_pipes, limits, report_failure, wait_for_init};
+use crate::boxes::contents::HOME;
+use crate::boxes::order::{Contents, Network, Order};
+
+/// The version of Landlock that limits all that a box needs: truncation (3), devices (5), signals and abstract sockets (6).
+pub(super) const NEEDED: i64 = 6;
+/// The start of the names of temporary folders in the private home. The rest is the id of the keeper.
+const TEMPORARY: &str = ".box-tmp-";
+/// Pause between two attempts to end all processes.
+const ENDING: Duration = Duration::from_millis(1);
+
+/// Returns whether a machine that did not make namespaces says by this error that it has none for this user.
+pub(super) fn is_for(failure: &Failure) -> bool {
+    let has_none = [Errno::PERM, Errno::ACCESS, Errno::NOSPC, Errno::NOSYS, Errno::INVAL, Errno::USERS];
+    failure.step == Step::Namespaces && failure.error.is_some_and(|error| has_none.contains(&error))
+}
+
+/// Makes the box, starts the server in it, and waits for the end. `cause` is why there are no namespaces.
+pub(super) fn start(order: Order, fault: &Fault, group: Option<&Group>, cause: &Failure) -> Outcome<i32> {
+    if let Some(lost) = lost(&order.contents, landlock_version()) {
+        let Failure { step, problem, remedy, error } = cause;
+        let problem = format!("{problem}, and without namespaces this box cannot {lost}");
+        return Err(Failure { step: *step, problem, remedy, error: *error });
+    }
+    handover::exchange(fault, Vec::new())?;
+    fault.begin(Step::StartInit)?;
+    let (lives, held) = pipe_with(PipeFlags::CLOEXEC).at(Step::StartInit, "pipe")?;
+    // SAFETY: this process has one thread, so the child may do whatever this one may.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()).at(Step::StartInit, "fork"),
+        0 => {
+            drop(held);
+            let status = keep(order, fault, &lives, group);
+            std::process::exit(status.unwrap_or_else(|failure| report_failure(&failure)))
+        }
+        child => {
+            drop((order, lives));
+            Ok(wait_for_init(child, held))
+        }
+    }
+}
+
+/// Returns what of the box would not hold without namespaces.
+fn lost(contents: &Contents, landlock: i64) -> Option<String> {
+    let Contents { given, hidden, home: _, network, is_nested, ceilings: _ } = contents;
+    if landlock < NEEDED {
+        return Some(format!("limit files, signals and sockets: this needs version {NEEDED} of Landlock (Linux 6.12), not {landlock}"));
+    }
+    if *is_nested {
+        return Some("let a browser make namespaces (nested)".to_owned());
+    }
+    if matches!(network, Network::Own { ports } if !ports.is_empty()) {
+        return Some("let named hosts through, as for box.network or the registry of a package".to_owned());
+    }
+    let is_within = |folder: &&PathBuf| given.iter().any(|given| folder.starts_with(&given.path));
+    hidden.iter().find(is_within).map(|folder| format!("hide {} within a folder that it may read", folder.display()))
+}
+
+/// Runs the server as its keeper. Returns the status to end with.
+fn keep(mut order: Order, fault: &Fault, lives: &OwnedFd, group: Option<&Group>) -> Outcome<i32> {
+    fault.begin(Step::TieInit)?;
+    become_reaper().at(Step::TieInit, "prctl")?;
+    fault.begin(Step::PlaceFolders)?;
+    let (home, ceilings) = (order.contents.home.clone(), order.contents.ceilings);
+    let temporary = make_temporary(&home).at(Step::PlaceFolders, "the temporary folder")?;
+    place(&mut order, &home, &temporary);
+    limits::drop_own_capabilities(fault)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::DropCapabilities, "prctl")?;
+    fault.begin(Step::WatchHome)?;
+    let mut disk = Disk::open(&home, ceilings.home_bytes).at(Step::WatchHome, "the private home")?;
+    fault.begin(Step::StartServer)?;
+    // SAFETY: this process has one thread, so the child may do whatever this one may.
+    let server = match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()).at(Step::StartServer, "fork"),
+        0 => {
+            set_parent_process_death_signal(Some(Signal::KILL)).at(Step::StartServer, "prctl")?;
+            return become_server(order, fault, group, Hold::Alone).map(|never| match never {});
+        }
+        child => Pid::from_raw(child).ok_or_else(|| Failure::new(Step::StartServer, "it has no id"))?,
+    };
+    drop(order);
+    // The server stays in the group of the outer process, whose signals are for it.
+    let left = setpgid(None, None).at(Step::StartServer, "setpgid");
+    let count = |now| {
+        let problem = group.and_then(|group| group.beyond(&ceilings));
+        let problem = problem.or_else(|| Usage::of_all(&usage::descendants(), ceilings.processes).beyond(&ceilings));
+        problem.or_else(|| disk.step(now))
+    };
+    let status = left.map(|()| attend(server, lives, count));
+    end_all();
+    let _ = fs::remove_dir_all(&temporary);
+    status
+}
+
+/// Waits for the end of the server or of the outer process, and returns the status to end with.
+fn attend(server: Pid, lives: &OwnedFd, mut count: impl FnMut(Instant) -> Option<String>) -> i32 {
+    let _ = leave_pipes(&[0, 1]);
+    let process = pidfd_open(server, PidfdFlags::empty());
+    let interval = Timespec { tv_sec: 0, tv_nsec: COUNTING.subsec_nanos().into() };
+    loop {
+        let mut awaited = vec![PollFd::new(lives, PollFlags::IN)];
+        awaited.extend(process.iter().map(|process| PollFd::new(process, PollFlags::IN)));
+        let _ = poll(&mut awaited, Some(&interval));
+        if !awaited[0].revents().is_empty() {
+            // Nobody waits for the status any more.
+            return BEYOND_LIMIT;
+        }
+        let ended = init::reap(server);
+        let problem = count(Instant::now());
+        match (ended, problem) {
+            (Some(status), None) => return status,
+            (_, Some(problem)) => {
+                eprintln!("hyperlight-mcp-box: {problem}, so all of the server was ended");
+                return BEYOND_LIMIT;
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+/// Ends all that the server has left behind, until nothing is left.
+fn end_all() {
+    loop {
+        init::reap_all();
+        let left: Vec<Pid> = usage::descendants().into_iter().filter_map(|id| Pid::from_raw(i32::try_from(id).ok()?)).collect();
+        if left.is_empty() {
+            return;
+        }
+        // What is stopped makes no other processes while these are being ended.
+        for signal in [Signal::STOP, Signal::KILL] {
+            for process in &left {
+                let _ = kill_process(*process, signal);
+            }
+        }
+        std::thread::sleep(ENDING);
+    }
+}
+
+/// Lets processes whose parent has ended become children of this one.
+fn become_reaper() -> io::Result<()> {
+    // SAFETY: takes integers.
+    let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes the folder that takes the place of `/tmp`, and removes those of boxes that were killed.
+fn make_temporary(home: &Path) -> io::Result<PathBuf> {
+    for entry in fs::read_dir(home)?.flatten() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)).and_then(|id| id.parse::<u32>().ok());
+        if id.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    let folder = home.join(format!("{TEMPORARY}{}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&folder)?;
+    Ok(folder)
+}
+
+/// Puts the paths of the machine in the place of those that only a box with mounts has.
+fn place(order: &mut Order, home: &Path, temporary: &Path) {
+    for (name, value) in &mut order.environment {
+        if name == "TMPDIR" && value == "/tmp" {
+            *value = temporary.to_string_lossy().into_owned();
+        } else if let Ok(below) = Path::new(value.as_str()).strip_prefix(HOME) {
+            *value = home.join(below).components().collect::<PathBuf>().to_string_lossy().into_owned();
+        }
+    }
+    if let Ok(below) = order.working_directory.strip_prefix(HOME) {
+        order.working_directory = home.join(below);
+    }
+}

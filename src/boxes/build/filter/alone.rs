@@ -1,0 +1,98 @@
+//! What the filter refuses in a box without namespaces: all that Landlock does not see, and that mounts and namespaces would have kept apart.
+
+use std::collections::BTreeMap;
+
+use libc::c_long;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompCmpArgLen as Length, SeccompCmpOp as Compare, SeccompCondition as Condition, SeccompRule,
+};
+
+use super::filter;
+
+/// Calls of newer kernels that this version of libc has no names for.
+const SYS_FCHMODAT2: c_long = 452;
+const SYS_SETXATTRAT: c_long = 463;
+const SYS_REMOVEXATTRAT: c_long = 466;
+const SYS_FILE_SETATTR: c_long = 469;
+/// Calls that always fail.
+const REFUSED: [c_long; 39] = [
+    // Modes, owners, times and attributes of files, also of those that can be read only.
+    libc::SYS_chmod,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    SYS_FCHMODAT2,
+    libc::SYS_chown,
+    libc::SYS_fchown,
+    libc::SYS_lchown,
+    libc::SYS_fchownat,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_futimesat,
+    libc::SYS_utimensat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    SYS_SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    SYS_REMOVEXATTRAT,
+    SYS_FILE_SETATTR,
+    // The names of files that change in folders that cannot be read.
+    libc::SYS_inotify_init,
+    libc::SYS_inotify_init1,
+    // Memory and messages that programs of one user share.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    // The memory of other processes.
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    libc::SYS_process_mrelease,
+];
+/// Calls whose first argument is a process, which must be 0: the caller.
+const OF_OTHERS: [c_long; 5] =
+    [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
+/// The letters of requests of `ioctl` that change files which are open for reading: those of Btrfs, of ext4 and of XFS.
+const FILE_REQUESTS: [u64; 3] = [0x94, 0x66, 0x58];
+/// Kinds of sockets that exist with the machine's network. A socket of Unix would reach the services of this user, which could do anything for it.
+const SOCKETS: [i32; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Types of pairs of sockets that can send to a third one.
+const DATAGRAMS: [i32; 2] = [libc::SOCK_DGRAM, libc::SOCK_RAW];
+/// The bits of a socket's type that are not flags.
+const TYPE: u64 = 0xf;
+/// Calls that are for one process if the first argument is this, and for the caller if the second is 0.
+const PRIORITIES: [(c_long, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
+
+pub(super) fn program(has_network: bool) -> Result<BpfProgram, BackendError> {
+    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = REFUSED.into_iter().map(|call| (call, Vec::new())).collect();
+    let not = |argument, value| Condition::new(argument, Length::Dword, Compare::Ne, value);
+    for call in OF_OTHERS {
+        rules.insert(call, vec![SeccompRule::new(vec![not(0, 0)?])?]);
+    }
+    for (call, process) in PRIORITIES {
+        rules.insert(call, vec![SeccompRule::new(vec![not(0, process)?])?, SeccompRule::new(vec![not(1, 0)?])?]);
+    }
+    let requests = FILE_REQUESTS
+        .into_iter()
+        .map(|letter| SeccompRule::new(vec![Condition::new(1, Length::Dword, Compare::MaskedEq(0xff00), letter << 8)?]));
+    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    let others = SOCKETS.into_iter().map(|kind| not(0, u64::from(kind.unsigned_abs())));
+    let sockets = if has_network { vec![SeccompRule::new(others.collect::<Result<_, _>>()?)?] } else { Vec::new() };
+    rules.insert(libc::SYS_socket, sockets);
+    let pairs = DATAGRAMS
+        .into_iter()
+        .map(|kind| SeccompRule::new(vec![Condition::new(1, Length::Dword, Compare::MaskedEq(TYPE), u64::from(kind.unsigned_abs()))?]));
+    rules.insert(libc::SYS_socketpair, pairs.collect::<Result<_, _>>()?);
+    filter(rules, libc::EPERM)
+}

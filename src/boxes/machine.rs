@@ -1,0 +1,114 @@
+//! Which parts of a box the machine has. The program `hyperlight-mcp-box` finds out by trying ([`super::build`]).
+
+use serde::{Deserialize, Serialize};
+
+/// The argument with which the program tries the parts, and prints the [`BoxesReport`].
+pub(crate) const PROBE: &str = "--probe";
+
+/// A part of the kernel of which boxes are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum BoxPartName {
+    /// User, mount, PID, IPC, UTS and cgroup namespaces of this user.
+    UserNamespaces,
+    /// Network namespaces of this user, for a box without the machine's network.
+    NetworkNamespaces,
+    /// A root folder and a process table of the box's own.
+    Mounts,
+    /// Rules for files, which hold although a mount is lost.
+    Landlock,
+    /// Landlock's rules for signals and abstract sockets (ABI 6). Without them, a box with the machine's network reaches its abstract sockets.
+    Scopes,
+    /// The filter of system calls (seccomp).
+    SystemCallFilter,
+    /// A cgroup for limits that the kernel keeps. Without it, memory and processes are counted, and `cpuPercent` is refused.
+    Cgroup,
+}
+
+impl BoxPartName {
+    /// Returns the name for a person.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::UserNamespaces => "user namespaces",
+            Self::NetworkNamespaces => "network namespaces",
+            Self::Mounts => "mounts",
+            Self::Landlock => "Landlock",
+            Self::Scopes => "Landlock's scopes",
+            Self::SystemCallFilter => "seccomp",
+            Self::Cgroup => "cgroup",
+        }
+    }
+
+    /// Returns whether there is no box without the part.
+    #[must_use]
+    pub fn is_needed(self) -> bool {
+        match self {
+            Self::UserNamespaces | Self::NetworkNamespaces | Self::Mounts | Self::Landlock | Self::SystemCallFilter => true,
+            Self::Scopes | Self::Cgroup => false,
+        }
+    }
+}
+
+/// A part with what was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BoxPart {
+    pub name: BoxPartName,
+    pub available: bool,
+    /// The version, or what it can limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The reason why the machine does not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The action with which the user can solve the problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// The report of `boxes()`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BoxesReport {
+    /// True if boxes with all that they can have are made on this machine.
+    pub available: bool,
+    /// True if Landlock and the filter of system calls can hold a box alone, where namespaces are missing.
+    pub landlock_alone: bool,
+    /// All parts, those that every box needs first. Empty if the program that makes boxes cannot be run.
+    pub parts: Vec<BoxPart>,
+    /// The reason why the program that makes boxes cannot be run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl BoxesReport {
+    pub(crate) fn of(parts: Vec<BoxPart>) -> Self {
+        let has = |name| parts.iter().any(|part| part.available && part.name == name);
+        Self {
+            available: parts.iter().all(|part| part.available || !part.name.is_needed()),
+            landlock_alone: [BoxPartName::Landlock, BoxPartName::Scopes, BoxPartName::SystemCallFilter].into_iter().all(has),
+            parts,
+            problem: None,
+        }
+    }
+
+    pub(crate) fn without_program(problem: String) -> Self {
+        Self { available: false, landlock_alone: false, parts: Vec::new(), problem: Some(problem) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_need_no_cgroup_and_all_namespaces() {
+        let part = |name, available| BoxPart { name, available, detail: None, problem: None, remedy: None };
+        let report = |cgroup, network| {
+            BoxesReport::of(vec![part(BoxPartName::NetworkNamespaces, network), part(BoxPartName::Cgroup, cgroup)]).available
+        };
+        assert!(!BoxesReport::of(vec![part(BoxPartName::Landlock, true), part(BoxPartName::SystemCallFilter, true)]).landlock_alone);
+        assert!(report(true, true) && report(false, true) && !report(true, false));
+    }
+}
