@@ -13,6 +13,7 @@ mod backpressure;
 mod changes;
 mod cited;
 mod direct;
+mod drain;
 mod handler;
 mod handles;
 mod held_agents;
@@ -36,6 +37,7 @@ mod stdio;
 mod subscriptions;
 mod tasks;
 mod traced;
+mod unanswered;
 mod unreadable;
 mod waiting_calls;
 
@@ -52,6 +54,7 @@ use crate::trust::AllowedWrites;
 
 pub use crate::catalog::NameStyle;
 pub use direct::Direct;
+pub use drain::Drain;
 pub use handler::Handler;
 pub use served::{ServedGateway, Transport, serve};
 pub use stdio::serve_stdio;
