@@ -21,6 +21,7 @@ mod held_arguments;
 pub mod http;
 mod instructions;
 mod items;
+mod lacking;
 mod listeners;
 mod misfits;
 mod paused_calls;
