@@ -302,8 +302,8 @@ impl ServerHandler for Handler {
         Ok(())
     }
 
-    async fn on_custom_request(&self, request: CustomRequest, _context: RequestContext<RoleServer>) -> Answer<CustomResult> {
-        Err(misfits::refusal(&request))
+    async fn on_custom_request(&self, request: CustomRequest, context: RequestContext<RoleServer>) -> Answer<CustomResult> {
+        Err(misfits::refusal(&request, in_rounds(&context)))
     }
 
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {
