@@ -5,7 +5,7 @@ import { digestIn, number, serving, withKey } from './boot-command.mjs'
 import { code, model, plan, planned, provider, service } from './booting.mjs'
 import { environment, LIMIT, place, program, run } from './command-line.mjs'
 import { overHttp } from './serving.mjs'
-import { endOf, listenTo, waitFor } from './support.mjs'
+import { afterwards, endOf, listenTo, waitFor } from './support.mjs'
 
 const RATES = '/rates/latest'
 
@@ -24,6 +24,17 @@ async function made(t, at, ...more) {
   const first = await run(at, [...line, '--provider', 'openai', '--base-url', baseUrl], withKey('openai'))
   const waiting = () => local.requests.filter(({ url }) => url === RATES).length
   return { words: [...line, '--locked', '--digest', digestIn(first)], waiting, local }
+}
+
+/** Starts the command as a host does over standard input and output, and begins a session. `child.send` writes a message. */
+function host(t, at, words) {
+  const child = listenTo(t, process.execPath, [program, ...words], { cwd: at.work, env: environment(at), limit: LIMIT })
+  child.stdin.on('error', () => {})
+  child.send = (message) => child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'host', version: '1' } }
+  child.send({ id: 1, method: 'initialize', params })
+  child.send({ method: 'notifications/initialized' })
+  return child
 }
 
 describe('boot that a signal ends', () => {
@@ -47,18 +58,27 @@ describe('boot that a signal ends', () => {
       assert.equal((await ended).code, 0)
     })
 
+    test(`over standard input and output, a call that outlasts the time after ${signal} is cancelled; the exit code is 130`, async (t) => {
+      const at = place(t)
+      const { words, waiting, local } = await made(t, at, '--stdio')
+      afterwards(t, local.hold(RATES))
+      const child = host(t, at, words)
+      const ended = endOf(child)
+      child.send({ id: 2, method: 'tools/call', params: { name: 'get_rates', arguments: {} } })
+      await waitFor('a call', () => waiting() === 1 || child.exitCode !== null, LIMIT)
+      child.kill(signal)
+      const { code, stderr } = await ended
+      assert.match(stderr, /a request was still running when the time to end was over/)
+      assert.equal(code, 130)
+    })
+
     test(`over standard input and output, ${signal} lets calls under way end with their answers; the exit code is 0`, async (t) => {
       const at = place(t)
       const { words, waiting, local } = await made(t, at, '--stdio')
       const release = local.hold(RATES)
-      const child = listenTo(t, process.execPath, [program, ...words], { cwd: at.work, env: environment(at), limit: LIMIT })
+      const child = host(t, at, words)
       const ended = endOf(child)
-      child.stdin.on('error', () => {})
-      const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'host', version: '1' } }
-      const send = (message) => child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
-      send({ id: 1, method: 'initialize', params })
-      send({ method: 'notifications/initialized' })
-      for (const id of [2, 3]) send({ id, method: 'tools/call', params: { name: 'get_rates', arguments: {} } })
+      for (const id of [2, 3]) child.send({ id, method: 'tools/call', params: { name: 'get_rates', arguments: {} } })
       await waitFor('two calls', () => waiting() === 2 || child.exitCode !== null, LIMIT)
       child.kill(signal)
       release()

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
+import { recorded } from '../scripts/lib/catalogue-record.mjs'
 import { gitServer } from '../scripts/lib/tools.mjs'
 import { children, compiled, folder, ms, openApproved, outputOf, root, start, waitFor } from './support.mjs'
 
@@ -39,6 +40,17 @@ function textOf({ content, isError }) {
   assert.equal(isError, false, text)
   return text
 }
+
+describe('servers of the catalogue that package.json installs', TIMEOUT, () => {
+  for (const name of ['everything', 'filesystem', 'memory'])
+    test(`${name} has the version and the tools of the record`, async (t) => {
+      const { package: spec, tools } = recorded()[name]
+      const { name: id, version } = JSON.parse(readFileSync(join(program(name), '../../package.json'), 'utf8'))
+      assert.equal(`${id}@${version}`, spec)
+      const { report } = await open(t, node(name, ...(name === 'filesystem' ? [realpathSync(folder(t))] : [])))
+      assert.deepEqual(report.tools.toSorted(), tools.toSorted())
+    })
+})
 
 describe('server-filesystem', TIMEOUT, () => {
   test('reads, writes and edits within its folder, in structured content too, and nowhere else', async (t) => {

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { approved, environment, LIMIT, place, program, run, small } from './command-line.mjs'
+import { overHttp, overStdio, runs } from './serving.mjs'
 import { afterwards, arrived, endOf, listenTo, waitFor } from './support.mjs'
 
 /** A self-signed certificate for `localhost`. Its key was not kept. */
@@ -116,6 +117,24 @@ test('SIGTERM lets a request under way end', async (t) => {
   assert.equal((await slow).structuredContent.value, 'slept')
   await client.close().catch(() => {})
   assert.equal((await ended).code, 0)
+})
+
+test('A request that outlasts the time after SIGTERM is cancelled, which a warning and exit code 130 tell', async (t) => {
+  const log = `${place(t).home}/log`
+  const at = await approved(t, { fixture: { ...small('--log', log), confirm: 'never', box: 'off' } })
+  const web = await serving(t, at)
+  const hosts = [{ ...web, client: await overHttp(t, web.url) }, await overStdio(t, at)]
+  const calls = hosts.map(({ client }) => runs(client, 'fixture.sleep({ ms: 300000 })'))
+  const outcomes = Promise.allSettled(calls)
+  await waitFor('the calls', () => arrived(log, 'sleep').length === 2, LIMIT)
+  for (const { child } of hosts) child.kill('SIGTERM')
+  for (const { ended } of hosts) {
+    const { code, stderr } = await ended
+    assert.match(stderr, /warning: a request was still running when the time to end was over, and was cancelled/)
+    assert.equal(code, 130)
+  }
+  for (const { client } of hosts) await client.close().catch(() => {})
+  for (const { value } of await outcomes) assert.notEqual(value?.structuredContent?.value, 'slept')
 })
 
 test('With --oauth-issuer, callers come in by an access token for this server', async (t) => {

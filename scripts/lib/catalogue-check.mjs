@@ -1,9 +1,12 @@
-// Implementation of scripts/catalogue-check: opens a gateway with the catalogue, and approves each server that needs no key, which starts it.
+// Implementation of scripts/catalogue-check: opens a gateway with the catalogue, and approves each server that needs no key, which starts it. The
+// names of its tools are compared with those that were recorded for this version of its package.
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { parseArgs } from 'node:util'
 import { Gateway } from '../../index.mjs'
+import { difference, keyless, record, recorded, sampled } from './catalogue-record.mjs'
 
 /** Servers that are started at the same time. */
 const LANES = 2
@@ -11,6 +14,11 @@ const LANES = 2
 const LIMIT = 240_000
 /** Variables that npx and uvx need to reach a registry here. A server itself gets none of them. */
 const NEEDED = /^(npm_config_|pip_|uv_|ssl_cert_|node_extra_ca_certs$|https?_proxy$|no_proxy$)/i
+
+const { values, positionals: chosen } = parseArgs({
+  options: { record: { type: 'boolean' }, sample: { type: 'string' } },
+  allowPositionals: true,
+})
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), 'hyperlight-mcp-catalogue-')))
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
@@ -49,31 +57,45 @@ const gateway = await Gateway.open({
   workspaceFolder,
   limits: { connectTimeoutMs: LIMIT },
 })
-const chosen = process.argv.slice(2)
+const startable = gateway.servers().filter(({ state }) => state !== 'not-ready')
 const unknown = chosen.filter((name) => !gateway.servers().some((server) => server.name === name))
 if (unknown.length > 0) throw new Error(`the catalogue has no ${unknown.join(', ')}`)
-const waiting = gateway.servers().filter(({ name, state }) => (chosen.length > 0 ? chosen.includes(name) : state !== 'not-ready'))
-const failed = []
-let passed = 0
+const wanted = values.sample === undefined ? startable : sampled(startable, Number(values.sample), Date.now())
+const waiting = chosen.length > 0 ? gateway.servers().filter(({ name }) => chosen.includes(name)) : wanted
+const packages = new Map(keyless().map((definition) => [definition.name, definition.package]))
+const [before, started, failed] = [recorded(), {}, []]
+
+/** Starts a server, and returns a line about it. */
+async function start(name) {
+  const begun = Date.now()
+  await gateway.approve(name)
+  const tools = gateway.servers().find((server) => server.name === name).tools
+  const text = `${name}: ${tools.length} tools, ${((Date.now() - begun) / 1000).toFixed(1)} s`
+  // A server that needs a key and was named is not recorded: nobody else could repeat it.
+  if (!packages.has(name)) return `started ${text}`
+  started[name] = { package: packages.get(name), tools }
+  const differs = difference(before[name], started[name])
+  if (values.record || differs === undefined) return `started ${text}`
+  failed.push(name)
+  return `FAILED  ${text}; its record differs (${differs}): look at it, then --record ${name}`
+}
 
 async function lane() {
   for (let server = waiting.shift(); server !== undefined; server = waiting.shift()) {
-    const started = Date.now()
+    const { name } = server
     try {
-      await gateway.approve(server.name)
-      const { tools } = gateway.servers().find(({ name }) => name === server.name)
-      passed += 1
-      console.log(`started ${server.name}: ${tools.length} tools, ${((Date.now() - started) / 1000).toFixed(1)} s`)
+      console.log(await start(name))
     } catch (error) {
-      failed.push(server.name)
-      console.log(`FAILED  ${server.name}: ${error.code}: ${error.message}`)
+      failed.push(name)
+      console.log(`FAILED  ${name}: ${error.code}: ${error.message}`)
     }
-    await gateway.disable(server.name).catch(() => {})
+    await gateway.disable(name).catch(() => {})
   }
 }
 
 await Promise.all(Array.from({ length: LANES }, lane))
 await gateway.close()
+if (values.record) record(started)
 for (const name of failed) console.log(`FAILED: ${name}`)
-console.log(`${passed} passed, ${failed.length} failed`)
+console.log(`${Object.keys(started).length} started, ${failed.length} failed`)
 process.exitCode = failed.length > 0 ? 1 : 0

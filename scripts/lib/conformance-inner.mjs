@@ -127,7 +127,11 @@ const ASKING = {
   test_elicitation_sep1034_defaults: async () => elicited(await elicit('Review the defaults', DEFAULTS)),
   test_elicitation_sep1330_enums: async () => elicited(await elicit('Select options', ENUMS)),
   test_streaming_elicitation: async () => elicited(await elicit('What is your name?', fields({ name: string }))),
-  test_missing_capability: async () => says(text((await sample('Hello')).content.text)),
+  test_missing_capability: async () => {
+    const { content, stopReason } = await sample('Hello')
+    // The product answers so if the caller has no model. This tool can do nothing without one.
+    return stopReason === 'refused' ? { ...says(text('It needs a model')), isError: true } : says(content)
+  },
   test_input_required_result_elicitation: async () =>
     says(text(`Hello, ${(await elicit('What is your name?', fields({ name: string }))).content?.name}!`)),
   test_input_required_result_sampling: async () => says(text((await sample('What is the capital of France?')).content.text)),

@@ -7,11 +7,13 @@ use super::run::check_allowed;
 use super::session::Session;
 use crate::command::Tone;
 use crate::serve::http::{HttpOptions, Listen, ProtectedResource, TlsFiles};
-use crate::serve::{Direct, ServeOptions, Transport};
+use crate::serve::{Direct, Drain, ServeOptions, ServedGateway, Transport};
 use crate::trust::AllowedWrites;
 
 const NO_TOKEN: &str = "no token is required: every program on this machine that can reach the port can call the approved tools, \
                         as far as the system does not show that it runs as another user. --token-file FILE requires one";
+
+const CUT_OFF: &str = "a request was still running when the time to end was over, and was cancelled: it may have been carried out in part";
 
 /// Serves until the host or a signal ends it. Then waits for the current requests.
 pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, CliError> {
@@ -46,9 +48,20 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
     if let Some(url) = served.url() {
         session.terminal.note(Tone::Good, "serving", url);
     }
+    until_ended(session, &served).await
+}
+
+/// Serves until the host or a signal ends it. After a signal, the current requests have some time to end. If one did not, this is told, and
+/// the exit code is that of a program that was interrupted.
+pub(super) async fn until_ended(session: &Session, served: &ServedGateway) -> Result<Exit, CliError> {
     tokio::select! {
         outcome = served.ended() => outcome?,
-        () = session.stop.stopped() => served.close().await,
+        () = session.stop.stopped() => {
+            if served.close().await == Drain::CutOff {
+                session.terminal.note(Tone::Warning, "warning:", CUT_OFF);
+                return Ok(Exit::Interrupted);
+            }
+        }
     }
     Ok(Exit::Done)
 }

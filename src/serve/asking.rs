@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 
 use super::cited::{asker, cited, cited_form, quoted, visible_messages};
+use super::lacking::{Lacking, Needed};
 use super::waiting_calls::AskingCall;
 use crate::error::{Error, Result};
 use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Question as Asked, SamplingQuestion};
@@ -81,6 +82,8 @@ pub(super) struct ClientCallbacks {
     pub(super) allowed: AllowedWrites,
     /// The roots of the client. The client is asked for them at most once in a call.
     pub(super) roots: Arc<OnceCell<Vec<String>>>,
+    /// What questions of this call would have needed.
+    pub(super) lacking: Lacking,
 }
 
 impl Callbacks for ClientCallbacks {
@@ -116,7 +119,14 @@ impl Callbacks for ClientCallbacks {
                 url: url.clone(),
                 elicitation_id: new_id()?,
             },
-            Asked::Form { .. } | Asked::Url { .. } => return None,
+            Asked::Form { .. } => {
+                self.lacking.note(Needed::Form);
+                return None;
+            }
+            Asked::Url { .. } => {
+                self.lacking.note(Needed::Url);
+                return None;
+            }
         };
         let (channel, request) = (self.channel.clone(), InputRequest::Elicitation(ElicitRequest::new(params)));
         Some(Box::pin(async move { Ok(elicited(&channel.ask(request).await?)) }))
@@ -128,6 +138,7 @@ impl Callbacks for ClientCallbacks {
 
     fn sample(&self, question: &SamplingQuestion) -> Option<Answer<Json>> {
         if !self.support.sampling {
+            self.lacking.note(Needed::Sampling);
             return None;
         }
         let mut params: CreateMessageRequestParams = serde_json::from_value(visible_messages(&question.sampling.params)).ok()?;
@@ -317,8 +328,8 @@ mod tests {
     async fn asked<T>(ask: impl FnOnce(&ClientCallbacks) -> Option<Answer<T>>) -> Json {
         let (sender, mut questions) = mpsc::channel(1);
         let support = QuestionSupport { forms: true, urls: true, sampling: true, roots: true };
-        let callbacks =
-            ClientCallbacks { channel: ClientChannel::Round(sender), support, allowed: AllowedWrites::default(), roots: Arc::default() };
+        let (allowed, lacking) = (AllowedWrites::default(), Lacking::default());
+        let callbacks = ClientCallbacks { channel: ClientChannel::Round(sender), support, allowed, roots: Arc::default(), lacking };
         let answer = ask(&callbacks).unwrap();
         let (question, _) = tokio::join!(async { questions.recv().await.unwrap().request }, answer);
         json!(question)["params"].take()

@@ -112,7 +112,11 @@ impl Handler {
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
             let answer = client.session.agent.call_for_model((&server, &tool), arguments, options, &client.stop).await;
-            Ok(answer.map_or_else(|error| failure(&error), of_server))
+            let answer = answer.map_or_else(|error| failure(&error), of_server);
+            // Since 2026-07-28, a call that fails without a capability of the client must be refused by naming it. A call that succeeds did not
+            // need it.
+            let refusal = (stateless && answer["isError"] == true).then(|| client.callbacks.lacking.refusal()).flatten();
+            refusal.map_or(Ok(answer), Err)
         });
         Ok(match step.await? {
             Step::Done(answer) => CallToolResponse::from(result(answer, stateless)),

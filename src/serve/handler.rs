@@ -23,6 +23,7 @@ use super::answers::{complete_of, data, no_such_resource, refused, typed};
 use super::asking::{ClientCallbacks, ClientChannel, QuestionSupport};
 use super::direct::MAX_NAME_CHARS;
 use super::http::{Owner, Principal};
+use super::lacking::Lacking;
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
 use super::resources_and_prompts::{self, ResourcesAndPrompts, ServedPrompt, Target, prompt_definition};
@@ -68,7 +69,7 @@ struct Prepared {
 /// The values that the work of a call needs from the client's side.
 pub(super) struct Client {
     pub(super) session: Arc<Session>,
-    callbacks: Arc<ClientCallbacks>,
+    pub(super) callbacks: Arc<ClientCallbacks>,
     on_event: crate::gateway::EventListener,
     pub(super) events: SentEvents,
     pub(super) stop: Stop,
@@ -132,6 +133,7 @@ impl Handler {
             support: QuestionSupport::from(context.client_capabilities().as_ref()),
             allowed: self.served.0.options.allow_writes.clone(),
             roots: Arc::default(),
+            lacking: Lacking::default(),
         });
         // Without sessions, each request contains its own log level (MCP 2026-07-28, server/utilities/logging).
         let least = if in_rounds(context) { context.meta.log_level() } else { Some(session.level.lock().unwrap_or(LoggingLevel::Debug)) };
@@ -300,8 +302,8 @@ impl ServerHandler for Handler {
         Ok(())
     }
 
-    async fn on_custom_request(&self, request: CustomRequest, _context: RequestContext<RoleServer>) -> Answer<CustomResult> {
-        Err(misfits::refusal(&request))
+    async fn on_custom_request(&self, request: CustomRequest, context: RequestContext<RoleServer>) -> Answer<CustomResult> {
+        Err(misfits::refusal(&request, in_rounds(&context)))
     }
 
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {

@@ -14,13 +14,16 @@ use super::direct::MAX_NAME_CHARS;
 use crate::text::sanitise_line;
 
 const MAX_PROBLEM_CHARS: usize = 300;
+/// Methods that protocol 2026-07-28 has removed, among those that [`problem_of`] knows.
+const REMOVED: [&str; 4] = ["initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
 /// Returns the error for a request that the protocol library could not read: its method is unknown, or its parameters are wrong
-/// (JSON-RPC 2.0, section 5.1).
-pub(super) fn refusal(request: &CustomRequest) -> ErrorData {
+/// (JSON-RPC 2.0, section 5.1). `is_stateless` is true for a request of protocol 2026-07-28 or later.
+pub(super) fn refusal(request: &CustomRequest, is_stateless: bool) -> ErrorData {
     let method = sanitise_line(&request.method, MAX_NAME_CHARS);
     let params = request.params.clone().unwrap_or_else(|| json!({}));
-    let (code, message) = match problem_of(&request.method, params) {
+    let is_removed = is_stateless && REMOVED.contains(&request.method.as_str());
+    let (code, message) = match problem_of(&request.method, params).filter(|_| !is_removed) {
         Some(problem) => {
             let problem = sanitise_line(&problem, MAX_PROBLEM_CHARS);
             (ErrorCode::INVALID_PARAMS, format!("the parameters of \"{method}\" are wrong: {problem}"))
@@ -62,8 +65,18 @@ mod tests {
     use super::*;
 
     fn refused(method: &str, params: Json) -> (ErrorCode, String) {
-        let error = refusal(&CustomRequest::new(method, Some(params)));
+        let error = refusal(&CustomRequest::new(method, Some(params)), false);
         (error.code, error.message.into_owned())
+    }
+
+    #[test]
+    fn a_method_that_the_newest_protocol_has_removed_is_unknown_in_it_whatever_its_parameters_are() {
+        for method in REMOVED {
+            let request = CustomRequest::new(method, Some(json!({})));
+            assert_eq!(refusal(&request, true).code, ErrorCode::METHOD_NOT_FOUND, "{method}");
+            assert_eq!(refusal(&request, false).code, ErrorCode::INVALID_PARAMS, "{method}");
+        }
+        assert_eq!(refusal(&CustomRequest::new("tools/call", Some(json!({}))), true).code, ErrorCode::INVALID_PARAMS);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::http::{self, HttpOptions};
 use super::standard::{Input, Output};
-use super::{ServeOptions, Served, serve_stdio};
+use super::{Drain, ServeOptions, Served, serve_stdio};
 use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::gateway::{Attached, Gateway};
@@ -38,7 +38,7 @@ pub struct ServedGateway {
     url: Option<Arc<str>>,
     stop: CancellationToken,
     /// The outcome of serving, once it has ended.
-    ended: watch::Receiver<Option<Result<()>>>,
+    ended: watch::Receiver<Option<Result<Drain>>>,
 }
 
 /// Serves a gateway to MCP hosts. All approved servers are enabled, including those that are approved later, except those that a person has
@@ -87,11 +87,11 @@ impl ServedGateway {
         self.url.as_deref()
     }
 
-    /// Ends serving: accepts nothing new, gives requests in progress some time to finish, and then cancels them. A second call waits for
-    /// the first.
-    pub async fn close(&self) {
+    /// Ends serving: accepts nothing new, gives requests in progress some time to finish, and then cancels them. Returns whether all have
+    /// finished. A second call waits for the first.
+    pub async fn close(&self) -> Drain {
         self.stop.cancel();
-        let _ = self.ended().await;
+        self.outcome().await.unwrap_or(Drain::Complete)
     }
 
     /// Waits until serving has ended.
@@ -99,18 +99,22 @@ impl ServedGateway {
     /// # Errors
     /// `ERR_IO` if the host did not speak the protocol.
     pub async fn ended(&self) -> Result<()> {
+        self.outcome().await.map(drop)
+    }
+
+    async fn outcome(&self) -> Result<Drain> {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
-            Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
+            Ok(outcome) => outcome.clone().unwrap_or(Ok(Drain::Complete)),
             // An error means that the runtime has ended.
-            Err(_) => Ok(()),
+            Err(_) => Ok(Drain::CutOff),
         }
     }
 
     /// Starts work. The work gets a token, and ends when this token is cancelled.
     fn begin<W>(url: Option<&str>, work: impl FnOnce(CancellationToken) -> W) -> Self
     where
-        W: Future<Output = Result<()>> + Send + 'static,
+        W: Future<Output = Result<Drain>> + Send + 'static,
     {
         let (stop, (sender, ended)) = (CancellationToken::new(), watch::channel(None));
         let work = work(stop.clone());
@@ -140,13 +144,13 @@ async fn over_http(served: Served, options: HttpOptions, attached: Attached) -> 
             sleep(LAST_WRITES).await;
             killed.cancel();
         };
-        tokio::select! {
-            () = server.close() => {}
+        let drain = tokio::select! {
+            drain = server.close() => drain,
             () = kills => server.close().await,
-        }
+        };
         served.close();
         drop((server, served, until_dropped));
-        Ok(())
+        Ok(drain)
     }))
 }
 
@@ -181,7 +185,7 @@ fn over_stdio(served: Served, attached: Attached) -> Result<ServedGateway> {
         let outcome = outcome.map_err(|error| served.0.gateway.redacted(error));
         served.close();
         drop((served, until_dropped, taken));
-        if stop.is_cancelled() || closed.is_cancelled() { Ok(()) } else { outcome }
+        if stop.is_cancelled() || closed.is_cancelled() { Ok(outcome.unwrap_or(Drain::Complete)) } else { outcome }
     }))
 }
 

@@ -5,20 +5,22 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::Served;
 use super::backpressure::Backpressure;
 use super::http::Principal;
+use super::unanswered::{Counting, Unanswered};
 use super::unreadable::{Answering, Watched};
+use super::{Drain, Served};
 use crate::error::{Error, Result};
 
 /// The maximum length of a line from the host, in bytes. It is enough for a script of 1 MiB as a JSON string and the rest of its message.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Serves one host over two streams, until the host closes its end or `stop` is cancelled.
+/// Serves one host over two streams, until the host closes its end or `stop` is cancelled. Returns whether all of its requests were answered:
+/// when it closes its end, they have 5 s for it.
 ///
 /// # Errors
 /// `ERR_IO` if the host does not speak the protocol.
-pub async fn serve_stdio<R, W>(served: &Served, input: R, output: W, stop: CancellationToken) -> Result<()>
+pub async fn serve_stdio<R, W>(served: &Served, input: R, output: W, stop: CancellationToken) -> Result<Drain>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -28,9 +30,11 @@ where
     let transport = Answering { transport, found };
     let handler = served.handler(&Principal::default());
     let session = handler.session_cell();
-    let running = match handler.serve_with_ct(Backpressure::new(transport), stop.clone()).await {
+    let unanswered = Unanswered::default();
+    let transport = Counting { transport: Backpressure::new(transport), unanswered: unanswered.clone() };
+    let running = match handler.serve_with_ct(transport, stop.clone()).await {
         Ok(running) => running,
-        Err(_) if stop.is_cancelled() => return Ok(()),
+        Err(_) if stop.is_cancelled() => return Ok(unanswered.drain()),
         Err(error) => {
             return Err(Error::Io {
                 what: "the connection to the host".into(),
@@ -43,7 +47,7 @@ where
         session.agent.close().await;
     }
     match ended {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(unanswered.drain()),
         Err(error) => Err(Error::Internal(format!("the connection to the host ended: {error}").into())),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hyperlight_mcp::serve::Drain;
 use hyperlight_mcp::serve::http::{HttpLimits, HttpOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -26,7 +27,7 @@ async fn requests_in_progress_end_well_and_no_more_are_taken() {
     assert_eq!(server.client.get(format!("{}/health", server.base())).send().await.unwrap().status(), 503);
     server.probe.release.add_permits(1);
     assert_eq!(Answer::of(waiting.await.unwrap().unwrap()).await.result(), "waited");
-    timeout(PATIENCE, closing).await.unwrap().unwrap();
+    assert_eq!(timeout(PATIENCE, closing).await.unwrap().unwrap(), Drain::Complete);
     assert!(TcpStream::connect(server.http.address()).await.is_err());
     until("sessions end", || server.metrics.sessions() == 0).await;
     server.http.close().await;
@@ -41,7 +42,7 @@ async fn a_request_that_takes_too_long_is_cancelled() {
     for _ in 0..2 {
         taken(&server.probe.started, "the call").await;
     }
-    timeout(PATIENCE, server.http.close()).await.unwrap();
+    assert_eq!(timeout(PATIENCE, server.http.close()).await.unwrap(), Drain::CutOff);
     for _ in 0..2 {
         taken(&server.probe.cancelled, "the cancellation").await;
     }

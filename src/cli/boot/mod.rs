@@ -16,6 +16,7 @@ pub use args::Boot;
 pub use model::{ModelClient, ModelSettings};
 
 use super::error::CliError;
+use super::serve::until_ended;
 use super::session::Session;
 use super::{Exit, files};
 use crate::boot::{Plan, Progress};
@@ -148,11 +149,7 @@ async fn serve(session: &Session, arguments: &Boot, gateway: Gateway, booted: &B
             session.terminal.say(&format!("{}\n", serde_json::to_string_pretty(&entry).unwrap_or_default()));
         }
     }
-    tokio::select! {
-        outcome = served.ended() => outcome?,
-        () = session.stop.stopped() => served.close().await,
-    }
-    Ok(Exit::Done)
+    until_ended(session, &served).await
 }
 
 fn counted(plan: &Plan) -> String {

@@ -20,6 +20,7 @@ use super::rate::Rates;
 use super::router::{Shared, router};
 use super::tls::acceptor;
 use crate::error::{Error, Result};
+use crate::serve::Drain;
 use crate::serve::places::Places;
 
 /// The time for completed responses to be written, after all requests have ended or were cancelled.
@@ -163,18 +164,20 @@ impl HttpServer {
 
     /// Closes the server. From now on new requests get status 503. Requests in progress may continue for the time `limits.drain`, and are
     /// then cancelled. A second call waits for the first.
-    pub async fn close(&self) {
+    pub async fn close(&self) -> Drain {
         self.draining.cancel();
-        tokio::select! {
-            _ = timeout(self.drain, self.requests.until_free()) => {}
-            () = self.killed.cancelled() => {}
-        }
+        let drain = tokio::select! {
+            biased;
+            ended = timeout(self.drain, self.requests.until_free()) => if ended.is_ok() { Drain::Complete } else { Drain::CutOff },
+            () = self.killed.cancelled() => Drain::CutOff,
+        };
         self.ended.cancel();
         self.stopped.cancel();
         self.tasks.close();
         let _ = timeout(LAST_WRITES, self.tasks.wait()).await;
         self.killed.cancel();
         self.tasks.wait().await;
+        drain
     }
 }
 
