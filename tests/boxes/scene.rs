@@ -132,7 +132,7 @@ pub struct Boxed<'a> {
 impl Boxed<'_> {
     /// Returns the bytes for the program `hyperlight-mcp-box`, with what the gateway would decide.
     pub fn order(&self) -> Vec<u8> {
-        let (user_home, state_folder, home) = (self.scene.path("user"), self.scene.path("state"), self.scene.home());
+        let (user_home, own_folders, home) = (self.scene.path("user"), [self.scene.path("state")], self.scene.home());
         let input = BoxInput {
             settings: &self.settings,
             program: Path::new(self.program),
@@ -143,7 +143,7 @@ impl Boxed<'_> {
             write: self.write.clone(),
             roots: Vec::new(),
             user_home: &user_home,
-            state_folder: &state_folder,
+            own_folders: &own_folders,
             private_home: &home,
         };
         let (contents, program) = contents(&input, &Disk).unwrap();

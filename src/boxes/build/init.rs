@@ -65,7 +65,11 @@ fn attend(server: Pid, ceilings: &Ceilings) -> i32 {
         if let Some(status) = reap(server) {
             return status;
         }
-        if let Some(problem) = Usage::now(ceilings.processes).beyond(ceilings) {
+        let problem = match Usage::now(ceilings.processes) {
+            Ok(usage) => usage.beyond(ceilings),
+            Err(error) => Some(format!("what it uses cannot be counted ({error})")),
+        };
+        if let Some(problem) = problem {
             // When this process ends, the kernel ends all others of the box.
             eprintln!("hyperlight-mcp-box: {problem}, so all of the server was ended");
             return BEYOND_LIMIT;
