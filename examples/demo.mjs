@@ -31,7 +31,13 @@ function servers(temporary) {
   const memoryFile = join(temporary, 'memory.jsonl')
   return {
     files: { command: node, args: [program('@modelcontextprotocol/server-filesystem'), repository] },
-    memory: { command: node, args: [program('@modelcontextprotocol/server-memory')], env: { MEMORY_FILE_PATH: memoryFile } },
+    memory: {
+      command: node,
+      args: [program('@modelcontextprotocol/server-memory')],
+      env: { MEMORY_FILE_PATH: memoryFile },
+      // A server reaches nothing of yours but the paths in its arguments, and what its box names.
+      box: { write: [temporary] },
+    },
     everything: { command: node, args: [program('@modelcontextprotocol/server-everything')] },
     // This one is in the config as well, but nobody will approve it.
     secrets: { command: node, args: [program('@modelcontextprotocol/server-everything')], env: { API_KEY: 'a-secret' } },
@@ -53,6 +59,7 @@ async function approve(gateway, name) {
       field(`${name}: command`, [request.command, ...request.args].map((word) => shorten(word, repository)).join(' '))
       field('environment', request.environment.map((entry) => entry.split('=')[0]).join(', ') || 'nothing of yours')
       field('warning', request.warning, 'yellow')
+      for (const sentence of request.box?.allows ?? []) field('', sentence, 'dim')
     } else {
       field(`${name}: tools`, `${request.serverName} ${request.serverVersion} has ${request.tools.length}; * may write`)
       field('', request.tools.map((tool) => tool.name + (tool.annotations?.readOnlyHint ? '' : '*')).join(', '), 'dim')
