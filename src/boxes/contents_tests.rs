@@ -220,12 +220,12 @@ fn a_first_line_gives_the_interpreter_and_nothing_that_only_looks_like_one() {
         ("/usr/bin/env node", true),
         ("/usr/bin/env -S node --flag", true),
         ("/usr/bin/env -S A=1 node", true),
-        ("/usr/bin/env -S -u /home/ada/q/build/main.js node", false),
-        ("/usr/bin/env -S --chdir /home/ada/q/build/main.js node", false),
-        ("/usr/bin/env -S A=/home/ada/q/build/main.js", false),
+        ("/usr/bin/env -S -u /home/ada/q/bin/run node", false),
+        ("/usr/bin/env -S --chdir /home/ada/q/bin/run node", false),
+        ("/usr/bin/env -S A=/home/ada/q/bin/run", false),
     ] {
         let line = format!("/home/ada/script #! {line}");
-        let machine = machine(&["/home/ada/.nvm/v22/bin/node", "/home/ada/q/package.json", "/home/ada/q/build/main.js", &line]);
+        let machine = machine(&["/home/ada/.nvm/v22/bin/node", "/home/ada/q/bin/run", &line]);
         let own = entry("/home/ada/script", &[]).own(&machine);
         let expected = if given { vec!["r /home/ada/script", "r /home/ada/.nvm/v22/bin"] } else { vec!["r /home/ada/script"] };
         assert_eq!(own, expected, "{line}");

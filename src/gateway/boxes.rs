@@ -66,6 +66,12 @@ fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
             add(value.expose_secret().as_bytes());
         }
     }
+    if let Some(BoxDefinition::On(settings)) = &server.in_box {
+        for (name, value) in settings.environment.iter().filter(|(name, _)| loads_code(name)) {
+            add(name.as_bytes());
+            add(value.as_bytes());
+        }
+    }
     // A relative path is another program in another folder.
     add(workspace.map_or(&[][..], |folder| folder.as_os_str().as_encoded_bytes()));
     hex::encode(digest.finalize())
