@@ -16,6 +16,8 @@ const PROGRAMS: [&str; 11] = ["js", "mjs", "cjs", "ts", "mts", "cts", "py", "rb"
 const MARKS: [&str; 3] = ["package.json", "pyproject.toml", "pyvenv.cfg"];
 /// Folders beside `bin` that a runtime needs.
 const BESIDE_BIN: [&str; 3] = ["lib", "lib64", "libexec"];
+/// Options of `env` without which a first line has one word behind it.
+const SPLITTING: [&str; 2] = ["-S", "--split-string"];
 /// How many interpreters may follow one another.
 const MAX_INTERPRETERS: usize = 4;
 const THREADS_OF_PROCESS: u64 = 32;
@@ -40,7 +42,8 @@ pub struct BoxInput<'a> {
     /// The hosts that the server may reach until it has started.
     pub start_hosts: &'a BTreeSet<BoxHost>,
     pub user_home: &'a Path,
-    pub state_folder: &'a Path,
+    /// The gateway's own folders, with its approvals and the snapshot of its guest.
+    pub own_folders: &'a [PathBuf],
     /// The folder of the machine that becomes [`HOME`].
     pub private_home: &'a Path,
 }
@@ -51,14 +54,14 @@ pub struct BoxInput<'a> {
 /// The reason why a path cannot be given.
 pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Contents, PathBuf), String> {
     let real_or_same = |path: &Path| lookup.real(path).unwrap_or_else(|| path.to_owned());
-    let state_folder = real_or_same(request.state_folder);
-    let choice = Choice { request, lookup, user_home: real_or_same(request.user_home), state_folder: &state_folder };
+    let own_folders: Vec<PathBuf> = request.own_folders.iter().map(|folder| real_or_same(folder)).collect();
+    let choice = Choice { request, lookup, user_home: real_or_same(request.user_home), own_folders: &own_folders };
     let mut paths: BTreeMap<PathBuf, Access> = BTreeMap::new();
     let program = choice.add_runtime(&mut paths);
     choice.add_arguments(&mut paths)?;
     for (named, access) in [(&request.read, Access::Read), (&request.write, Access::Write)] {
         for path in named {
-            check_named(path, access, &state_folder, Path::new("/box"))?;
+            check_named(path, access, &own_folders, Path::new("/box"))?;
             paths.insert(path.clone(), access);
         }
     }
@@ -84,7 +87,7 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
         home_bytes: HOME_BYTES,
         cpu_percent: *cpu_percent,
     };
-    Ok((Contents { given, hidden: vec![state_folder], home: request.private_home.to_owned(), network, is_nested, ceilings }, program))
+    Ok((Contents { given, hidden: own_folders, home: request.private_home.to_owned(), network, is_nested, ceilings }, program))
 }
 
 /// Returns the network of a box. One without hosts is a network of its own too, so that it is known what the server wanted to reach.
@@ -102,7 +105,7 @@ struct Choice<'a, L> {
     request: &'a BoxInput<'a>,
     lookup: &'a L,
     user_home: PathBuf,
-    state_folder: &'a Path,
+    own_folders: &'a [PathBuf],
 }
 
 impl<L: Lookup> Choice<'_, L> {
@@ -135,7 +138,8 @@ impl<L: Lookup> Choice<'_, L> {
         if Path::new(first).file_name() != Some(OsStr::new("env")) {
             return Some(first.into());
         }
-        let name = words.find(|word| !word.starts_with('-') && !word.contains('='))?;
+        // Another option may have a value, which would be taken for the interpreter.
+        let name = words.find(|word| !SPLITTING.contains(word) && !word.contains('=')).filter(|word| !word.starts_with('-'))?;
         find_program(name, self.request.search_path, self.lookup)
     }
 
@@ -147,7 +151,7 @@ impl<L: Lookup> Choice<'_, L> {
         let name = folder.file_name().and_then(OsStr::to_str);
         match name {
             // A virtual environment has nothing but packages.
-            Some("bin") if self.lookup.kind(&prefix.join("pyvenv.cfg")).is_some() => vec![prefix.to_owned()],
+            Some("bin") if self.may_be_given(prefix) && self.lookup.kind(&prefix.join("pyvenv.cfg")).is_some() => vec![prefix.to_owned()],
             Some("bin") => {
                 let beside = BESIDE_BIN.into_iter().map(|name| prefix.join(name)).filter(has);
                 [folder.to_owned()].into_iter().filter(has).chain(beside).collect()
@@ -170,8 +174,8 @@ impl<L: Lookup> Choice<'_, L> {
 
     /// Returns whether a path may be given although neither `read` nor `write` names it.
     fn may_be_given(&self, path: &Path) -> bool {
-        let holds = |folder: &Path| folder.starts_with(path);
-        !holds(&self.user_home) && !holds(self.state_folder) && !path.starts_with(self.state_folder) && !is_system(path)
+        let is_own = |folder: &PathBuf| folder.starts_with(path) || path.starts_with(folder);
+        !self.user_home.starts_with(path) && !self.own_folders.iter().any(is_own) && !is_system(path)
     }
 
     /// Adds the paths that stand in the arguments, and the roots.

@@ -103,7 +103,7 @@ impl Entry {
             roots: self.roots.clone(),
             start_hosts: &BTreeSet::new(),
             user_home: Path::new("/home/ada"),
-            state_folder: Path::new("/home/ada/.state"),
+            own_folders: &["/home/ada/.state".into(), "/home/ada/.cache/own".into()],
             private_home: Path::new("/home/ada/.state/boxes/a"),
         };
         contents(&request, machine)
@@ -216,12 +216,37 @@ fn a_path_through_a_link_is_an_error_that_names_the_real_one() {
 }
 
 #[test]
+fn a_virtual_environment_at_the_home_does_not_give_the_home() {
+    let at_home =
+        machine(&["/home/ada/bin/tool", "/home/ada/lib/", "/home/ada/pyvenv.cfg", "/home/ada/.ssh/key", "/home/ada/.state/store"]);
+    assert_eq!(entry("/home/ada/bin/tool", &[]).own(&at_home), ["r /home/ada/bin", "r /home/ada/lib"]);
+}
+
+#[test]
+fn a_first_line_gives_the_interpreter_and_nothing_that_only_looks_like_one() {
+    for (line, given) in [
+        ("/usr/bin/env node", true),
+        ("/usr/bin/env -S node --flag", true),
+        ("/usr/bin/env -S A=1 node", true),
+        ("/usr/bin/env -S -u /home/ada/q/bin/run node", false),
+        ("/usr/bin/env -S --chdir /home/ada/q/bin/run node", false),
+        ("/usr/bin/env -S A=/home/ada/q/bin/run", false),
+    ] {
+        let line = format!("/home/ada/script #! {line}");
+        let machine = machine(&["/home/ada/.nvm/v22/bin/node", "/home/ada/q/bin/run", &line]);
+        let own = entry("/home/ada/script", &[]).own(&machine);
+        let expected = if given { vec!["r /home/ada/script", "r /home/ada/.nvm/v22/bin"] } else { vec!["r /home/ada/script"] };
+        assert_eq!(own, expected, "{line}");
+    }
+}
+
+#[test]
 fn what_is_named_is_given_and_the_state_folder_is_hidden_within() {
     let mut server = entry("/usr/bin/node", &[]);
     server.read = vec!["/home/ada".into()];
     server.write = vec!["/home/ada/p".into()];
     assert_eq!(server.own(&home()), ["r /home/ada", "w /home/ada/p"]);
-    assert_eq!(server.contents(&home()).unwrap().0.hidden, [Path::new("/home/ada/.state")]);
+    assert_eq!(server.contents(&home()).unwrap().0.hidden, [Path::new("/home/ada/.state"), Path::new("/home/ada/.cache/own")]);
     for path in [
         "/",
         "/proc",
@@ -230,6 +255,8 @@ fn what_is_named_is_given_and_the_state_folder_is_hidden_within() {
         "/dev/mem",
         "/home/ada/.state",
         "/home/ada/.state/boxes/b",
+        "/home/ada/.cache",
+        "/home/ada/.cache/own/guest",
         "/a/../etc",
         "relative",
         "/box",

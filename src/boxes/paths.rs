@@ -115,16 +115,16 @@ pub(super) fn is_system(path: &Path) -> bool {
 ///
 /// # Errors
 /// The reason why the path cannot be given.
-pub(super) fn check_named(path: &Path, access: Access, state_folder: &Path, inner_home: &Path) -> Result<(), String> {
+pub(super) fn check_named(path: &Path, access: Access, own_folders: &[PathBuf], inner_home: &Path) -> Result<(), String> {
     let problem = match () {
         () if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) => "must be absolute, without ..",
         () if path == Path::new("/") => "cannot be given whole: name the folders that the server needs",
         () if KERNEL.into_iter().any(|folder| path.starts_with(folder)) => {
             "cannot be given: a box has a /proc and a /dev of its own, and no /sys"
         }
-        () if path.starts_with(state_folder) => "cannot be given: it belongs to this gateway's own folder",
+        () if own_folders.iter().any(|own| path.starts_with(own)) => "cannot be given: it belongs to this gateway's own folder",
         // Whoever may write a folder can move away what it contains.
-        () if access == Access::Write && state_folder.starts_with(path) => {
+        () if access == Access::Write && own_folders.iter().any(|own| own.starts_with(path)) => {
             "cannot be written, because it contains this gateway's own folder: name the folders within it"
         }
         () if path.starts_with(inner_home) || inner_home.starts_with(path) => "cannot be given: it is the place of the private home",

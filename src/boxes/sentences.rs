@@ -21,7 +21,7 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
     ];
     said.extend(read.iter().map(|path| format!("may read {path}")));
     said.extend(write.iter().map(|path| format!("may read and write {path}")));
-    let is_path = |text: &&String| text.starts_with('/') || text.starts_with("${") || is_relative_path(text);
+    let is_path = |text: &&String| text.starts_with('/') || text.contains("${") || is_relative_path(text);
     let named: Vec<&str> = arguments.iter().filter(is_path).chain(roots).map(String::as_str).collect();
     if !named.is_empty() {
         let may = match base {

@@ -95,7 +95,7 @@ impl Error {
             Self::BootSecret { .. } => "ERR_BOOT_SECRET",
             Self::BootCache { .. } => "ERR_BOOT_CACHE",
             Self::BootNotCached { .. } => "ERR_BOOT_NOT_CACHED",
-            Self::Io { .. } => "ERR_IO",
+            Self::Unanswered { .. } | Self::Io { .. } => "ERR_IO",
             Self::Internal(_) => "ERR_INTERNAL",
         }
     }

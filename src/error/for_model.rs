@@ -41,6 +41,7 @@ impl Error {
             Self::BootHandler { .. } => "the code of a tool cannot be used",
             Self::BootCache { .. } => "the cache of made tools cannot be used",
             Self::BootNotCached { .. } => "the cache has no tools of this prompt",
+            Self::Unanswered { .. } => "the client has not answered the question",
             Self::Io { .. } => "the operating system refused something",
             Self::Internal(_) => "hyperlight-mcp has a defect",
             Self::ProviderDigestChanged { .. } | Self::UnknownProvider { .. } | Self::Provider { .. } => {
@@ -162,6 +163,7 @@ mod tests {
             Error::ProviderDigestChanged { provider: MARK.into() },
             Error::UnknownProvider { provider: MARK.into(), known: vec![MARK.into()] },
             Error::Provider { provider: MARK.into(), problem: MARK.into() },
+            Error::Unanswered { problem: MARK.into() },
             Error::Io { what: MARK.into(), problem: MARK.into() },
             Error::Internal(MARK.into()),
             Error::UnknownServer { server, place: "here", known: vec![MARK.into(), "Ignore".into()] },

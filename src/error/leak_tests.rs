@@ -134,6 +134,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Own, Error::BootSecret { name: quoted(), problem: quoted() }),
         (Foreign, Error::BootCache { path: quoted(), problem: quoted() }),
         (Foreign, Error::BootNotCached { path: quoted() }),
+        (Foreign, Error::Unanswered { problem: quoted() }),
         (Foreign, Error::Io { what: OwnText::from("a thread"), problem: quoted() }),
         (Own, Error::Io { what: quoted(), problem: quoted() }),
         (Own, Error::Internal(quoted())),

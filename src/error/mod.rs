@@ -451,6 +451,10 @@ pub enum Error {
     #[error("the cache {} has no tools of this prompt and these secrets: start once without locked", .path.shown())]
     BootNotCached { path: ErrorText },
 
+    /// The client of a served gateway gave no answer to a question.
+    #[error("the client has not answered the question: {}", .problem.shown())]
+    Unanswered { problem: ErrorText },
+
     /// The operating system refused an operation.
     #[error("{what}: {}", .problem.shown())]
     Io { what: OwnText, problem: ErrorText },

@@ -223,6 +223,7 @@ impl Error {
             BootHandler { tool, problem }
             BootCache { path, problem }
             BootNotCached { path }
+            Unanswered { problem }
             Io { what, problem }
         }
     }

@@ -121,8 +121,11 @@ impl Gateway {
         if digest == subject.shown_digest {
             return self.record_command(party, &subject, valid_for, basis).await.map(drop);
         }
-        let is_shown = |(command, manifest): &&(String, Arc<Manifest>)| *command == subject.digest && manifest_digest(manifest) == digest;
-        let shown = self.shown().get(name).filter(is_shown).map(|(_, manifest)| Arc::clone(manifest));
+        let of_command = |(command, manifest): &(String, Arc<Manifest>)| (*command == subject.digest).then(|| Arc::clone(manifest));
+        let shown = self.shown().get(name).and_then(of_command);
+        // A manifest at its limits takes too long for a thread that serves others.
+        let wanted = digest.to_owned();
+        let shown = blocking(move || Ok(shown.filter(|manifest| manifest_digest(manifest) == wanted))).await?;
         let command_holds = !matches!(approvals.approval_status(&subject)?, ApprovalStatus::Unapproved(_));
         match shown {
             Some(manifest) if command_holds => self.record_manifest(party, &subject, manifest, valid_for, basis).await,
@@ -156,8 +159,13 @@ impl Gateway {
         valid_for: Option<Duration>,
         basis: ApprovalBasis,
     ) -> Result<()> {
-        let (core, approved, digest) = (Arc::clone(&self.core), subject.clone(), manifest_digest(&manifest));
-        blocking(move || core.trust.approvals.approve_manifest(&approved, manifest, valid_for, &basis)).await?;
+        let (core, approved) = (Arc::clone(&self.core), subject.clone());
+        let digest = blocking(move || {
+            let digest = manifest_digest(&manifest);
+            core.trust.approvals.approve_manifest(&approved, manifest, valid_for, &basis)?;
+            Ok(digest)
+        });
+        let digest = digest.await?;
         self.record_approval(party, &subject.server, ApprovalStage::Manifest, digest);
         Ok(())
     }
@@ -213,8 +221,9 @@ impl Gateway {
     /// Reads the manifest from the running server. Returns it unfiltered, and filtered by the config.
     async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Arc<Manifest>, Arc<Manifest>)> {
         let live = self.connect(server).await?.manifest().await?;
-        let manifest = Arc::new(filter_manifest(server, &live));
-        Ok((live, manifest))
+        let (server, whole) = (Arc::clone(server), Arc::clone(&live));
+        let manifest = blocking(move || Ok(filter_manifest(&server, &whole))).await?;
+        Ok((live, Arc::new(manifest)))
     }
 
     /// Returns an error if no stage of the server's approval is valid. Then the server must not be started.

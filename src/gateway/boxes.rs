@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 use super::Gateway;
@@ -21,13 +21,14 @@ use crate::boxes::border::{BorderSettings, Refusal, RefusalListener};
 use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, RunnerSettings, contents, registry};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
-    BoxDefinition, BoxHost, BoxNetwork, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, resolve_box_paths,
+    BoxDefinition, BoxHost, BoxNetwork, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, loads_code,
+    resolve_box_paths,
 };
 use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
 use crate::files::{Links, private_folder, read_bounded};
 use crate::network::NetworkRuntime;
-use crate::trust::{CommandRequest, NotApprovedReason, Subject};
+use crate::trust::{CommandRequest, NotApprovedReason, Subject, deciding_folder};
 
 /// The folder of the state folder with the private homes.
 const HOMES: &str = "boxes";
@@ -45,6 +46,8 @@ pub(super) struct BoxMaker {
     resolver: Arc<dyn Resolve>,
     /// What the box of each server has refused since its last start. A border tells a limited number.
     refused: Arc<Mutex<HashMap<String, Vec<Refusal>>>>,
+    /// The folder with the guest's snapshot. Who writes there chooses what runs in the VM.
+    snapshot_folder: Option<PathBuf>,
 }
 
 impl BoxMaker {
@@ -55,16 +58,51 @@ impl BoxMaker {
             threads: Arc::new(border_threads()),
             resolver: Arc::new(SystemResolver),
             refused: Arc::default(),
+            snapshot_folder: options.snapshot_dir.clone(),
         }
     }
 
-    /// Returns the private home of a server. Creates it at the first start, and keeps it.
-    fn private_home(&self, server: &ServerDefinition) -> GatewayResult<PathBuf> {
-        // A name may contain any character, so its digest names the folder.
-        let name = hex::encode(Sha256::digest(server.key()));
-        let folder = private_folder(&self.state_folder.join(HOMES).join(name));
+    /// Returns the private home of a server and its command. Creates it at the first start, and keeps it. Another command of the same name
+    /// has another home, as code and settings that the first one left there would run with what a person has approved for the second.
+    fn private_home(&self, server: &ServerDefinition, workspace: Option<&Path>) -> GatewayResult<PathBuf> {
+        let folder = private_folder(&self.state_folder.join(HOMES).join(home_name(server, workspace)));
         folder.map(|folder| folder.path).map_err(|error| Error::io("the private home of a box", &error))
     }
+
+    /// Returns the folders that no box has, whatever it is given.
+    fn own_folders(&self) -> Vec<PathBuf> {
+        [Some(&self.state_folder), self.snapshot_folder.as_ref()].into_iter().flatten().cloned().collect()
+    }
+}
+
+/// Returns the name of the private home: a digest of all that decides which code runs, as the config has it.
+fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
+    let mut digest = Sha256::new();
+    let mut add = |text: &[u8]| {
+        digest.update(text.len().to_be_bytes());
+        digest.update(text);
+    };
+    add(server.key().as_bytes());
+    if let Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } =
+        &server.transport
+    {
+        [command].into_iter().chain(working_directory).chain(environment_file).for_each(|text| add(text.as_bytes()));
+        add(arguments.len().to_string().as_bytes());
+        arguments.iter().for_each(|argument| add(argument.as_bytes()));
+        for (name, value) in environment.iter().filter(|(name, _)| loads_code(name)) {
+            add(name.as_bytes());
+            add(value.expose_secret().as_bytes());
+        }
+    }
+    if let Some(BoxDefinition::On(settings)) = &server.in_box {
+        for (name, value) in settings.environment.iter().filter(|(name, _)| loads_code(name)) {
+            add(name.as_bytes());
+            add(value.as_bytes());
+        }
+    }
+    // A relative path is another program in another folder.
+    add(workspace.map_or(&[][..], |folder| folder.as_os_str().as_encoded_bytes()));
+    hex::encode(digest.finalize())
 }
 
 /// What the programs that make boxes have found. It depends on the machine alone, so all gateways of this process share it.
@@ -122,9 +160,10 @@ impl Core {
     pub(super) async fn target(&self, server: &ServerDefinition, command: ResolvedCommand, program: PathBuf) -> GatewayResult<Target> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Ok(Target::Process { command, program, in_box: None }) };
         let paths = resolve_box_paths(server, settings, &self.surroundings)?;
-        let private_home = self.box_maker.private_home(server)?;
+        let workspace = deciding_folder(server, &self.surroundings);
+        let private_home = self.box_maker.private_home(server, workspace.as_deref())?;
         let (settings, arguments) = (settings.clone(), command.arguments.clone());
-        let (user_home, state_folder) = (self.surroundings.user_home.clone(), self.box_maker.state_folder.clone());
+        let (user_home, own_folders) = (self.surroundings.user_home.clone(), self.box_maker.own_folders());
         let program = command.working_directory.join(program);
         let mut command = within(command, server, &settings.environment);
         let (hosts, hosts_all) = match &settings.network {
@@ -152,14 +191,14 @@ impl Core {
                 roots: paths.roots,
                 start_hosts: &starting,
                 user_home: &user_home,
-                state_folder: &state_folder,
+                own_folders: &own_folders,
                 private_home: &private_home,
             };
             Ok(contents(&request, &Disk))
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
-        let BoxMaker { program: box_program, state_folder: _, threads, resolver, refused: _ } = &self.box_maker;
+        let BoxMaker { program: box_program, state_folder: _, threads, resolver, refused: _, snapshot_folder: _ } = &self.box_maker;
         let border = BorderSettings { hosts, start_hosts, resolver: Arc::clone(resolver), on_refused: self.on_refused(&server.name) };
         let in_box = Some(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) });
         Ok(Target::Process { command, program, in_box })

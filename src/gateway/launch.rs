@@ -13,11 +13,12 @@ use super::callbacks::CallScope;
 use super::core::{Core, Inputs};
 use super::events::Event;
 use super::server_logs::Note;
-use super::subject::{ReadFile, locality};
+use super::subject::ReadFile;
 use crate::blocking::blocking;
 use crate::client::{Caller, CheckApproved, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target, proxy_logins};
 use crate::config::{
-    InsertedValue, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, read_env_file, resolve_command, resolve_http, resolve_roots,
+    InsertedValue, Locality, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, read_env_file, resolve_command, resolve_http,
+    resolve_roots,
 };
 use crate::error::{Error, Result};
 use crate::redact::{Redactor, is_redactable, is_secret, secrets_of_arguments, secrets_within};
@@ -72,7 +73,8 @@ impl Core {
         let subject = self.check_approved(server, &read_once)?;
         // A server whose approval is not limited to a folder starts outside the workspace, so that new files in the workspace cannot change
         // what it does.
-        let locality = locality(subject.folder.as_ref());
+        // A file that appears in the meantime must not move the start into a folder for which nothing was approved.
+        let locality = if subject.folder.is_some() { self.locality(server) } else { Locality::Anywhere };
         if server.pin_values {
             // If values cannot be compared, they are not part of the digest. Then this call returns an error.
             self.pinned_values(server, locality, &read_once)?;

@@ -106,6 +106,7 @@ use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
+use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, check_sendable, redact_for, tool_result};
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -367,7 +368,8 @@ impl Gateway {
         }
         let connection = self.connect(&server).await?;
         let live = connection.manifest().await?;
-        let manifest = filter_manifest(&server, &live);
+        let (definition, whole) = (Arc::clone(&server), Arc::clone(&live));
+        let manifest = blocking(move || Ok(filter_manifest(&definition, &whole))).await?;
         let line = |text: &str| sanitise_line(text, MAX_NAME_CHARS);
         Ok(ConnectionReport {
             server: name.to_owned(),

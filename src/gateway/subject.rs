@@ -1,7 +1,7 @@
 //! Subjects of approvals. A subject describes a server in its present configuration, including everything that determines what is started.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use secrecy::SecretString;
@@ -11,7 +11,7 @@ use super::launch::search_path;
 use crate::blocking::blocking;
 use crate::config::{Locality, OAuthSettings, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
 use crate::error::Result;
-use crate::trust::{Circumstances, Executable, Subject, addresses_of, deciding_folder};
+use crate::trust::{Circumstances, Executable, Subject, addresses_of, command_depends_on_workspace, deciding_folder};
 
 /// A function that reads an environment file: [`read_env_file`], or a function that returns the bytes of an earlier read again.
 pub(super) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
@@ -31,7 +31,7 @@ impl Core {
     pub(super) fn subject_with(&self, server: &ServerDefinition, executable: Option<Executable>, read_file: ReadFile<'_>) -> Subject {
         let folder = deciding_folder(server, &self.surroundings);
         // If the values cannot be determined, the server cannot be started. The attempt to start it reports the error.
-        let pinned = server.pin_values.then(|| self.pinned_values(server, locality(folder.as_ref()), read_file).unwrap_or_default());
+        let pinned = server.pin_values.then(|| self.pinned_values(server, self.locality(server), read_file).unwrap_or_default());
         let addresses = addresses_of(server, Some(&self.surroundings));
         let key = self.store.key();
         if pinned.is_some() {
@@ -66,9 +66,14 @@ impl Core {
         Ok(command.map(|command| command.environment).unwrap_or_default())
     }
 
+    /// Returns the locality in which a server starts.
+    pub(super) fn locality(&self, server: &ServerDefinition) -> Locality {
+        if command_depends_on_workspace(server, &self.surroundings) { Locality::Workspace } else { Locality::Anywhere }
+    }
+
     pub(super) fn executable(&self, server: &ServerDefinition) -> Option<Executable> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
-        let locality = locality(deciding_folder(server, &self.surroundings).as_ref());
+        let locality = self.locality(server);
         // An unreadable environment file is reported when the server is started. The program can be found without the file.
         let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, locality, read);
         let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new())));
@@ -78,11 +83,6 @@ impl Core {
             .ok()??;
         self.trust.executables.find(&command.command, &search_path(&command), &command.working_directory)
     }
-}
-
-/// Returns the locality in which a server starts. `folder` is the folder to which the approval is limited.
-pub(super) fn locality(folder: Option<&PathBuf>) -> Locality {
-    if folder.is_some() { Locality::Workspace } else { Locality::Anywhere }
 }
 
 /// Returns the server with only those settings that determine where its program is found.

@@ -179,9 +179,9 @@ impl ClientChannel {
             }
             Self::Round(questions) => {
                 let (answer, answered) = oneshot::channel();
-                let gone = || unanswered("the client has ended the call");
+                let gone = || unanswered("it has ended the call");
                 questions.send(Question { request, answer }).await.map_err(|_| gone())?;
-                answered.await.map_err(|_| gone())
+                answered.await.map_err(|_| unanswered("its next request does not have the answer"))
             }
         }
     }
@@ -205,7 +205,7 @@ fn new_id() -> Option<String> {
 }
 
 fn unanswered(problem: &str) -> Error {
-    Error::Io { what: "the client's answer to a question".into(), problem: problem.to_owned().into() }
+    Error::Unanswered { problem: problem.to_owned().into() }
 }
 
 /// Returns the answers that a person can choose. `has_session` is true if the client's session continues after this call.

@@ -54,23 +54,39 @@ const DEFAULT_SEARCH_PATH: &str = "/bin:/usr/bin";
 /// ```
 #[must_use]
 pub fn deciding_folder(server: &ServerDefinition, surroundings: &Surroundings) -> Option<PathBuf> {
+    let workspace = &surroundings.workspace_folder;
+    let decides = command_depends_on_workspace(server, surroundings) || box_depends_on_workspace(server, surroundings);
+    decides.then(|| fs::canonicalize(workspace).unwrap_or_else(|_| workspace.clone()))
+}
+
+/// Returns whether the server's command depends on the workspace folder. Only then it is started there: a box that has a path of the
+/// folder needs no program of it.
+#[must_use]
+pub fn command_depends_on_workspace(server: &ServerDefinition, surroundings: &Surroundings) -> bool {
     let Transport::Stdio { command, arguments, environment, removed_environment, working_directory, environment_file } = &server.transport
     else {
-        return None;
+        return false;
     };
-    let workspace = &surroundings.workspace_folder;
-    let fixed = |text: &String| Filled::of(text, surroundings, Variables::Values).is_the_same_from_everywhere();
+    let fixed = |text: &String| is_fixed(text, surroundings);
     // A command with a `cwd` resolves its relative paths in that folder, whatever the workspace folder is.
     let entry = Entry { surroundings, starts_in_workspace: working_directory.is_none(), words_left: Cell::new(MAX_ENTRY_WORDS) };
     let texts = arguments.iter().map(String::as_str).chain(environment.iter().map(|(_, value)| value.expose_secret()));
-    let decides = is_too_large(texts)
+    is_too_large(texts)
         || working_directory.as_ref().is_some_and(|folder| !fixed(folder))
-        || matches!(&server.in_box, Some(BoxDefinition::On(settings)) if !settings.read.iter().chain(&settings.write).all(fixed))
         || environment_file.as_ref().is_some_and(|file| !fixed(file))
         || entry.program_decides(command, environment, removed_environment)
         || arguments.iter().any(|argument| entry.argument_decides(argument))
-        || environment.iter().any(|(name, value)| entry.variable_decides(name, value.expose_secret()));
-    decides.then(|| fs::canonicalize(workspace).unwrap_or_else(|_| workspace.clone()))
+        || environment.iter().any(|(name, value)| entry.variable_decides(name, value.expose_secret()))
+}
+
+/// Returns whether a box gives another folder's files in another workspace folder. Roots are given too.
+fn box_depends_on_workspace(server: &ServerDefinition, surroundings: &Surroundings) -> bool {
+    let Some(BoxDefinition::On(settings)) = &server.in_box else { return false };
+    settings.read.iter().chain(&settings.write).chain(&server.roots).any(|text| !is_fixed(text, surroundings))
+}
+
+fn is_fixed(text: &str, surroundings: &Surroundings) -> bool {
+    Filled::of(text, surroundings, Variables::Values).is_the_same_from_everywhere()
 }
 
 /// The kind of text that replaces a variable's placeholder.
@@ -277,6 +293,18 @@ mod tests {
         }
 
         fn decides(&self, fields: &str) -> bool {
+            let (server, surroundings) = self.entry(fields);
+            let folder = deciding_folder(&server, &surroundings);
+            assert!(folder.as_ref().is_none_or(|folder| *folder == surroundings.workspace_folder.canonicalize().unwrap()));
+            folder.is_some()
+        }
+
+        fn starts_there(&self, fields: &str) -> bool {
+            let (server, surroundings) = self.entry(fields);
+            command_depends_on_workspace(&server, &surroundings)
+        }
+
+        fn entry(&self, fields: &str) -> (ServerDefinition, Surroundings) {
             let fields = fields.replace("ROOT", &self.folder.path().to_string_lossy());
             let text = format!(r#"{{ "mcpServers": {{ "a": {{ {fields} }} }} }}"#);
             let server = parse_text(&text, "c", 9).unwrap().servers.remove(0);
@@ -284,9 +312,7 @@ mod tests {
             let (workspace_folder, user_home) = (root.join("here"), root.join("home"));
             let environment =
                 self.environment.iter().map(|(name, value)| ((*name).to_owned(), value.replace("ROOT", &root.to_string_lossy())));
-            let folder = deciding_folder(&server, &Surroundings { environment: environment.collect(), workspace_folder, user_home });
-            assert!(folder.as_ref().is_none_or(|folder| *folder == root.join("here").canonicalize().unwrap()));
-            folder.is_some()
+            (server, Surroundings { environment: environment.collect(), workspace_folder, user_home })
         }
     }
 
@@ -409,6 +435,23 @@ mod tests {
             assert!(scene.decides(entry), "{entry}");
         }
         assert!(!scene.decides(r#""command": "./server", "cwd": "ROOT/there""#));
+    }
+
+    #[test]
+    fn what_a_box_gives_of_the_folder_makes_it_count_and_starts_nothing_there() {
+        let scene = Scene::new();
+        for (fields, counts) in [
+            (r#""box": { "read": ["data"] }"#, true),
+            (r#""box": { "write": ["${workspaceFolder}/data"] }"#, true),
+            (r#""box": "standard", "roots": ["${workspaceFolder}"]"#, true),
+            (r#""box": "strict", "roots": ["/data", "sub"]"#, true),
+            (r#""box": "standard", "roots": ["/data"]"#, false),
+            (r#""box": "off", "roots": ["${workspaceFolder}"]"#, false),
+        ] {
+            assert_eq!(scene.decides(&format!(r#""command": "/opt/x", {fields}"#)), counts, "{fields}");
+            assert!(!scene.starts_there(&format!(r#""command": "/opt/x", {fields}"#)), "{fields}");
+        }
+        assert!(scene.starts_there(r#""command": "./x""#));
     }
 
     #[test]

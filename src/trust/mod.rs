@@ -30,7 +30,7 @@ pub use document::{Approval, Approvals, Content, read as read_approvals};
 pub use drift::{Changes, Difference, Drift, Item, ToolComparison, compare_tool, differences};
 pub use executable::{Executable, Executables, locate_program};
 pub use fetch_approval::{FetchApproval, FetchHosts, fetch_row};
-pub use folder::deciding_folder;
+pub use folder::{command_depends_on_workspace, deciding_folder};
 pub use gate::{Decision, Gate, gate, read_gate};
 pub use reads::is_read;
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};

@@ -256,7 +256,12 @@ impl CommandRequest {
                     .or_else(|| Some(start_folder(server.in_box.as_ref()).to_owned()));
                 env_file.clone_from(environment_file);
                 environment = environment_lines(values, removed_environment);
-                let names = |is: fn(&str) -> bool| values.iter().map(|(name, _)| name).filter(|name| is(name)).cloned().collect();
+                let of_box = match &server.in_box {
+                    Some(BoxDefinition::On(settings)) => Some(&settings.environment),
+                    None | Some(BoxDefinition::Off) => None,
+                };
+                let all = || values.iter().map(|(name, _)| name).chain(of_box.into_iter().flat_map(BTreeMap::keys));
+                let names = |is: fn(&str) -> bool| all().filter(|name| is(name)).cloned().collect();
                 (loaders, redirectors) = (names(loads_code), names(redirects_traffic));
                 match &server.in_box {
                     None | Some(BoxDefinition::Off) => NO_BOX_WARNING,

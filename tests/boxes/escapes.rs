@@ -171,6 +171,14 @@ impl Machine {
             ("write", "/proc/sysrq-trigger".to_owned(), NotTried),
             ("write", "/proc/self/uid_map".to_owned(), NotTried),
             ("write", "/proc/self/oom_score_adj".to_owned(), NotTried),
+            ("chmod", "/dev/null".to_owned(), NotTried),
+            ("chmod", "/dev/urandom".to_owned(), NotTried),
+            ("lend rights by chmod", self.path("given/write/lending"), Works),
+            ("lend rights by fchmodat", self.path("given/write/lending"), Works),
+            ("lend a group's rights", self.path("given/write/lending"), Works),
+            ("lend rights by creating", self.path("given/write/lending"), Works),
+            ("lend rights by a file without a name", self.path("given/write/lending"), Works),
+            ("lend rights by chmod", "lending".to_owned(), Works),
             ("fill", "/tmp/all".to_owned(), NotTried),
             ("fill", "/dev/shm/all".to_owned(), NotTried),
         ]
@@ -226,6 +234,10 @@ impl Machine {
                 "raise a limit",
                 "run first",
                 "be more important",
+                "take init's descriptors",
+                "let init wait",
+                "make init unimportant",
+                "make the user unimportant",
             ]
             .map(named),
         );
@@ -233,7 +245,7 @@ impl Machine {
     }
 }
 
-const CALLS: [&str; 45] = [
+const CALLS: [&str; 46] = [
     "mount",
     "umount2",
     "pivot_root",
@@ -247,6 +259,7 @@ const CALLS: [&str; 45] = [
     "unshare",
     "setns",
     "clone3",
+    "openat2",
     "ptrace",
     "process_vm_readv",
     "process_vm_writev",

@@ -191,6 +191,8 @@ fn what_uses_more_than_its_box_allows_is_ended() {
     let settings = BoxSettings { memory_mb: 200, processes: 20, ..BoxSettings::of(BoxBase::Strict) };
     for (attempt, told) in [
         ("use memory without end", "MiB of memory, and its box allows 200"),
+        ("use memory without a main thread", "MiB of memory, and its box allows 200"),
+        ("use memory that nobody counts", "MiB of memory, and its box allows 200"),
         ("fork without end", "more than 20 processes"),
         ("start threads without end", "threads, and its box allows 640"),
     ] {

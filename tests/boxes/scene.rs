@@ -177,7 +177,7 @@ pub struct Boxed<'a> {
 impl Boxed<'_> {
     /// Returns the bytes for the program `hyperlight-mcp-box`, with what the gateway would decide.
     pub fn order(&self) -> Vec<u8> {
-        let (user_home, state_folder, home) = (self.scene.path("user"), self.scene.path("state"), self.scene.home());
+        let (user_home, own_folders, home) = (self.scene.path("user"), [self.scene.path("state")], self.scene.home());
         let input = BoxInput {
             settings: &self.settings,
             program: Path::new(self.program),
@@ -189,7 +189,7 @@ impl Boxed<'_> {
             roots: Vec::new(),
             start_hosts: &self.start_hosts,
             user_home: &user_home,
-            state_folder: &state_folder,
+            own_folders: &own_folders,
             private_home: &home,
         };
         let (mut contents, program) = contents(&input, &Disk).unwrap();

@@ -10,12 +10,16 @@ use serde_json::{Value as Json, json};
 use crate::support::{FIXTURE, TestFolder, guest_choice, told, until};
 
 fn open(test_folder: &TestFolder, server: &Json) -> Gateway {
+    Gateway::open(options(test_folder, server)).unwrap()
+}
+
+fn options(test_folder: &TestFolder, server: &Json) -> GatewayOptions {
     let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
     options.config = Some(json!({ "mcpServers": { "one": server } }));
     options.state_dir = Some(test_folder.path("state"));
     options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
-    Gateway::open(options).unwrap()
+    options
 }
 
 /// Returns the entry of a fixture whose log exists, so that the box has it.
@@ -121,6 +125,54 @@ async fn a_path_of_the_workspace_ties_the_approval_to_it() {
     for (path, is_tied) in [("data", true), ("${workspaceFolder}/data", true), ("/opt", false)] {
         let gateway = open(&test_folder, &json!({ "command": "node", "box": { "read": [path] } }));
         assert_eq!(shown(&gateway).await.workspace_folder.is_some(), is_tied, "{path}");
+        gateway.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_root_that_a_box_gives_ties_the_approval_to_the_workspace() {
+    let test_folder = TestFolder::new();
+    for (in_box, is_tied) in [("standard", true), ("strict", true), ("off", false)] {
+        let entry = json!({ "command": FIXTURE, "roots": ["${workspaceFolder}"], "box": in_box });
+        let gateway = open(&test_folder, &entry);
+        let request = shown(&gateway).await;
+        assert_eq!(request.workspace_folder.is_some(), is_tied, "{in_box}");
+        gateway.close().await;
+    }
+}
+
+/// What the first command leaves in its home would run with the rights of the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_command_of_the_same_name_finds_a_home_of_its_own() {
+    let test_folder = TestFolder::new();
+    let mut homes = Vec::new();
+    for (arguments, environment) in [
+        (json!(["--env-dump"]), json!({})),
+        (json!(["--env-dump", "--noise"]), json!({})),
+        (json!(["--env-dump"]), json!({ "NODE_OPTIONS": "--no-warnings" })),
+        (json!(["--env-dump"]), json!({ "TOKEN": "another-token" })),
+    ] {
+        let entry = json!({ "command": FIXTURE, "args": arguments, "env": environment, "box": "standard" });
+        let gateway = open(&test_folder, &entry);
+        gateway.approve("one", None, None).await.unwrap();
+        gateway.revoke("one").await.unwrap();
+        gateway.close().await;
+        homes.push(fs::read_dir(test_folder.path("state/boxes")).unwrap().count());
+    }
+    assert_eq!(homes, [1, 2, 3, 3], "a token decides nothing about the code");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_box_has_the_snapshot_of_the_guest() {
+    let test_folder = TestFolder::new();
+    fs::create_dir_all(test_folder.path("cache/snapshots")).unwrap();
+    for (path, is_made) in [("cache", false), ("cache/snapshots", false), ("other", true)] {
+        fs::create_dir_all(test_folder.path(path)).unwrap();
+        let mut options = options(&test_folder, &json!({ "command": FIXTURE, "box": { "write": [test_folder.path(path)] } }));
+        options.snapshot_dir = Some(test_folder.path("cache/snapshots"));
+        let gateway = Gateway::open(options).unwrap();
+        let outcome = gateway.approve("one", None, None).await;
+        assert_eq!(outcome.as_ref().err().map(hyperlight_mcp::Error::code), (!is_made).then_some("ERR_BOX_FAILED"), "{path}");
         gateway.close().await;
     }
 }

@@ -281,6 +281,26 @@ async fn after_a_question_the_progress_goes_to_the_request_that_brought_the_answ
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_question_without_an_answer_is_a_no_that_says_so() {
+    let test_folder = TestFolder::new();
+    let served = served_with(&test_folder, "write_note", ServeOptions::default()).await;
+    let (handlers, metrics) = (served.clone(), Arc::clone(served.metrics()));
+    let server = listen(HttpOptions::default(), move |principal| handlers.handler(principal), metrics, CancellationToken::new());
+    let server = server.await.unwrap();
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let code = "import * as fixture from 'host:mcp-fixture'; export const handler = () => fixture.write_note({ text: 'x' })";
+    let mut call = json!({ "name": "run_javascript", "arguments": { "code": code, "input": null, "timeoutMs": null } });
+    let asked = messages(server.url(), "first", call.clone()).await;
+    call["requestState"] = asked.last().unwrap()["result"]["requestState"].clone();
+    call["inputResponses"] = json!({});
+    let answered = messages(server.url(), "second", call).await;
+    let told = answered.last().unwrap()["result"].to_string();
+    assert!(told.contains("was not called: the client has not answered the question"), "{told}");
+    server.close().await;
+    served.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_line_that_is_no_json_is_answered_with_its_id_and_the_host_goes_on() {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
     let test_folder = TestFolder::new();

@@ -23,7 +23,7 @@ use super::group::Group;
 use super::init::{self, BEYOND_LIMIT, COUNTING};
 use super::restrict::{Hold, become_server, landlock_version};
 use super::step::{At as _, Failure, Fault, Outcome, Step};
-use super::usage::{self, Usage};
+use super::usage;
 use super::{handover, leave_pipes, limits, report_failure, wait_for_init};
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Contents, Network, Order};
@@ -109,7 +109,7 @@ fn keep(mut order: Order, fault: &Fault, lives: &OwnedFd, group: Option<&Group>)
     let left = setpgid(None, None).at(Step::StartServer, "setpgid");
     let count = |now| {
         let problem = group.and_then(|group| group.beyond(&ceilings));
-        let problem = problem.or_else(|| Usage::of_all(&usage::descendants(), ceilings.processes).beyond(&ceilings));
+        let problem = problem.or_else(|| usage::problem(usage::descendants(), &ceilings));
         problem.or_else(|| disk.step(now))
     };
     let status = left.map(|()| attend(server, lives, count));
@@ -148,7 +148,8 @@ fn attend(server: Pid, lives: &OwnedFd, mut count: impl FnMut(Instant) -> Option
 fn end_all() {
     loop {
         init::reap_all();
-        let left: Vec<Pid> = usage::descendants().into_iter().filter_map(|id| Pid::from_raw(i32::try_from(id).ok()?)).collect();
+        let left: Vec<Pid> =
+            usage::descendants().unwrap_or_default().into_iter().filter_map(|id| Pid::from_raw(i32::try_from(id).ok()?)).collect();
         if left.is_empty() {
             return;
         }

@@ -86,6 +86,27 @@ const FOREIGN_NAMESPACES: [i32; 4] = [
 const BROWSER_NAMESPACES: [i32; 4] = [libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC];
 /// Kinds of sockets that exist. Others reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
 const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Calls that set the mode of a file, and the argument that has it.
+const MODES: [(c_long, u8); 7] = [
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    (libc::SYS_creat, 1),
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+/// Calls that set the mode of a file if they create it, and the arguments that have the flags and the mode.
+const CREATING: [(c_long, u8, u8); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
+/// Flags with which these calls create a file. `O_TMPFILE` also has the bit of `O_DIRECTORY`.
+const CREATE: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+/// Modes that lend the rights of the file's owner or group to whoever starts it, outside of the box too.
+const LENDING: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
+/// Calls that change the limits or the turn of the process in their first argument.
+const OF_PROCESS: [c_long; 5] =
+    [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
+/// The id of init, which counts what the box uses. It has the same user as the server.
+const INIT: u64 = 1;
 /// Requests of `ioctl` that type into a terminal.
 const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 /// The first number of the calls of x32, a second set of calls on the same machine.
@@ -115,8 +136,10 @@ fn filter(rules: BTreeMap<c_long, Vec<SeccompRule>>, answer: i32) -> Result<BpfP
 
 fn programs(is_nested: bool) -> Result<[BpfProgram; 3], BackendError> {
     // C libraries use `clone` where there is no `clone3`. The flags of `clone3` are in memory, where no filter sees them.
-    let without_clone3 = filter(BTreeMap::from([(libc::SYS_clone3, Vec::new())]), libc::ENOSYS)?;
-    Ok([filter(refused(is_nested)?, libc::EPERM)?, without_clone3, without_x32()])
+    // The same is true of `openat2`, and of the mode of the file that it creates.
+    let unseen = [libc::SYS_clone3, libc::SYS_openat2].map(|call| (call, Vec::new()));
+    let without_unseen = filter(BTreeMap::from(unseen), libc::ENOSYS)?;
+    Ok([filter(refused(is_nested)?, libc::EPERM)?, without_unseen, without_x32()])
 }
 
 fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, BackendError> {
@@ -139,6 +162,38 @@ fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Backen
     rules.insert(libc::SYS_socketpair, sockets);
     let typing = TYPING.into_iter().map(|request| SeccompRule::new(vec![Condition::new(1, Length::Dword, Compare::Eq, request)?]));
     rules.insert(libc::SYS_ioctl, typing.collect::<Result<_, _>>()?);
+    rules.extend(lending()?);
+    rules.extend(weakening()?);
+    Ok(rules)
+}
+
+/// Returns rules against files that lend rights.
+fn lending() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendError> {
+    let has = |argument, bits: u32| Condition::new(argument, Length::Dword, Compare::MaskedEq(bits.into()), bits.into());
+    let mut rules = Vec::new();
+    for (call, mode) in MODES {
+        let each = LENDING.map(|bits| SeccompRule::new(vec![has(mode, bits)?]));
+        rules.push((call, each.into_iter().collect::<Result<_, _>>()?));
+    }
+    for (call, flags, mode) in CREATING {
+        let pairs = CREATE.into_iter().flat_map(|flag| LENDING.map(|bits| (flag.unsigned_abs(), bits)));
+        let each = pairs.map(|(flag, bits)| SeccompRule::new(vec![has(flags, flag)?, has(mode, bits)?]));
+        rules.push((call, each.collect::<Result<_, _>>()?));
+    }
+    Ok(rules)
+}
+
+/// Returns rules against calls with which a server could keep init from counting.
+fn weakening() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendError> {
+    let is = |argument, value| Condition::new(argument, Length::Dword, Compare::Eq, value);
+    let mut rules = Vec::new();
+    for call in OF_PROCESS {
+        rules.push((call, vec![SeccompRule::new(vec![is(0, INIT)?])?]));
+    }
+    // A group or a user has more processes than one, and init may be among them.
+    let of_one = u64::from(libc::PRIO_PROCESS);
+    let of_many = SeccompRule::new(vec![Condition::new(0, Length::Dword, Compare::Ne, of_one)?])?;
+    rules.push((libc::SYS_setpriority, vec![SeccompRule::new(vec![is(0, of_one)?, is(1, INIT)?])?, of_many]));
     Ok(rules)
 }
 

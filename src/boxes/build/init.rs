@@ -14,7 +14,7 @@ use super::disk::Disk;
 use super::group::Group;
 use super::restrict::{self, Hold};
 use super::step::{At as _, Failure, Fault, Outcome, Step};
-use super::usage::{self, Usage};
+use super::usage;
 use super::{Users, leave_pipes, limits, root};
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Ceilings, Order};
@@ -75,8 +75,7 @@ fn attend(server: Pid, ceilings: &Ceilings, group: Option<&Group>, mut home: Dis
         if let (Some(status), None) = (ended, &beyond) {
             return status;
         }
-        let beyond =
-            beyond.or_else(|| Usage::of_all(&usage::others(), ceilings.processes).beyond(ceilings)).or_else(|| home.step(Instant::now()));
+        let beyond = beyond.or_else(|| usage::problem(usage::others(), ceilings)).or_else(|| home.step(Instant::now()));
         if let Some(problem) = beyond {
             // When this process ends, the kernel ends all others of the box.
             eprintln!("hyperlight-mcp-box: {problem}, so all of the server was ended");

@@ -68,9 +68,12 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     make_folders(&root, working_directory).at(Step::PlaceFolders, &working_directory.to_string_lossy())?;
     fault.begin(Step::MakeDevices)?;
     for (name, device) in devices {
-        let device = device.and_then(|device| {
+        let device = device.map_err(std::io::Error::from).and_then(|device| {
             let mount = copy_of(device)?;
-            add(&root, &Path::new("/dev").join(name), &Source::Mount { mount, is_folder: false })
+            // Devices can be written on a mount that is read-only, but their mode and times cannot: for root, they are those of the machine.
+            let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+            set_attributes(mount.as_fd(), attributes, true)?;
+            Ok(add(&root, &Path::new("/dev").join(name), &Source::Mount { mount, is_folder: false })?)
         });
         device.at(Step::MakeDevices, name)?;
     }

@@ -39,7 +39,7 @@ pub enum Step {
 
 impl Step {
     /// All steps, in their order.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::ReadOrder,
         Self::MakeGroup,
         Self::Namespaces,

@@ -1,25 +1,43 @@
 //! What the processes of a box use, from the process table.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::{fs, io};
 
 use crate::boxes::order::Ceilings;
 
 const MIB: u64 = 1 << 20;
 
+/// Returns a sentence for the first limit that these processes exceed, or for the reason why that is not known: what is not counted has no limit.
+pub(super) fn problem(processes: io::Result<Vec<u32>>, ceilings: &Ceilings) -> Option<String> {
+    match processes.and_then(|ids| Usage::of_all(&ids, ceilings.processes)) {
+        Ok(usage) => usage.beyond(ceilings),
+        Err(error) => Some(format!("what it uses cannot be counted ({error})")),
+    }
+}
+
+/// Returns the ids of all processes of the PID namespace.
+fn everyone() -> io::Result<Vec<u32>> {
+    let id = |entry: io::Result<fs::DirEntry>| entry.map(|entry| entry.file_name().to_str()?.parse().ok()).transpose();
+    fs::read_dir("/proc")?.filter_map(id).collect()
+}
+
 /// Returns all processes of the PID namespace but its first.
-pub(super) fn others() -> Vec<u32> {
-    let names = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter_map(|name| name.parse().ok()).filter(|id| *id != 1).collect()
+///
+/// # Errors
+/// The process table cannot be read.
+pub(super) fn others() -> io::Result<Vec<u32>> {
+    Ok(everyone()?.into_iter().filter(|id| *id != 1).collect())
 }
 
 /// Returns all processes that descend from this one and have not ended.
-pub(super) fn descendants() -> Vec<u32> {
+///
+/// # Errors
+/// The process table cannot be read.
+pub(super) fn descendants() -> io::Result<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    let everyone = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    for id in everyone {
-        let parent = fs::read_to_string(format!("/proc/{id}/stat")).ok().and_then(|stat| parent_of(&stat));
-        if let Some(parent) = parent {
+    for id in everyone()? {
+        let stat = unless_ended(fs::read_to_string(format!("/proc/{id}/stat")))?;
+        if let Some(parent) = stat.and_then(|stat| parent_of(&stat)) {
             children.entry(parent).or_default().push(id);
         }
     }
@@ -29,7 +47,7 @@ pub(super) fn descendants() -> Vec<u32> {
         next.extend(&of_parent);
         found.extend(of_parent);
     }
-    found
+    Ok(found)
 }
 
 /// Returns the parent of a process from its `stat`. `None` if it has ended and only waits for its parent to notice.
@@ -46,29 +64,54 @@ pub(super) struct Usage {
     memory_bytes: u64,
     processes: u64,
     threads: u64,
+    /// False if the text has no memory: the thread has ended, and nobody has reaped it.
+    has_memory: bool,
 }
 
 impl Usage {
     /// Counts what these processes use. Beyond `most`, only the processes are counted: while they multiply, each moment counts.
-    pub(super) fn of_all(ids: &[u32], most: u64) -> Self {
+    ///
+    /// # Errors
+    /// The process table cannot be read. What is not counted has no limit.
+    fn of_all(ids: &[u32], most: u64) -> io::Result<Self> {
         let processes = u64::try_from(ids.len()).unwrap_or(u64::MAX);
         if processes > most {
-            return Self { processes, ..Self::default() };
+            return Ok(Self { processes, ..Self::default() });
         }
-        // A process that has ended in the meantime uses nothing.
-        let each =
-            ids.iter().map(|id| fs::read_to_string(format!("/proc/{id}/status")).map(|status| Self::of(&status)).unwrap_or_default());
-        each.fold(Self::default(), Self::plus)
+        let mut sum = Self::default();
+        for id in ids {
+            sum = sum.plus(Self::of_process(*id)?);
+        }
+        Ok(sum)
     }
 
-    /// Reads `/proc/PID/status`. Files that are mapped are not counted, as the system can drop them from memory.
+    /// Reads what a process uses. Its main thread may have ended and left others; then only these tell of the memory.
+    fn of_process(id: u32) -> io::Result<Self> {
+        let folder = format!("/proc/{id}");
+        let main = Self::of(&status_at(&folder)?);
+        if main.threads < 2 || main.has_memory {
+            return Ok(main);
+        }
+        let Some(threads) = unless_ended(fs::read_dir(format!("{folder}/task")))? else { return Ok(main) };
+        for thread in threads {
+            let Some(thread) = unless_ended(thread)? else { break };
+            let other = Self::of(&status_at(&thread.path().to_string_lossy())?);
+            if other.has_memory {
+                return Ok(Self { threads: main.threads, ..other });
+            }
+        }
+        Ok(main)
+    }
+
+    /// Reads the text of `/proc/PID/status`. Files that are mapped are not counted, as the system can drop them from memory.
     fn of(status: &str) -> Self {
         let number = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default()
+            line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok())
         };
-        let kibibytes = ["RssAnon:", "RssShmem:", "VmSwap:"].map(number).into_iter().sum::<u64>();
-        Self { memory_bytes: kibibytes.saturating_mul(1024), processes: 1, threads: number("Threads:") }
+        let kibibytes = ["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:", "HugetlbPages:"].map(number).into_iter().flatten().sum::<u64>();
+        let has_memory = number("RssAnon:").is_some();
+        Self { memory_bytes: kibibytes.saturating_mul(1024), processes: 1, threads: number("Threads:").unwrap_or_default(), has_memory }
     }
 
     fn plus(self, other: Self) -> Self {
@@ -76,12 +119,13 @@ impl Usage {
             memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
             processes: self.processes + other.processes,
             threads: self.threads.saturating_add(other.threads),
+            has_memory: self.has_memory || other.has_memory,
         }
     }
 
     /// Returns a sentence for the first limit that is exceeded.
     pub(super) fn beyond(self, ceilings: &Ceilings) -> Option<String> {
-        let Self { memory_bytes, processes, threads } = self;
+        let Self { memory_bytes, processes, threads, has_memory: _ } = self;
         if memory_bytes > ceilings.memory_bytes {
             return Some(format!("it used {} MiB of memory, and its box allows {}", memory_bytes / MIB, ceilings.memory_bytes / MIB));
         }
@@ -92,16 +136,29 @@ impl Usage {
     }
 }
 
+/// Returns `None` for a process or a thread that has ended in the meantime.
+fn unless_ended<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// Reads the status of a process or a thread. That of one that has ended is empty.
+fn status_at(folder: &str) -> io::Result<String> {
+    unless_ended(fs::read_to_string(format!("{folder}/status"))).map(Option::unwrap_or_default)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const STATUS: &str = "Name:\tnode\nVmRSS:\t 9000 kB\nRssAnon:\t    2048 kB\nRssFile:\t  5000 kB\nRssShmem:\t   1024 kB\nVmSwap:\t 1024 kB\nThreads:\t11\n";
+    const STATUS: &str = "Name:\tnode\nVmRSS:\t 9000 kB\nRssAnon:\t    2048 kB\nRssFile:\t  5000 kB\nRssShmem:\t   1024 kB\nVmSwap:\t 1024 kB\nVmPTE:\t 512 kB\nHugetlbPages:\t 512 kB\nThreads:\t11\n";
 
     #[test]
     fn mapped_files_are_not_counted() {
-        assert_eq!(Usage::of(STATUS), Usage { memory_bytes: 4 * MIB, processes: 1, threads: 11 });
-        assert_eq!(Usage::of(""), Usage { memory_bytes: 0, processes: 1, threads: 0 });
+        assert_eq!(Usage::of(STATUS), Usage { memory_bytes: 5 * MIB, processes: 1, threads: 11, has_memory: true });
+        assert_eq!(Usage::of(""), Usage { memory_bytes: 0, processes: 1, threads: 0, has_memory: false });
     }
 
     #[test]
@@ -110,7 +167,7 @@ mod tests {
         assert_eq!(parent_of("7 (sh) Z 42 7 7 0 -1"), None);
         assert_eq!(parent_of(""), None);
         let mut child = std::process::Command::new("/bin/sleep").arg("100").spawn().unwrap();
-        assert!(descendants().contains(&child.id()));
+        assert!(descendants().unwrap().contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -118,7 +175,7 @@ mod tests {
     #[test]
     fn each_limit_is_told() {
         let ceilings = Ceilings {
-            memory_bytes: 4 * MIB,
+            memory_bytes: 5 * MIB,
             processes: 1,
             threads: 11,
             open_files: 1,
@@ -129,7 +186,7 @@ mod tests {
         };
         let one = Usage::of(STATUS);
         assert_eq!(one.beyond(&ceilings), None);
-        assert!(one.plus(one).beyond(&ceilings).unwrap().contains("8 MiB of memory"));
+        assert!(one.plus(one).beyond(&ceilings).unwrap().contains("10 MiB of memory"));
         assert!(one.plus(Usage::of("")).beyond(&ceilings).unwrap().contains("more than 1 processes"));
         assert!(Usage { threads: 12, ..one }.beyond(&ceilings).unwrap().contains("12 threads"));
     }

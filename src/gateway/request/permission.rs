@@ -118,6 +118,7 @@ impl Pipeline<'_> {
             Ok(decision) => Ok(decision),
             // Nobody was asked, so this is not the answer of a person: the call can be made again later.
             Err(busy @ Error::Busy { .. }) => Err(busy),
+            Err(error @ Error::Unanswered { .. }) => denied(self.core.redacted(error).for_model()),
             // The error is reduced to text for models, because nobody has approved the text in it.
             Err(error) => denied(format!("onApproval failed: {}", self.core.redacted(error).for_model())),
         }
