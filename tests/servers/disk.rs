@@ -96,7 +96,7 @@ async fn a_server_that_holds_the_lock_of_the_store_is_ended_and_its_revocation_r
         test_folder.path("holds").display()
     );
     write_script(&test_folder.path("server"), &script);
-    let servers = json!({ "one": { "command": test_folder.path("server"), "confirm": "never" } });
+    let servers = json!({ "one": { "command": test_folder.path("server"), "confirm": "never", "box": "off" } });
     let gateway = Gateway::open(options(&test_folder, &servers)).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();

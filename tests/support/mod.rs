@@ -8,6 +8,7 @@ pub mod calling;
 pub mod http;
 pub mod recording_observer;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::future::Future;
@@ -129,9 +130,11 @@ impl TestFolder {
         self.path("watchdog")
     }
 
-    /// Returns the arguments with which the fixture runs as the server with this name.
+    /// Returns the arguments with which the fixture runs as the server with this name. Its log exists, so that a box has it.
     pub fn arguments(&self, server: &str, flags: &[&str]) -> Vec<String> {
-        let log = self.log_path(server).display().to_string();
+        let log = self.log_path(server);
+        fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        let log = log.display().to_string();
         flags.iter().copied().chain(["--log", &log]).map(str::to_owned).collect()
     }
 
@@ -165,11 +168,12 @@ impl TestFolder {
             write: vec![folder],
             roots: Vec::new(),
             user_home: Path::new("/nowhere"),
-            state_folder: Path::new("/nowhere/state"),
+            own_folders: &[],
+            start_hosts: &BTreeSet::new(),
             private_home: &home,
         };
         let (contents, _) = contents(&input, &Disk).unwrap();
-        Some(Boxed { program: BOX.into(), contents })
+        Some(Boxed::new(BOX.into(), contents))
     }
 
     pub fn launch_command(&self, server: &str, command: ResolvedCommand, limit: Duration) -> Launch {

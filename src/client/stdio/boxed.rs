@@ -1,5 +1,6 @@
 //! Starts a server in a box: starts the program `hyperlight-mcp-box`, hands over the order, takes the sockets of its border, and waits for its report.
 
+use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut, PipeReader};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -21,8 +22,10 @@ use tokio::net::UnixStream;
 use super::pipe::Pipe;
 use crate::boxes::border::{Border, BorderSettings, MAX_SOCKETS};
 use crate::boxes::{Contents, Order, Report};
+use crate::client::border_threads;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
+use crate::fetch::SystemResolver;
 use crate::network::NetworkRuntime;
 
 /// Longest wait for a box. It normally takes milliseconds.
@@ -49,6 +52,18 @@ pub(super) struct Waiting {
 }
 
 impl Boxed {
+    /// Returns a box that shares the machine's network, and so needs no hosts.
+    #[must_use]
+    pub fn new(program: PathBuf, contents: Contents) -> Self {
+        let border = BorderSettings {
+            hosts: BTreeSet::new(),
+            start_hosts: BTreeSet::new(),
+            resolver: Arc::new(SystemResolver),
+            on_refused: Arc::new(|_| {}),
+        };
+        Self { program, contents, border, threads: Arc::new(border_threads()) }
+    }
+
     /// Starts the program, which makes the box when it has its order. The child's `stdin` is the pipe of the server, not of the program.
     pub(super) fn spawn(&self, server: &str) -> Result<(Child, Waiting)> {
         let failed = |error: std::io::Error| Error::SpawnFailed {
