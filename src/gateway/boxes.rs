@@ -126,7 +126,7 @@ impl Core {
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
-        let in_box = Some(Boxed { program: self.box_maker.program.clone(), contents });
+        let in_box = Some(Box::new(Boxed { program: self.box_maker.program.clone(), contents }));
         Ok(Target::Process { command, program, in_box })
     }
 }
