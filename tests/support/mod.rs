@@ -153,7 +153,7 @@ impl TestFolder {
     }
 
     /// Returns the box of a test's server: none, unless the whole run is in boxes, as `scripts/test` does it with the hostile servers.
-    fn in_box(&self, command: &ResolvedCommand) -> Option<Boxed> {
+    fn in_box(&self, command: &ResolvedCommand) -> Option<Box<Boxed>> {
         std::env::var_os("HYPERLIGHT_MCP_TEST_BOXES")?;
         let folder = self.folder.path().canonicalize().unwrap();
         let home = folder.join("home");
@@ -173,7 +173,7 @@ impl TestFolder {
             private_home: &home,
         };
         let (contents, _) = contents(&input, &Disk).unwrap();
-        Some(Boxed::new(BOX.into(), contents))
+        Some(Box::new(Boxed::new(BOX.into(), contents)))
     }
 
     pub fn launch_command(&self, server: &str, command: ResolvedCommand, limit: Duration) -> Launch {
