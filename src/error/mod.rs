@@ -14,6 +14,7 @@ mod known_names;
 mod leak_tests;
 #[cfg(test)]
 mod message_tests;
+mod place;
 mod redaction;
 
 pub use authorization::MissingCallback;
@@ -25,6 +26,7 @@ use known_names::{MAX_NAME_CHARS, known_names, meant};
 
 pub use field::{ErrorProblems, ErrorText, OwnText};
 pub use foreign_text::ForeignText;
+use place::at;
 
 /// An error of this crate.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -491,14 +493,5 @@ impl Error {
     #[must_use]
     pub fn io(what: impl Into<OwnText>, error: &std::io::Error) -> Self {
         Self::Io { what: what.into(), problem: error.to_string().into() }
-    }
-}
-
-/// Returns the position in a script as the end of a message. Omits the parts that are not known.
-fn at(line: Option<u32>, column: Option<u32>) -> String {
-    match (line, column) {
-        (Some(line), Some(column)) => format!(" (line {line}, column {column})"),
-        (Some(line), None) => format!(" (line {line})"),
-        _ => String::new(),
     }
 }

@@ -221,8 +221,7 @@ impl Gateway {
     /// Reads the manifest from the running server. Returns it unfiltered, and filtered by the config.
     async fn discover(&self, server: &Arc<ServerDefinition>) -> Result<(Arc<Manifest>, Arc<Manifest>)> {
         let live = self.connect(server).await?.manifest().await?;
-        let (server, whole) = (Arc::clone(server), Arc::clone(&live));
-        let manifest = blocking(move || Ok(filter_manifest(&server, &whole))).await?;
+        let manifest = filtered(server, &live).await?;
         Ok((live, Arc::new(manifest)))
     }
 
@@ -234,6 +233,12 @@ impl Gateway {
     fn shown(&self) -> MutexGuard<'_, HashMap<String, (String, Arc<Manifest>)>> {
         self.core.trust.shown.lock()
     }
+}
+
+/// Returns the manifest as the config filters it. One at its limits takes too long for a thread that serves others.
+pub(super) async fn filtered(server: &Arc<ServerDefinition>, live: &Arc<Manifest>) -> Result<Manifest> {
+    let (server, whole) = (Arc::clone(server), Arc::clone(live));
+    blocking(move || Ok(filter_manifest(&server, &whole))).await
 }
 
 impl Agent {

@@ -106,7 +106,6 @@ use self::request::Request;
 use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
-use crate::blocking::blocking;
 use crate::bridge::{ToolErrors, check_sendable, redact_for, tool_result};
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -117,7 +116,7 @@ use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::{Kind, Store};
 use crate::telemetry::{Telemetry, TraceContext};
 use crate::text::{marked_name, sanitise_line, variant_of};
-use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_manifest, filter_warnings};
+use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
 /// The folder for OAuth tokens within the state folder.
@@ -368,8 +367,7 @@ impl Gateway {
         }
         let connection = self.connect(&server).await?;
         let live = connection.manifest().await?;
-        let (definition, whole) = (Arc::clone(&server), Arc::clone(&live));
-        let manifest = blocking(move || Ok(filter_manifest(&definition, &whole))).await?;
+        let manifest = approval::filtered(&server, &live).await?;
         let line = |text: &str| sanitise_line(text, MAX_NAME_CHARS);
         Ok(ConnectionReport {
             server: name.to_owned(),
