@@ -30,7 +30,7 @@ const staged = (path) => outputOf('git', ['-C', path, 'diff', '--cached', '--nam
  * - `entry` returns its entry in the config; `path` is a folder for this server alone, without links. `needs` says what the entry has beside
  *   `standard`, in the words of docs/BOXES.md.
  * - `code` is the handler of the agent's code, which gets the server's module and the folder. `reads` and `writes` are the tools that it calls.
- *   A server without a tool that changes anything has no `writes`, and `only` says what it does.
+ *   A server without a tool that writes has no `writes`, and `only` says what it does instead.
  * - `check` compares the value, and what is left: `home(name)` is the path of a file in the server's private home.
  * - `image` is the MIME type of an image in the value.
  */
@@ -92,7 +92,12 @@ export const published = {
     writes: [],
     code: (it) =>
       [1, 2].map((thoughtNumber) => {
-        const thought = it.sequentialthinking({ thought: `step ${thoughtNumber}`, thoughtNumber, totalThoughts: 2, nextThoughtNeeded: thoughtNumber < 2 })
+        const thought = it.sequentialthinking({
+          thought: `step ${thoughtNumber}`,
+          thoughtNumber,
+          totalThoughts: 2,
+          nextThoughtNeeded: thoughtNumber < 2,
+        })
         return thought.thoughtHistoryLength
       }),
     check: (value) => assert.deepEqual(value, [1, 2]),
@@ -262,7 +267,15 @@ export const published = {
     code: (it, path) => {
       const sheet = { path: `${path}/a.xlsx`, sheet: 'Sheet1' }
       it.create_workbook({ path: sheet.path })
-      it.write_range({ ...sheet, at: 'A1', rows: [['warp', 1], ['weft', 2], ['all', '=SUM(B1:B2)']] })
+      it.write_range({
+        ...sheet,
+        at: 'A1',
+        rows: [
+          ['warp', 1],
+          ['weft', 2],
+          ['all', '=SUM(B1:B2)'],
+        ],
+      })
       return it.read_range({ ...sheet, range: 'A1:B3' })
     },
     check: (value, { path }) => {
@@ -309,7 +322,7 @@ export const published = {
     python: true,
     needs: '`write` for the folder of its commands',
     entry: (path) => ({ command: olderPythonServer('mcp-shell-server'), env: { ALLOW_COMMANDS: 'cat,tee' }, box: writing(path) }),
-    reads: [],
+    reads: ['shell_execute'],
     writes: ['shell_execute'],
     code: (it, directory) => {
       it.shell_execute({ command: ['tee', 'a.txt'], stdin: 'woven', directory })
