@@ -1144,7 +1144,7 @@ export interface CommandRequest {
   roots: string[]
   pinExecutable: boolean
   pinValues: boolean
-  /** What the server's process may read, write and reach. Missing if the process has the user's full rights. */
+  /** What the server's process may read, write and reach. Missing with `"box": "off"`, as the process has the user's full rights then. */
   box?: BoxRequest
   warning: string
 }

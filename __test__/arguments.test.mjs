@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { arrived, failure, fixture, fixtureProgram, folder, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
+import { arrived, failure, fixture, folder, gated, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
 
 const schema = {
   type: 'object',
@@ -116,18 +116,18 @@ test('nothing is sent, nobody is asked, and nothing is started', async (t) => {
   const log = join(folder(t), 'log')
   const asked = []
   const onApproval = (question) => asked.push(question) && 'once'
-  const gated = await openApproved(t, { fixture: { command: fixtureProgram, args: ['--log', log] } }, { onApproval })
-  const box = await gated.sandbox()
+  const asking = await openApproved(t, { fixture: gated('--log', log) }, { onApproval })
+  const box = await asking.sandbox()
   const code = 'import { write_note } from "host:mcp-fixture"; export const handler = (args) => write_note(args)'
-  await failure(gated.callTool('fixture', 'write_note', { txet: 'x' }), 'ERR_INVALID_ARGUMENTS')
+  await failure(asking.callTool('fixture', 'write_note', { txet: 'x' }), 'ERR_INVALID_ARGUMENTS')
   assert.equal((await box.run(code, { input: { text: 1 } })).value.code, 'ERR_INVALID_ARGUMENTS')
   assert.deepEqual([arrived(log, 'write_note').length, asked.length], [0, 0])
-  await gated.disable('fixture')
-  await gated.enable('fixture')
-  assert.equal(gated.servers()[0].state, 'idle')
-  await failure(gated.callTool('fixture', 'write_note', {}), 'ERR_INVALID_ARGUMENTS')
+  await asking.disable('fixture')
+  await asking.enable('fixture')
+  assert.equal(asking.servers()[0].state, 'idle')
+  await failure(asking.callTool('fixture', 'write_note', {}), 'ERR_INVALID_ARGUMENTS')
   assert.equal((await box.run(code, { input: {} })).value.code, 'ERR_INVALID_ARGUMENTS')
-  assert.equal(gated.servers()[0].state, 'idle')
+  assert.equal(asking.servers()[0].state, 'idle')
   assert.equal((await box.run(code, { input: { text: 'x' } })).value, 'noted')
   assert.deepEqual([arrived(log, 'write_note').length, asked.length], [1, 1])
 })

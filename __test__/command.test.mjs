@@ -19,7 +19,7 @@ test('a server goes from unknown to enabled by typed lines, each stage approved 
   const first = await typed(gateway, '/mcp approve weather')
   assert.equal(first.data.request.stage, 'command')
   // The text breaks long words at its width.
-  assert.match(first.text.replace(/\n {16}/g, ''), /may this run\?[\s\S]*fixture-server[\s\S]*full permissions/)
+  assert.match(first.text.replace(/\n {16}/g, ''), /may this run\?[\s\S]*full permissions[\s\S]*fixture-server/)
   assert.ok(first.text.includes(`/mcp approve weather ${first.data.request.digest}`))
   assert.equal((await typed(gateway, `/mcp approve weather ${first.data.request.digest}`)).data.state, 'command-approved')
   const second = await typed(gateway, '/mcp approve weather')

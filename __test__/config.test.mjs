@@ -39,7 +39,7 @@ function teller(t) {
         .split('\n')
         .map((line) => line.split(/=(.*)/s).slice(0, 2)),
     )
-  return { entry: { command: '/bin/sh', args: ['-c', script, fixtureProgram, report], confirm: 'never' }, read }
+  return { entry: { command: '/bin/sh', args: ['-c', script, fixtureProgram, report], confirm: 'never', box: 'off' }, read }
 }
 
 /** Opens a gateway with a config file. Returns it with its events, and with a function that writes the file. */

@@ -1,28 +1,24 @@
 // Follows docs/MCP.md, the user's guide, from its beginning to its end. guide.mjs explains the comments of a guide.
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { describe, it, test } from 'node:test'
 import { blocks, follow, LIMIT, looksLike } from './guide.mjs'
-import { folder, root, run } from './support.mjs'
+import { folder, root, run, runSync } from './support.mjs'
 
 const guide = 'docs/MCP.md'
-/** The packages that the guide's reader installs. The links lead to the folders in which the packages find their own dependencies. */
-const installed = ['@modelcontextprotocol/server-filesystem', 'typescript', '@types/node']
-
 /** Makes a reader's machine: a home with an empty folder in it, where the packages have been installed. */
 function place(t) {
   const home = folder(t)
   const work = join(home, 'first')
   const modules = join(work, 'node_modules')
-  mkdirSync(join(modules, '.bin'), { recursive: true })
+  mkdirSync(work)
+  // The packages of this repository stand for those that the reader installs. A box follows no link to another folder, so they are copied, as hard
+  // links where both folders are on one disk.
+  const copied = ['-alT', '-aT'].some((how) => runSync('cp', [how, join(root, 'node_modules'), modules]).status === 0)
+  assert.ok(copied, 'node_modules cannot be copied')
   symlinkSync(root, join(modules, 'hyperlight-mcp'))
   symlinkSync('../hyperlight-mcp/bin/hyperlight-mcp.mjs', join(modules, '.bin/hyperlight-mcp'))
-  for (const name of installed) {
-    mkdirSync(dirname(join(modules, name)), { recursive: true })
-    symlinkSync(join(root, 'node_modules', name), join(modules, name))
-  }
-  symlinkSync('../typescript/bin/tsc', join(modules, '.bin/tsc'))
   // The environment of this process is not used, so there are no tokens and no terminal colours.
   const env = { PATH: process.env.PATH, HOME: home, npm_config_update_notifier: 'false', npm_config_offline: 'true' }
   return { home, work, env }

@@ -4,13 +4,13 @@ import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { atTerminal, place, run, small, write } from './command-line.mjs'
-import { failure, fixture, folder, gated, openGateway } from './support.mjs'
+import { added, failure, fixture, folder, openGateway } from './support.mjs'
 
 test('an agent adds, changes and removes servers, and nothing of them comes back out but names', async (t) => {
   const events = []
   const gateway = await openGateway(t, {}, { onEvent: (event) => events.push(event) })
   const agent = gateway.agent('researcher')
-  const status = await agent.addServer({ name: 'My Café!', ...gated('--tools', 'echo'), env: { TOKEN: 'correct-horse' } })
+  const status = await agent.addServer({ name: 'My Café!', ...added('--tools', 'echo'), env: { TOKEN: 'correct-horse' } })
   assert.equal(status.name, 'my-cafe')
   assert.equal(status.state, 'pending-approval')
   assert.deepEqual([status.displayName, status.source], ['My Café!', { kind: 'agent', name: 'researcher' }])
@@ -44,7 +44,7 @@ test('the operator grants what one agent has added to another, by a pattern that
   const gateway = await openGateway(t, {})
   const owner = gateway.agent('researcher')
   const reader = gateway.agent('reader')
-  await owner.addServer({ name: 'Files', ...gated('--tools', 'echo,count') })
+  await owner.addServer({ name: 'Files', ...added('--tools', 'echo,count') })
   for (let stage = 0; stage < 2; stage++) await gateway.approve('files', (await gateway.approvalRequest('files')).digest)
   await gateway.enable('files')
   await gateway.setToolbox('all', ['*/*', 'files/*'])
@@ -171,8 +171,8 @@ test('what agents propose comes first in list and doctor, and a person decides a
   const state = join(at.home, '.hyperagent/hyperlight-mcp')
   const gateway = await openGateway(t, {}, { stateDir: state })
   const agent = gateway.agent('researcher')
-  await agent.addServer({ name: 'Zeta', ...gated('--tools', 'echo') })
-  await agent.addServer({ name: 'Refused', ...gated('--log', join(folder(t), 'log')) })
+  await agent.addServer({ name: 'Zeta', ...added('--tools', 'echo') })
+  await agent.addServer({ name: 'Refused', ...added('--log', join(folder(t), 'log')) })
   await gateway.close()
   const { servers } = JSON.parse((await run(at, ['list', '--json'])).stdout)
   assert.deepEqual(

@@ -5,7 +5,20 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import vm from 'node:vm'
-import { arrived, failure, fixture, folder, gated, isAlive, logLines, mirror, openApproved, openGateway, waitFor } from './support.mjs'
+import {
+  arrived,
+  failure,
+  fixture,
+  folder,
+  gated,
+  isAlive,
+  logLines,
+  mirror,
+  openApproved,
+  openGateway,
+  testBox,
+  waitFor,
+} from './support.mjs'
 
 const run = (plugin) => plugin.tools().find(({ name }) => name === 'run_javascript')
 const PID = 'import { pid } from "host:mcp-fixture"; export const handler = () => pid().pid'
@@ -13,6 +26,7 @@ const PID = 'import { pid } from "host:mcp-fixture"; export const handler = () =
 /** Returns a server that answers no call and no read, and writes the method of each to FILE. */
 const silent = (file) => ({
   command: process.execPath,
+  box: testBox,
   confirm: 'never',
   args: [
     '-e',

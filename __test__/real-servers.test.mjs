@@ -63,8 +63,9 @@ describe('server-filesystem', TIMEOUT, () => {
 
 describe('server-memory', TIMEOUT, () => {
   test('keeps a graph from one connection to the next', async (t) => {
-    const file = join(folder(t), 'memory.jsonl')
-    const { gateway, report, call } = await open(t, { ...node('memory'), env: { MEMORY_FILE_PATH: file } })
+    const path = realpathSync(folder(t))
+    const env = { MEMORY_FILE_PATH: join(path, 'memory.jsonl') }
+    const { gateway, report, call } = await open(t, { ...node('memory'), env, box: { write: [path] } })
     assert.equal(report.tools.length, 9)
     const entities = [
       { name: 'Ada', entityType: 'person', observations: ['counts'] },

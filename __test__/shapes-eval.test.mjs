@@ -66,7 +66,7 @@ async function recorded(t) {
   const gateway = await openApproved(
     t,
     {
-      memory: { ...node('memory'), env: { MEMORY_FILE_PATH: join(folder(t), 'memory.jsonl') } },
+      memory: { ...node('memory'), env: { MEMORY_FILE_PATH: '/box/home/memory.jsonl' } },
       files: node('filesystem', path),
       everything: node('everything'),
       fixture: fixture(),

@@ -16,14 +16,23 @@ export const root = dirname(dirname(fileURLToPath(import.meta.url)))
 export const guest = process.env.HYPERLIGHT_MCP_GUEST ?? 'auto'
 
 export const fixtureProgram = join(root, 'target/programs/fixture-server')
+/**
+ * The box of the tests' own servers. It is off, as many tests look at the server's process from outside. With HYPERLIGHT_MCP_TEST_BOXES=1 these
+ * servers have boxes: `scripts/test` does this with the files whose tests do not look.
+ */
+export const testBox = process.env.HYPERLIGHT_MCP_TEST_BOXES === '1' ? { write: [tmpdir()] } : 'off'
 /** Returns the config entry of a fixture server whose calls ask nobody. tests/fixtures/server/README.md lists the flags. */
-export const fixture = (...args) => ({ command: fixtureProgram, args, confirm: 'never' })
+export const fixture = (...args) => ({ command: fixtureProgram, args, confirm: 'never', box: testBox })
 /** Returns the same entry with the default, so that its calls ask. */
-export const gated = (...args) => ({ command: fixtureProgram, args })
+export const gated = (...args) => ({ command: fixtureProgram, args, box: testBox })
+
+/** Returns the same server as agents and providers may bring it: without a word about calls and boxes. */
+export const added = (...args) => ({ command: fixtureProgram, args })
 
 /** A server with one tool, `give`, which returns exactly its arguments as the result. It gives results that no correct server gives. */
 export const mirror = {
   command: process.execPath,
+  box: testBox,
   confirm: 'never',
   args: [
     '-e',
@@ -200,7 +209,7 @@ export async function openTurning(t, ...args) {
   const [mode, log] = [join(path, 'mode'), join(path, 'log')]
   const script = `if [ -e "$0" ]; then exec "$1" --log "$2" ${args.join(' ')}; else exec "$1" --log "$2"; fi`
   const gateway = await openApproved(t, {
-    fixture: { command: '/bin/sh', args: ['-c', script, mode, fixtureProgram, log], confirm: 'never' },
+    fixture: { command: '/bin/sh', args: ['-c', script, mode, fixtureProgram, log], confirm: 'never', box: testBox },
   })
   await gateway.disable('fixture')
   writeFileSync(mode, '')

@@ -207,6 +207,7 @@ export const GROUPS = {
   start,
   floods: inProcess('floods'),
   boot: inProcess('boot'),
+  boxes: inProcess('boxes'),
   parallel: inProcess('parallel'),
   registry: inProcess('registry'),
   serve: inProcess('serve'),

@@ -2,7 +2,7 @@
 //
 // Read it from top to bottom: it is what a program of yours would do. The script that the agent "wrote" is in demo-agent.js; it
 // is read as text and never runs in this process. Where no guest boots on this machine: scripts/with-hypervisor node examples/demo.mjs
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -28,10 +28,17 @@ function program(name) {
 
 function servers(temporary) {
   const node = process.execPath
-  const memoryFile = join(temporary, 'memory.jsonl')
+  const data = join(temporary, 'data')
+  mkdirSync(data)
   return {
     files: { command: node, args: [program('@modelcontextprotocol/server-filesystem'), repository] },
-    memory: { command: node, args: [program('@modelcontextprotocol/server-memory')], env: { MEMORY_FILE_PATH: memoryFile } },
+    memory: {
+      command: node,
+      args: [program('@modelcontextprotocol/server-memory')],
+      env: { MEMORY_FILE_PATH: join(data, 'memory.jsonl') },
+      // A server reaches nothing of yours but the paths in its arguments, and what its box names.
+      box: { write: [data] },
+    },
     everything: { command: node, args: [program('@modelcontextprotocol/server-everything')] },
     // This one is in the config as well, but nobody will approve it.
     secrets: { command: node, args: [program('@modelcontextprotocol/server-everything')], env: { API_KEY: 'a-secret' } },
@@ -53,6 +60,7 @@ async function approve(gateway, name) {
       field(`${name}: command`, [request.command, ...request.args].map((word) => shorten(word, repository)).join(' '))
       field('environment', request.environment.map((entry) => entry.split('=')[0]).join(', ') || 'nothing of yours')
       field('warning', request.warning, 'yellow')
+      for (const sentence of request.box?.allows ?? []) field('', sentence, 'dim')
     } else {
       field(`${name}: tools`, `${request.serverName} ${request.serverVersion} has ${request.tools.length}; * may write`)
       field('', request.tools.map((tool) => tool.name + (tool.annotations?.readOnlyHint ? '' : '*')).join(', '), 'dim')

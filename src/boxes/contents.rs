@@ -179,6 +179,9 @@ impl<L: Lookup> Choice<'_, L> {
             }
             if kind == Kind::File && is_program_file(&real) {
                 paths.entry(self.package_of(&real)).or_insert(Access::Read);
+            } else if kind == Kind::File && self.lookup.is_program(&real) {
+                // Whoever could write a program would run code outside of the box, when its user starts it.
+                paths.entry(real).or_insert(Access::Read);
             } else {
                 paths.insert(real, access);
             }

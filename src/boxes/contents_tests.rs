@@ -56,7 +56,7 @@ impl Lookup for Machine {
     }
 
     fn is_program(&self, path: &Path) -> bool {
-        self.kind(path) == Some(Kind::File)
+        self.kind(path) == Some(Kind::File) && path.ancestors().any(|folder| folder.ends_with("bin"))
     }
 }
 
@@ -157,6 +157,7 @@ fn a_runtime_comes_with_its_libraries_and_no_more() {
 fn a_script_in_the_arguments_comes_with_its_package_and_is_never_written() {
     assert_eq!(entry("/usr/bin/node", &["/home/ada/p/node_modules/@x/s/index.js"]).own(&home()), ["r /home/ada/p/node_modules"]);
     assert_eq!(entry("/usr/bin/node", &["/home/ada/q/build/main.js"]).own(&home()), ["r /home/ada/q"]);
+    assert_eq!(entry("/usr/bin/sh", &["/home/ada/bin/tool"]).own(&home()), ["r /home/ada/bin/tool"], "a program without an ending");
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::fmt;
 use serde::Serialize;
 
 use super::definition::Transport;
+use super::inputs::Inputs;
 use super::server::Reader;
 use super::template::Allowed;
-use super::tree::{Entry, Node, Value};
+use super::tree::{self, Entry, Node, Value};
 use crate::fetch::AllowedHost;
-use crate::text::{displayed, displayed_within};
+use crate::text::{Problem, displayed, displayed_within};
 
 const KEYS: [&str; 9] = ["base", "read", "write", "network", "memoryMb", "processes", "cpuPercent", "nested", "env"];
 const MIN_MEMORY_MB: u64 = 16;
@@ -169,19 +170,43 @@ impl BoxSettings {
     }
 }
 
+/// Reads `boxes`: boxes of servers that others bring, by the names of the servers. Each problem makes the whole config unusable, as a limit
+/// that does not count would protect nobody.
+pub(super) fn boxes(node: &Node, (file, inputs): (&str, &Inputs), problems: &mut Vec<Problem>) -> BTreeMap<String, BoxDefinition> {
+    let mut boxes = BTreeMap::new();
+    let Some(entries) = node.entries() else {
+        problems.push(Problem::new("boxes", node.position, "must be an object"));
+        return boxes;
+    };
+    for entry in entries {
+        let field = format!("boxes.{}", displayed(&entry.name));
+        let mut reader = Reader::new(entry, field.clone(), file, inputs);
+        if let Some(definition) = reader.box_definition(&entry.node) {
+            boxes.insert(entry.name.clone(), definition);
+        }
+        // The entry is the box itself.
+        let own = |problem: Problem| Problem { field: problem.field.replacen(&format!("{field}.box"), &field, 1), ..problem };
+        problems.extend(reader.into_problems().into_iter().map(own));
+    }
+    boxes
+}
+
+/// Reads a box that is shipped with this program. `None` if it has a problem.
+pub(crate) fn shipped_box(json: &serde_json::Value) -> Option<BoxDefinition> {
+    let root = tree::from_json(&serde_json::json!({ "boxes": { "own": json } })).root;
+    let mut problems = Vec::new();
+    let mut boxes = boxes(root.get("boxes")?, ("", &Inputs::default()), &mut problems);
+    boxes.remove("own").filter(|_| problems.is_empty())
+}
+
 impl Reader<'_> {
     /// Reads `box` of a server that is a process. An entry without it has the box `standard`.
     pub(super) fn in_box(&mut self, transport: &Transport) -> Option<BoxDefinition> {
         let Transport::Stdio { command, .. } = transport else { return None };
         let node = self.node.get("box");
-        let definition = match node.map(|node| (node, &node.value)) {
+        let definition = match node {
             None => Some(BoxDefinition::On(BoxSettings::of(BoxBase::Standard))),
-            Some((node, Value::Text(word))) => self.base("box", node, word),
-            Some((node, Value::Object(entries))) => self.box_settings(node, entries),
-            Some((node, _)) => {
-                self.wrong("box", node, format!("must be {BASES}, or an object"));
-                None
-            }
+            Some(node) => self.box_definition(node),
         };
         let program = command.rsplit('/').next().unwrap_or_default();
         if matches!(definition, Some(BoxDefinition::On(_))) && CONTAINER_PROGRAMS.contains(&program) {
@@ -189,6 +214,17 @@ impl Reader<'_> {
             self.wrong("box", node.unwrap_or(self.node), problem);
         }
         definition
+    }
+
+    fn box_definition(&mut self, node: &Node) -> Option<BoxDefinition> {
+        match &node.value {
+            Value::Text(word) => self.base("box", node, word),
+            Value::Object(entries) => self.box_settings(node, entries),
+            _ => {
+                self.wrong("box", node, format!("must be {BASES}, or an object"));
+                None
+            }
+        }
     }
 
     /// Reads the name of a base. Returns a box with its settings.
@@ -391,6 +427,21 @@ mod tests {
         let texts: BTreeSet<String> = hosts.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["10.0.0.5:5432", "*.example.org:443", "b.example:8443"].map(str::to_owned).into());
         assert_eq!(settings(r#"{ "network": "none" }"#).network, BoxNetwork::Hosts(BTreeSet::new()));
+    }
+
+    #[test]
+    fn the_boxes_of_servers_that_others_bring_stand_beside_the_servers() {
+        let config = parse_text(r#"{ "boxes": { "acme--weather": { "network": ["a.example"] }, "files": "off" } }"#, "c", 9).unwrap();
+        assert_eq!(config.boxes["files"], BoxDefinition::Off);
+        assert!(matches!(&config.boxes["acme--weather"], BoxDefinition::On(settings) if settings.network != BoxNetwork::none()));
+        for (text, problem) in [
+            (r#"{ "boxes": [] }"#, "c:1:12: boxes: must be an object"),
+            (r#"{ "boxes": { "a": { "network": "some" } } }"#, "c:1:32: boxes.a.network: must be a list of hosts"),
+            (r#"{ "boxes": { "a": {} }, "mcpServers": { "a": { "command": "x" } } }"#, "boxes.a: write box in the entry of the server"),
+        ] {
+            let found = parse_text(text, "c", 9).unwrap_err().in_full();
+            assert!(found.contains(problem), "{text}: {found}");
+        }
     }
 
     #[test]

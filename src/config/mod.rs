@@ -45,6 +45,7 @@ mod properties;
 
 pub use address::Address;
 pub(crate) use address::{masked_path, shown_placeholder, shown_url};
+pub(crate) use boxes::shipped_box;
 pub use boxes::{BoxBase, BoxDefinition, BoxHost, BoxNetwork, BoxSettings};
 pub(crate) use definition::inputs_of_text;
 pub use definition::{

@@ -1,10 +1,11 @@
 //! Reads the formats of the config: `mcpServers` (Claude Desktop, `HyperAgent`), `servers` (the MCP file of VS Code), `mcp.servers` (the
 //! settings of VS Code), and the sections of other programs (`sections.rs`). Comments and trailing commas are permitted.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value as Json;
 
+use super::boxes::{self, BoxDefinition};
 use super::definition::{InputDefinition, InvalidServer, ServerDefinition};
 use super::grants::{GrantReader, GrantSettings};
 use super::inputs::Inputs;
@@ -43,6 +44,8 @@ pub struct Config {
     pub grants: GrantSettings,
     /// The limits of the gateway that the config sets.
     pub limits: LimitChanges,
+    /// The boxes of servers that others bring, by name: `boxes` in the config.
+    pub boxes: BTreeMap<String, BoxDefinition>,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
@@ -104,6 +107,11 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
     warnings.extend(inputs.problems.iter().cloned());
     let mut fatal = std::mem::take(&mut sources.fatal);
     let grants = read_grants(&tree.root, (file, &inputs), &mut fatal);
+    let boxes = tree.root.get("boxes").map(|node| boxes::boxes(node, (file, &inputs), &mut fatal)).unwrap_or_default();
+    for (_, entry) in sources.entries().filter(|(_, entry)| boxes.contains_key(&entry.name)) {
+        let field = format!("boxes.{}", displayed(&entry.name));
+        fatal.push(Problem::new(field, entry.position, "write box in the entry of the server, which this config has"));
+    }
     let is_fatal = !fatal.is_empty();
     let names: HashSet<&str> = sources.entries().map(|(_, entry)| entry.name.as_str()).collect();
     let mut free = FreeNames::default();
@@ -126,6 +134,7 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
     config.inputs = inputs.usable;
     config.base = std::mem::take(&mut sources.base);
     config.grants = grants;
+    config.boxes = boxes;
     Ok(config)
 }
 

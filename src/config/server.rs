@@ -71,15 +71,7 @@ pub(super) struct Context<'a> {
 /// Reads an entry of the section with this path. Also returns warnings.
 pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<ServerDefinition, Vec<Problem>>, Vec<Problem>) {
     let field = format!("{section}.{}", displayed(&entry.name));
-    let mut reader = Reader {
-        node: &entry.node,
-        position: entry.position,
-        inputs: context.inputs,
-        origin: Origin::new(context.file, field.clone()),
-        field,
-        problems: Vec::new(),
-        warnings: Vec::new(),
-    };
+    let mut reader = Reader::new(entry, field, context.file, context.inputs);
     if let Err(problem) = crate::text::check_server_name(&entry.name) {
         let advice = context.rename_to.as_ref().map(|name| format!("; rename it, for example to \"{name}\"")).unwrap_or_default();
         let problem = format!("{problem}{advice}");
@@ -114,6 +106,15 @@ enum Kind {
 
 // If a method of `Reader` cannot return a usable value, it has recorded a problem.
 impl<'a> Reader<'a> {
+    pub(super) fn new(entry: &'a Entry, field: String, file: &str, inputs: &'a Inputs) -> Self {
+        let origin = Origin::new(file, field.clone());
+        Self { node: &entry.node, position: entry.position, inputs, origin, field, problems: Vec::new(), warnings: Vec::new() }
+    }
+
+    pub(super) fn into_problems(self) -> Vec<Problem> {
+        self.problems
+    }
+
     fn server(&mut self, name: &str) -> Option<ServerDefinition> {
         let Some(entries) = self.node.entries() else {
             let problem = Problem::new(&self.field, self.node.position, "must be an object");

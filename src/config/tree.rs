@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
 /// The keys of the root object that this program reads. The other keys belong to the agent.
-const OUR_KEYS: [&str; 15] = [
+const OUR_KEYS: [&str; 16] = [
     "mcpServers",
     "servers",
     "mcp",
@@ -23,6 +23,7 @@ const OUR_KEYS: [&str; 15] = [
     "defaultGrant",
     "profiles",
     "limits",
+    "boxes",
     "metadata",
     "mcp_servers",
     "context_servers",

@@ -3,11 +3,11 @@
 
 use std::sync::LazyLock;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::Entry;
 use super::providers::read_definition;
-use crate::config::{ServerSource, SourceKind};
+use crate::config::{ServerDefinition, ServerSource, SourceKind, shipped_box};
 
 /// The definitions, in the format that a provider uses.
 const DEFINITIONS: &str = include_str!("catalogue.json");
@@ -29,9 +29,23 @@ pub fn catalogue() -> Vec<Entry> {
     static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
         let definitions: Vec<Json> = serde_json::from_str(DEFINITIONS).unwrap_or_default();
         let named = definitions.iter().filter_map(|definition| Some((definition.as_object()?, definition.get("name")?.as_str()?)));
-        named.map(|(definition, name)| read_definition(definition, name, &catalogue_source()).0).collect()
+        named.map(|(definition, name)| with_box(definition, name)).collect()
     });
     ENTRIES.clone()
+}
+
+/// Reads a definition, with the box that it has beside what a provider may set.
+fn with_box(definition: &Map<String, Json>, name: &str) -> Entry {
+    let mut definition = definition.clone();
+    let in_box = definition.remove("box").map(|in_box| shipped_box(&in_box));
+    match (read_definition(&definition, name, &catalogue_source()).0, in_box) {
+        (Entry::Valid(server), Some(in_box @ Some(_))) => {
+            let mut server = ServerDefinition::clone(&server);
+            server.in_box = in_box;
+            Entry::Valid(server.into())
+        }
+        (entry, _) => entry,
+    }
 }
 
 #[cfg(test)]
@@ -39,7 +53,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::config::{Confirm, Transport};
+    use crate::config::{BoxBase, BoxDefinition, BoxNetwork, BoxSettings, Confirm, Transport};
 
     #[test]
     fn every_definition_is_complete_and_says_what_its_server_is_for() {
@@ -72,5 +86,18 @@ mod tests {
             assert!(package.contains("==") || package.rfind('@').is_some_and(|at| at > 0), "{package} has no version");
             assert_eq!((server.confirm, &server.source), (Confirm::Writes, &catalogue_source()));
         }
+    }
+
+    #[test]
+    fn the_boxes_of_definitions_are_read_and_none_is_off() {
+        let definitions: Vec<Json> = serde_json::from_str(DEFINITIONS).unwrap();
+        let mut with_hosts = 0;
+        for (entry, definition) in catalogue().iter().zip(&definitions) {
+            let Entry::Valid(server) = entry else { panic!("{entry:?}") };
+            let Some(BoxDefinition::On(settings)) = &server.in_box else { panic!("{}: {:?}", server.name, server.in_box) };
+            assert_eq!(definition.get("box").is_some(), *settings != BoxSettings::of(BoxBase::Standard), "{}", server.name);
+            with_hosts += usize::from(settings.network != BoxNetwork::none() && settings.network != BoxNetwork::Any);
+        }
+        assert!(with_hosts >= 30, "{with_hosts}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Entry;
 use super::variants::{Variants, can_vary, entry_of};
-use crate::config::{InputDefinition, ServerSource, SourceKind};
+use crate::config::{BoxDefinition, InputDefinition, ServerDefinition, ServerSource, SourceKind};
 use crate::error::Error;
 use crate::text::variant_of;
 
@@ -49,6 +49,8 @@ pub(super) struct Layers {
     /// The inputs of the operator's config.
     pub(super) inputs: Vec<InputDefinition>,
     pub(super) variants: Variants,
+    /// The boxes that the operator gives servers of other sources, by name.
+    pub(super) boxes: BTreeMap<String, BoxDefinition>,
 }
 
 /// The view that all callers share.
@@ -79,7 +81,7 @@ impl Layers {
                     _ => {
                         owners.insert(entry.name(), source);
                         let list = if matches!(entry, Entry::Valid(_)) { &mut valid } else { &mut invalid };
-                        list.push(entry.clone());
+                        list.push(self.boxed(entry.clone()));
                     }
                 }
             }
@@ -96,6 +98,18 @@ impl Layers {
         }
         let has_other_sources = self.by_rank.keys().any(|rank| !rank.source.is_operators_config());
         Merged { entries: valid, index, hidden, variants, inputs: self.inputs.clone(), has_other_sources }
+    }
+
+    /// Returns the entry with the box that the operator gives it.
+    fn boxed(&self, entry: Entry) -> Entry {
+        match (self.boxes.get(entry.name()), entry) {
+            (Some(given), Entry::Valid(server)) if server.in_box.is_some() && !server.source.is_operators_config() => {
+                let mut server = ServerDefinition::clone(&server);
+                server.in_box = Some(given.clone());
+                Entry::Valid(server.into())
+            }
+            (_, entry) => entry,
+        }
     }
 
     /// Returns the servers. Each is followed by its variants.

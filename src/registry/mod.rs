@@ -115,7 +115,7 @@ impl Registry {
         let (inputs, bases) = (std::mem::take(&mut config.inputs), std::mem::take(&mut config.bases));
         let settings = std::mem::take(&mut config.grants);
         self.change(|layers| {
-            (layers.inputs, layers.variants.settings) = (inputs, settings);
+            (layers.inputs, layers.variants.settings, layers.boxes) = (inputs, settings, config.boxes);
             layers.by_rank.retain(|rank, _| !rank.is_config());
             layers.by_rank.insert(Rank::of(ServerSource::default()), entries_of(config.servers, config.invalid));
             for (position, base) in bases.into_iter().enumerate() {

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, object, patience, until, within};
 
 fn options(test_folder: &TestFolder, more: Json) -> GatewayOptions {
-    let mut server = json!({ "command": FIXTURE, "args": test_folder.arguments("one", &[]) });
+    let mut server = json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments("one", &[]) });
     server.as_object_mut().unwrap().extend(object(more));
     let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
     options.config = Some(json!({ "mcpServers": { "one": server } }));

@@ -55,23 +55,45 @@ async fn a_server_in_a_box_is_shown_as_such_serves_and_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_word_about_boxes_an_entry_is_as_before_and_off_is_said_first() {
+async fn without_a_word_about_boxes_an_entry_has_the_standard_one_and_off_is_said_first() {
     let test_folder = TestFolder::new();
     let mut server = entry(&test_folder, &Json::Null);
     server.as_object_mut().unwrap().remove("box");
     let gateway = open(&test_folder, &server);
     let request = shown(&gateway).await;
-    assert!(request.in_box.is_none() && request.warning.contains("with your full permissions"), "{}", request.warning);
+    let in_box = request.in_box.as_ref().unwrap();
+    assert!(in_box.allows.iter().any(|said| said == "reaches no network"), "{:?}", in_box.allows);
     let digest = request.digest.clone();
     gateway.approve("one", None, None).await.unwrap();
-    assert_ne!(test_folder.logged("one", "spawn", |_| true).await["pid"], 2);
+    assert_eq!(test_folder.logged("one", "spawn", |_| true).await["pid"], 2);
+    gateway.close().await;
+
+    let gateway = open(&test_folder, &entry(&test_folder, &json!("standard")));
+    assert_eq!(shown(&gateway).await.digest, digest, "it is the default");
     gateway.close().await;
 
     let gateway = open(&test_folder, &entry(&test_folder, &json!("off")));
     let request = shown(&gateway).await;
     assert_ne!(request.digest, digest);
+    assert!(request.in_box.is_none() && request.warning.contains("with your full permissions"), "{}", request.warning);
     let text = request_text(&ApprovalRequest::Command(request), &Style::default());
     assert!(text.find("box is off") < text.find("runs ") && text.contains("box is off"), "{text}");
+    gateway.close().await;
+}
+
+/// The paths of an entry without `cwd` that depends on the workspace are those of the workspace, of which its box has nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn relative_paths_are_those_of_the_workspace() {
+    let test_folder = TestFolder::new();
+    fs::create_dir(test_folder.path("data")).unwrap();
+    fs::write(test_folder.path("data/log-one"), "").unwrap();
+    fs::write(test_folder.path("secret"), "").unwrap();
+    let script = "ls > data/listing; exec \"$0\" --log data/log-one";
+    let gateway = open(&test_folder, &json!({ "command": "/bin/sh", "args": ["-c", script, FIXTURE, "./data"] }));
+    let request = shown(&gateway).await;
+    assert!(request.in_box.as_ref().unwrap().allows.iter().any(|said| said.contains("./data")));
+    gateway.approve("one", None, None).await.unwrap();
+    assert_eq!(fs::read_to_string(test_folder.path("data/listing")).unwrap(), "data\n");
     gateway.close().await;
 }
 

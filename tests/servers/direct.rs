@@ -12,7 +12,7 @@ use crate::support::{FIXTURE, TestFolder, guest_choice, object};
 fn open(test_folder: &TestFolder, order: [&str; 2]) -> Gateway {
     let server = |name: &str| {
         let tool = if name == "b" { "c_d" } else { "d" };
-        json!({ "command": FIXTURE, "args": test_folder.arguments(name, &["--tools", "none", "--extra-tool", tool]), "confirm": "never" })
+        json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments(name, &["--tools", "none", "--extra-tool", tool]), "confirm": "never" })
     };
     let servers: serde_json::Map<String, Json> = order.iter().map(|name| ((*name).to_owned(), server(name))).collect();
     let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());

@@ -27,7 +27,7 @@ fn options(test_folder: &TestFolder, servers: &Json) -> GatewayOptions {
 }
 
 fn server(test_folder: &TestFolder, name: &str) -> Json {
-    json!({ "command": FIXTURE, "args": test_folder.arguments(name, &[]), "confirm": "never" })
+    json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments(name, &[]), "confirm": "never" })
 }
 
 fn pipe(path: &Path) {
@@ -56,7 +56,7 @@ async fn an_entry_that_names_a_device_or_a_pipe_holds_nobody_up() {
     let test_folder = TestFolder::new();
     pipe(&test_folder.path("pipe"));
     std::os::unix::fs::symlink(test_folder.path("pipe"), test_folder.path("link")).unwrap();
-    let entry = |command: &str| json!({ "command": command, "pinExecutable": true, "envFile": "pipe", "pinValues": true });
+    let entry = |command: &str| json!({ "command": command, "box": "off", "pinExecutable": true, "envFile": "pipe", "pinValues": true });
     let servers = json!({ "zero": entry("/dev/zero"), "pipe": entry("./pipe"), "link": entry("./link"), "folder": entry("./") });
     let gateway = Gateway::open(options(&test_folder, &servers)).unwrap();
     let clone = gateway.clone();

@@ -33,7 +33,7 @@ fn options(test_folder: &TestFolder, servers: &Json) -> GatewayOptions {
 }
 
 fn server(test_folder: &TestFolder, name: &str, flags: &[&str]) -> Json {
-    json!({ "command": FIXTURE, "args": test_folder.arguments(name, flags), "confirm": "never" })
+    json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments(name, flags), "confirm": "never" })
 }
 
 /// Opens a gateway with the servers `one` and `two`.
@@ -205,7 +205,8 @@ async fn other_tools_than_those_approved_are_shown_as_changes() {
     let (program, log) = (test_folder.path("server"), test_folder.path("log-one"));
     let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
     serve("--tools echo,pid");
-    let gateway = Gateway::open(options(&test_folder, &json!({ "one": { "command": program, "confirm": "never" } }))).unwrap();
+    let gateway =
+        Gateway::open(options(&test_folder, &json!({ "one": { "command": program, "box": "off", "confirm": "never" } }))).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     let first = manifest_request(&gateway, "one").await;
     assert!(first.approved);
@@ -439,7 +440,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
         log.display()
     );
     write_script(&program, &script);
-    let options = || options(&test_folder, &json!({ "one": { "command": program, "args": [], "confirm": "never" } }));
+    let options = || options(&test_folder, &json!({ "one": { "command": program, "box": "off", "args": [], "confirm": "never" } }));
     std::fs::write(&may_go_on, "").unwrap();
     let first = Gateway::open(options()).unwrap();
     first.approve("one", None, None).await.unwrap();

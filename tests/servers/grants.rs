@@ -26,7 +26,7 @@ const SERVERS: [&str; 2] = ["left", "right"];
 fn servers(test_folder: &TestFolder) -> Json {
     let entry = |name: &str| {
         let flags = ["--resources", "--prompts"];
-        json!({ "command": FIXTURE, "args": test_folder.arguments(name, &flags), "confirm": "never" })
+        json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments(name, &flags), "confirm": "never" })
     };
     SERVERS.iter().map(|name| ((*name).to_owned(), entry(name))).collect::<serde_json::Map<_, _>>().into()
 }

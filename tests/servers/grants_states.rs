@@ -284,7 +284,7 @@ fn write(test_folder: &TestFolder, model: &Model) {
     let entry = |(name, variant): (&&str, &usize)| {
         let [first, second] = tools(*variant);
         let arguments = test_folder.arguments(name, &["--tools", "none", "--extra-tool", &first, "--extra-tool", &second]);
-        ((*name).to_owned(), json!({ "command": FIXTURE, "args": arguments, "confirm": "never" }))
+        ((*name).to_owned(), json!({ "command": FIXTURE, "box": "off", "args": arguments, "confirm": "never" }))
     };
     let servers: serde_json::Map<String, Json> = model.written.iter().map(entry).collect();
     std::fs::write(test_folder.path("config.json"), json!({ "mcpServers": servers }).to_string()).unwrap();

@@ -28,7 +28,7 @@ fn profiles() -> Json {
 }
 
 fn write_config(test_folder: &TestFolder, profiles: &Json) {
-    let weather = json!({ "command": FIXTURE, "args": test_folder.arguments("weather", &["--resources"]), "env": { "STAGE": "base" }, "confirm": "never" });
+    let weather = json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments("weather", &["--resources"]), "env": { "STAGE": "base" }, "confirm": "never" });
     let agents = json!({ "coder": { "profiles": ["north"] } });
     let config = json!({ "mcpServers": { "weather": weather }, "profiles": profiles, "agents": agents });
     std::fs::write(test_folder.path("config.json"), config.to_string()).unwrap();

@@ -42,7 +42,7 @@ async fn a_program_that_the_system_cannot_start_gives_way_to_no_other_of_its_nam
     write_script(&first, "");
     write_script(&second, &server_script(&test_folder));
     let path = format!("{}:{}:/bin:/usr/bin", test_folder.path("first").display(), test_folder.path("second").display());
-    let gateway = open(&test_folder, &json!({ "command": "tool", "env": { "PATH": path }, "pinExecutable": true }));
+    let gateway = open(&test_folder, &json!({ "command": "tool", "box": "off", "env": { "PATH": path }, "pinExecutable": true }));
     // If the interpreter does not exist or none is given, the next program with this name is not started.
     for (text, advice) in [("#!/no/such/interpreter\n", "interpreter that a script names"), ("\u{0}\u{1}", "in its first line")] {
         fs::write(&first, text).unwrap();
@@ -64,7 +64,7 @@ async fn a_file_that_this_user_may_not_start_is_passed_over() {
     fs::write(test_folder.path("first/tool"), "#!/bin/sh\n").unwrap();
     write_script(&test_folder.path("second/tool"), &server_script(&test_folder));
     let path = format!("{}:{}:/bin:/usr/bin", test_folder.path("first").display(), test_folder.path("second").display());
-    let gateway = open(&test_folder, &json!({ "command": "tool", "env": { "PATH": path } }));
+    let gateway = open(&test_folder, &json!({ "command": "tool", "box": "off", "env": { "PATH": path } }));
     gateway.approve("one", None, None).await.unwrap();
     assert_eq!(told_names(&test_folder).trim(), test_folder.path("second/tool").display().to_string());
     gateway.close().await;
@@ -89,7 +89,7 @@ async fn a_program_gets_the_name_of_its_command_and_a_script_its_path() {
     ];
     for (command, arguments, name) in cases {
         let _ = fs::remove_file(test_folder.path("told"));
-        let server = json!({ "command": command, "args": arguments, "env": { "PATH": path }, "pinExecutable": true });
+        let server = json!({ "command": command, "box": "off", "args": arguments, "env": { "PATH": path }, "pinExecutable": true });
         let gateway = open(&test_folder, &server);
         gateway.approve("one", None, None).await.unwrap();
         gateway.close().await;

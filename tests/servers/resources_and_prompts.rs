@@ -206,7 +206,7 @@ async fn what_the_server_changed_since_is_refused_until_it_is_approved() {
     let (program, log) = (test_folder.path("server"), test_folder.path("log-one"));
     let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
     serve("--resources --prompts");
-    let setup = Setup::with(&[], &json!({ "command": program, "args": [] }), None).await;
+    let setup = Setup::with(&[], &json!({ "command": program, "box": "off", "args": [] }), None).await;
     assert_eq!(code(read(&setup, "fixture://note.txt").await), "no error");
     setup.gateway.disable(ONE).await.unwrap();
     serve("--tools echo");
@@ -310,7 +310,7 @@ async fn a_resource_that_was_approved_in_another_form_while_a_person_was_asked_i
         write_script(&program, &script);
     };
     serve("A note");
-    let setup = Setup::with(&[], &json!({ "command": program, "args": [], "confirm": "always" }), None).await;
+    let setup = Setup::with(&[], &json!({ "command": program, "box": "off", "args": [], "confirm": "always" }), None).await;
     let (decide, decision) = tokio::sync::oneshot::channel();
     let (person, stop) = (Arc::new(Undecided(std::sync::Mutex::new(Some(decision)))), Stop::new());
     let options = CallOptions { callbacks: Some(Arc::clone(&person) as _), ..CallOptions::default() };

@@ -51,7 +51,7 @@ async fn served(test_folder: &TestFolder) -> Served {
 async fn served_with(test_folder: &TestFolder, tools: &str, serve_options: ServeOptions) -> Served {
     let runtime = tokio::runtime::Handle::current();
     let mut options = GatewayOptions::new(test_folder.watchdog_program(), runtime.clone());
-    let fixture = json!({ "command": FIXTURE, "args": test_folder.arguments("fixture", &["--tools", tools]) });
+    let fixture = json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments("fixture", &["--tools", tools]) });
     options.config = Some(json!({ "mcpServers": { "fixture": fixture } }));
     options.state_dir = Some(test_folder.path("state"));
     options.workspace_folder = Some(test_folder.path(""));
@@ -69,7 +69,7 @@ async fn served_directly(test_folder: &TestFolder) -> Served {
     let runtime = tokio::runtime::Handle::current();
     let mut options = GatewayOptions::new(test_folder.watchdog_program(), runtime.clone());
     let args = test_folder.arguments("fixture", &["--tools", "args,echo_text", "--prompts", "--resources"]);
-    let fixture = json!({ "command": FIXTURE, "args": args, "env": { "API_KEY": format!("${{NOPE:-{SECRET}}}") } });
+    let fixture = json!({ "command": FIXTURE, "box": "off", "args": args, "env": { "API_KEY": format!("${{NOPE:-{SECRET}}}") } });
     options.config = Some(json!({ "mcpServers": { "fixture": fixture } }));
     options.state_dir = Some(test_folder.path("state"));
     options.workspace_folder = Some(test_folder.path(""));

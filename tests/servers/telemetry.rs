@@ -78,7 +78,12 @@ fn read_request(reader: &mut BufReader<std::net::TcpStream>) -> Option<(String, 
 }
 
 async fn open(test_folder: &TestFolder, variables: &[(&str, &str)]) -> Gateway {
-    open_with(test_folder, &json!({ "command": FIXTURE, "args": test_folder.arguments("one", &[]), "confirm": "never" }), variables).await
+    open_with(
+        test_folder,
+        &json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments("one", &[]), "confirm": "never" }),
+        variables,
+    )
+    .await
 }
 
 async fn open_with(test_folder: &TestFolder, server: &Json, variables: &[(&str, &str)]) -> Gateway {

@@ -41,7 +41,7 @@ impl Case {
     }
 
     fn server(&self, name: &str, more: Json) -> Json {
-        let mut server = json!({ "command": FIXTURE, "args": self.test_folder.arguments(name, &[]) });
+        let mut server = json!({ "command": FIXTURE, "box": "off", "args": self.test_folder.arguments(name, &[]) });
         server.as_object_mut().unwrap().extend(object(more));
         server
     }
@@ -148,7 +148,7 @@ async fn a_server_that_comes_back_with_other_tools_is_compared_anew() {
     let log = case.test_folder.path("log-one");
     let serve = |flags: &str| write_script(&program, &format!("exec {FIXTURE} --log {} {flags}", log.display()));
     serve("--tools echo,pid");
-    let config = json!({ "mcpServers": { "one": { "command": program } } });
+    let config = json!({ "mcpServers": { "one": { "command": program, "box": "off" } } });
     let gateway = Gateway::open(case.options(&config)).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
@@ -169,7 +169,7 @@ async fn a_pinned_program_that_was_swapped_starts_only_after_approval() {
     let log = case.test_folder.path("log-one");
     let serve = |comment: &str| write_script(&program, &format!("exec {FIXTURE} --log {} # {comment}", log.display()));
     serve("ours");
-    let config = json!({ "mcpServers": { "one": { "command": program, "pinExecutable": true } } });
+    let config = json!({ "mcpServers": { "one": { "command": program, "box": "off", "pinExecutable": true } } });
     let gateway = Gateway::open(case.options(&config)).unwrap();
     gateway.approve("one", None, None).await.unwrap();
     gateway.enable("one").unwrap();
@@ -197,7 +197,7 @@ async fn an_approval_that_was_given_for_a_time_ends() {
 async fn a_yes_to_a_path_of_one_folder_starts_nothing_in_another() {
     let case = Case::new();
     let log = case.test_folder.path("log-one").display().to_string();
-    let config = json!({ "mcpServers": { "one": { "command": "sh", "args": ["server"] } } });
+    let config = json!({ "mcpServers": { "one": { "command": "sh", "box": "off", "args": ["server"] } } });
     let open = |folder: &str| {
         let options = GatewayOptions { workspace_folder: Some(case.test_folder.path(folder)), ..case.options(&config) };
         Gateway::open(options).unwrap()
@@ -237,7 +237,7 @@ async fn what_no_folder_decides_starts_outside_of_it_and_without_its_programs() 
     let (told, log) = (case.test_folder.path("told"), case.test_folder.path("log-one"));
     let script = format!("pwd > {told}; echo $PATH >> {told}; exec {FIXTURE} --log {log}", told = told.display(), log = log.display());
     let start = async |folder: &str, more: Json| {
-        let mut server = json!({ "command": "sh", "args": ["-c", script] });
+        let mut server = json!({ "command": "sh", "box": "off", "args": ["-c", script] });
         server.as_object_mut().unwrap().extend(object(more));
         let workspace = case.test_folder.path(folder);
         std::fs::create_dir_all(workspace.join("node_modules/.bin")).unwrap();
@@ -479,7 +479,7 @@ async fn what_changed_is_known_to_the_next_process_until_it_is_approved() {
     let (program, log) = (case.test_folder.path("server"), case.test_folder.path("log-one"));
     let serve = |tools: &str| write_script(&program, &format!("exec {FIXTURE} --log {} --tools {tools}", log.display()));
     serve("echo,pid");
-    let config = json!({ "mcpServers": { "one": { "command": program } } });
+    let config = json!({ "mcpServers": { "one": { "command": program, "box": "off" } } });
     let quarantined = |gateway: &Gateway| gateway.servers().unwrap()[0].quarantined.clone();
     let first = Gateway::open(case.options(&config)).unwrap();
     first.approve("one", None, None).await.unwrap();

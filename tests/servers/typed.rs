@@ -36,7 +36,7 @@ async fn assert_kept_secret(typed: &'static str) {
     options.config = Some(json!({
         "inputs": [{ "type": "promptString", "id": "answer" }],
         "mcpServers": { "one": {
-            "command": FIXTURE,
+            "command": FIXTURE, "box": "off",
             "args": test_folder.arguments("one", &[]),
             "env": { "ALONE": "${input:answer}", "WITHIN": "it is ${input:answer}" },
             "confirm": "never",

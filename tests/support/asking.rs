@@ -158,7 +158,7 @@ impl Setup {
     /// Opens a gateway with additional keys in the server's entry, and with these callbacks.
     pub async fn asked_by(flags: &[&str], more: &Json, callbacks: Option<Arc<dyn Callbacks>>) -> Self {
         let test_folder = TestFolder::new();
-        let entry = json!({ "command": FIXTURE, "args": test_folder.arguments(ONE, flags) });
+        let entry = json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments(ONE, flags) });
         Self::of(test_folder, entry, more, callbacks, None).await
     }
 
@@ -184,7 +184,7 @@ impl Setup {
     /// Closes the gateway, and opens another one with the same state. With the same flags, the server is the same.
     pub async fn reopened(self, flags: &[&str]) -> Self {
         self.gateway.close().await;
-        let entry = json!({ "command": FIXTURE, "args": self.test_folder.arguments(ONE, flags) });
+        let entry = json!({ "command": FIXTURE, "box": "off", "args": self.test_folder.arguments(ONE, flags) });
         Self::of(self.test_folder, entry, &json!({}), None, self.remote).await
     }
 

@@ -8,6 +8,7 @@ pub mod calling;
 pub mod http;
 pub mod recording_observer;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::future::Future;
 use std::os::unix::fs::symlink;
@@ -16,11 +17,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use hyperlight_mcp::boxes::{BoxInput, Disk, contents};
 use hyperlight_mcp::catalog::Manifest;
 use hyperlight_mcp::client::{
-    Caller, ConnectClock, Connection, Elicitation, ElicitationAnswer, Launch, Notice, Observer, Reply, Sampling, Target, Watchdog,
+    Boxed, Caller, ConnectClock, Connection, Elicitation, ElicitationAnswer, Launch, Notice, Observer, Reply, Sampling, Target, Watchdog,
 };
-use hyperlight_mcp::config::ResolvedCommand;
+use hyperlight_mcp::config::{BoxBase, BoxNetwork, BoxSettings, ResolvedCommand};
 use hyperlight_mcp::error::{ErrorText, ForeignText};
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::GuestChoice;
@@ -147,11 +149,33 @@ impl TestFolder {
         self.launch_command(server, self.command(server, flags), patience())
     }
 
-    #[allow(clippy::unused_self, reason = "it is this scene's")]
+    /// Returns the box of a test's server: none, unless the whole run is in boxes, as `scripts/test` does it with the hostile servers.
+    fn in_box(&self, command: &ResolvedCommand) -> Option<Boxed> {
+        std::env::var_os("HYPERLIGHT_MCP_TEST_BOXES")?;
+        let folder = self.folder.path().canonicalize().unwrap();
+        let home = folder.join("home");
+        fs::create_dir_all(&home).unwrap();
+        let input = BoxInput {
+            settings: &BoxSettings { network: BoxNetwork::Any, ..BoxSettings::of(BoxBase::Standard) },
+            program: Path::new(&command.command),
+            arguments: &command.arguments,
+            working_directory: None,
+            search_path: OsStr::new("/usr/local/bin:/usr/bin:/bin"),
+            read: Vec::new(),
+            write: vec![folder],
+            roots: Vec::new(),
+            user_home: Path::new("/nowhere"),
+            state_folder: Path::new("/nowhere/state"),
+            private_home: &home,
+        };
+        let (contents, _) = contents(&input, &Disk).unwrap();
+        Some(Boxed { program: BOX.into(), contents })
+    }
+
     pub fn launch_command(&self, server: &str, command: ResolvedCommand, limit: Duration) -> Launch {
         Launch {
             server: server.to_owned(),
-            target: Target::Process { program: command.command.clone().into(), command, in_box: None },
+            target: Target::Process { program: command.command.clone().into(), in_box: self.in_box(&command), command },
             redact: Arc::new(|text: ForeignText| text.open(&Redactor::new(None, None))),
             on_stderr: Arc::new(|_| {}),
             caller: Arc::new(SilentObserver),

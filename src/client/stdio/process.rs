@@ -88,7 +88,13 @@ impl ServerProcess {
         // The watchdog must run before the server starts, so that no server ever runs without the watchdog's protection.
         watchdog.ready().await?;
         let mut child = match in_box {
-            Some(in_box) => in_box.spawn(server)?,
+            Some(in_box) => {
+                // A command that does not exist fails as it does without a box.
+                let path = command.working_directory.join(program);
+                let access = rustix::fs::access(&path, rustix::fs::Access::EXEC_OK);
+                access.map_err(|error| spawn_failed(server, command, &path, &error.into()))?;
+                in_box.spawn(server)?
+            }
             None => spawn(server, command, program)?,
         };
         let missing = || Error::Internal("a child without pipes".into());
@@ -211,11 +217,15 @@ fn spawn(server: &str, command: &ResolvedCommand, program: &Path) -> Result<Chil
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    process.spawn().map_err(|error| Error::SpawnFailed {
+    process.spawn().map_err(|error| spawn_failed(server, command, &program, &error))
+}
+
+fn spawn_failed(server: &str, command: &ResolvedCommand, program: &Path, error: &std::io::Error) -> Error {
+    Error::SpawnFailed {
         server: server.to_owned(),
         command: command.command.clone().into(),
-        problem: (error.to_string() + reason(&error, &program)).into(),
-    })
+        problem: (error.to_string() + reason(error, program)).into(),
+    }
 }
 
 /// Explains two system errors that occur for a script although the script's file exists.

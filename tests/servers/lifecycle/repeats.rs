@@ -35,7 +35,7 @@ async fn open(test_folder: &TestFolder, server: Json) -> Gateway {
 async fn open_process(test_folder: &TestFolder) -> Gateway {
     let ledger = ledger_flag(test_folder);
     let arguments = test_folder.arguments("one", &[&ledger[0], &ledger[1]]);
-    open(test_folder, json!({ "command": FIXTURE, "args": arguments, "confirm": "never" })).await
+    open(test_folder, json!({ "command": FIXTURE, "box": "off", "args": arguments, "confirm": "never" })).await
 }
 
 async fn call(gateway: &Gateway, tool: &str, arguments: Json) -> Result<Json> {
@@ -80,7 +80,7 @@ async fn a_server_that_has_closed_its_input_but_still_runs_is_replaced_for_the_n
     let test_folder = TestFolder::new();
     let ledger = ledger_flag(&test_folder);
     let arguments = test_folder.arguments("one", &[&ledger[0], &ledger[1], "--close-input"]);
-    let gateway = open(&test_folder, json!({ "command": FIXTURE, "args": arguments, "confirm": "never" })).await;
+    let gateway = open(&test_folder, json!({ "command": FIXTURE, "box": "off", "args": arguments, "confirm": "never" })).await;
     let spawned = test_folder.count("one", "spawn");
     for number in 0..3 {
         // No byte of the call has reached the old process, so even a tool that must not be called twice is called again.

@@ -37,7 +37,7 @@ impl World {
     async fn with(test_folder: TestFolder, more: impl FnOnce(&mut GatewayOptions)) -> Self {
         let told = RecordedEvents::default();
         let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
-        let ours = json!({ "command": FIXTURE, "args": test_folder.arguments(OURS, &[]), "confirm": "never" });
+        let ours = json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments(OURS, &[]), "confirm": "never" });
         options.config = Some(json!({ "mcpServers": { OURS: ours }, "inputs": [{ "type": "promptString", "id": "token" }] }));
         options.state_dir = Some(test_folder.path("state"));
         options.workspace_folder = Some(test_folder.path(""));
@@ -273,7 +273,7 @@ async fn the_config_hides_a_server_of_its_name_and_the_agent_cannot_touch_it() {
     let agent = world.agent("researcher");
     agent.add_server(change(world.entry("Files", &[]))).await.unwrap();
     world.approve("files").await;
-    let ours = json!({ "command": FIXTURE, "args": world.test_folder.arguments("files", &[]), "confirm": "never" });
+    let ours = json!({ "command": FIXTURE, "box": "off", "args": world.test_folder.arguments("files", &[]), "confirm": "never" });
     let world =
         world.reopened(|options| options.config = Some(json!({ "mcpServers": { OURS: ours.clone(), "files": ours.clone() } }))).await;
     let status = world.status("files").unwrap();

@@ -35,12 +35,12 @@ async fn heard(model: &Model, server: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_hears_of_a_server_that_it_is_not_granted_what_it_hears_of_none() {
-    let ours = |test_folder: &TestFolder, name: &str| json!({ "command": FIXTURE, "args": test_folder.arguments(name, &[]) });
+    let ours = |test_folder: &TestFolder, name: &str| json!({ "command": FIXTURE, "box": "off", "args": test_folder.arguments(name, &[]) });
     let test_folder = TestFolder::new();
     let servers = json!({
         "approved": ours(&test_folder, "approved"),
         "payroll": ours(&test_folder, "payroll"),
-        "switched-off": { "command": FIXTURE, "disabled": true },
+        "switched-off": { "command": FIXTURE, "box": "off", "disabled": true },
         "wrong": { "command": 5 },
     });
     let grants = |config: &mut Json| {
@@ -68,7 +68,7 @@ async fn a_model_hears_of_a_server_that_it_is_not_granted_what_it_hears_of_none(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_name_of_what_a_model_adds_depends_on_nobody_elses_servers() {
     const WISHES: [&str; 4] = ["Payroll", "Merger Plans", "Playwright", "Nobodys"];
-    let payroll = json!({ "payroll": { "command": FIXTURE } });
+    let payroll = json!({ "payroll": { "command": FIXTURE, "box": "off" } });
     let mut names = Vec::new();
     for servers in [json!({}), payroll] {
         let is_empty = servers == json!({});
@@ -120,7 +120,7 @@ async fn what_agents_add_takes_no_name_of_the_catalogue_though_it_is_switched_on
 async fn that_a_server_hides_what_another_agent_has_added_is_told_to_the_owner_and_the_operator_alone() {
     let world = World::open().await;
     world.agent("boss").add_server(change(world.entry("Merger Plans", &[]))).await.unwrap();
-    let servers = json!({ "merger-plans": { "command": FIXTURE } });
+    let servers = json!({ "merger-plans": { "command": FIXTURE, "box": "off" } });
     let world = world.reopened(opened_with(servers, |_| {})).await;
     let (boss, other) = (Model::of(world.agent("boss")), Model::of(world.agent("other")));
     for (model, is_told) in [(&boss, true), (&other, false), (&Model::of(world.gateway.clone().into()), true)] {
