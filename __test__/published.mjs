@@ -11,8 +11,7 @@ const official = (name, ...args) => ({
   command: process.execPath,
   args: [join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`), ...args],
 })
-const isolated = { network: 'none' }
-const writing = (path) => ({ network: 'none', write: [path] })
+const writing = (path) => ({ write: [path] })
 const text = (path) => readFileSync(path, 'utf8')
 const commit = (path) => {
   const identity = ['-c', 'user.name=Ada', '-c', 'user.email=ada@example.com']
@@ -28,7 +27,7 @@ const staged = (path) => outputOf('git', ['-C', path, 'diff', '--cached', '--nam
  * One server each.
  *
  * - `entry` returns its entry in the config; `path` is a folder for this server alone, without links. `needs` says what the entry has beside
- *   `standard`, in the words of docs/BOXES.md.
+ *   `standard`, in the words of docs/BOXES.md. An entry that needs nothing has no `box`, as `standard` is the default.
  * - `code` is the handler of the agent's code, which gets the server's module and the folder. `reads` and `writes` are the tools that it calls.
  *   A server without a tool that writes has no `writes`, and `only` says what it does instead.
  * - `check` compares the value, and what is left: `home(name)` is the path of a file in the server's private home.
@@ -38,7 +37,7 @@ export const published = {
   everything: {
     package: '@modelcontextprotocol/server-everything',
     needs: 'nothing',
-    entry: () => ({ ...official('everything'), box: isolated }),
+    entry: () => official('everything'),
     reads: ['echo', 'get-tiny-image'],
     writes: ['toggle-simulated-logging'],
     image: 'image/png',
@@ -54,7 +53,7 @@ export const published = {
   filesystem: {
     package: '@modelcontextprotocol/server-filesystem',
     needs: 'nothing: its folders are arguments',
-    entry: (path) => ({ ...official('filesystem', path), box: isolated }),
+    entry: (path) => official('filesystem', path),
     prepare: (path) => writeFileSync(join(path, 'dot.png'), Buffer.from(DOT, 'base64')),
     reads: ['read_media_file', 'read_text_file'],
     writes: ['write_file'],
@@ -87,7 +86,7 @@ export const published = {
     package: '@modelcontextprotocol/server-sequential-thinking',
     needs: 'nothing',
     only: 'its one tool adds a thought to the history in its memory',
-    entry: () => ({ ...node('@modelcontextprotocol/server-sequential-thinking/dist/index.js'), box: isolated }),
+    entry: () => node('@modelcontextprotocol/server-sequential-thinking/dist/index.js'),
     reads: ['sequentialthinking'],
     writes: [],
     code: (it) =>
@@ -138,7 +137,7 @@ export const published = {
   tasks: {
     package: '@kazuph/mcp-taskmanager',
     needs: 'nothing: its file is in the private home',
-    entry: () => ({ ...node('@kazuph/mcp-taskmanager/dist/index.js'), box: isolated }),
+    entry: () => node('@kazuph/mcp-taskmanager/dist/index.js'),
     reads: ['list_requests'],
     writes: ['request_planning'],
     code: (it) => {
@@ -153,7 +152,7 @@ export const published = {
   shrimp: {
     package: 'mcp-shrimp-task-manager',
     needs: 'nothing: its folder is a root',
-    entry: (path) => ({ ...node('mcp-shrimp-task-manager/dist/index.js'), roots: [path], box: isolated }),
+    entry: (path) => ({ ...node('mcp-shrimp-task-manager/dist/index.js'), roots: [path] }),
     reads: ['query_task'],
     writes: ['split_tasks'],
     code: (it) => {
@@ -222,7 +221,7 @@ export const published = {
     package: 'time-mcp',
     needs: 'nothing',
     only: 'it calculates, and has nothing to change',
-    entry: () => ({ ...node('time-mcp/dist/index.js'), box: isolated }),
+    entry: () => node('time-mcp/dist/index.js'),
     reads: ['days_in_month'],
     writes: [],
     code: (it) => it.days_in_month({ date: '2028-02-01' }),
@@ -232,7 +231,7 @@ export const published = {
     package: 'mcp-server-git',
     python: true,
     needs: 'nothing: its repository is an argument',
-    entry: (path) => ({ command: pythonServer('mcp-server-git'), args: ['--repository', path], box: isolated }),
+    entry: (path) => ({ command: pythonServer('mcp-server-git'), args: ['--repository', path] }),
     prepare: commit,
     reads: ['git_log', 'git_status'],
     writes: ['git_add'],
@@ -251,7 +250,7 @@ export const published = {
     python: true,
     needs: 'nothing',
     only: 'it calculates, and has nothing to change',
-    entry: () => ({ command: pythonServer('mcp-server-time'), box: isolated }),
+    entry: () => ({ command: pythonServer('mcp-server-time') }),
     reads: ['convert_time'],
     writes: [],
     code: (it) => it.convert_time({ source_timezone: 'Europe/Paris', time: '12:00', target_timezone: 'Asia/Tokyo' }),
@@ -261,7 +260,7 @@ export const published = {
     package: 'excel-mcp-server',
     python: true,
     needs: 'nothing: its folder is an argument',
-    entry: (path) => ({ command: pythonServer('excel-mcp-server'), args: ['stdio', '--allow-dir', path], box: isolated }),
+    entry: (path) => ({ command: pythonServer('excel-mcp-server'), args: ['stdio', '--allow-dir', path] }),
     reads: ['read_range'],
     writes: ['create_workbook', 'write_range'],
     code: (it, path) => {
@@ -287,7 +286,7 @@ export const published = {
     package: 'mcp-sequential-thinking',
     python: true,
     needs: 'nothing: its files are in the private home',
-    entry: () => ({ command: pythonServer('mcp-sequential-thinking'), box: isolated }),
+    entry: () => ({ command: pythonServer('mcp-sequential-thinking') }),
     reads: ['read_session'],
     writes: ['create_session', 'add_step'],
     code: (it) => {
@@ -354,7 +353,7 @@ export const published = {
     package: 'mcp-todo',
     python: true,
     needs: 'nothing: its files are in the private home',
-    entry: () => ({ command: olderPythonServer('mcp-todo'), box: isolated }),
+    entry: () => ({ command: olderPythonServer('mcp-todo') }),
     reads: ['task_list'],
     writes: ['task_create'],
     code: (it) => {
@@ -404,7 +403,7 @@ export const published = {
     package: 'agent-toolkit-mcp-server',
     python: true,
     needs: 'nothing: its files are in the private home',
-    entry: () => ({ command: olderPythonServer('agent-toolkit-mcp-server'), box: isolated }),
+    entry: () => ({ command: olderPythonServer('agent-toolkit-mcp-server') }),
     reads: ['note_read'],
     writes: ['note_write'],
     code: (it) => {
