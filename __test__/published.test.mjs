@@ -2,7 +2,7 @@
 // box, does what its agent code asks (a read and a write), and is gone after its gateway has closed.
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { describe, test } from 'node:test'
 import { approved, run as command, write } from './command-line.mjs'
 import { published } from './published.mjs'
@@ -132,15 +132,26 @@ describe('Without its line', { ...TIMEOUT, concurrency: AT_ONCE }, () => {
       const there = contentsOf(path)
       const state = join(folder(t), 'state')
       const { box: _, ...entry } = published[name].entry(path)
-      const closed = await openGateway(t, { [name]: entry }, { stateDir: state, onApproval: () => 'run' })
+      const told = []
+      const onEvent = (event) => event.type === 'warning' && told.push(event.message)
+      const closed = await openGateway(t, { [name]: entry }, { stateDir: state, onApproval: () => 'run', onEvent })
       const attempt = async () => {
         await closed.approve(name)
         await closed.enable(name)
         const { value } = await (await closed.sandbox()).run(codeOf(name), { input: path })
         published[name].check(value, { path, home: homesOf(state) })
       }
+      // A file in the arguments that does not exist yet cannot be given, and whoever wrote the entry is told so.
+      const absent = entry.args.filter((argument) => argument.startsWith(path) && !existsSync(argument))
       await assert.rejects(attempt)
       assert.deepEqual(contentsOf(path), there)
+      // Events shorten a path to its end.
+      const warned = (file) => told.some((text) => text.includes(`${name}/${basename(file)}, an argument of`) && text.includes('box.write'))
+      assert.deepEqual(absent.filter(warned), absent)
+      assert.equal(
+        told.some((text) => text.startsWith('nothing exists')),
+        absent.length > 0,
+      )
     })
   }
 })
