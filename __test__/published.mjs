@@ -30,6 +30,7 @@ const staged = (path) => outputOf('git', ['-C', path, 'diff', '--cached', '--nam
  *   `standard`, in the words of docs/BOXES.md. An entry that needs nothing has no `box`, as `standard` is the default.
  * - `code` is the handler of the agent's code, which gets the server's module and the folder. `reads` and `writes` are the tools that it calls.
  *   A server without a tool that writes has no `writes`, and `only` says what it does instead.
+ * - `prepare` makes what the server expects in the folder.
  * - `check` compares the value, and what is left: `home(name)` is the path of a file in the server's private home.
  * - `image` is the MIME type of an image in the value.
  */
@@ -410,7 +411,10 @@ export const published = {
       it.note_write({ name: 'loom', content: '# Loom\nwarp first' })
       return it.note_read({ name: 'loom' })
     },
-    check: (value) => assert.match(JSON.stringify(value), /warp first/),
+    check: (value, { home }) => {
+      assert.match(JSON.stringify(value), /warp first/)
+      assert.match(text(home('.agent-toolkit/notes/_global/loom.md')), /warp first/)
+    },
   },
 }
 
