@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { gitServer } from '../scripts/lib/tools.mjs'
-import { children, folder, isAlive, ms, openApproved, outputOf, root, start, waitFor } from './support.mjs'
+import { children, folder, isAlive, ms, openApproved, openGateway, outputOf, root, start, waitFor } from './support.mjs'
 
 const TIMEOUT = { timeout: ms(60_000) }
 const limits = { connectTimeoutMs: ms(60_000) }
@@ -17,9 +18,9 @@ const node = (name, ...args) => ({
 })
 
 /** Opens a gateway with one server, named `it`. After close(), none of its processes may be left. */
-async function open(t, server) {
+async function open(t, server, options = {}) {
   const before = children().map(({ pid }) => pid)
-  const gateway = await openApproved(t, { it: server }, { limits })
+  const gateway = await openApproved(t, { it: server }, { limits, ...options })
   t.after(() => {
     const left = children().filter(({ pid }) => !before.includes(pid))
     assert.deepEqual(left, [], 'left after close()')
@@ -66,6 +67,100 @@ describe('In the box standard', TIMEOUT, () => {
     assert.match((await call('git_status', { repo_path: repo })).text, /Untracked files:\n.*\n\ta\.txt/s)
     assert.equal((await call('git_add', { repo_path: repo, files: ['a.txt'] })).isError, false)
   })
+})
+
+/** Starts a server over HTTP on loopback. Returns its port. */
+async function listening(t, answer) {
+  const server = createServer(answer).listen(0, '127.0.0.1')
+  t.after(() => server.close() && server.closeAllConnections())
+  await once(server, 'listening')
+  return server.address().port
+}
+
+const reaching = (box, ...args) => ({
+  command: process.execPath,
+  args: [join(root, '__test__/fixtures/reaching.mjs'), ...args],
+  confirm: 'never',
+  box,
+})
+
+describe('A box with hosts', TIMEOUT, () => {
+  test('lets programs that know no proxy reach them, and nothing else, and tells what was refused', async (t) => {
+    const body = 'x'.repeat(1 << 20)
+    const port = await listening(t, (_, response) => response.end(body))
+    const other = await listening(t, (_, response) => response.end('secret'))
+    const events = []
+    const box = { network: [`localhost:${port}`, 'allowed.example'] }
+    const { gateway, call } = await open(t, reaching(box), { onEvent: (event) => events.push(event) })
+    for (const way of ['fetch', 'curl', 'python']) {
+      assert.equal((await call(way, { url: `http://127.0.0.1:${port}/` })).text, body, way)
+      assert.equal((await call(way, { url: `http://localhost:${port}/` })).text, body, way)
+      for (const url of [`http://127.0.0.1:${other}/`, 'http://169.254.169.254/', 'https://unknown.example/']) {
+        assert.equal((await call(way, { url })).isError, true, `${way} ${url}`)
+      }
+    }
+    assert.match((await call('lookup', { url: 'allowed.example' })).text, /^198\.1[89]\./)
+    const refused = events.filter(({ type }) => type === 'box-refused')
+    const targets = refused.map(({ server, host, port, reason }) => `${server} ${host} ${port ?? ''} ${reason}`)
+    for (const host of [`127.0.0.1 ${other}`, '169.254.169.254 80', 'unknown.example ']) {
+      assert.equal(targets.filter((target) => target === `it ${host} not-allowed`).length, 1, `${host}: ${targets}`)
+    }
+    const logged = (await gateway.command('/mcp logs it')).data.lines.filter(({ kind }) => kind === 'box-refused')
+    assert.ok(
+      logged.some(({ text }) => text === 'its box does not have unknown.example'),
+      JSON.stringify(logged),
+    )
+  })
+
+  test('names in the error of a failed start what it does not have', async (t) => {
+    const gateway = await openGateway(t, { it: reaching('standard', '--needs', 'https://api.example.org/') })
+    await assert.rejects(gateway.approve('it'), (error) => {
+      assert.match(error.message, /its box does not have api\.example\.org/)
+      return error.code === 'ERR_SERVER_EXITED'
+    })
+  })
+})
+
+/** Starts a registry with one package, whose program is the server that reaches URLs. Returns its port and the paths that were asked for. */
+async function registry(t) {
+  const path = folder(t)
+  const manifest = { name: 'reaching', version: '1.0.0', bin: 'reaching.mjs' }
+  writeFileSync(join(path, 'package.json'), JSON.stringify(manifest))
+  const program = readFileSync(join(root, '__test__/fixtures/reaching.mjs'), 'utf8')
+  writeFileSync(join(path, 'reaching.mjs'), `#!/usr/bin/env node\n${program}`)
+  outputOf('npm', ['pack', path, '--pack-destination', path, '--silent'])
+  const tarball = readFileSync(join(path, 'reaching-1.0.0.tgz'))
+  const asked = []
+  const port = await listening(t, (request, response) => {
+    asked.push(request.url)
+    if (request.url.endsWith('.tgz')) return response.end(tarball)
+    if (request.url !== '/reaching') return response.writeHead(404).end()
+    const dist = { tarball: `http://${request.headers.host}/reaching-1.0.0.tgz` }
+    const versions = { '1.0.0': { ...manifest, dist } }
+    response.setHeader('content-type', 'application/json')
+    response.end(JSON.stringify({ name: 'reaching', 'dist-tags': { latest: '1.0.0' }, versions }))
+  })
+  return { port, asked }
+}
+
+test('npx fetches its package from the registry of its user, and once it has started reaches that no more', TIMEOUT, async (t) => {
+  const { port, asked } = await registry(t)
+  const before = process.env.npm_config_registry
+  process.env.npm_config_registry = `http://ada:password@127.0.0.1:${port}/`
+  t.after(() => {
+    if (before === undefined) delete process.env.npm_config_registry
+    else process.env.npm_config_registry = before
+  })
+  const entry = { command: 'npx', args: ['-y', 'reaching'], confirm: 'never' }
+  const shown = await openGateway(t, { it: entry })
+  const { box } = await shown.approvalRequest('it')
+  assert.ok(box.allows.includes(`may reach 127.0.0.1:${port} until it has started, to fetch its package`), `${box.allows}`)
+  const { call } = await open(t, entry)
+  assert.ok(asked.includes('/reaching-1.0.0.tgz'), `${asked}`)
+  const count = asked.length
+  const late = await call('fetch', { url: `http://127.0.0.1:${port}/reaching` })
+  assert.equal(late.isError, true, late.text)
+  assert.equal(asked.length, count)
 })
 
 /** An agent with one server in a box, which goes on until it is killed. */

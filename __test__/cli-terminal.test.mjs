@@ -4,7 +4,7 @@ import { lstatSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSyn
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { approved, atTerminal, environment, LIMIT, place, program, run, small, write } from './command-line.mjs'
-import { compiled, fixture, folder, typed } from './support.mjs'
+import { compiled, fixture, folder, root, typed } from './support.mjs'
 
 test('a new user: import, approve, types, check and run, from an empty folder', async (t) => {
   const at = place(t)
@@ -88,6 +88,28 @@ test('approve names the tools that sound like reads, writes those that a person 
   const refused = await atTerminal(none, ['approve', 'weather'], [yes, [which, '\n'], yes])
   assert.deepEqual([refused.code, refused.unanswered], [0, 0], refused.text)
   assert.equal(readFileSync(join(none.home, '.hyperagent/config.json'), 'utf8'), before)
+})
+
+test('test asks about a host that the box of a server does not have, and writes it into the config', async (t) => {
+  const server = {
+    command: process.execPath,
+    args: [join(root, '__test__/fixtures/reaching.mjs'), 'https://api.example.org/'],
+    box: { memoryMb: 1024 },
+  }
+  const at = await approved(t, { web: server })
+  const config = join(at.home, '.hyperagent/config.json')
+  writeFileSync(config, `// mine\n${readFileSync(config, 'utf8')}`)
+  const question = 'It wanted api.example.org, which its box does not have: allow it? [y/N] '
+  const no = await atTerminal(at, ['test', 'web'], [[question, '\n']])
+  assert.deepEqual([no.code, no.unanswered], [0, 0], no.text)
+  assert.deepEqual(JSON.parse(readFileSync(config, 'utf8').slice(8)).mcpServers.web.box, { memoryMb: 1024 })
+  const yes = ['Approve? [y/N]', 'y\n']
+  const { code, text, unanswered } = await atTerminal(at, ['test', 'web'], [[question, 'y\n'], yes, yes])
+  assert.deepEqual([code, unanswered], [0, 0], text)
+  assert.match(text, /may reach\s+api\.example\.org:443[\s\S]*web: approved/)
+  assert.match(readFileSync(config, 'utf8'), /^\/\/ mine\n/)
+  const { box } = JSON.parse(readFileSync(config, 'utf8').slice(8)).mcpServers.web
+  assert.deepEqual(box, { memoryMb: 1024, network: ['api.example.org'] })
 })
 
 test('writes are refused without a terminal unless they are named, and asked for at one', async (t) => {

@@ -87,6 +87,11 @@ fn any_answer_of_a_model_is_read() {
 }
 
 #[test]
+fn any_question_for_a_name_and_any_packet_is_read() {
+    replay("border");
+}
+
+#[test]
 fn every_target_has_a_test() {
-    assert_eq!(targets::TARGETS.len(), 13);
+    assert_eq!(targets::TARGETS.len(), 14);
 }

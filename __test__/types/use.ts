@@ -99,6 +99,8 @@ function told(event: GatewayEvent): string {
       return `${event.server} ${event.runId ?? 0} ${event.level} ${event.logger ?? ''} ${JSON.stringify(event.data)}`
     case 'connection-evicted':
       return `${event.server} ${event.madeRoomFor}`
+    case 'box-refused':
+      return `${event.server} ${event.host} ${event.port ?? 0} ${event.reason}`
     case 'connection-idle':
       return event.server
     case 'connection-lost':

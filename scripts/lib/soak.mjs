@@ -3,7 +3,7 @@
 // - Each call ends soon, with its own result or with an error code that names the cause.
 // - Each call is executed at most once, and exactly once if it returned a result. The servers' tool `counted` records each execution.
 // - Memory, threads, descriptors and processes are the same at the end as after the warm-up. At the end, all child processes are gone.
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -49,18 +49,31 @@ function random(seed) {
   }
 }
 
-/** Returns the child processes of this process, including the watchdog. */
-function children() {
+/** Returns the child processes of a process. Those of this process include the watchdog. */
+function children(of = process.pid) {
   const found = []
   for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
     try {
       const [, name, parent] = /^\d+ \((.*)\) \S (\d+)/s.exec(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-      if (Number(parent) === process.pid) found.push({ pid: Number(pid), name })
+      if (Number(parent) === of) found.push({ pid: Number(pid), name })
     } catch {
       // It has ended meanwhile.
     }
   }
   return found
+}
+
+/** Returns the processes of one server in its box: the outer process, the first one of its namespace, and the server, as far as they exist. */
+function boxed(pid) {
+  return [pid, ...children(pid).flatMap((child) => boxed(child.pid))]
+}
+
+function isBox({ pid }) {
+  try {
+    return readlinkSync(`/proc/${pid}/exe`).endsWith('/hyperlight-mcp-box')
+  } catch {
+    return false // It has ended meanwhile.
+  }
 }
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms))
@@ -87,14 +100,15 @@ async function resources() {
   return last
 }
 
-/** Kills servers at intervals. The returned function stops this and returns the number of killed servers. */
+/** Kills servers at intervals: the server itself, or another process of its box. The returned function stops this and returns the number of killed servers. */
 function startKilling(chance) {
   let kills = 0
   const timer = setInterval(() => {
-    const servers = children().filter(({ name }) => name === 'fixture-server')
+    const servers = children().filter(isBox)
     if (servers.length === 0) return
+    const one = boxed(servers[Math.floor(chance() * servers.length)].pid)
     try {
-      process.kill(servers[Math.floor(chance() * servers.length)].pid, 'SIGKILL')
+      process.kill(one[Math.floor(chance() * one.length)], 'SIGKILL')
       kills += 1
     } catch {
       // It has ended by itself meanwhile.
@@ -180,6 +194,8 @@ function growth(before, after) {
 async function soak(folder) {
   const names = Array.from({ length: SERVERS }, (_, index) => `s${index}`)
   const ledgers = names.map((name) => join(folder, `${name}.ledger`))
+  // A box has the files in the arguments, if they exist.
+  for (const ledger of ledgers) writeFileSync(ledger, '')
   const config = {
     mcpServers: Object.fromEntries(
       names.map((name, at) => [name, { command: FIXTURE, args: ['--ledger', ledgers[at]], confirm: 'never' }]),

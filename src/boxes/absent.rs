@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use super::contents::HOME;
-use super::order::Contents;
+use super::order::Given;
 use super::paths::{Kind, Lookup, is_system};
 
 /// The folder of the box's own temporary files.
 const TEMPORARY: &str = "/tmp";
 
-/// Returns the arguments that name a place in an existing folder where nothing exists, and that the box does not have. A server that is to
-/// create a file there cannot do so.
+/// Returns the arguments that name a place in an existing folder where nothing exists, and that the box, with what is given, does not have. A
+/// server that is to create a file there cannot do so.
 #[must_use]
-pub fn absent_arguments(arguments: &[String], contents: &Contents, lookup: &impl Lookup) -> Vec<PathBuf> {
+pub fn absent_arguments(arguments: &[String], given: &[Given], lookup: &impl Lookup) -> Vec<PathBuf> {
     let is_absent = |path: &Path| {
         // `/api` is no path of a file, and neither is `/api/v1`.
         let folder = path.parent().filter(|folder| *folder != Path::new("/"));
@@ -21,7 +21,7 @@ pub fn absent_arguments(arguments: &[String], contents: &Contents, lookup: &impl
     };
     let is_in_box = |path: &Path| {
         let own = path.starts_with(HOME) || path.parent() == Some(Path::new(TEMPORARY));
-        own || is_system(path) || contents.given.iter().any(|given| path.starts_with(&given.path))
+        own || is_system(path) || given.iter().any(|given| path.starts_with(&given.path))
     };
     let paths = arguments.iter().map(Path::new);
     paths.filter(|path| is_absent(path) && !is_in_box(path)).map(Path::to_owned).collect()
@@ -30,19 +30,14 @@ pub fn absent_arguments(arguments: &[String], contents: &Contents, lookup: &impl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boxes::{Access, Ceilings, Disk, Given, Link};
-
-    fn contents(given: &Path) -> Contents {
-        let ceilings = Ceilings { memory_bytes: 0, processes: 0, threads: 0, open_files: 0, file_bytes: 0, temporary_bytes: 0 };
-        let given = vec![Given { path: given.to_owned(), access: Access::Write, link: Link::Refused }];
-        Contents { given, hidden: Vec::new(), home: PathBuf::new(), has_network: false, ceilings }
-    }
+    use crate::boxes::{Access, Disk, Link};
 
     #[test]
     fn a_file_that_is_to_be_created_is_absent_unless_its_folder_was_given() {
         let (outside, given) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::write(outside.path().join("there.db"), "").unwrap();
-        let absent = |argument: &str| absent_arguments(&[argument.to_owned()], &contents(given.path()), &Disk);
+        let in_box = [Given { path: given.path().to_owned(), access: Access::Write, link: Link::Refused }];
+        let absent = |argument: &str| absent_arguments(&[argument.to_owned()], &in_box, &Disk);
         let at = |folder: &tempfile::TempDir, name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         assert_eq!(absent(&at(&outside, "new.db")), [outside.path().join("new.db")]);
         assert_eq!(absent(&at(&outside, "there.db")), [] as [PathBuf; 0]);

@@ -1,12 +1,12 @@
 //! Decides what exists in a box. It looks at the machine only through [`Lookup`], and changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use super::order::{Access, Ceilings, Contents, Given, Link};
-use super::paths::{Kind, Lookup, SYSTEM, check_named, find_program, is_system};
-use crate::config::{BoxBase, BoxNetwork, BoxSettings};
+use super::order::{Access, Ceilings, Contents, Given, Link, Network};
+use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
+use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
 
 /// The home folder within a box.
 pub const HOME: &str = "/box/home";
@@ -36,6 +36,8 @@ pub struct BoxInput<'a> {
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
     pub roots: Vec<PathBuf>,
+    /// The hosts that the server may reach until it has started.
+    pub start_hosts: &'a BTreeSet<BoxHost>,
     pub user_home: &'a Path,
     pub state_folder: &'a Path,
     /// The folder of the machine that becomes [`HOME`].
@@ -59,14 +61,17 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
             paths.insert(path.clone(), access);
         }
     }
-    let system = SYSTEM.into_iter().map(|path| Given { path: path.into(), access: Access::Read, link: Link::System });
+    let network = network_of(&request.settings.network, request.start_hosts);
+    // A network of its own has its own table of names.
+    let is_kept = |path: &&str| network == Network::Shared || !NAMING.contains(path);
+    let system = SYSTEM.into_iter().filter(is_kept).map(|path| Given { path: path.into(), access: Access::Read, link: Link::System });
     let named = paths.into_iter().map(|(path, access)| Given { path, access, link: Link::Refused });
     let mut given: Vec<Given> = system.filter(|given| !request.write.contains(&given.path)).chain(named).collect();
     // A folder comes before what it contains, so that this is mounted upon it.
     given.sort_by_key(|given| given.path.components().count());
-    let BoxSettings { base: _, read: _, write: _, network, memory_mb, processes, cpu_percent: _, is_nested: _, environment: _ } =
+    let BoxSettings { base: _, read: _, write: _, network: _, memory_mb, processes, cpu_percent: _, is_nested: _, environment: _ } =
         request.settings;
-    let (has_network, memory_mb, processes) = (*network == BoxNetwork::Any, *memory_mb, *processes);
+    let (memory_mb, processes) = (*memory_mb, *processes);
     let ceilings = Ceilings {
         memory_bytes: memory_mb << 20,
         processes,
@@ -75,7 +80,18 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
         file_bytes: FILE_BYTES,
         temporary_bytes: TEMPORARY_BYTES,
     };
-    Ok((Contents { given, hidden: vec![state_folder], home: request.private_home.to_owned(), has_network, ceilings }, program))
+    Ok((Contents { given, hidden: vec![state_folder], home: request.private_home.to_owned(), network, ceilings }, program))
+}
+
+/// Returns the network of a box. One without hosts is a network of its own too, so that it is known what the server wanted to reach.
+fn network_of(network: &BoxNetwork, start_hosts: &BTreeSet<BoxHost>) -> Network {
+    match network {
+        BoxNetwork::Any => Network::Shared,
+        BoxNetwork::Hosts(hosts) => {
+            let ports: BTreeSet<u16> = hosts.iter().chain(start_hosts).map(BoxHost::port).collect();
+            Network::Own { ports: ports.into_iter().collect() }
+        }
+    }
 }
 
 struct Choice<'a, L> {

@@ -36,7 +36,14 @@ fn machine(lines: &[&str]) -> Machine {
 
 impl Lookup for Machine {
     fn real(&self, path: &Path) -> Option<PathBuf> {
-        let mut path = path.to_owned();
+        let mut plain = PathBuf::new();
+        for part in path.components() {
+            let is_parent = part == Component::ParentDir && plain.pop();
+            if !is_parent {
+                plain.push(part);
+            }
+        }
+        let mut path = plain;
         for _ in 0..8 {
             let link = self.links.iter().find_map(|(from, to)| Some(to.join(path.strip_prefix(from).ok()?)));
             match link {
@@ -94,6 +101,7 @@ impl Entry {
             read: self.read.clone(),
             write: self.write.clone(),
             roots: self.roots.clone(),
+            start_hosts: &BTreeSet::new(),
             user_home: Path::new("/home/ada"),
             state_folder: Path::new("/home/ada/.state"),
             private_home: Path::new("/home/ada/.state/boxes/a"),

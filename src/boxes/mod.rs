@@ -1,15 +1,18 @@
-//! Boxes: what a server's process may read, write and reach. [`plan`] decides what a box contains, without effects on the machine. [`build`]
-//! is the program `hyperlight-mcp-box`, which makes the box and becomes the server.
+//! Boxes: what a server's process may read, write and reach. [`contents`] decides what a box contains, without effects on the machine. [`build`]
+//! is the program `hyperlight-mcp-box`, which makes the box and becomes the server. [`border`] lets what was allowed through to the network, in the gateway's process.
 
 mod absent;
+pub mod border;
 pub mod build;
 pub(crate) mod contents;
 mod order;
 pub(crate) mod paths;
+mod registry;
 pub(crate) mod sentences;
 
 pub use absent::absent_arguments;
 pub use contents::{BoxInput, HOME, contents};
-pub use order::{Access, Ceilings, Contents, Given, Link, Order, Report};
+pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report};
 pub use paths::{Disk, Kind, Lookup};
+pub use registry::{Registry, RunnerSettings, registry};
 pub use sentences::sentences;

@@ -48,6 +48,16 @@ pub struct Ceilings {
     pub temporary_bytes: u64,
 }
 
+/// The network of a box.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub enum Network {
+    /// The machine's own.
+    Shared,
+    /// A network that leads nowhere: every address is local. What arrives at these ports, and all names, the gateway answers.
+    Own { ports: Vec<u16> },
+}
+
 /// Everything that exists in a box, and its limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -58,12 +68,14 @@ pub struct Contents {
     pub hidden: Vec<PathBuf>,
     /// The folder of the machine that is the process's home.
     pub home: PathBuf,
-    /// True if the process shares the machine's network. False if it has none.
-    pub has_network: bool,
+    pub network: Network,
     pub ceilings: Ceilings,
 }
 
-/// What `hyperlight-mcp-box` reads from its standard input: this as JSON, behind its length in four bytes. What follows is the server's.
+/// What `hyperlight-mcp-box` reads from its standard input: this as JSON, behind its length in four bytes.
+///
+/// This input is a Unix socket. Behind the order comes one byte, and with it the descriptor of the pipe that becomes the server's standard input. The program
+/// answers with one byte, and with it the sockets of the border. After this the socket is closed, so the server has nothing of it.
 // It has no `Debug`, because the environment contains secrets in plain text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

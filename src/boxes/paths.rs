@@ -45,6 +45,8 @@ pub(crate) const SYSTEM: [&str; 33] = [
     "/etc/ssl/openssl.cnf",
     "/etc/timezone",
 ];
+/// The files of [`SYSTEM`] by which programs find addresses. A box with a network of its own has others.
+pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
 /// Folders of the kernel. Those of the machine never exist in a box.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The longest first line of a script that is read.

@@ -11,6 +11,7 @@ use super::pages;
 use super::reads::chosen_reads;
 use super::session::Session;
 use super::terminal::Dialog;
+use super::wanted::offer_hosts;
 use crate::command::{Tone, one_line, printable, request_text, stage_of};
 use crate::config::SourceKind;
 use crate::error::Error;
@@ -53,6 +54,10 @@ async fn reviewed(session: &Session, gateway: &Gateway, names: &[String], digest
         let reviewed = reviewed.unwrap_or_else(failed);
         if !session.json() {
             tell(session, &reviewed);
+        }
+        if reviewed.error.is_some() && Box::pin(offer_hosts(session, gateway, name)).await? {
+            outcomes.push(Reviewed { server: name.clone(), approved: true, request: None, error: None });
+            continue;
         }
         outcomes.push(reviewed);
     }

@@ -89,9 +89,10 @@ pub(super) fn told(error: &Error, next_command: &NextCommand) -> String {
 pub(super) fn summary(error: &Error) -> String {
     let Error::ServerExited { server, during, status, stderr } = error else { return error.to_string() };
     let said = stderr.shown();
-    let lines = said.split_once(": ").map_or(said, |(_, lines)| lines);
+    // What the box of the server has refused stands before the lines.
+    let (refused, lines) = said.split_once("; the last lines of its standard error: ").unwrap_or((said, ""));
     let line = telling_line(lines).map(|line| format!(". It said: {line}")).unwrap_or_default();
-    format!("server \"{server}\" ended {during}: {status}{line}")
+    format!("server \"{server}\" ended {during}: {status}{refused}{line}")
 }
 
 /// Returns the last line that names an error, or else the last line. `lines` are separated by bars, as the message of the error has them.

@@ -33,6 +33,7 @@ mod types;
 mod untrusted;
 mod usage;
 mod values;
+mod wanted;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -210,7 +211,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
             servers(session, &Command::Revoke(Server { server: server.clone().unwrap_or_default() })).await
         }
         CliCommand::Providers => providers::providers(session),
-        CliCommand::Test(server) => servers(session, &Command::Test(server.clone())).await,
+        CliCommand::Test(server) => wanted::test(session, server).await,
         CliCommand::Search(search) => servers_as(session, &Command::Search(search.search.clone()), &search.as_agent).await,
         CliCommand::Logs(logs) if logs.follow => follow::follow(session, &logs.logs).await,
         CliCommand::Logs(logs) => servers(session, &Command::Logs(logs.logs.clone())).await,

@@ -49,6 +49,11 @@ pub use stdio::boxed::Boxed;
 pub use stdio::watchdog::Watchdog;
 pub use wire::answer::{CallFailure, Sent};
 
+/// Returns the threads for what the boxes of one gateway reach. A server that floods the border of its box uses their time alone.
+pub(crate) fn border_threads() -> NetworkRuntime {
+    NetworkRuntime::new(NetworkThreads { name: "mcp-box", workers: 2, blocking: 32 })
+}
+
 /// Returns the threads for the connections of one gateway to servers over HTTP. There are two, so that one server which keeps a thread busy does
 /// not stop the others.
 pub(crate) fn network() -> NetworkRuntime {

@@ -10,7 +10,7 @@ use super::inputs::Inputs;
 use super::server::Reader;
 use super::template::Allowed;
 use super::tree::{self, Entry, Node, Value};
-use crate::fetch::AllowedHost;
+use crate::fetch::{AddressKind, AllowedHost, kind_of};
 use crate::text::{Problem, displayed, displayed_within};
 
 const KEYS: [&str; 9] = ["base", "read", "write", "network", "memoryMb", "processes", "cpuPercent", "nested", "env"];
@@ -120,6 +120,9 @@ impl std::str::FromStr for BoxHost {
         let port = entry.port().unwrap_or(DEFAULT_PORT);
         if port == NAME_SERVER_PORT {
             return Err("has port 53, which is that of the box's own name server".to_owned());
+        }
+        if let Some(AddressKind::Unusable(kind)) = entry.address().map(kind_of) {
+            return Err(format!("has an address that no connection can be for: {kind}"));
         }
         Ok(Self { host: entry.without_port(), port })
     }
@@ -454,6 +457,7 @@ mod tests {
             (r#"{ "network": ["api.github.com", "https://x.org"] }"#, "box.network[1]: must be a host and a port"),
             (r#"{ "network": ["*.org"] }"#, "a wildcard needs at least two labels"),
             (r#"{ "network": ["a.org:53"] }"#, "own name server"),
+            (r#"{ "network": ["0.0.0.0:80"] }"#, "no connection can be for"),
             (r#"{ "network": "some" }"#, "must be a list of hosts"),
             (r#"{ "nested": 1 }"#, "true or false"),
             (r#"{ "env": { "A": "${B}" } }"#, "must be a fixed text"),

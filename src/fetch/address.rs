@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The use of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AddressKind {
+pub(crate) enum AddressKind {
     /// A host on the public internet.
     Global,
     /// A host of this machine or of a private network. The operator can allow the host by its name or its address.
@@ -89,7 +89,7 @@ const V6: &[V6Range] = &[
 ];
 
 /// Returns the use of an address. An IPv6 address that contains an IPv4 address is never global, because it may lead to any IPv4 address.
-pub(super) fn kind_of(address: IpAddr) -> AddressKind {
+pub(crate) fn kind_of(address: IpAddr) -> AddressKind {
     match address {
         IpAddr::V4(address) => kind_of_v4(address),
         IpAddr::V6(address) => kind_of_v6(address),

@@ -22,6 +22,7 @@ mod suffix;
 
 use std::sync::Arc;
 
+pub(crate) use address::{AddressKind, kind_of};
 pub use budget::{FetchLimits, MAX_CHUNK_BYTES};
 use connector::Connector;
 pub use connector::{Resolve, SystemResolver};

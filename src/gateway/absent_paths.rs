@@ -12,8 +12,8 @@ impl Core {
     /// what exists.
     pub(super) async fn warn_of_absent_paths(&self, server: &ServerDefinition, target: &Target) -> Result<()> {
         let Target::Process { command, in_box: Some(in_box), .. } = target else { return Ok(()) };
-        let (arguments, contents) = (command.arguments.clone(), in_box.contents.clone());
-        for path in blocking(move || Ok(absent_arguments(&arguments, &contents, &Disk))).await? {
+        let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());
+        for path in blocking(move || Ok(absent_arguments(&arguments, &given, &Disk))).await? {
             let (name, path) = (&server.name, path.display());
             self.events.warn(format!(
                 "nothing exists at {path}, an argument of server \"{name}\", so its box does not have it. If the server is to create it, name the folder in box.write of its entry"

@@ -13,9 +13,7 @@ use crate::config::{ServerDefinition, ServerSource};
 use crate::error::{Error, Result};
 use crate::registry::Decider;
 use crate::store::audit::{ApprovalStage, AuditEvent, AuditParty, ServerChange};
-use crate::trust::{
-    ApprovalBasis, ApprovalRequest, ApprovalStatus, CommandRequest, ManifestRequest, Subject, filter_manifest, manifest_digest,
-};
+use crate::trust::{ApprovalBasis, ApprovalRequest, ApprovalStatus, ManifestRequest, Subject, filter_manifest, manifest_digest};
 
 impl Gateway {
     /// Returns everything that a person must see before approving a server. At stage `manifest`, the server is started and its tools are read.
@@ -59,7 +57,7 @@ impl Gateway {
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
         if let ApprovalStatus::Unapproved(lack) = self.core.trust.approvals.approval_status(&subject)? {
-            return Ok(ApprovalRequest::Command(Box::new(CommandRequest::new(&server, &subject, Some(lack)))));
+            return Ok(ApprovalRequest::Command(Box::new(self.core.command_request(&server, &subject, Some(lack)))));
         }
         let (live, manifest) = self.discover(&server).await?;
         let before = self.core.trust.approvals.approval(&server.key())?.and_then(|approval| approval.manifest);

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::reload::ReloadReport;
 use super::server_logs::ServerLogs;
+use crate::boxes::border::Reason as RefusalReason;
 use crate::redact::Redactor;
 use crate::trust::Drift;
 
@@ -77,6 +78,16 @@ pub enum Event {
     ConnectionIdle { server: String },
     /// A connection ended without a request to close it.
     ConnectionLost { server: String, reason: String },
+    /// A server has tried to reach a host that its box does not have.
+    BoxRefused {
+        server: String,
+        /// The name that the server has asked for, or an address.
+        host: String,
+        /// The port. Absent if the server has only asked for the name.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
+        reason: RefusalReason,
+    },
     /// A server's question was cancelled without being shown.
     ElicitationCancelled { server: String, reason: String },
     /// A subscribed resource has changed.
@@ -119,6 +130,7 @@ impl Event {
             | Self::ConnectionEvicted { .. }
             | Self::ConnectionIdle { .. }
             | Self::ConnectionLost { .. }
+            | Self::BoxRefused { .. }
             | Self::ElicitationCancelled { .. }
             | Self::Connected { .. }
             | Self::Call { .. }

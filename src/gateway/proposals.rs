@@ -12,7 +12,7 @@ use crate::config::{ServerDefinition, SourceKind, read_env_file};
 use crate::error::{Error, Result};
 use crate::registry::{AddedServer, Decider};
 use crate::store::audit::AuditParty;
-use crate::trust::{ApprovalRequest, ApprovalStatus, CommandRequest, Subject};
+use crate::trust::{ApprovalRequest, ApprovalStatus, Subject};
 
 /// The maximum number of proposals that are sent as events when a gateway opens.
 const MAX_AT_OPEN: usize = 100;
@@ -116,7 +116,7 @@ impl Core {
             (_, Decided::ByOption) => None,
             (_, Decided::No) => return Ok(None),
         };
-        let request = serde_json::to_value(CommandRequest::new(server, subject, lack));
+        let request = serde_json::to_value(self.command_request(server, subject, lack));
         Ok(Some(Event::ServerProposed {
             server: server.name.clone(),
             display_name: added.display_name.clone(),

@@ -14,7 +14,7 @@ use crate::catalog::{Catalog, DirectNames, Manifest};
 use crate::config::{Confirm, ServerDefinition, Transport};
 use crate::error::Result;
 use crate::text::sanitise_json;
-use crate::trust::{ApprovalStatus, CommandRequest};
+use crate::trust::ApprovalStatus;
 
 /// The maximum length of a text in a schema.
 const MAX_SCHEMA_CHARS: usize = 16 * 1024;
@@ -124,7 +124,7 @@ impl Agent {
     }
 
     fn details(&self, server: &ServerDefinition) -> Result<ServerDetails> {
-        let request = CommandRequest::new(server, &self.core.subject(server), None);
+        let request = self.core.command_request(server, &self.core.subject(server), None);
         let plain = |text: &String| self.core.redactor.without_secrets(text).into_owned();
         let names = |values: &[(String, secrecy::SecretString)]| values.iter().map(|(name, _)| name.clone()).collect();
         let (transport, variables, headers) = match &server.transport {

@@ -19,6 +19,7 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
 use super::events::Event;
+use crate::boxes::border::Refusal;
 use crate::config::server_of_key;
 use crate::error::Error;
 use crate::files;
@@ -258,6 +259,7 @@ fn subject_of(event: &Event) -> Option<&str> {
         | Event::ConnectionEvicted { server, .. }
         | Event::ConnectionIdle { server }
         | Event::ConnectionLost { server, .. }
+        | Event::BoxRefused { server, .. }
         | Event::ElicitationCancelled { server, .. }
         | Event::Connected { server, .. }
         | Event::Call { server, .. } => Some(server),
@@ -284,6 +286,10 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
             ("call", format!("{tool} {outcome} after {duration_ms:.0} ms"), error.map(str::to_owned))
         }
         Event::ConnectionLost { reason, .. } => ("connection-lost", reason.clone(), None),
+        Event::BoxRefused { server: _, host, port, reason } => {
+            let refusal = Refusal { host: host.clone(), port: *port, reason: *reason };
+            ("box-refused", refusal.to_string(), None)
+        }
         Event::ConnectionIdle { .. } => ("connection-idle", "it was not used for idleTimeoutMs".to_owned(), None),
         Event::ConnectionEvicted { made_room_for, .. } => ("connection-evicted", format!("it made room for {made_room_for}"), None),
         Event::ElicitationCancelled { reason, .. } => ("elicitation-cancelled", reason.clone(), None),

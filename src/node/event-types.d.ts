@@ -12,6 +12,7 @@ export type GatewayEvent =
   | ProgressEvent
   | ServerLogEvent
   | ConnectionEvictedEvent
+  | BoxRefusedEvent
   | ConnectionIdleEvent
   | ConnectionLostEvent
   | ElicitationCancelledEvent
@@ -159,6 +160,24 @@ export interface ConnectionLostEvent {
   server: string
   /** The way in which the process ended, and its last lines on stderr. */
   reason: string
+}
+
+/**
+ * An event: a server has tried to reach a host that its box does not have. Sent once for each host, port and reason, and not for all of a flood. The host is
+ * a text of the server.
+ */
+export interface BoxRefusedEvent {
+  type: 'box-refused'
+  server: string
+  /** The name that the server has asked for, or an address. */
+  host: string
+  /** Absent if the server has only asked for the name. */
+  port?: number
+  /**
+   * `not-allowed`: `box.network` does not have the host with this port. `private-address`: the name leads to an address that only this machine or its network
+   * reaches. `too-many`: more connections or names than a box may have.
+   */
+  reason: 'not-allowed' | 'private-address' | 'too-many'
 }
 
 /** An event: a server's question was cancelled, because it could not be shown, or because it was not certain to which run or call it belongs. */

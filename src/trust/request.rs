@@ -18,7 +18,7 @@ use super::resources_and_prompts::{
 use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
 use super::subject::Subject;
 use super::text_audit::{Finding, audit_manifest_among};
-use crate::boxes::sentences;
+use crate::boxes::{HOME, sentences};
 use crate::catalog::{MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, Manifest, Tool, shown_literal_chars};
 use crate::config::{
     Address, BoxBase, BoxDefinition, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, NEUTRAL_FOLDER, ServerDefinition, Transport,
@@ -250,7 +250,10 @@ impl CommandRequest {
                 environment_file,
             } => {
                 (command, args) = (Some(program.clone()), Some(arguments.clone()));
-                cwd = working_directory.clone().or_else(|| workspace_folder.clone()).or_else(|| Some(NEUTRAL_FOLDER.to_owned()));
+                cwd = working_directory
+                    .clone()
+                    .or_else(|| workspace_folder.clone())
+                    .or_else(|| Some(start_folder(server.in_box.as_ref()).to_owned()));
                 env_file.clone_from(environment_file);
                 environment = environment_lines(values, removed_environment);
                 let names = |is: fn(&str) -> bool| values.iter().map(|(name, _)| name).filter(|name| is(name)).cloned().collect();
@@ -315,6 +318,14 @@ impl CommandRequest {
             is_without_box: server.in_box == Some(BoxDefinition::Off),
             warning,
         }
+    }
+}
+
+/// Returns the folder in which a command starts that names none and does not depend on the workspace.
+fn start_folder(in_box: Option<&BoxDefinition>) -> &'static str {
+    match in_box {
+        Some(BoxDefinition::On(_)) => HOME,
+        Some(BoxDefinition::Off) | None => NEUTRAL_FOLDER,
     }
 }
 

@@ -23,6 +23,18 @@ enum Outside {
 }
 use Outside::{NotTried, Works};
 
+/// Returns a socket that answers each datagram.
+fn answering() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let own = socket.try_clone().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((_, from)) = own.recv_from(&mut [0; 9]) {
+            let _ = own.send_to(b"y", from);
+        }
+    });
+    socket
+}
+
 /// A machine with things that a box must not reach.
 struct Machine {
     scene: Scene,
@@ -63,7 +75,7 @@ impl Machine {
         Self {
             tcp: TcpListener::bind("127.0.0.1:0").unwrap(),
             tcp6: TcpListener::bind("[::1]:0").ok(),
-            udp: UdpSocket::bind("127.0.0.1:0").unwrap(),
+            udp: answering(),
             _docker: UnixListener::bind(scene.path("user/docker.sock")).unwrap(),
             _abstract: UnixListener::bind_addr(&SocketAddr::from_abstract_name(&abstract_name).unwrap()).unwrap(),
             abstract_name,

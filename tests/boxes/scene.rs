@@ -1,16 +1,28 @@
 //! Runs programs in boxes, and the machine around them.
 
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
+use hyperlight_mcp::boxes::border::{Border, BorderSettings, Refusal};
 use hyperlight_mcp::boxes::{BoxInput, Disk, HOME, Order, Report, contents};
-use hyperlight_mcp::config::{BoxBase, BoxSettings};
+use hyperlight_mcp::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
+use hyperlight_mcp::fetch::Resolve;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use tokio::runtime::Runtime;
 
 /// The variable with the folder of the programs, if they are not where they were built.
 pub const PROGRAMS: &str = "HYPERLIGHT_MCP_TEST_PROGRAMS";
@@ -37,6 +49,8 @@ pub struct Ran {
     pub output: String,
     pub errors: String,
     pub status: Option<i32>,
+    /// What its box has refused, in the order of the attempts: host and port as in a list of hosts, and the reason.
+    pub refused: Vec<String>,
 }
 
 /// Returns the name of the step that failed.
@@ -93,6 +107,8 @@ impl Scene {
             program,
             arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
             settings: BoxSettings::of(BoxBase::Standard),
+            start_hosts: BTreeSet::new(),
+            names: HashMap::new(),
             read: Vec::new(),
             write: Vec::new(),
             fails_at: None,
@@ -102,7 +118,7 @@ impl Scene {
     /// Gives these bytes to the program.
     pub fn raw(&self, bytes: &[u8]) -> Ran {
         assert!(self.home().is_dir());
-        start(bytes).finish()
+        start(bytes, b"", None).finish()
     }
 
     /// Tries these attempts in one box, and returns the lines that tell how they went.
@@ -111,11 +127,15 @@ impl Scene {
         command.settings = settings.clone();
         command.read = vec![self.folder("given/read")];
         command.write = vec![self.folder("given/write")];
-        let lines: Vec<String> = attempts.iter().map(|(name, about)| format!("{name}\t{about}\n")).collect();
-        let ran = command.run(&lines.concat());
+        let ran = command.run(&lines_of(attempts));
         assert_eq!((&ran.report, ran.status), (&Some(Report::Ready), Some(0)), "{} {}", ran.output, ran.errors);
         ran.output.lines().map(str::to_owned).collect()
     }
+}
+
+/// Returns attempts as the attacker reads them.
+pub fn lines_of(attempts: &[(&str, String)]) -> String {
+    attempts.iter().map(|(name, about)| format!("{name}\t{about}\n")).collect()
 }
 
 /// A program that is about to run in a box.
@@ -124,6 +144,9 @@ pub struct Boxed<'a> {
     program: &'a str,
     arguments: Vec<String>,
     pub settings: BoxSettings,
+    pub start_hosts: BTreeSet<BoxHost>,
+    /// The addresses that names have outside.
+    pub names: HashMap<&'static str, Vec<IpAddr>>,
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
     pub fails_at: Option<&'static str>,
@@ -142,6 +165,7 @@ impl Boxed<'_> {
             read: self.read.clone(),
             write: self.write.clone(),
             roots: Vec::new(),
+            start_hosts: &self.start_hosts,
             user_home: &user_home,
             state_folder: &state_folder,
             private_home: &home,
@@ -164,61 +188,139 @@ impl Boxed<'_> {
     }
 
     pub fn run_bytes(&self, input: &[u8]) -> Ran {
-        start(&[&self.order(), input].concat()).finish()
+        start(&self.order(), input, Some(self)).finish()
     }
 
     /// Starts the program, and leaves its input open.
     pub fn start(&self, input: &str) -> Running {
-        start(&[&self.order(), input.as_bytes()].concat())
+        start(&self.order(), input.as_bytes(), Some(self))
     }
 }
 
-pub struct Running(Child);
+/// Resolves names as a test says.
+struct Names(HashMap<&'static str, Vec<IpAddr>>, Arc<Mutex<Vec<String>>>);
 
-fn start(input: &[u8]) -> Running {
+impl Resolve for Names {
+    fn resolve(&self, host: &str) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        self.1.lock().unwrap().push(host.to_owned());
+        let found = self.0.get(host).cloned().ok_or_else(|| io::Error::other("no such name"));
+        Box::pin(async move { found })
+    }
+}
+
+/// The runtime that serves the borders of all tests, as one runtime serves those of a gateway.
+fn runtime() -> &'static Runtime {
+    static RUNTIME: LazyLock<Runtime> =
+        LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
+    &RUNTIME
+}
+
+pub struct Running {
+    child: Child,
+    border: Option<Border>,
+    refused: Arc<Mutex<Vec<String>>>,
+    /// The names that were looked up outside.
+    pub looked_up: Arc<Mutex<Vec<String>>>,
+}
+
+fn start(order: &[u8], input: &[u8], boxed: Option<&Boxed<'_>>) -> Running {
+    let (socket, theirs) = UnixStream::pair().unwrap();
+    let (read, mut write) = io::pipe().unwrap();
     let mut child = Command::new(BOX.as_str())
         .env_clear()
-        .stdin(Stdio::piped())
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
         .unwrap();
+    let (refused, looked_up) = (Arc::default(), Arc::default());
     // A program that has refused its order reads no more of it.
-    let _ = child.stdin.as_mut().unwrap().write_all(input);
-    Running(child)
+    let sockets = (&socket).write_all(order).and_then(|()| exchange(&socket, read)).unwrap_or_default();
+    drop(socket);
+    let border = boxed.filter(|_| !sockets.is_empty()).map(|boxed| {
+        let BoxNetwork::Hosts(hosts) = boxed.settings.network.clone() else { panic!("a border for the whole network") };
+        let told: Arc<Mutex<Vec<String>>> = Arc::clone(&refused);
+        let on_refused = Arc::new(move |refusal: &Refusal| {
+            let reason = serde_json::to_value(refusal.reason).unwrap();
+            told.lock().unwrap().push(format!("{} {}", refusal.target(), reason.as_str().unwrap()));
+        });
+        let resolver = Arc::new(Names(boxed.names.clone(), Arc::clone(&looked_up)));
+        let settings = BorderSettings { hosts, start_hosts: boxed.start_hosts.clone(), resolver, on_refused };
+        Border::start(sockets, &settings, runtime().handle()).unwrap()
+    });
+    let _ = write.write_all(input);
+    child.stdin = Some(ChildStdin::from(OwnedFd::from(write)));
+    Running { child, border, refused, looked_up }
+}
+
+/// Gives the pipe for the server's input, and takes the sockets of the border.
+fn exchange(socket: &UnixStream, read: io::PipeReader) -> io::Result<Vec<OwnedFd>> {
+    let given = [read.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&given));
+    sendmsg(socket, &[IoSlice::new(b"p")], &mut control, SendFlags::NOSIGNAL)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    recvmsg(socket, &mut [IoSliceMut::new(&mut [0])], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let rights = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
+        _ => None,
+    });
+    Ok(rights.flatten().collect())
 }
 
 /// A test that fails leaves nothing behind: the box ends with its outer process.
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 impl Running {
     /// Kills the outer process alone.
     pub fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
-    fn finish(mut self) -> Ran {
-        drop(self.0.stdin.take());
-        let (mut errors, mut output) = (self.0.stderr.take().unwrap(), Vec::new());
+    /// Returns the output as it comes.
+    pub fn output(&mut self) -> impl BufRead + use<> {
+        BufReader::new(self.child.stdout.take().unwrap())
+    }
+
+    /// Writes to the program's input.
+    pub fn tell(&mut self, input: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
+    }
+
+    pub fn border(&self) -> &Border {
+        self.border.as_ref().unwrap()
+    }
+
+    /// Ends the border, as the end of the gateway does.
+    pub fn end_border(&mut self) {
+        drop(self.border.take());
+    }
+
+    pub fn finish(mut self) -> Ran {
+        drop(self.child.stdin.take());
+        let (mut errors, mut output) = (self.child.stderr.take().unwrap(), Vec::new());
         let reading = std::thread::spawn(move || {
             let mut text = Vec::new();
             errors.read_to_end(&mut text).map(|_| text)
         });
-        self.0.stdout.take().unwrap().read_to_end(&mut output).unwrap();
+        self.child.stdout.take().unwrap().read_to_end(&mut output).unwrap();
         let errors = String::from_utf8_lossy(&reading.join().unwrap().unwrap()).into_owned();
-        let status = self.0.wait().unwrap().code();
+        let status = self.child.wait().unwrap().code();
         let output = String::from_utf8_lossy(&output).into_owned();
         let (report, output) = match output.split_once('\n').map(|(line, rest)| (serde_json::from_str(line), rest)) {
             Some((Ok(report), rest)) => (Some(report), rest.to_owned()),
             _ => (None, output),
         };
-        Ran { report, output, errors, status }
+        let refused = self.refused.lock().unwrap().clone();
+        Ran { report, output, errors, status, refused }
     }
 }

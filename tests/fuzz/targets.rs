@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use hyperlight_mcp::boot::{Parsed, ParsedCode, example_of, main_text, parse_code, parse_plan, problems_of, urls_in, whitelist};
+use hyperlight_mcp::boxes::border::{Answer, Query, attempt_of, error_response, read_query};
 use hyperlight_mcp::cli::{Program, found_in};
 use hyperlight_mcp::command::{complete, split};
 use hyperlight_mcp::config::{Locality, Part, Surroundings, Template, parse_env_file, parse_text, resolve_command};
@@ -21,7 +22,7 @@ use serde_json::Value as Json;
 /// A target's name and function.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     ("config", config),
     ("substitution", substitution),
     ("environment_file", environment_file),
@@ -33,6 +34,7 @@ pub const TARGETS: [Target; 13] = [
     ("command", command),
     ("fetch", fetch),
     ("headers", headers::headers),
+    ("border", border),
     ("page", page),
     ("plan", plan),
 ];
@@ -163,6 +165,26 @@ fn page(bytes: &[u8]) {
     for url in urls_in(&text) {
         let is_left_out = !url.username().is_empty() || url.password().is_some() || AllowedHost::of_url(&url).is_err();
         assert!(matches!(url.scheme(), "http" | "https") && (is_left_out || hosts.matches(&url)), "{url}");
+    }
+}
+
+/// Checks that no question for a name and no packet causes a panic, and that no response is read as a query.
+fn border(bytes: &[u8]) {
+    match read_query(bytes) {
+        Query::Question(question) => {
+            assert!(!question.name.contains(|character: char| character.is_ascii_uppercase() || character.is_control()));
+            for answer in [Answer::V4([198, 18, 1, 0].into()), Answer::Empty, Answer::NoSuchName] {
+                let response = question.response(answer);
+                assert!(response[..2] == bytes[..2] && response.len() <= 400);
+                // A response is no query, so no two servers answer each other.
+                assert_eq!(read_query(&response), Query::Nothing);
+            }
+        }
+        Query::Wrong { id, flags, code } => assert_eq!(read_query(&error_response(id, flags, code)), Query::Nothing),
+        Query::Nothing => {}
+    }
+    if let Some(meant) = attempt_of(bytes, |port| port == 53) {
+        assert!(bytes.len() >= 28, "{meant}");
     }
 }
 

@@ -7,9 +7,11 @@
 //! outlives the box, even one that has left the process group.
 
 mod filter;
+mod handover;
 mod init;
 mod limits;
 mod mounts;
+mod network;
 mod restrict;
 mod root;
 mod step;
@@ -26,7 +28,7 @@ use rustix::thread::UnshareFlags;
 
 pub use step::{Failure, Step};
 
-use super::order::{MAX_ORDER_BYTES, Order, Report};
+use super::order::{MAX_ORDER_BYTES, Network, Order, Report};
 use step::{At as _, Fault, Outcome};
 
 /// The status with which the program ends if it could not make the box.
@@ -66,7 +68,9 @@ fn outer() -> Outcome<i32> {
     if geteuid().is_root() {
         limits::run_first();
     }
-    let users = make_namespaces(&fault, order.contents.has_network)?;
+    let users = make_namespaces(&fault, &order.contents.network)?;
+    let border = network::make(&fault, &order.contents.network)?;
+    handover::exchange(&fault, border)?;
     fault.begin(Step::StartInit)?;
     // The first process sees by the pipe that this one lives.
     let (lives, held) = pipe_with(PipeFlags::CLOEXEC).at(Step::StartInit, "pipe")?;
@@ -119,7 +123,7 @@ fn leave_pipes(descriptors: &[i32]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads the order. Reads no byte more, because what follows is for the server.
+/// Reads the order. Reads no byte more, because a descriptor comes with the next one.
 fn read_order() -> Outcome<Order> {
     let what = "standard input";
     // `Stdin` has a buffer, and would read further.
@@ -143,7 +147,7 @@ struct Users {
 }
 
 /// Makes all namespaces, and maps the user. The PID namespace is for the next child.
-fn make_namespaces(fault: &Fault, has_network: bool) -> Outcome<Users> {
+fn make_namespaces(fault: &Fault, network: &Network) -> Outcome<Users> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     fault.begin(Step::Namespaces)?;
     let mut flags = UnshareFlags::NEWUSER
@@ -152,7 +156,7 @@ fn make_namespaces(fault: &Fault, has_network: bool) -> Outcome<Users> {
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    if !has_network {
+    if *network != Network::Shared {
         flags |= UnshareFlags::NEWNET;
     }
     // SAFETY: `unshare_unsafe` is unsafe for flags that separate descriptors, which these are not.

@@ -12,8 +12,9 @@ use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 use super::Users;
 use super::mounts::{copy_of, is_folder, new_mount, open_below, open_path, place, set_attributes};
 use super::step::{At as _, Fault, Outcome, Step};
+use crate::boxes::border::NAME_SERVER;
 use crate::boxes::contents::HOME;
-use crate::boxes::order::{Access, Contents, Given, Link};
+use crate::boxes::order::{Access, Contents, Given, Link, Network};
 
 /// The devices of a box.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -74,7 +75,7 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     add_memory(&root, "/dev/shm", "1777", SHARED_BYTES).at(Step::MakeDevices, "shm")?;
 
     fault.begin(Step::WriteFiles)?;
-    write_users(&root, users)?;
+    write_tables(&root, users, &contents.network)?;
     fault.begin(Step::HideFolders)?;
     for path in &contents.hidden {
         hide(&root, path).at(Step::HideFolders, &path.to_string_lossy())?;
@@ -184,13 +185,20 @@ fn hide(root: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
     place(new_mount("tmpfs", &[("mode", "0555"), ("size", "4096")], attributes)?, covered)
 }
 
-/// Writes the tables of users and groups, with nobody but the server's own user. If `/etc` itself was given, its own tables stay.
-fn write_users(root: &OwnedFd, users: &Users) -> Outcome<()> {
+/// Writes the tables of users and groups, with nobody but the server's own user, and how names are found. If `/etc` itself was given, its own tables stay.
+fn write_tables(root: &OwnedFd, users: &Users, network: &Network) -> Outcome<()> {
     let Users { user, group } = users;
-    let files = [
+    let mut files = vec![
         ("passwd", format!("box:x:{user}:{group}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")),
         ("group", format!("box:x:{group}:\nnogroup:x:65534:\n")),
     ];
+    if *network != Network::Shared {
+        files.extend([
+            ("hosts", "127.0.0.1 localhost box\n::1 localhost\n".to_owned()),
+            ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nprotocols: files\nservices: files\n".to_owned()),
+            ("resolv.conf", format!("nameserver {NAME_SERVER}\n")),
+        ]);
+    }
     make_folders(root, Path::new("/etc")).at(Step::WriteFiles, "/etc")?;
     for (name, text) in files {
         let folder = open_below(root, Path::new("/etc"), OFlags::PATH).at(Step::WriteFiles, name)?;

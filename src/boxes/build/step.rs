@@ -11,6 +11,9 @@ pub enum Step {
     StartInit,
     TieInit,
     PrivateMounts,
+    MakeNetwork,
+    OpenBorder,
+    HandOver,
     OpenPaths,
     MakeRoot,
     PlaceFolders,
@@ -33,13 +36,16 @@ pub enum Step {
 
 impl Step {
     /// All steps, in their order.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::ReadOrder,
         Self::Namespaces,
         Self::UserMap,
         Self::StartInit,
         Self::TieInit,
         Self::PrivateMounts,
+        Self::MakeNetwork,
+        Self::OpenBorder,
+        Self::HandOver,
         Self::OpenPaths,
         Self::MakeRoot,
         Self::PlaceFolders,
@@ -70,11 +76,14 @@ impl Step {
             Self::StartInit => "start its first process",
             Self::TieInit => "tie its first process to this one",
             Self::PrivateMounts => "separate its mounts",
+            Self::MakeNetwork => "make its network",
+            Self::OpenBorder => "open the sockets of its border",
+            Self::HandOver => "hand over its border",
             Self::OpenPaths => "open its files",
             Self::MakeRoot => "make its root folder",
             Self::PlaceFolders => "place its folders",
             Self::MakeDevices => "make its devices",
-            Self::WriteFiles => "write its user table",
+            Self::WriteFiles => "write its tables of users and names",
             Self::HideFolders => "hide folders",
             Self::MountProcesses => "mount its process table",
             Self::EnterRoot => "enter its root folder",

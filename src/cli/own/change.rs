@@ -22,6 +22,8 @@ pub(super) enum Change<'c> {
     Enable(&'c str),
     /// Adds these names of tools to `reads`.
     Reads(&'c str, &'c [String]),
+    /// Adds these hosts to `network` of the box.
+    Hosts(&'c str, &'c [String]),
 }
 
 /// The result of a change.
@@ -40,7 +42,7 @@ impl Change<'_> {
             Self::Add(add) => &add.name,
             Self::Set(set) => &set.name,
             Self::Unset(unset) => &unset.name,
-            Self::Remove(name) | Self::Enable(name) | Self::Reads(name, _) => name,
+            Self::Remove(name) | Self::Enable(name) | Self::Reads(name, _) | Self::Hosts(name, _) => name,
         }
     }
 
@@ -89,6 +91,7 @@ impl Change<'_> {
                 let new = names.iter().map(|name| json!(name)).filter(|name| !there.contains(name)).collect::<Vec<_>>();
                 Ok(vec![(vec!["reads".to_owned()], Some(there.into_iter().chain(new).collect()))])
             }
+            Self::Hosts(_, hosts) => Ok(vec![with_hosts(entry, hosts)]),
             Self::Set(set) => set
                 .values
                 .iter()
@@ -113,6 +116,20 @@ impl Change<'_> {
                 })
                 .collect(),
         }
+    }
+}
+
+/// Returns the change of an entry that adds hosts to its box. The box is a word, an object, or the default.
+fn with_hosts(entry: &Json, hosts: &[String]) -> EntryChange {
+    let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    match entry.get("box") {
+        Some(Json::Object(settings)) => {
+            let there = settings.get("network").and_then(Json::as_array).cloned().unwrap_or_default();
+            let new = hosts.iter().map(|host| json!(host)).filter(|host| !there.contains(host)).collect::<Vec<_>>();
+            (path(&["box", "network"]), Some(there.into_iter().chain(new).collect()))
+        }
+        Some(Json::String(base)) => (path(&["box"]), Some(json!({ "base": base, "network": hosts }))),
+        _ => (path(&["box"]), Some(json!({ "network": hosts }))),
     }
 }
 
@@ -271,6 +288,14 @@ mod tests {
         let twice = Change::Reads("a", &words(&["list_b", "get_c"])).made(&once.text, "c").unwrap();
         assert_eq!(twice.entry.unwrap()["reads"], json!(["get_a", "list_b", "get_c"]));
         assert!(twice.text.contains("// mine"), "comments stay");
+        let hosts = words(&["api.example.org", "b.example:8443"]);
+        let boxed = |text: &str| Change::Hosts("a", &hosts).made(text, "c").unwrap().entry.unwrap()["box"].clone();
+        assert_eq!(boxed(CONFIG), json!({ "network": ["api.example.org", "b.example:8443"] }));
+        let with = |in_box: &str| boxed(&format!(r#"{{ "mcpServers": {{ "a": {{ "command": "x", "box": {in_box} }} }} }}"#));
+        assert_eq!(with("\"strict\""), json!({ "base": "strict", "network": ["api.example.org", "b.example:8443"] }));
+        let more = with(r#"{ "memoryMb": 64, "network": ["api.example.org", "c.example"] }"#);
+        assert_eq!(more, json!({ "memoryMb": 64, "network": ["api.example.org", "c.example", "b.example:8443"] }));
+        assert_eq!(with(r#"{ "network": "none" }"#), json!({ "network": ["api.example.org", "b.example:8443"] }));
         let theirs = r#"{ "mcp": { "b": { "command": "x", "enabled": false } } }"#;
         assert_eq!(entry(Change::Enable("b").made(theirs, "c")), json!({ "command": "x" }));
         let removed = Change::Remove("a").made(CONFIG, "c").unwrap();

@@ -88,6 +88,12 @@ pub(super) fn add_reads(session: &Session, name: &str, tools: &[String]) -> Resu
     Ok(ConfigFile::of(session)?.path)
 }
 
+/// Adds hosts to the box of a server. Returns the path of the config.
+pub(super) fn add_hosts(session: &Session, name: &str, hosts: &[String]) -> Result<PathBuf, CliError> {
+    written(session, Change::Hosts(name, hosts))?;
+    Ok(ConfigFile::of(session)?.path)
+}
+
 /// Returns whether the entry of a server is in the operator's config, where a command of the person can change it.
 pub(super) fn is_own(source: &ServerSource) -> bool {
     source.kind == SourceKind::Config && source.name.is_none()

@@ -283,10 +283,13 @@ impl Opening<'_> {
             status = process.exited() => {
                 Err(FailedAttempt::new(exited(server, status, &process), Refusal::Ended))
             }
-            _ = clock.clock.expired() => Err(unrelated(self.timeout(command))),
+            _ = clock.clock.expired() => Err(unrelated(self.timeout(command, &process))),
         };
         let (error, refusal) = match outcome {
-            Ok(Ok((service, manifest))) => return Ok(EstablishedConnection { service, manifest, link: Link::Process(process), direct }),
+            Ok(Ok((service, manifest))) => {
+                process.started();
+                return Ok(EstablishedConnection { service, manifest, link: Link::Process(process), direct });
+            }
             Ok(Err(failed)) => {
                 let patience = if failed.refusal == Refusal::Ended { EXIT_NOTICE } else { REFUSAL_NOTICE };
                 let status = tokio::time::timeout(patience, process.exited()).await;
@@ -362,9 +365,11 @@ impl Opening<'_> {
         })
     }
 
-    fn timeout(&self, command: &ResolvedCommand) -> Error {
+    fn timeout(&self, command: &ResolvedCommand, process: &ServerProcess) -> Error {
+        // The names are words of the server, which this field must not have.
+        let refused = if process.has_refused() { "; its box has refused hosts, which its log names" } else { "" };
         let (server, limit_ms) = (self.launch.server.clone(), millis(self.launch.clock.limit));
-        Error::ConnectTimeout { server, limit_ms, hint: format!("{}; its process was ended", runner_hint(command)).into() }
+        Error::ConnectTimeout { server, limit_ms, hint: format!("{}{refused}; its process was ended", runner_hint(command)).into() }
     }
 }
 

@@ -1,18 +1,29 @@
-//! Starts a server in a box: starts the program `hyperlight-mcp-box`, hands over the order, and waits for its report.
+//! Starts a server in a box: starts the program `hyperlight-mcp-box`, hands over the order, takes the sockets of its border, and waits for its report.
 
+use std::io::{IoSlice, IoSliceMut, PipeReader};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::cmsg_space;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use secrecy::ExposeSecret as _;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::ChildStdin;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
+use tokio::net::UnixStream;
 
 use super::pipe::Pipe;
+use crate::boxes::border::{Border, BorderSettings, MAX_SOCKETS};
 use crate::boxes::{Contents, Order, Report};
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
+use crate::network::NetworkRuntime;
 
 /// Longest wait for a box. It normally takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -20,52 +31,69 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_REPORT_BYTES: usize = 8 * 1024;
 
 /// The box of a server.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Boxed {
     /// The path of the program `hyperlight-mcp-box`, which is shipped beside the addon.
     pub program: PathBuf,
     pub contents: Contents,
+    pub border: BorderSettings,
+    /// The threads that serve borders.
+    pub(crate) threads: Arc<NetworkRuntime>,
+}
+
+/// A program that waits for its order.
+pub(super) struct Waiting {
+    socket: StdUnixStream,
+    /// The read end of the pipe that becomes the server's standard input.
+    input: PipeReader,
 }
 
 impl Boxed {
-    /// Starts the program, which makes the box when it has its order.
-    pub(super) fn spawn(&self, server: &str) -> Result<Child> {
-        let child = Command::new(&self.program)
-            .current_dir("/")
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn();
-        child.map_err(|error| Error::SpawnFailed {
+    /// Starts the program, which makes the box when it has its order. The child's `stdin` is the pipe of the server, not of the program.
+    pub(super) fn spawn(&self, server: &str) -> Result<(Child, Waiting)> {
+        let failed = |error: std::io::Error| Error::SpawnFailed {
             server: server.to_owned(),
             command: self.program.display().to_string().into(),
             problem: error.to_string().into(),
-        })
+        };
+        let (socket, theirs) = StdUnixStream::pair().map_err(failed)?;
+        let (input, output) = std::io::pipe().map_err(failed)?;
+        let mut child = Command::new(&self.program)
+            .current_dir("/")
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        child.stdin = Some(ChildStdin::from(OwnedFd::from(output)));
+        Ok((child, Waiting { socket, input }))
     }
 
-    /// Hands over the order, and waits until the program is about to become the server.
+    /// Hands over the order, and waits until the program is about to become the server. Returns the border of its box.
     ///
     /// # Errors
     /// The step that failed, and why. The server was not started.
     pub(super) async fn fill(
         &self,
         command: (&ResolvedCommand, &Path),
-        stdin: &mut ChildStdin,
+        waiting: Waiting,
         stdout: &mut Pipe,
-    ) -> std::result::Result<(), String> {
+    ) -> std::result::Result<Border, String> {
         let bytes = self.order(command).bytes()?;
         let exchange = async {
-            let written = stdin.write_all(&bytes).await;
-            match (read_report(stdout).await, written) {
-                (Some(Report::Ready), Ok(())) => Ok(()),
+            let handed = hand_over(&bytes, waiting).await;
+            match (read_report(stdout).await, handed) {
+                (Some(Report::Ready), Ok(sockets)) => Ok(sockets),
                 (Some(Report::Failed { step, problem }), _) => Err(format!("could not {step}: {problem}")),
                 (_, Err(error)) => Err(format!("could not hand over its order: {error}")),
-                (None, Ok(())) => Err("it ended without a report".to_owned()),
+                (None, Ok(_)) => Err("it ended without a report".to_owned()),
             }
         };
-        tokio::time::timeout(PATIENCE, exchange).await.unwrap_or_else(|_| Err("it does not answer".to_owned()))
+        let sockets = tokio::time::timeout(PATIENCE, exchange).await.unwrap_or_else(|_| Err("it does not answer".to_owned()))?;
+        let runtime = self.threads.handle().map_err(|error| error.to_string())?;
+        Border::start(sockets, &self.border, &runtime).map_err(|error| format!("its border cannot be served: {error}"))
     }
 
     fn order(&self, (command, program): (&ResolvedCommand, &Path)) -> Order {
@@ -80,6 +108,40 @@ impl Boxed {
             fails_at: None,
         }
     }
+}
+
+/// Sends the order, and with the byte behind it the pipe. Returns the sockets that come back.
+async fn hand_over(order: &[u8], Waiting { socket, input }: Waiting) -> std::io::Result<Vec<OwnedFd>> {
+    socket.set_nonblocking(true)?;
+    let mut socket = UnixStream::from_std(socket)?;
+    socket.write_all(order).await?;
+    socket.async_io(Interest::WRITABLE, || send_pipe(&socket, &input)).await?;
+    drop(input);
+    socket.async_io(Interest::READABLE, || receive_sockets(&socket)).await
+}
+
+fn send_pipe(socket: &UnixStream, input: &PipeReader) -> std::io::Result<()> {
+    let given = [input.as_fd()];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&given));
+    sendmsg(socket, &[IoSlice::new(b"p")], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn receive_sockets(socket: &UnixStream) -> std::io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_SOCKETS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if received.bytes == 0 {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    let rights = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
+        _ => None,
+    });
+    Ok(rights.flatten().collect())
 }
 
 /// Reads the report. Reads no byte more, because what follows is the server's output.

@@ -22,6 +22,7 @@ use super::boxed::Boxed;
 use super::pipe::Pipe;
 use super::stderr::{self, Tail};
 use super::watchdog::Watchdog;
+use crate::boxes::border::Border;
 use crate::client::connection::open::{Redact, StderrListener};
 use crate::client::inbound::rate_limit::UNSOLICITED;
 use crate::config::ResolvedCommand;
@@ -49,6 +50,8 @@ pub(in crate::client) struct ServerProcess {
     output: OwnedFd,
     /// Token that is cancelled once standard output has been read to its end.
     output_read: CancellationToken,
+    /// The network of its box. Dropping it ends all connections.
+    border: Option<Border>,
     watchdog: Arc<Watchdog>,
 }
 
@@ -87,20 +90,20 @@ impl ServerProcess {
     ) -> Result<(Self, Pipes)> {
         // The watchdog must run before the server starts, so that no server ever runs without the watchdog's protection.
         watchdog.ready().await?;
-        let mut child = match in_box {
+        let (mut child, waiting) = match in_box {
             Some(in_box) => {
                 // A command that does not exist fails as it does without a box.
                 let path = command.working_directory.join(program);
                 let access = rustix::fs::access(&path, rustix::fs::Access::EXEC_OK);
                 access.map_err(|error| spawn_failed(server, command, &path, &error.into()))?;
-                in_box.spawn(server)?
+                in_box.spawn(server).map(|(child, waiting)| (child, Some((in_box, waiting))))?
             }
-            None => spawn(server, command, program)?,
+            None => (spawn(server, command, program)?, None),
         };
         let missing = || Error::Internal("a child without pipes".into());
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(missing)?;
         let failed = |error: std::io::Error| Error::io(format!("the pipes of server \"{server}\""), &error);
-        let mut stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
+        let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?).map_err(failed)?;
         let mut stdout = Pipe::new(OwnedFd::from(child.stdout.take().ok_or_else(missing)?)).map_err(failed)?;
         // With a larger pipe, a large message needs fewer reads. If the system refuses the larger size, the pipe keeps its size.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
@@ -112,16 +115,20 @@ impl ServerProcess {
         let (sender, exit) = watch::channel(None);
         tokio::spawn(stderr::read(stderr, UNSOLICITED, (server.to_owned(), tail.clone(), Arc::clone(on_stderr)), exit.clone(), reading));
         reap(child, pid, sender)?;
-        let process = Self { group: pid, exit, stderr: tail, drained, output, output_read, watchdog: Arc::clone(watchdog) };
+        let watchdog = Arc::clone(watchdog);
+        let mut process = Self { group: pid, exit, stderr: tail, drained, output, output_read, border: None, watchdog };
         if let Err(error) = process.watchdog.guard(pid).await {
             process.kill();
             return Err(error);
         }
-        if let Some(in_box) = in_box
-            && let Err(problem) = in_box.fill((command, program), &mut stdin, &mut stdout).await
-        {
-            process.kill();
-            return Err(Error::BoxFailed { server: server.to_owned(), problem: problem.into() });
+        if let Some((in_box, waiting)) = waiting {
+            match in_box.fill((command, program), waiting, &mut stdout).await {
+                Ok(border) => process.border = Some(border),
+                Err(problem) => {
+                    process.kill();
+                    return Err(Error::BoxFailed { server: server.to_owned(), problem: problem.into() });
+                }
+            }
         }
         let pipes = Pipes { stdin, stdout: Output { pipe: stdout, _read: process.output_read.clone().drop_guard() } };
         Ok((process, pipes))
@@ -159,9 +166,23 @@ impl ServerProcess {
         self.exit.borrow().is_some()
     }
 
-    /// Returns the last lines of standard error as a part of a message. Returns an empty text if there are no lines.
+    /// Returns what its box has refused, and the last lines of standard error, as a part of a message. Returns an empty text if there is neither.
     pub(in crate::client) fn stderr_text(&self) -> String {
-        self.stderr.text()
+        let refused = self.border.as_ref().map(Border::refused).unwrap_or_default();
+        let lines: String = refused.iter().map(|refusal| format!("; {refusal}")).collect();
+        lines + &self.stderr.text()
+    }
+
+    /// Returns whether its box has refused anything.
+    pub(in crate::client) fn has_refused(&self) -> bool {
+        self.border.as_ref().is_some_and(|border| !border.refused().is_empty())
+    }
+
+    /// Takes away what its box could reach only for the start.
+    pub(in crate::client) fn started(&self) {
+        if let Some(border) = &self.border {
+            border.started();
+        }
     }
 
     /// Ends the process group after its input was closed. Waits 2 s, sends SIGTERM, waits 2 s, and sends SIGKILL. Stops as soon as the

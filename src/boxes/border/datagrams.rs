@@ -1,0 +1,127 @@
+//! Datagrams: those between one socket in the box and one address are a session, with a socket of its own outside. So QUIC works.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinSet;
+
+use super::pace;
+use super::packet_info::{DatagramSocket, Received};
+use super::reach::Unreached;
+use super::refusal::Reason;
+use super::rules::Destination;
+use super::shared::Shared;
+
+/// Time without a datagram after which a session ends. QUIC sends some more often than that.
+const IDLE: Duration = Duration::from_mins(1);
+/// Datagrams of a session that wait to be sent. What comes faster is lost, as in any network.
+const WAITING: usize = 256;
+/// The longest datagram.
+const DATAGRAM_BYTES: usize = 65_535;
+
+/// A socket in the box, and the address that it sends to.
+type Ends = (SocketAddr, SocketAddr);
+
+/// A datagram, and its place among the bytes that wait.
+type Waiting = (Vec<u8>, OwnedSemaphorePermit);
+
+/// Returns a datagram that may wait. `None` if too many bytes of this box wait already.
+fn held(datagram: &[u8], shared: &Shared) -> Option<Waiting> {
+    let length = u32::try_from(datagram.len()).ok()?;
+    let place = Arc::clone(&shared.waiting_bytes).try_acquire_many_owned(length).ok()?;
+    Some((datagram.to_vec(), place))
+}
+
+/// Serves one port without end.
+pub(super) async fn serve(socket: Arc<DatagramSocket>, shared: &Arc<Shared>) {
+    let mut sessions: HashMap<Ends, mpsc::Sender<Waiting>> = HashMap::new();
+    let mut running: JoinSet<Ends> = JoinSet::new();
+    let mut buffer = vec![0; DATAGRAM_BYTES];
+    loop {
+        tokio::select! {
+            received = socket.receive(&mut buffer) => {
+                let Some(received) = received else { return };
+                let ends = (received.from, received.meant);
+                let Some(datagram) = held(&buffer[..received.length], shared) else { continue };
+                if let Some(session) = sessions.get(&ends) {
+                    let _ = session.try_send(datagram);
+                    continue;
+                }
+                pace::wait(&shared.connecting).await;
+                if let Some(destination) = admitted(&received, shared) {
+                    let (sender, waiting) = mpsc::channel(WAITING);
+                    let _ = sender.try_send(datagram);
+                    sessions.insert(ends, sender);
+                    let session = Session { socket: Arc::clone(&socket), shared: Arc::clone(shared), received, destination };
+                    running.spawn(session.run(waiting));
+                }
+            }
+            Some(ended) = running.join_next(), if !running.is_empty() => {
+                if let Ok(ends) = ended {
+                    sessions.remove(&ends);
+                }
+            }
+        }
+    }
+}
+
+/// Returns where a datagram leads. Tells what is refused.
+fn admitted(received: &Received, shared: &Shared) -> Option<Destination> {
+    match shared.judge(received.meant) {
+        Ok(destination) => Some(destination),
+        Err(refusal) => {
+            shared.refuse(refusal);
+            None
+        }
+    }
+}
+
+struct Session {
+    socket: Arc<DatagramSocket>,
+    shared: Arc<Shared>,
+    received: Received,
+    destination: Destination,
+}
+
+impl Session {
+    /// Runs the session until it is idle. Returns its ends.
+    async fn run(self, waiting: mpsc::Receiver<Waiting>) -> Ends {
+        let ends = (self.received.from, self.received.meant);
+        let Ok(_place) = Arc::clone(&self.shared.sessions).try_acquire_owned() else {
+            self.shared.refuse_as(self.received.meant, Reason::TooMany);
+            return ends;
+        };
+        match self.shared.reach.datagrams(&self.destination, self.shared.rules()).await {
+            Ok(outer) => tokio::select! {
+                () = self.exchange(&outer, waiting) => {}
+                () = self.shared.closed(&self.destination) => {}
+            },
+            Err(Unreached::Refused) => self.shared.refuse_as(self.received.meant, Reason::PrivateAddress),
+            Err(Unreached::Failed) => {}
+        }
+        ends
+    }
+
+    async fn exchange(&self, outer: &UdpSocket, mut waiting: mpsc::Receiver<Waiting>) {
+        let mut buffer = vec![0; DATAGRAM_BYTES];
+        loop {
+            tokio::select! {
+                datagram = waiting.recv() => {
+                    let Some((datagram, _place)) = datagram else { return };
+                    // The host may refuse a datagram, and take the next.
+                    let _ = outer.send(&datagram).await;
+                }
+                answer = outer.recv(&mut buffer) => {
+                    if let Ok(length) = answer {
+                        let _ = self.socket.send(&buffer[..length], &self.received);
+                    }
+                }
+                () = tokio::time::sleep(IDLE) => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The border of a box: the sockets that answer within the network of a box, served by the gateway's process.
+//!
+//! In this network every address is local, and nothing leads out. A name of the list has an address there, which a name server tells. Whoever accepts a connection
+//! learns from its own end which address was meant, and so which name. The border resolves this name outside, checks the addresses, connects to one of those
+//! that it has checked, and copies bytes. So any program works, also one that knows no proxies.
+//!
+//! Decisions are pure: [`Rules`], [`Names`], `message`, `attempt`, `refusal`. The other files have the effects.
+
+mod attempt;
+mod datagrams;
+mod message;
+mod name_server;
+mod names;
+mod pace;
+mod packet_info;
+mod reach;
+mod refusal;
+mod rules;
+mod shared;
+mod sockets;
+mod splice;
+mod streams;
+mod watch;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::task::{JoinHandle, JoinSet};
+
+pub use attempt::attempt_of;
+pub use message::{Answer, Query, Question, Wanted, error_response, read_query};
+pub use names::{MAX_NAMES, NAME_SERVER, Names};
+pub use refusal::{Reason, Refusal};
+pub use rules::{Destination, Phase, Rule, Rules};
+pub use shared::{MAX_CONNECTIONS, MAX_SESSIONS};
+
+use crate::config::BoxHost;
+use crate::fetch::Resolve;
+use shared::Shared;
+use sockets::Socket;
+
+/// The port of the name server of a box.
+pub const NAME_PORT: u16 = 53;
+/// The greatest number of sockets of a border. The kernel hands over at most 253 descriptors at once.
+pub const MAX_SOCKETS: usize = 253;
+
+/// Callback for each refusal that is told.
+pub type RefusalListener = Arc<dyn Fn(&Refusal) + Send + Sync>;
+
+/// What a box may reach, and who is told what it may not.
+#[derive(Clone)]
+pub struct BorderSettings {
+    pub hosts: BTreeSet<BoxHost>,
+    /// The hosts that the server may reach until it has started.
+    pub start_hosts: BTreeSet<BoxHost>,
+    pub resolver: Arc<dyn Resolve>,
+    pub on_refused: RefusalListener,
+}
+
+/// The border of one running box. Dropping it ends all connections.
+pub struct Border {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+impl Border {
+    /// Serves the sockets on this runtime.
+    ///
+    /// # Errors
+    /// A descriptor is no socket of a border.
+    pub fn start(sockets: Vec<OwnedFd>, settings: &BorderSettings, runtime: &Handle) -> io::Result<Self> {
+        let _entered = runtime.enter();
+        let sockets: Vec<Socket> = sockets.into_iter().map(Socket::new).collect::<io::Result<_>>()?;
+        let shared = Arc::new(Shared::new(settings));
+        let serving = Arc::clone(&shared);
+        let task = runtime.spawn(async move {
+            // Dropping the set ends its tasks.
+            let mut tasks = JoinSet::new();
+            for socket in sockets {
+                tasks.spawn(socket.serve(Arc::clone(&serving)));
+            }
+            while tasks.join_next().await.is_some() {}
+        });
+        Ok(Self { shared, task })
+    }
+
+    /// Closes the hosts of the start, and ends what is connected to them.
+    pub fn started(&self) {
+        self.shared.started();
+    }
+
+    /// Returns what was refused so far, as it was told.
+    #[must_use]
+    pub fn refused(&self) -> Vec<Refusal> {
+        self.shared.refused()
+    }
+}
+
+impl Drop for Border {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

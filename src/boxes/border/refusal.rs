@@ -1,0 +1,117 @@
+//! What a box has refused, and which refusals are told. A server chooses the names, so their number is limited.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::pace::Pace;
+use crate::text::sanitise_line;
+
+/// Refusals that are remembered, so that each is told once.
+const MAX_REMEMBERED: usize = 1024;
+/// Refusals that are told at once, and then in a minute.
+const BURST: u32 = 30;
+const EVERY: Duration = Duration::from_secs(2);
+/// The longest host that is shown, in characters.
+const MAX_HOST_CHARS: usize = 120;
+
+/// Why something was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The list of hosts does not have the host, or not with this port.
+    NotAllowed,
+    /// The name is allowed, and leads to an address that only this machine or its network reaches.
+    PrivateAddress,
+    /// The server uses more connections or names than it may.
+    TooMany,
+}
+
+/// An attempt that a box has refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Refusal {
+    /// The name as the server has asked for it, or the address.
+    pub host: String,
+    /// The port. `None` if the server has only asked for the name.
+    pub port: Option<u16>,
+    pub reason: Reason,
+}
+
+impl Refusal {
+    /// Returns the refusal with a host that can be shown.
+    fn readable(self) -> Self {
+        Self { host: sanitise_line(&self.host, MAX_HOST_CHARS), ..self }
+    }
+
+    /// Returns host and port as they are written in a list of hosts.
+    #[must_use]
+    pub fn target(&self) -> String {
+        self.port.map_or_else(|| self.host.clone(), |port| format!("{}:{port}", self.host))
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = self.target();
+        match self.reason {
+            Reason::NotAllowed => write!(formatter, "its box does not have {target}"),
+            Reason::PrivateAddress => write!(formatter, "its box refuses {target}, which leads to a private address: name that address"),
+            Reason::TooMany => write!(formatter, "it uses more of the network than its box allows, so {target} was refused"),
+        }
+    }
+}
+
+/// Decides which refusals are told.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    told: HashSet<Refusal>,
+    pace: Pace,
+}
+
+impl Refusals {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { told: HashSet::new(), pace: Pace::new(BURST, EVERY, now) }
+    }
+
+    /// Returns the refusal if it is to be told: if it is new, and there were not too many.
+    pub(super) fn admit(&mut self, refusal: Refusal, now: Instant) -> Option<Refusal> {
+        let refusal = refusal.readable();
+        if self.told.contains(&refusal) || self.told.len() >= MAX_REMEMBERED || self.pace.take(now).is_err() {
+            return None;
+        }
+        self.told.insert(refusal.clone());
+        Some(refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(host: &str) -> Refusal {
+        Refusal { host: host.to_owned(), port: Some(443), reason: Reason::NotAllowed }
+    }
+
+    #[test]
+    fn each_refusal_is_told_once_and_a_flood_is_not() {
+        let begin = Instant::now();
+        let mut refusals = Refusals::new(begin);
+        assert_eq!(refusals.admit(refusal("a"), begin), Some(refusal("a")));
+        assert_eq!(refusals.admit(refusal("a"), begin + Duration::from_hours(1)), None);
+        let later = begin + Duration::from_hours(1);
+        let told = (0..10_000).filter(|number| refusals.admit(refusal(&number.to_string()), later).is_some()).count();
+        assert_eq!(told, 30);
+        // One that came in a flood can be told later.
+        assert!(refusals.admit(refusal("9999"), later + EVERY).is_some());
+    }
+
+    #[test]
+    fn a_name_of_the_server_cannot_write_a_line_of_its_own() {
+        let mut refusals = Refusals::new(Instant::now());
+        let told = refusals.admit(refusal(&format!("a\n\u{1b}[2Jb{}", "c".repeat(500))), Instant::now()).unwrap();
+        assert!(!told.host.contains(['\n', '\u{1b}']) && told.host.chars().count() <= MAX_HOST_CHARS + 1, "{}", told.host);
+        assert_eq!(refusal("a.example").to_string(), "its box does not have a.example:443");
+    }
+}

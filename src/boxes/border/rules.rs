@@ -1,0 +1,240 @@
+//! Decides what may be reached: whether a name has an address in the box, which host is meant by an address, and which addresses a host may have.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::NAME_PORT;
+use super::names::{Names, is_ours};
+use super::refusal::{Reason, Refusal};
+use crate::config::BoxHost;
+use crate::fetch::{AddressKind, kind_of};
+
+/// The name of this machine itself.
+const LOCALHOST: &str = "localhost";
+
+/// A host that a box may reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    pub host: BoxHost,
+    /// True if the name may lead to a private address.
+    pub may_be_private: bool,
+    /// True if the host may be reached only until the server has started.
+    pub until_started: bool,
+}
+
+/// Whether a server is still starting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Starting,
+    Started,
+}
+
+/// Where a connection leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    Name {
+        name: String,
+        port: u16,
+        may_be_private: bool,
+        until_started: bool,
+    },
+    /// Exactly this address: the list has it, so it is not judged.
+    Address {
+        address: SocketAddr,
+        until_started: bool,
+    },
+}
+
+impl Destination {
+    /// Returns whether the connection ends when the server has started.
+    pub fn ends_with_start(&self) -> bool {
+        let (Self::Name { until_started, .. } | Self::Address { until_started, .. }) = self;
+        *until_started
+    }
+}
+
+/// The hosts that a box may reach.
+#[derive(Debug, Clone)]
+pub struct Rules(Vec<Rule>);
+
+impl Rules {
+    /// Returns the rules for the hosts of a box and those of its start.
+    ///
+    /// ```
+    /// use hyperlight_mcp::boxes::border::{Phase, Rules};
+    /// let rules = Rules::new(&["api.example.org".parse().unwrap()].into(), &["registry.npmjs.org".parse().unwrap()].into());
+    /// assert!(rules.has_name("registry.npmjs.org", Phase::Starting) && !rules.has_name("registry.npmjs.org", Phase::Started));
+    /// ```
+    #[must_use]
+    pub fn new(hosts: &BTreeSet<BoxHost>, start_hosts: &BTreeSet<BoxHost>) -> Self {
+        let named = hosts.iter().map(|host| Rule { host: host.clone(), may_be_private: false, until_started: false });
+        // The user's own settings name these hosts.
+        let of_start = start_hosts.difference(hosts).map(|host| Rule { host: host.clone(), may_be_private: true, until_started: true });
+        Self(named.chain(of_start).collect())
+    }
+
+    fn now(&self, phase: Phase) -> impl Iterator<Item = &Rule> {
+        self.0.iter().filter(move |rule| phase == Phase::Starting || !rule.until_started)
+    }
+
+    /// Returns the names without wildcards. They have an address in the box from the start.
+    pub fn plain_names(&self) -> impl Iterator<Item = String> {
+        let plain = |rule: &&Rule| rule.host.host().address().is_none() && !rule.host.host().has_subdomains();
+        self.0.iter().filter(plain).map(|rule| rule.host.host().host())
+    }
+
+    /// Returns the addresses of the list.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.0.iter().filter_map(|rule| rule.host.host().address())
+    }
+
+    /// Returns whether the border serves a port.
+    #[must_use]
+    pub fn serves(&self, port: u16) -> bool {
+        port == NAME_PORT || self.0.iter().any(|rule| rule.host.port() == port)
+    }
+
+    /// Returns whether a name may be reached at some port.
+    #[must_use]
+    pub fn has_name(&self, name: &str, phase: Phase) -> bool {
+        self.now(phase).any(|rule| rule.host.host().covers_name(name))
+    }
+
+    /// Returns where a connection leads that a process of the box has made to `meant`.
+    ///
+    /// # Errors
+    /// The refusal, with the name by which the process knows the host.
+    pub fn judge(&self, meant: SocketAddr, names: &Names, phase: Phase) -> Result<Destination, Refusal> {
+        let (address, port) = (meant.ip().to_canonical(), meant.port());
+        let literal = self.now(phase).find(|rule| rule.host.port() == port && is_of(rule, address));
+        if let Some(Rule { until_started, .. }) = literal {
+            return Ok(Destination::Address { address: SocketAddr::new(address, port), until_started: *until_started });
+        }
+        let host = shown(address, names);
+        let refused = || Refusal { host: host.clone(), port: Some(port), reason: Reason::NotAllowed };
+        let name = names.name_of(address).ok_or_else(refused)?;
+        let rule = self.now(phase).find(|rule| rule.host.port() == port && rule.host.host().covers_name(name)).ok_or_else(refused)?;
+        let Rule { host: _, may_be_private, until_started } = *rule;
+        Ok(Destination::Name { name: name.to_owned(), port, may_be_private, until_started })
+    }
+
+    /// Returns those of a name's addresses that may be reached.
+    ///
+    /// # Errors
+    /// The use of the first address, if none may be reached. A name that leads to a private address would reach what only this machine reaches.
+    pub fn reachable(&self, found: &[IpAddr], port: u16, may_be_private: bool) -> Result<Vec<IpAddr>, &'static str> {
+        let mut problem = "no address";
+        let is_named = |address: IpAddr| self.0.iter().any(|rule| rule.host.port() == port && is_of(rule, address));
+        let may = |address: &IpAddr| {
+            let address = address.to_canonical();
+            match kind_of(address) {
+                AddressKind::Global => true,
+                AddressKind::Private(_) if may_be_private => true,
+                AddressKind::Private(kind) | AddressKind::LinkLocal(kind) | AddressKind::Unusable(kind) => {
+                    problem = kind;
+                    is_named(address)
+                }
+            }
+        };
+        let left: Vec<IpAddr> = found.iter().copied().filter(may).collect();
+        if left.is_empty() { Err(problem) } else { Ok(left) }
+    }
+}
+
+/// Returns whether a rule names this very address. `localhost` names the addresses that it has everywhere.
+fn is_of(rule: &Rule, address: IpAddr) -> bool {
+    let host = rule.host.host();
+    let is_loopback = address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST;
+    host.address() == Some(address) || (is_loopback && host.covers_name(LOCALHOST))
+}
+
+/// Returns the host that a process has meant, as a person is shown it.
+pub(super) fn shown(address: IpAddr, names: &Names) -> String {
+    match (names.name_of(address), address) {
+        (Some(name), _) => name.to_owned(),
+        (None, IpAddr::V6(address)) => format!("[{address}]"),
+        (None, IpAddr::V4(address)) if is_ours(address) => format!("{address}, which no name has"),
+        (None, IpAddr::V4(address)) => address.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(texts: &[&str]) -> BTreeSet<BoxHost> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn rules(texts: &[&str]) -> (Rules, Names) {
+        let rules = Rules::new(&hosts(texts), &hosts(&["registry.example:8080", "127.0.0.1:4873"]));
+        let names = Names::new(rules.plain_names(), rules.addresses());
+        (rules, names)
+    }
+
+    #[test]
+    fn an_address_leads_to_its_name_at_the_ports_of_the_list() {
+        let (rules, mut names) =
+            rules(&["a.example", "b.example:8443", "*.c.example", "198.18.1.1:80", "10.0.0.5:5432", "[2001:db8::1]:443"]);
+        let mut judge = |name: &str, port| {
+            let address = names.address_of(name).unwrap();
+            rules.judge(SocketAddr::new(address.into(), port), &names, Phase::Started)
+        };
+        let to = |name: &str, port| Ok(Destination::Name { name: name.to_owned(), port, may_be_private: false, until_started: false });
+        assert_eq!(judge("a.example", 443), to("a.example", 443));
+        assert_eq!(judge("b.example", 8443), to("b.example", 8443));
+        assert_eq!(judge("x.c.example", 443), to("x.c.example", 443));
+        let refused = |host: &str, port| Err(Refusal { host: host.to_owned(), port: Some(port), reason: Reason::NotAllowed });
+        assert_eq!(judge("a.example", 8443), refused("a.example", 8443));
+        assert_eq!(judge("b.example", 443), refused("b.example", 443));
+        let at = |text: &str| rules.judge(text.parse().unwrap(), &names, Phase::Started);
+        let exactly = |text: &str| Ok(Destination::Address { address: text.parse().unwrap(), until_started: false });
+        assert_eq!(at("10.0.0.5:5432"), exactly("10.0.0.5:5432"));
+        assert_eq!(at("[::ffff:10.0.0.5]:5432"), exactly("10.0.0.5:5432"));
+        // No name gets an address that the list has.
+        assert_eq!(at("198.18.1.1:80"), exactly("198.18.1.1:80"));
+        assert_eq!(at("[2001:db8::1]:443"), exactly("[2001:db8::1]:443"));
+        assert_eq!(at("10.0.0.5:443"), refused("10.0.0.5", 443));
+        assert_eq!(at("1.1.1.1:443"), refused("1.1.1.1", 443));
+        assert_eq!(at("169.254.169.254:80"), refused("169.254.169.254", 80));
+        assert_eq!(at("[2001:db8::2]:443"), refused("[2001:db8::2]", 443));
+        assert_eq!(at("127.0.0.1:4873"), refused("127.0.0.1", 4873));
+    }
+
+    #[test]
+    fn the_hosts_of_the_start_are_reached_until_then() {
+        let (rules, mut names) = rules(&["a.example"]);
+        let registry = SocketAddr::new(names.address_of("registry.example").unwrap().into(), 8080);
+        let found = rules.judge(registry, &names, Phase::Starting).unwrap();
+        let name = "registry.example".to_owned();
+        assert_eq!(found, Destination::Name { name, port: 8080, may_be_private: true, until_started: true });
+        assert!(rules.judge("127.0.0.1:4873".parse().unwrap(), &names, Phase::Starting).unwrap().ends_with_start());
+        assert!(rules.judge(registry, &names, Phase::Started).is_err());
+        assert!(rules.has_name("a.example", Phase::Started) && !rules.has_name("b.a.example", Phase::Started));
+    }
+
+    #[test]
+    fn a_name_leads_to_no_private_address_that_was_not_named() {
+        let (rules, _) = rules(&["a.example", "10.0.0.5:443", "localhost:3000"]);
+        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+        for (found, left) in [
+            (&["1.1.1.1"][..], Ok(&["1.1.1.1"][..])),
+            (&["10.0.0.1", "1.1.1.1"], Ok(&["1.1.1.1"])),
+            (&["10.0.0.1"], Err("private")),
+            (&["10.0.0.5"], Ok(&["10.0.0.5"])),
+            (&["127.0.0.1"], Err("this machine itself")),
+            (&["::ffff:127.0.0.1"], Err("this machine itself")),
+            (&["::1"], Err("this machine itself")),
+            (&["169.254.169.254"], Err("link-local")),
+            (&["100.100.100.200"], Err("a service of a cloud for its own machines")),
+            (&["0.0.0.0"], Err("an address of \"this network\"")),
+            (&["64:ff9b::7f00:1"], Err("for NAT64, which contains an IPv4 address")),
+            (&[], Err("no address")),
+        ] {
+            assert_eq!(rules.reachable(&addresses(found), 443, false), left.map(addresses), "{found:?}");
+        }
+        assert_eq!(rules.reachable(&addresses(&["127.0.0.1"]), 3000, false), Ok(addresses(&["127.0.0.1"])));
+        assert_eq!(rules.reachable(&addresses(&["10.0.0.1"]), 443, true), Ok(addresses(&["10.0.0.1"])));
+        assert!(rules.reachable(&addresses(&["169.254.169.254"]), 443, true).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! Connections by TCP: each is accepted, judged, connected outside and copied.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::pace;
+use super::reach::Unreached;
+use super::refusal::Reason;
+use super::rules::Destination;
+use super::shared::Shared;
+use super::splice::splice;
+
+/// The pause after a connection could not be accepted, because this process has no descriptor left.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections without end.
+pub(super) async fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = accepted(listener) => {
+                pace::wait(&shared.connecting).await;
+                let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
+                    refuse(&accepted, shared);
+                    continue;
+                };
+                let shared = Arc::clone(shared);
+                open.spawn(async move {
+                    carry(accepted, &shared).await;
+                    drop(place);
+                });
+            }
+            _ = open.join_next(), if !open.is_empty() => {}
+        }
+    }
+}
+
+/// Returns the next connection.
+pub(super) async fn accepted(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Refuses a connection because there are too many.
+fn refuse(stream: &TcpStream, shared: &Shared) {
+    reset(stream);
+    if let Ok(meant) = stream.local_addr() {
+        shared.refuse_as(meant, Reason::TooMany);
+    }
+}
+
+/// Carries one connection to its end.
+async fn carry(mut inner: TcpStream, shared: &Shared) {
+    let Some((mut outer, destination)) = connected(&inner, shared).await else { return reset(&inner) };
+    let is_whole = tokio::select! {
+        copied = splice(&mut inner, &mut outer) => copied.is_ok(),
+        () = shared.closed(&destination) => false,
+    };
+    if !is_whole {
+        // An end would look as if all had come.
+        reset(&inner);
+        reset(&outer);
+    }
+}
+
+/// Connects to the host for which a connection is meant. Tells what is refused.
+async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Destination)> {
+    let meant = inner.local_addr().ok()?;
+    let destination = shared.judge(meant).map_err(|refusal| shared.refuse(refusal)).ok()?;
+    let outer = tokio::select! {
+        connected = shared.reach.connect(&destination, shared.rules()) => connected,
+        () = shared.closed(&destination) => return None,
+    };
+    match outer {
+        Ok(outer) => {
+            // Small messages must not wait for one another.
+            let _ = (inner.set_nodelay(true), outer.set_nodelay(true));
+            Some((outer, destination))
+        }
+        Err(Unreached::Refused) => {
+            shared.refuse_as(meant, Reason::PrivateAddress);
+            None
+        }
+        Err(Unreached::Failed) => None,
+    }
+}
+
+/// Lets a connection be reset when it is closed.
+fn reset(stream: &TcpStream) {
+    let _ = set_socket_linger(stream, Some(Duration::ZERO));
+}
