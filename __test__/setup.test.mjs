@@ -26,7 +26,7 @@ async function missing(t, { boots }, ...options) {
   return stderr
 }
 
-const ONLY_FOR_TESTS = [/valgrind/, /mcp-server-git/, /Node 22/]
+const ONLY_FOR_TESTS = [/valgrind/, /mcp-server-git/, /Node 22/, /published servers/, /version 1 of the Python SDK/]
 
 test('the demo takes no emulated machine where a guest boots, and nothing that only tests need', TIMEOUT, async (t) => {
   const said = await missing(t, { boots: true }, '--for-demo')

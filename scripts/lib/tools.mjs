@@ -26,4 +26,13 @@ export const inspector = () =>
   tool('node', 'package-lock.json', 'node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js')
 
 /** Returns the path of mcp-server-git from PyPI. */
-export const gitServer = () => tool('python', 'requirements.txt', 'bin/mcp-server-git')
+export const gitServer = () => pythonServer('mcp-server-git')
+
+/** Returns the path of a server from PyPI that uses version 2 of the Python SDK. */
+export const pythonServer = (program) => tool('python', 'requirements.txt', join('bin', program))
+
+/** Returns the path of a server from PyPI that uses version 1 of the Python SDK. */
+export const olderPythonServer = (program) => tool('python-mcp1', 'requirements-mcp1.txt', join('bin', program))
+
+/** Returns the path of a program of a server from npm, which is no package that the project itself uses. */
+export const nodeServer = (program) => tool('servers', 'servers/package-lock.json', join('node_modules', program))

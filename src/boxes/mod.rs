@@ -1,6 +1,7 @@
 //! Boxes: what a server's process may read, write and reach. [`contents`] decides what a box contains, without effects on the machine. [`build`]
 //! is the program `hyperlight-mcp-box`, which makes the box and becomes the server. [`border`] lets what was allowed through to the network, in the gateway's process.
 
+mod absent;
 pub mod border;
 pub mod build;
 pub(crate) mod contents;
@@ -10,6 +11,7 @@ pub(crate) mod paths;
 mod registry;
 pub(crate) mod sentences;
 
+pub use absent::absent_arguments;
 pub use contents::{BoxInput, HOME, contents};
 pub(crate) use machine::PROBE;
 pub use machine::{BoxPart, BoxPartName, BoxesReport};

@@ -53,6 +53,7 @@ impl Core {
         let program = self.approved_program(server, subject, &command).await?;
         let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
         let target = self.target(server, command, program).await?;
+        self.warn_of_absent_paths(server, &target).await?;
         self.launch_of(server, target, clock, self.caller(scope, control))
     }
 

@@ -1,5 +1,6 @@
 //! The gateway: the object that an agent's program uses. It owns the objects of the other modules and connects them.
 
+mod absent_paths;
 mod added_servers;
 mod agent;
 mod agent_modules;

@@ -1,0 +1,49 @@
+//! Finds paths in arguments at which nothing exists. A box has only what exists when it is made.
+
+use std::path::{Path, PathBuf};
+
+use super::contents::HOME;
+use super::order::Given;
+use super::paths::{Kind, Lookup, is_system};
+
+/// The folder of the box's own temporary files.
+const TEMPORARY: &str = "/tmp";
+
+/// Returns the arguments that name a place in an existing folder where nothing exists, and that the box, with what is given, does not have. A
+/// server that is to create a file there cannot do so.
+#[must_use]
+pub fn absent_arguments(arguments: &[String], given: &[Given], lookup: &impl Lookup) -> Vec<PathBuf> {
+    let is_absent = |path: &Path| {
+        // `/api` is no path of a file, and neither is `/api/v1`.
+        let folder = path.parent().filter(|folder| *folder != Path::new("/"));
+        let is_in_folder = folder.is_some_and(|folder| lookup.kind(folder) == Some(Kind::Folder));
+        path.is_absolute() && is_in_folder && lookup.kind(path).is_none()
+    };
+    let is_in_box = |path: &Path| {
+        let own = path.starts_with(HOME) || path.parent() == Some(Path::new(TEMPORARY));
+        own || is_system(path) || given.iter().any(|given| path.starts_with(&given.path))
+    };
+    let paths = arguments.iter().map(Path::new);
+    paths.filter(|path| is_absent(path) && !is_in_box(path)).map(Path::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::boxes::{Access, Disk, Link};
+
+    #[test]
+    fn a_file_that_is_to_be_created_is_absent_unless_its_folder_was_given() {
+        let (outside, given) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(outside.path().join("there.db"), "").unwrap();
+        let in_box = [Given { path: given.path().to_owned(), access: Access::Write, link: Link::Refused }];
+        let absent = |argument: &str| absent_arguments(&[argument.to_owned()], &in_box, &Disk);
+        let at = |folder: &tempfile::TempDir, name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        assert_eq!(absent(&at(&outside, "new.db")), [outside.path().join("new.db")]);
+        assert_eq!(absent(&at(&outside, "there.db")), [] as [PathBuf; 0]);
+        assert_eq!(absent(&at(&given, "new.db")), [] as [PathBuf; 0]);
+        for other in ["/api", "/api/v1", "new.db", "--db=/var/new.db", "/usr/new.db", "/tmp/new.db", "/box/home/new.db", "/proc/new", "/"] {
+            assert_eq!(absent(other), [] as [PathBuf; 0], "{other}");
+        }
+    }
+}
