@@ -107,7 +107,7 @@ impl Core {
         let (contents, program) = found.await?.map_err(failed)?;
         let BoxMaker { program: box_program, state_folder: _, threads, resolver, refused: _ } = &self.box_maker;
         let border = BorderSettings { hosts, start_hosts, resolver: Arc::clone(resolver), on_refused: self.on_refused(&server.name) };
-        let in_box = Some(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) });
+        let in_box = Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) }));
         Ok(Target::Process { command, program, in_box })
     }
 

@@ -79,7 +79,7 @@ pub enum Target {
         /// The file that was found for the command. It is started, and no other file of the same name is tried.
         program: PathBuf,
         /// The box in which the process is started. `None`: it gets the user's full rights.
-        in_box: Option<Boxed>,
+        in_box: Option<Box<Boxed>>,
     },
     /// Streamable HTTP.
     Http(HttpTarget),
@@ -220,7 +220,7 @@ impl Connection {
 impl Opening<'_> {
     async fn attempt(&self, plan: &Plan) -> std::result::Result<EstablishedConnection, FailedAttempt> {
         match &self.launch.target {
-            Target::Process { command, program, in_box } => self.attempt_process((command, program, in_box.as_ref()), plan).await,
+            Target::Process { command, program, in_box } => self.attempt_process((command, program, in_box.as_deref()), plan).await,
             Target::Http(target) => self.attempt_http(target, plan).await,
             Target::Local(tools) => self.attempt_local(tools, plan).await,
         }
