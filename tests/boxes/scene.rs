@@ -155,7 +155,7 @@ impl Scene {
 
 /// Returns attempts as the attacker reads them.
 pub fn lines_of(attempts: &[(&str, String)]) -> String {
-    attempts.iter().map(|(name, about)| format!("{name}\t{about}\n")).collect()
+    attempts.iter().map(|(name, about)| format!("{name}\t{about}\n")).collect::<Vec<_>>().concat()
 }
 
 /// A program that is about to run in a box.
@@ -285,6 +285,8 @@ pub fn exchange(socket: &UnixStream, read: io::PipeReader) -> io::Result<Vec<Own
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&given));
     sendmsg(socket, &[IoSlice::new(b"p")], &mut control, SendFlags::NOSIGNAL)?;
+    // Only the program has it now.
+    drop(read);
     // A program that waits for the rest of an order finds its end.
     socket.shutdown(Shutdown::Write)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];

@@ -17,14 +17,14 @@ pub const MAX_NAMES: usize = 4096;
 pub struct Names {
     by_name: HashMap<String, Ipv4Addr>,
     /// The name of each address, counted from [`FIRST`]. `None`: the list of hosts has the address itself.
-    names: Vec<Option<String>>,
+    by_address: Vec<Option<String>>,
     taken: BTreeSet<IpAddr>,
 }
 
 impl Names {
     /// Returns the table with these names. The addresses in `taken` are given to no name.
     pub fn new(names: impl Iterator<Item = String>, taken: impl Iterator<Item = IpAddr>) -> Self {
-        let mut all = Self { by_name: HashMap::new(), names: Vec::new(), taken: taken.collect() };
+        let mut all = Self { by_name: HashMap::new(), by_address: Vec::new(), taken: taken.collect() };
         for name in names {
             all.address_of(&name);
         }
@@ -40,13 +40,13 @@ impl Names {
             return None;
         }
         loop {
-            let next = FIRST.to_bits().checked_add(u32::try_from(self.names.len()).ok()?)?;
+            let next = FIRST.to_bits().checked_add(u32::try_from(self.by_address.len()).ok()?)?;
             let address = Ipv4Addr::from_bits(next);
             if self.taken.contains(&IpAddr::V4(address)) {
-                self.names.push(None);
+                self.by_address.push(None);
                 continue;
             }
-            self.names.push(Some(name.to_owned()));
+            self.by_address.push(Some(name.to_owned()));
             self.by_name.insert(name.to_owned(), address);
             return Some(address);
         }
@@ -57,7 +57,7 @@ impl Names {
     pub fn name_of(&self, address: IpAddr) -> Option<&str> {
         let IpAddr::V4(address) = address else { return None };
         let index = address.to_bits().checked_sub(FIRST.to_bits())?;
-        self.names.get(usize::try_from(index).ok()?)?.as_deref()
+        self.by_address.get(usize::try_from(index).ok()?)?.as_deref()
     }
 }
 

@@ -25,8 +25,9 @@ impl Pace {
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let next = self.free.max(now) + self.interval;
         let ahead = next.duration_since(now);
-        if ahead > self.burst {
-            return Err(ahead - self.burst);
+        let rest = ahead.saturating_sub(self.burst);
+        if !rest.is_zero() {
+            return Err(rest);
         }
         self.free = next;
         Ok(())

@@ -86,7 +86,7 @@ impl Shared {
         if destination.ends_with_start() {
             self.started.cancelled().await;
         } else {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -169,8 +169,8 @@ impl ServerProcess {
     /// Returns what its box has refused, and the last lines of standard error, as a part of a message. Returns an empty text if there is neither.
     pub(in crate::client) fn stderr_text(&self) -> String {
         let refused = self.border.as_ref().map(Border::refused).unwrap_or_default();
-        let lines: String = refused.iter().map(|refusal| format!("; {refusal}")).collect();
-        lines + &self.stderr.text()
+        let lines: Vec<String> = refused.iter().map(|refusal| format!("; {refusal}")).collect();
+        lines.concat() + &self.stderr.text()
     }
 
     /// Returns whether its box has refused anything.
