@@ -188,7 +188,7 @@ fn relative_paths_are_those_of_the_working_folder_and_none_of_the_private_home()
     server.working_directory = Some(Path::new("/home/ada/p"));
     assert!(server.contents(&home()).unwrap_err().contains("write /home/ada/p/table.db instead"));
     server.arguments.remove(2);
-    assert_eq!(server.own(&home()), ["r /home/ada/p/node_modules", "w /home/ada/p/data"]);
+    assert_eq!(server.own(&home()), ["w /home/ada/p/data", "r /home/ada/p/node_modules"]);
     server.arguments = vec![".".into()];
     assert_eq!(server.own(&home()), ["w /home/ada/p"]);
     server.arguments = vec!["..".into()];

@@ -6,7 +6,7 @@ use super::error::{CliError, told};
 use super::grants::{self, AsAgent};
 use super::own::{add_hosts, is_own};
 use super::session::Session;
-use crate::boxes::border::{Reason, Refusal};
+use crate::boxes::border::{Refusal, RefusalReason};
 use crate::command::{self, Command, Server, Speaker, one_line};
 use crate::config::BoxHost;
 use crate::gateway::Gateway;
@@ -78,7 +78,11 @@ fn hosts_of(refused: &[Refusal]) -> Vec<String> {
     for Refusal { host, port, reason } in refused {
         // A name without a port is asked for by HTTPS most of the time.
         let target = port.filter(|port| *port != 443).map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
-        if *reason == Reason::NotAllowed && target.parse::<BoxHost>().is_ok() && !hosts.contains(&target) && hosts.len() < MAX_QUESTIONS {
+        if *reason == RefusalReason::NotAllowed
+            && target.parse::<BoxHost>().is_ok()
+            && !hosts.contains(&target)
+            && hosts.len() < MAX_QUESTIONS
+        {
             hosts.push(target);
         }
     }
@@ -93,13 +97,13 @@ mod tests {
     fn only_what_a_list_can_have_is_asked_about_and_once() {
         let refusal = |host: &str, port, reason| Refusal { host: host.to_owned(), port, reason };
         let refused = [
-            refusal("api.example.org", None, Reason::NotAllowed),
-            refusal("api.example.org", Some(443), Reason::NotAllowed),
-            refusal("db.example", Some(5432), Reason::NotAllowed),
-            refusal("[2001:db8::1]", Some(443), Reason::NotAllowed),
-            refusal("inner.example", Some(443), Reason::PrivateAddress),
-            refusal("198.18.7.7, which no name has", Some(443), Reason::NotAllowed),
-            refusal("x y\u{fffd}", None, Reason::NotAllowed),
+            refusal("api.example.org", None, RefusalReason::NotAllowed),
+            refusal("api.example.org", Some(443), RefusalReason::NotAllowed),
+            refusal("db.example", Some(5432), RefusalReason::NotAllowed),
+            refusal("[2001:db8::1]", Some(443), RefusalReason::NotAllowed),
+            refusal("inner.example", Some(443), RefusalReason::PrivateAddress),
+            refusal("198.18.7.7, which no name has", Some(443), RefusalReason::NotAllowed),
+            refusal("x y\u{fffd}", None, RefusalReason::NotAllowed),
         ];
         assert_eq!(hosts_of(&refused), ["api.example.org", "db.example:5432", "[2001:db8::1]"]);
     }

@@ -21,7 +21,7 @@ use crate::boxes::border::{BorderSettings, Refusal, RefusalListener};
 use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, RunnerSettings, contents, registry};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
-    BoxDefinition, BoxHost, BoxNetwork, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, loads_code,
+    BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, loads_code,
     resolve_box_paths,
 };
 use crate::error::{Error, Result as GatewayResult};
@@ -86,9 +86,13 @@ fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
     if let Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } =
         &server.transport
     {
-        [command].into_iter().chain(working_directory).chain(environment_file).for_each(|text| add(text.as_bytes()));
+        for text in [command].into_iter().chain(working_directory).chain(environment_file) {
+            add(text.as_bytes());
+        }
         add(arguments.len().to_string().as_bytes());
-        arguments.iter().for_each(|argument| add(argument.as_bytes()));
+        for argument in arguments {
+            add(argument.as_bytes());
+        }
         for (name, value) in environment.iter().filter(|(name, _)| loads_code(name)) {
             add(name.as_bytes());
             add(value.expose_secret().as_bytes());
@@ -207,8 +211,12 @@ impl Core {
     /// Returns the request of stage 1, with what a package runner may reach until its server has started.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
-        let Transport::Stdio { command, arguments, .. } = &server.transport else { return request };
+        let Transport::Stdio { command, arguments, working_directory, .. } = &server.transport else { return request };
         let (Some(in_box), Some(BoxDefinition::On(settings))) = (&mut request.in_box, &server.in_box) else { return request };
+        // Folders that the box gives can tie the approval to the workspace, although the command does not start there.
+        if working_directory.is_none() && self.locality(server) == Locality::Anywhere {
+            request.cwd = Some(HOME.to_owned());
+        }
         if let BoxNetwork::Hosts(hosts) = &settings.network {
             let registry = registry_of(command, arguments, &self.surroundings).unwrap_or_default();
             in_box.allows.extend(start_sentence(&registry.hosts, hosts));

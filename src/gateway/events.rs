@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::reload::ReloadReport;
 use super::server_logs::ServerLogs;
-use crate::boxes::border::Reason as RefusalReason;
+use crate::boxes::border::RefusalReason;
 use crate::redact::Redactor;
 use crate::trust::Drift;
 

@@ -104,7 +104,6 @@ use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
 use self::providers::Providers;
 use self::request::Request;
-use self::results::check_budget;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
 use crate::bridge::{ToolErrors, check_sendable, redact_for, tool_result};
@@ -233,7 +232,7 @@ impl Gateway {
     }
 
     fn open_with(options: &GatewayOptions, surroundings: Surroundings, redactor: &Arc<Redactor>) -> Result<Self> {
-        check_budget("Gateway.open", options.max_result_tokens)?;
+        results::check_budget("Gateway.open", options.max_result_tokens)?;
         let source = options.source(&surroundings)?;
         let config = source.read()?;
         let mut warnings = config.warnings.clone();
@@ -472,7 +471,7 @@ impl Agent {
     /// # Errors
     /// `ERR_INVALID_OPTION`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
     pub fn sandbox_with(&self, options: SandboxOptions) -> Result<Arc<Sandbox>> {
-        check_budget("Gateway.sandbox", options.max_result_tokens)?;
+        results::check_budget("Gateway.sandbox", options.max_result_tokens)?;
         self.check_plugin_on()?;
         self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
         Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))

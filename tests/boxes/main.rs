@@ -85,6 +85,8 @@ fn each_step_without_namespaces_that_fails_is_named_too() {
         Step::Namespaces,
         Step::UserMap,
         Step::PrivateMounts,
+        Step::MakeNetwork,
+        Step::OpenBorder,
         Step::MakeRoot,
         Step::MakeDevices,
         Step::WriteFiles,

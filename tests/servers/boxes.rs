@@ -125,7 +125,9 @@ async fn a_path_of_the_workspace_ties_the_approval_to_it() {
     let test_folder = TestFolder::new();
     for (path, is_tied) in [("data", true), ("${workspaceFolder}/data", true), ("/opt", false)] {
         let gateway = open(&test_folder, &json!({ "command": "node", "box": { "read": [path] } }));
-        assert_eq!(shown(&gateway).await.workspace_folder.is_some(), is_tied, "{path}");
+        let request = shown(&gateway).await;
+        assert_eq!(request.workspace_folder.is_some(), is_tied, "{path}");
+        assert_eq!(request.cwd.as_deref(), Some("/box/home"), "the command itself does not depend on it");
         gateway.close().await;
     }
 }

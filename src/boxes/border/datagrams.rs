@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::pace;
 use super::packet_info::{DatagramSocket, Received};
 use super::reach::Unreached;
-use super::refusal::Reason;
+use super::refusal::RefusalReason;
 use super::rules::Destination;
 use super::shared::Shared;
 
@@ -92,7 +92,7 @@ impl Session {
     async fn run(self, waiting: mpsc::Receiver<Waiting>) -> Ends {
         let ends = (self.received.from, self.received.meant);
         let Ok(_place) = Arc::clone(&self.shared.sessions).try_acquire_owned() else {
-            self.shared.refuse_as(self.received.meant, Reason::TooMany);
+            self.shared.refuse_as(self.received.meant, RefusalReason::TooMany);
             return ends;
         };
         match self.shared.reach.datagrams(&self.destination, self.shared.rules()).await {
@@ -100,7 +100,7 @@ impl Session {
                 () = self.exchange(&outer, waiting) => {}
                 () = self.shared.closed(&self.destination) => {}
             },
-            Err(Unreached::Refused) => self.shared.refuse_as(self.received.meant, Reason::PrivateAddress),
+            Err(Unreached::Refused) => self.shared.refuse_as(self.received.meant, RefusalReason::PrivateAddress),
             Err(Unreached::Failed) => {}
         }
         ends

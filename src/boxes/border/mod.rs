@@ -33,7 +33,7 @@ use tokio::task::{JoinHandle, JoinSet};
 pub use attempt::attempt_of;
 pub use message::{Answer, Query, Question, Wanted, error_response, read_query};
 pub use names::{MAX_NAMES, NAME_SERVER, Names};
-pub use refusal::{Reason, Refusal};
+pub use refusal::{Refusal, RefusalReason};
 pub use rules::{Destination, Phase, Rule, Rules};
 pub use shared::{MAX_CONNECTIONS, MAX_SESSIONS};
 

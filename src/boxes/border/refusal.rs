@@ -20,7 +20,7 @@ const MAX_HOST_CHARS: usize = 120;
 /// Why something was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reason {
+pub enum RefusalReason {
     /// The list of hosts does not have the host, or not with this port.
     NotAllowed,
     /// The name is allowed, and leads to an address that only this machine or its network reaches.
@@ -36,7 +36,7 @@ pub struct Refusal {
     pub host: String,
     /// The port. `None` if the server has only asked for the name.
     pub port: Option<u16>,
-    pub reason: Reason,
+    pub reason: RefusalReason,
 }
 
 impl Refusal {
@@ -56,9 +56,11 @@ impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = self.target();
         match self.reason {
-            Reason::NotAllowed => write!(formatter, "its box does not have {target}"),
-            Reason::PrivateAddress => write!(formatter, "its box refuses {target}, which leads to a private address: name that address"),
-            Reason::TooMany => write!(formatter, "it uses more of the network than its box allows, so {target} was refused"),
+            RefusalReason::NotAllowed => write!(formatter, "its box does not have {target}"),
+            RefusalReason::PrivateAddress => {
+                write!(formatter, "its box refuses {target}, which leads to a private address: name that address")
+            }
+            RefusalReason::TooMany => write!(formatter, "it uses more of the network than its box allows, so {target} was refused"),
         }
     }
 }
@@ -91,7 +93,7 @@ mod tests {
     use super::*;
 
     fn refusal(host: &str) -> Refusal {
-        Refusal { host: host.to_owned(), port: Some(443), reason: Reason::NotAllowed }
+        Refusal { host: host.to_owned(), port: Some(443), reason: RefusalReason::NotAllowed }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::NAME_PORT;
 use super::names::{Names, is_ours};
-use super::refusal::{Reason, Refusal};
+use super::refusal::{Refusal, RefusalReason};
 use crate::config::BoxHost;
 use crate::fetch::{AddressKind, kind_of};
 
@@ -111,7 +111,7 @@ impl Rules {
             return Ok(Destination::Address { address: SocketAddr::new(address, port), until_started: *until_started });
         }
         let host = shown(address, names);
-        let refused = || Refusal { host: host.clone(), port: Some(port), reason: Reason::NotAllowed };
+        let refused = || Refusal { host: host.clone(), port: Some(port), reason: RefusalReason::NotAllowed };
         let name = names.name_of(address).ok_or_else(refused)?;
         let rule = self.now(phase).find(|rule| rule.host.port() == port && rule.host.host().covers_name(name)).ok_or_else(refused)?;
         let Rule { host: _, may_be_private, until_started } = *rule;
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(judge("a.example", 443), to("a.example", 443));
         assert_eq!(judge("b.example", 8443), to("b.example", 8443));
         assert_eq!(judge("x.c.example", 443), to("x.c.example", 443));
-        let refused = |host: &str, port| Err(Refusal { host: host.to_owned(), port: Some(port), reason: Reason::NotAllowed });
+        let refused = |host: &str, port| Err(Refusal { host: host.to_owned(), port: Some(port), reason: RefusalReason::NotAllowed });
         assert_eq!(judge("a.example", 8443), refused("a.example", 8443));
         assert_eq!(judge("b.example", 443), refused("b.example", 443));
         let at = |text: &str| rules.judge(text.parse().unwrap(), &names, Phase::Started);

@@ -12,7 +12,7 @@ use super::message::{Answer, Wanted};
 use super::names::Names;
 use super::pace::Pace;
 use super::reach::Reach;
-use super::refusal::{Reason, Refusal, Refusals};
+use super::refusal::{Refusal, RefusalReason, Refusals};
 use super::rules::{Destination, Phase, Rules};
 use super::{BorderSettings, RefusalListener};
 
@@ -99,7 +99,7 @@ impl Shared {
     pub(super) fn answer(&self, name: &str, wanted: Wanted) -> Answer {
         if !self.rules.has_name(name, self.phase()) {
             // A question for both kinds of addresses is one attempt.
-            self.refuse(Refusal { host: name.to_owned(), port: None, reason: Reason::NotAllowed });
+            self.refuse(Refusal { host: name.to_owned(), port: None, reason: RefusalReason::NotAllowed });
             return Answer::NoSuchName;
         }
         let is_localhost = name == "localhost";
@@ -112,7 +112,7 @@ impl Shared {
     }
 
     fn too_many_names(&self, name: &str) -> Answer {
-        self.refuse(Refusal { host: name.to_owned(), port: None, reason: Reason::TooMany });
+        self.refuse(Refusal { host: name.to_owned(), port: None, reason: RefusalReason::TooMany });
         Answer::NoSuchName
     }
 
@@ -129,7 +129,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn refuse_as(&self, meant: SocketAddr, reason: Reason) {
+    pub(super) fn refuse_as(&self, meant: SocketAddr, reason: RefusalReason) {
         let host = super::rules::shown(meant.ip().to_canonical(), &self.names.lock());
         self.refuse(Refusal { host, port: Some(meant.port()), reason });
     }

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::pace;
 use super::reach::Unreached;
-use super::refusal::Reason;
+use super::refusal::RefusalReason;
 use super::rules::Destination;
 use super::shared::Shared;
 use super::splice::splice;
@@ -53,7 +53,7 @@ pub(super) async fn accepted(listener: &TcpListener) -> TcpStream {
 fn refuse(stream: &TcpStream, shared: &Shared) {
     reset(stream);
     if let Ok(meant) = stream.local_addr() {
-        shared.refuse_as(meant, Reason::TooMany);
+        shared.refuse_as(meant, RefusalReason::TooMany);
     }
 }
 
@@ -86,7 +86,7 @@ async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Des
             Some((outer, destination))
         }
         Err(Unreached::Refused) => {
-            shared.refuse_as(meant, Reason::PrivateAddress);
+            shared.refuse_as(meant, RefusalReason::PrivateAddress);
             None
         }
         Err(Unreached::Failed) => None,
