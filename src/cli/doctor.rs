@@ -11,7 +11,7 @@ use super::Exit;
 use super::error::{CliError, message, summary};
 use super::next_command::NextCommand;
 use super::session::Session;
-use crate::boxes::{BoxPart, BoxPartName, BoxesReport};
+use crate::boxes::{BoxPart, BoxPartName, BoxesReport, HOME};
 use crate::command::{Style, Tone, one_line, quoted};
 use crate::config::SourceKind;
 use crate::error::Error;
@@ -340,8 +340,9 @@ fn readiness(server: &ServerStatus) -> Option<Finding> {
 async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {
     let details = gateway.server_info(name).ok().and_then(|info| info.details);
     let folder = details.and_then(|details| details.cwd);
-    // The value of a placeholder is not known here. The start of the server checks it.
-    if let Some(folder) = folder.filter(|folder| folder.starts_with('/') && !folder.contains("${") && !Path::new(folder).is_dir()) {
+    // The private home of a box exists only within it. The value of a placeholder is not known here; the start of the server checks it.
+    let is_checked = |folder: &String| folder.starts_with('/') && folder != HOME && !folder.contains("${");
+    if let Some(folder) = folder.filter(|folder| is_checked(folder) && !Path::new(folder).is_dir()) {
         return Finding::new(what, Status::Problem, format!("{MISSING_FOLDER}: {folder}"), Some(MAKE_FOLDER.to_owned()));
     }
     // At stage 2 (tools), an approval request would start the server. `doctor` must not do this.
