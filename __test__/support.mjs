@@ -1,7 +1,7 @@
 // Code that the tests share: fixture servers, gateways that clean up after themselves, and waits for conditions. processes.mjs starts
 // programs.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -18,13 +18,18 @@ export const guest = process.env.HYPERLIGHT_MCP_GUEST ?? 'auto'
 export const fixtureProgram = join(root, 'target/programs/fixture-server')
 /**
  * The box of the tests' own servers. It is off, as many tests look at the server's process from outside. With HYPERLIGHT_MCP_TEST_BOXES=1 these
- * servers have boxes: `scripts/test` does this with the files whose tests do not look.
+ * servers have boxes: `scripts/test` does this with files whose tests do not look.
  */
-export const testBox = process.env.HYPERLIGHT_MCP_TEST_BOXES === '1' ? { write: [tmpdir()] } : 'off'
-/** Returns the config entry of a fixture server whose calls ask nobody. tests/fixtures/server/README.md lists the flags. */
-export const fixture = (...args) => ({ command: fixtureProgram, args, confirm: 'never', box: testBox })
-/** Returns the same entry with the default, so that its calls ask. */
-export const gated = (...args) => ({ command: fixtureProgram, args, box: testBox })
+export const testBox = process.env.HYPERLIGHT_MCP_TEST_BOXES === '1' ? 'standard' : 'off'
+/** Returns the config entry of a fixture server whose calls ask, by the default. tests/fixtures/server/README.md lists the flags. */
+export function gated(...args) {
+  // A box has the files in the arguments that exist.
+  const log = args.indexOf('--log')
+  if (log >= 0 && testBox !== 'off') appendFileSync(args[log + 1], '')
+  return { command: fixtureProgram, args, box: testBox }
+}
+/** Returns the same entry, with calls that ask nobody. */
+export const fixture = (...args) => ({ ...gated(...args), confirm: 'never' })
 
 /** Returns the same server as agents and providers may bring it: without a word about calls and boxes. */
 export const added = (...args) => ({ command: fixtureProgram, args })
