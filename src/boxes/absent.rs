@@ -27,10 +27,34 @@ pub fn absent_arguments(arguments: &[String], given: &[Given], lookup: &impl Loo
     paths.filter(|path| is_absent(path) && !is_in_box(path)).map(Path::to_owned).collect()
 }
 
+/// Returns the arguments that are the name of something in the working folder, without the form of a path, which the box does not have therefore.
+#[must_use]
+pub fn bare_names(arguments: &[String], working_directory: &Path, given: &[Given], lookup: &impl Lookup) -> Vec<String> {
+    let is_bare = |argument: &&String| !argument.is_empty() && !argument.starts_with(['-', '.', '@']) && !argument.contains('/');
+    let is_in_box = |path: &Path| given.iter().any(|given| path.starts_with(&given.path));
+    let is_missing = |argument: &&String| {
+        let path = working_directory.join(argument.as_str());
+        lookup.kind(&path).is_some() && !is_in_box(&path)
+    };
+    let is_home = working_directory.starts_with(HOME);
+    arguments.iter().filter(is_bare).filter(|argument| !is_home && is_missing(argument)).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::boxes::{Access, Disk, Link};
+
+    #[test]
+    fn the_name_of_a_folder_is_told_unless_its_folder_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("notes")).unwrap();
+        let in_box = [Given { path: folder.path().to_owned(), access: Access::Write, link: Link::Refused }];
+        let arguments = ["notes", "./notes", "-notes", "other", ""].map(str::to_owned);
+        assert_eq!(bare_names(&arguments, folder.path(), &[], &Disk), ["notes"]);
+        assert_eq!(bare_names(&arguments, folder.path(), &in_box, &Disk), [] as [String; 0]);
+        assert_eq!(bare_names(&arguments, Path::new(HOME), &[], &Disk), [] as [String; 0]);
+    }
 
     #[test]
     fn a_file_that_is_to_be_created_is_absent_unless_its_folder_was_given() {

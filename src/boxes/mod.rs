@@ -11,7 +11,7 @@ pub(crate) mod paths;
 mod registry;
 pub(crate) mod sentences;
 
-pub use absent::absent_arguments;
+pub use absent::{absent_arguments, bare_names};
 pub use contents::{BoxInput, HOME, contents};
 pub(crate) use machine::PROBE;
 pub use machine::{BoxPart, BoxPartName, BoxesReport};

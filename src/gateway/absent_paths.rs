@@ -2,14 +2,15 @@
 
 use super::core::Core;
 use crate::blocking::blocking;
-use crate::boxes::{Disk, absent_arguments};
+use crate::boxes::{Disk, absent_arguments, bare_names};
 use crate::client::Target;
 use crate::config::ServerDefinition;
 use crate::error::Result;
+use crate::text::displayed;
 
 impl Core {
     /// Sends a warning for each path in the arguments at which nothing exists. The approval request shows such a path, but a box has only
-    /// what exists.
+    /// what exists. Does the same for names without the form of a path.
     pub(super) async fn warn_of_absent_paths(&self, server: &ServerDefinition, target: &Target) -> Result<()> {
         let Target::Process { command, in_box: Some(in_box), .. } = target else { return Ok(()) };
         let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());
@@ -17,6 +18,14 @@ impl Core {
             let (name, path) = (&server.name, path.display());
             self.events.warn(format!(
                 "nothing exists at {path}, an argument of server \"{name}\", so its box does not have it. If the server is to create it, name the folder in box.write of its entry"
+            ));
+        }
+        let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());
+        let folder = command.working_directory.clone();
+        for word in blocking(move || Ok(bare_names(&arguments, &folder, &given, &Disk))).await? {
+            let (name, word) = (&server.name, displayed(&word));
+            self.events.warn(format!(
+                "the argument {word} of server \"{name}\" is the name of something in its folder, and no path, so its box does not have it. If it is a path, write ./{word}"
             ));
         }
         Ok(())
