@@ -138,8 +138,14 @@ impl<L: Lookup> Choice<'_, L> {
         if Path::new(first).file_name() != Some(OsStr::new("env")) {
             return Some(first.into());
         }
+        // Quotes, and a path, could name a program of another folder, which nobody is shown.
+        if words.clone().any(|word| word.contains(['\'', '"', '\\'])) {
+            return None;
+        }
         // Another option may have a value, which would be taken for the interpreter.
-        let name = words.find(|word| !SPLITTING.contains(word) && !word.contains('=')).filter(|word| !word.starts_with('-'))?;
+        let name = words
+            .find(|word| !SPLITTING.contains(word) && !word.contains('='))
+            .filter(|word| !word.starts_with('-') && !word.contains('/'))?;
         find_program(name, self.request.search_path, self.lookup)
     }
 

@@ -174,13 +174,15 @@ fn python(Indexes { own, others }: Indexes, [own_name, others_name]: &[&str; 2])
 }
 
 impl Registry {
-    /// Adds the host of a registry. Returns its URL without user and password. `None` for what is no URL of a registry.
+    /// Adds the host of a registry. Returns its URL without user, password and query. `None` for what is no URL of a registry.
     fn add(&mut self, url: &str) -> Option<String> {
         let mut url = Url::parse(url.trim().trim_matches(['"', '\''])).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
         let (host, port) = (url.host_str()?, url.port_or_known_default()?);
         self.hosts.insert(format!("{host}:{port}").parse().ok()?);
         url.set_username("").ok()?;
         url.set_password(None).ok()?;
+        url.set_query(None);
+        url.set_fragment(None);
         Some(url.to_string())
     }
 }

@@ -72,14 +72,14 @@ fn wanted_by(session: &Session, gateway: &Gateway, name: &str) -> Vec<String> {
     hosts_of(&gateway.refused_hosts(name).unwrap_or_default())
 }
 
-/// Returns the hosts that a list of hosts can have, as a person would write them.
+/// Returns the hosts that a list of hosts can have, as a person would write them. A wildcard is never asked about: a server can ask for the name `*`.
 fn hosts_of(refused: &[Refusal]) -> Vec<String> {
     let mut hosts: Vec<String> = Vec::new();
     for Refusal { host, port, reason } in refused {
         // A name without a port is asked for by HTTPS most of the time.
         let target = port.filter(|port| *port != 443).map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
         if *reason == RefusalReason::NotAllowed
-            && target.parse::<BoxHost>().is_ok()
+            && target.parse::<BoxHost>().is_ok_and(|host| !host.host().has_subdomains())
             && !hosts.contains(&target)
             && hosts.len() < MAX_QUESTIONS
         {
@@ -104,6 +104,7 @@ mod tests {
             refusal("inner.example", Some(443), RefusalReason::PrivateAddress),
             refusal("198.18.7.7, which no name has", Some(443), RefusalReason::NotAllowed),
             refusal("x y\u{fffd}", None, RefusalReason::NotAllowed),
+            refusal("*.example.com", None, RefusalReason::NotAllowed),
         ];
         assert_eq!(hosts_of(&refused), ["api.example.org", "db.example:5432", "[2001:db8::1]"]);
     }

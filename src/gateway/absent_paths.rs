@@ -15,7 +15,7 @@ impl Core {
         let Target::Process { command, in_box: Some(in_box), .. } = target else { return Ok(()) };
         let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());
         for path in blocking(move || Ok(absent_arguments(&arguments, &given, &Disk))).await? {
-            let (name, path) = (&server.name, path.display());
+            let (name, path) = (&server.name, displayed(&path.to_string_lossy()));
             self.events.warn(format!(
                 "nothing exists at {path}, an argument of server \"{name}\", so its box does not have it. If the server is to create it, name the folder in box.write of its entry"
             ));

@@ -86,8 +86,9 @@ fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
     if let Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } =
         &server.transport
     {
-        for text in [command].into_iter().chain(working_directory).chain(environment_file) {
-            add(text.as_bytes());
+        for (key, text) in [("command", Some(command)), ("cwd", working_directory.as_ref()), ("envFile", environment_file.as_ref())] {
+            add(key.as_bytes());
+            add(text.map_or(&[][..], |text| text.as_bytes()));
         }
         add(arguments.len().to_string().as_bytes());
         for argument in arguments {
@@ -174,8 +175,13 @@ impl Core {
             BoxNetwork::Any => (BTreeSet::new(), true),
             BoxNetwork::Hosts(hosts) => (hosts.clone(), false),
         };
-        let (own_command, own_arguments, surroundings) = (command.command.clone(), command.arguments.clone(), self.surroundings.clone());
-        let registry = blocking(move || Ok(registry_of(&own_command, &own_arguments, &surroundings))).await?.unwrap_or_default();
+        // As in the request that a person was shown: what a variable adds to the arguments brings no registry.
+        let (own, surroundings) = (server.transport.clone(), self.surroundings.clone());
+        let registry = blocking(move || {
+            let Transport::Stdio { command, arguments, .. } = &own else { return Ok(None) };
+            Ok(registry_of(command, arguments, &surroundings))
+        });
+        let registry = registry.await?.unwrap_or_default();
         let Registry { hosts: start_hosts, variables } = registry;
         if !hosts_all {
             add_missing(&mut command, variables);

@@ -49,7 +49,9 @@ fn what_would_not_hold_is_refused_with_the_remedy() {
     let mut hiding = scene.command(SHELL, &["-c", "touch ran"]);
     // The gateway's own folder is within.
     hiding.read = vec![scene.path("")];
-    for (command, told) in [(nested, "let a browser make namespaces"), (hiding, "hide")] {
+    let mut keeping = scene.command(SHELL, &["-c", "touch ran"]);
+    (keeping.write, keeping.read) = (vec![scene.folder("all")], vec![scene.folder("all/kept")]);
+    for (command, told) in [(nested, "let a browser make namespaces"), (hiding, "hide"), (keeping, "from being written")] {
         let told = if holds_alone() { told } else { "limit files, signals and sockets" };
         assert_refused(&command.run(""), told);
     }

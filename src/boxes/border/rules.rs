@@ -124,7 +124,9 @@ impl Rules {
     /// The use of the first address, if none may be reached. A name that leads to a private address would reach what only this machine reaches.
     pub fn reachable(&self, found: &[IpAddr], port: u16, may_be_private: bool) -> Result<Vec<IpAddr>, &'static str> {
         let mut problem = "no address";
-        let is_named = |address: IpAddr| self.0.iter().any(|rule| rule.host.port() == port && is_of(rule, address));
+        // An address of a registry is reached as itself alone, and only until the server has started.
+        let lasting = || self.0.iter().filter(|rule| !rule.until_started);
+        let is_named = |address: IpAddr| lasting().any(|rule| rule.host.port() == port && is_of(rule, address));
         let may = |address: &IpAddr| {
             let address = address.to_canonical();
             match kind_of(address) {

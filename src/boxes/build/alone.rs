@@ -26,7 +26,7 @@ use super::step::{At as _, Failure, Fault, Outcome, Step};
 use super::usage;
 use super::{handover, leave_pipes, limits, report_failure, wait_for_init};
 use crate::boxes::contents::HOME;
-use crate::boxes::order::{Contents, Network, Order};
+use crate::boxes::order::{Access, Contents, Network, Order};
 
 /// The version of Landlock that limits all that a box needs: truncation (3), devices (5), signals and abstract sockets (6).
 pub(super) const NEEDED: i64 = 6;
@@ -77,6 +77,11 @@ fn lost(contents: &Contents, landlock: i64) -> Option<String> {
     }
     if matches!(network, Network::Own { ports } if !ports.is_empty()) {
         return Some("let named hosts through, as for box.network or the registry of a package".to_owned());
+    }
+    // A rule of Landlock adds to those of the folders above, and takes nothing away.
+    let is_written = |path: &Path| given.iter().any(|above| above.access == Access::Write && path.starts_with(&above.path));
+    if let Some(kept) = given.iter().find(|given| given.access == Access::Read && is_written(&given.path)) {
+        return Some(format!("keep {} from being written within a folder that it may write", kept.path.display()));
     }
     let is_within = |folder: &&PathBuf| given.iter().any(|given| folder.starts_with(&given.path));
     hidden.iter().find(is_within).map(|folder| format!("hide {} within a folder that it may read", folder.display()))

@@ -53,9 +53,11 @@ pub(super) fn descendants() -> io::Result<Vec<u32>> {
 /// Returns the parent of a process from its `stat`. `None` if it has ended and only waits for its parent to notice.
 fn parent_of(stat: &str) -> Option<u32> {
     // The name of the program stands in brackets, and can have any characters.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") { None } else { fields.next()?.parse().ok() }
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let (state, parent) = (fields.first()?, fields.get(1)?);
+    // If the main thread alone has ended, the process goes on in its other threads (`num_threads`, proc_pid_stat(5)).
+    let threads = fields.get(17).and_then(|threads| threads.parse::<u32>().ok()).unwrap_or_default();
+    if matches!(*state, "Z" | "X") && threads < 2 { None } else { parent.parse().ok() }
 }
 
 /// What all processes of a box use, without init.
@@ -165,6 +167,8 @@ mod tests {
     fn the_parent_is_found_whatever_the_program_is_called() {
         assert_eq!(parent_of("7 (a) R 1) S 42 7 7 0 -1"), Some(42));
         assert_eq!(parent_of("7 (sh) Z 42 7 7 0 -1"), None);
+        let zombie = |threads: u32| format!("7 (sh) Z 42 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 9");
+        assert_eq!([zombie(0), zombie(1), zombie(2)].map(|stat| parent_of(&stat)), [None, None, Some(42)], "other threads go on");
         assert_eq!(parent_of(""), None);
         let mut child = std::process::Command::new("/bin/sleep").arg("100").spawn().unwrap();
         assert!(descendants().unwrap().contains(&child.id()));

@@ -240,7 +240,7 @@ impl Opening<'_> {
         let (transport, farewell) = http_transport(target, self.interceptor(), owner_of, limits).map_err(unrelated)?;
         let (service, manifest) = tokio::select! {
             biased;
-            outcome = Box::pin(self.begin(transport, plan)) => outcome?,
+            outcome = Box::pin(self.begin(transport, plan, || {})) => outcome?,
             _ = clock.clock.expired() => {
                 let (server, limit_ms) = (server.clone(), millis(clock.limit));
                 return Err(unrelated(Error::ConnectTimeout { server, limit_ms, hint: String::new().into() }));
@@ -256,7 +256,7 @@ impl Opening<'_> {
         let direct = Some(Arc::new(transport.direct()));
         let (service, manifest) = tokio::select! {
             biased;
-            outcome = Box::pin(self.begin(transport, plan)) => outcome?,
+            outcome = Box::pin(self.begin(transport, plan, || {})) => outcome?,
             _ = clock.clock.expired() => {
                 let (server, limit_ms) = (server.clone(), millis(clock.limit));
                 return Err(FailedAttempt::new(Error::ConnectTimeout { server, limit_ms, hint: String::new().into() }, Refusal::Unrelated));
@@ -279,7 +279,7 @@ impl Opening<'_> {
         let direct = Some(Arc::new(transport.direct()));
         let outcome = tokio::select! {
             biased;
-            outcome = Box::pin(self.begin(transport, plan)) => Ok(outcome),
+            outcome = Box::pin(self.begin(transport, plan, || process.started())) => Ok(outcome),
             status = process.exited() => {
                 Err(FailedAttempt::new(exited(server, status, &process), Refusal::Ended))
             }
@@ -287,7 +287,6 @@ impl Opening<'_> {
         };
         let (error, refusal) = match outcome {
             Ok(Ok((service, manifest))) => {
-                process.started();
                 return Ok(EstablishedConnection { service, manifest, link: Link::Process(process), direct });
             }
             Ok(Err(failed)) => {
@@ -306,10 +305,12 @@ impl Opening<'_> {
         Err(FailedAttempt::new(error, refusal))
     }
 
+    /// Makes the handshake, tells `on_handshake`, and reads the lists.
     async fn begin<T>(
         &self,
         transport: T,
         plan: &Plan,
+        on_handshake: impl FnOnce(),
     ) -> std::result::Result<(RunningService<RoleClient, Handler>, Manifest), FailedAttempt>
     where
         T: Transport<RoleClient> + 'static,
@@ -318,6 +319,7 @@ impl Opening<'_> {
         let handler = Handler { questions: self.questions.clone(), calls: Arc::clone(&self.calls), version: plan.version() };
         let transport = Observed { transport, calls: Arc::clone(&self.calls) };
         let service = handler.serve_with_lifecycle(transport, plan.lifecycle()).await.map_err(|error| refused(server, &error))?;
+        on_handshake();
         // rmcp's response cache returns outdated answers when a request fails, so it is disabled.
         service.peer().set_response_cache_config(rmcp::service::ClientCacheConfig::disabled()).await;
         match discover(server, service.peer()).await {

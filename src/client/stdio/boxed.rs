@@ -12,8 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::cmsg_space;
+use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg,
+    sendmsg,
 };
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
@@ -151,6 +153,10 @@ fn receive_sockets(socket: &UnixStream) -> std::io::Result<Vec<OwnedFd>> {
     let received = recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
     if received.bytes == 0 {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
+    // Without free descriptors, the system drops some of the sockets.
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(Errno::MFILE.into());
     }
     let rights = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(sockets) => Some(sockets),
