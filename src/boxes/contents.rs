@@ -18,7 +18,7 @@ const MARKS: [&str; 3] = ["package.json", "pyproject.toml", "pyvenv.cfg"];
 const BESIDE_BIN: [&str; 3] = ["lib", "lib64", "libexec"];
 /// Options of `env` without which a first line has one word behind it.
 const SPLITTING: [&str; 2] = ["-S", "--split-string"];
-/// How many interpreters may follow one another.
+/// Maximum number of interpreters that follow one another.
 const MAX_INTERPRETERS: usize = 4;
 const THREADS_OF_PROCESS: u64 = 32;
 const OPEN_FILES: u64 = 16_384;

@@ -1,10 +1,10 @@
-//! What the gateway hands to the program `hyperlight-mcp-box` over its standard input, and what that answers on its standard output.
+//! The order that the gateway hands to the program `hyperlight-mcp-box` over its standard input, and what that answers on its standard output.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// How the process may use a path.
+/// The use that the process may make of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Access {
@@ -12,7 +12,7 @@ pub enum Access {
     Write,
 }
 
-/// What to do with a path that leads through symbolic links, or that does not exist.
+/// The treatment of a path that leads through symbolic links, or that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Link {
@@ -31,7 +31,7 @@ pub struct Given {
     pub link: Link,
 }
 
-/// What a box may use at most.
+/// The limits of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Ceilings {
@@ -78,7 +78,7 @@ pub struct Contents {
     pub ceilings: Ceilings,
 }
 
-/// What `hyperlight-mcp-box` reads from its standard input: this as JSON, behind its length in four bytes.
+/// The order that `hyperlight-mcp-box` reads from its standard input: this as JSON, behind its length in four bytes.
 ///
 /// This input is a Unix socket. Behind the order comes one byte, and with it the descriptor of the pipe that becomes the server's standard input. The program
 /// answers with one byte, and with it the sockets of the border. After this the socket is closed, so the server has nothing of it.

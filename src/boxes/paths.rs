@@ -52,7 +52,7 @@ const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The longest first line of a script that is read.
 const MAX_FIRST_LINE: u64 = 512;
 
-/// What a path names.
+/// The kind of thing that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     File,
@@ -61,7 +61,7 @@ pub enum Kind {
     Other,
 }
 
-/// What the machine has at a path. Tests have a machine of their own.
+/// A look at the machine: what it has at a path. Tests have a machine of their own.
 pub trait Lookup {
     /// Returns the path without links. `None` if there is nothing.
     fn real(&self, path: &Path) -> Option<PathBuf>;

@@ -30,7 +30,7 @@ pub struct RunnerSettings<'a> {
     pub uv_config: Option<&'a str>,
 }
 
-/// What a package runner needs until its server has started.
+/// The hosts and variables that a package runner needs until its server has started.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Registry {
     pub hosts: BTreeSet<BoxHost>,

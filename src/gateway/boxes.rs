@@ -44,7 +44,7 @@ pub(super) struct BoxMaker {
     /// The threads that serve the borders of boxes.
     threads: Arc<NetworkRuntime>,
     resolver: Arc<dyn Resolve>,
-    /// What the box of each server has refused since its last start. A border tells a limited number.
+    /// The hosts that the box of each server has refused since its last start. A border tells a limited number.
     refused: Arc<Mutex<HashMap<String, Vec<Refusal>>>>,
     /// The folder with the guest's snapshot. Who writes there chooses what runs in the VM.
     snapshot_folder: Option<PathBuf>,
@@ -110,7 +110,7 @@ fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
     hex::encode(digest.finalize())
 }
 
-/// What the programs that make boxes have found. It depends on the machine alone, so all gateways of this process share it.
+/// The reports of the programs that make boxes. It depends on the machine alone, so all gateways of this process share it.
 static KNOWN: Mutex<BTreeMap<PathBuf, BoxesReport>> = Mutex::new(BTreeMap::new());
 /// Longest wait for the program that tries the parts of a box. It normally takes some milliseconds.
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };

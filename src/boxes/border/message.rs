@@ -21,7 +21,7 @@ const AAAA: u16 = 28;
 /// Names keep their addresses, but a program that keeps a name as unknown should ask again.
 const LIFE_SECONDS: u32 = 60;
 
-/// What a query asks for.
+/// The subject of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     V4,

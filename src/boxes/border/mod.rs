@@ -50,7 +50,7 @@ pub const MAX_SOCKETS: usize = 253;
 /// Callback for each refusal that is told.
 pub type RefusalListener = Arc<dyn Fn(&Refusal) + Send + Sync>;
 
-/// What a box may reach, and who is told what it may not.
+/// The hosts that a box may reach, and the listener for those that it may not.
 #[derive(Clone)]
 pub struct BorderSettings {
     pub hosts: BTreeSet<BoxHost>,

@@ -18,7 +18,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(8);
 /// Addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 4;
 
-/// Why a destination was not reached.
+/// The reason why a destination was not reached.
 #[derive(Debug)]
 pub(super) enum Unreached {
     /// All of the name's addresses are private, or of no use.

@@ -1,4 +1,4 @@
-//! What a box has refused, and which refusals are told. A server chooses the names, so their number is limited.
+//! Refusals of a box, and which of them are told. A server chooses the names, so their number is limited.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(2);
 /// The longest host that is shown, in characters.
 const MAX_HOST_CHARS: usize = 120;
 
-/// Why something was refused.
+/// The reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalReason {

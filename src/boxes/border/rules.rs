@@ -22,14 +22,14 @@ pub struct Rule {
     pub until_started: bool,
 }
 
-/// Whether a server is still starting.
+/// The phase of a server: starting, or started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Starting,
     Started,
 }
 
-/// Where a connection leads.
+/// The destination of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     Name {

@@ -1,4 +1,4 @@
-//! What all sockets of one border share: its rules and names, and the limits of the box.
+//! The state that all sockets of one border share: its rules and names, and the limits of the box.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat};
 use rustix::io::Errno;
 
-/// How many files are looked at in one step.
+/// Number of files that are looked at in one step.
 const FILES_IN_STEP: u64 = 4_000;
 /// Files beyond this number use up the disk too, and are too many to count.
 const MAX_FILES: u64 = 1_000_000;
@@ -104,7 +104,7 @@ impl Disk {
     }
 }
 
-/// How a folder is opened.
+/// The flags with which a folder is opened.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 enum Counted {

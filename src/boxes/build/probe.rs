@@ -54,7 +54,7 @@ fn part(name: BoxPartName, outcome: Result<Option<String>, Tried>) -> BoxPart {
     }
 }
 
-/// Why something did not work.
+/// The reason why an attempt did not work.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Tried {
     pub(super) problem: String,

@@ -32,7 +32,7 @@ const PROCESS_FILES: [&str; 5] = ["cmdline", "maps", "stat", "statm", "status"];
 /// The status of a process that could not become the server although its box was complete.
 const NOT_STARTED: i32 = 126;
 
-/// What holds a box.
+/// The parts of the kernel that hold a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     /// Namespaces and mounts, and Landlock and the filter of system calls upon them.

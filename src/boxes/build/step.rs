@@ -137,7 +137,7 @@ impl Step {
 pub struct Failure {
     pub step: Step,
     pub problem: String,
-    /// What can be done about it. Empty if nothing is known.
+    /// The remedy. Empty if nothing is known.
     pub remedy: &'static str,
     /// The error of the system call that failed.
     pub error: Option<Errno>,

@@ -1,4 +1,4 @@
-//! What the processes of a box use, from the process table.
+//! The memory, processes and threads that a box uses, from the process table.
 
 use std::collections::BTreeMap;
 use std::{fs, io};
@@ -60,7 +60,7 @@ fn parent_of(stat: &str) -> Option<u32> {
     if matches!(*state, "Z" | "X") && threads < 2 { None } else { parent.parse().ok() }
 }
 
-/// What all processes of a box use, without init.
+/// The use of all processes of a box, without init.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Usage {
     memory_bytes: u64,
