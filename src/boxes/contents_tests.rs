@@ -231,6 +231,8 @@ fn a_first_line_gives_the_interpreter_and_nothing_that_only_looks_like_one() {
         ("/usr/bin/env -S -u /home/ada/q/bin/run node", false),
         ("/usr/bin/env -S --chdir /home/ada/q/bin/run node", false),
         ("/usr/bin/env -S A=/home/ada/q/bin/run", false),
+        ("/usr/bin/env -S A='x /home/ada/q/bin/run y=' node", false),
+        ("/usr/bin/env /home/ada/q/bin/run", false),
     ] {
         let line = format!("/home/ada/script #! {line}");
         let machine = machine(&["/home/ada/.nvm/v22/bin/node", "/home/ada/q/bin/run", &line]);

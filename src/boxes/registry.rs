@@ -34,7 +34,7 @@ pub struct RunnerSettings<'a> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Registry {
     pub hosts: BTreeSet<BoxHost>,
-    /// Variables that tell the package manager in the box of the registry. They contain no user, password or token.
+    /// Variables that tell the package manager in the box of the registry. They contain no user, password and query. A token in the path of a URL goes along.
     pub variables: Vec<(String, String)>,
 }
 
@@ -226,6 +226,15 @@ mod tests {
         {
             assert!(registry(command, &words(arguments), &none).is_none(), "{command} {arguments}");
         }
+    }
+
+    #[test]
+    fn a_token_in_the_query_of_a_registry_is_not_given_away() {
+        let settings = variables(&[("npm_config_registry", "https://ada:secret@npm.example/all/?token=secret#secret")]);
+        let (hosts, given) = found("npx", "a", &settings);
+        assert_eq!(hosts, ["npm.example:443"]);
+        assert!(given.iter().any(|variable| variable.ends_with("=https://npm.example/all/")), "{given:?}");
+        assert!(!given.concat().contains("secret"), "{given:?}");
     }
 
     #[test]

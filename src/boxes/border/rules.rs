@@ -204,6 +204,14 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_leads_to_the_address_of_a_registry_does_not_reach_it() {
+        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST)];
+        // The registry at this address was named for the start alone, and not for other names.
+        assert!(rules(&["a.example:4873"]).0.reachable(&loopback, 4873, false).is_err());
+        assert_eq!(rules(&["a.example:4873", "127.0.0.1:4873"]).0.reachable(&loopback, 4873, false), Ok(loopback.to_vec()));
+    }
+
+    #[test]
     fn the_hosts_of_the_start_are_reached_until_then() {
         let (rules, mut names) = rules(&["a.example"]);
         let registry = SocketAddr::new(names.address_of("registry.example").unwrap().into(), 8080);
