@@ -1,7 +1,7 @@
 // The tools of `gateway.agentTools()` in the forms of others, as plain data: none of their packages is needed for it.
 import type { AgentTool } from './index.js'
 
-/** How calls of a model are answered. */
+/** Options for answering the calls of a model. */
 export interface AnswerOptions {
   /** An abort rejects with `ERR_ABORTED`. */
   signal?: AbortSignal
@@ -59,8 +59,8 @@ export type AnthropicPart =
   | { type: 'image'; source: { type: 'base64'; media_type: 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp'; data: string } }
 
 /**
- * Executes what `response.output` calls; gives the items to send next, none where nothing is called. What is neither this nor a message rejects
- * (`ERR_INVALID_OPTION`).
+ * Executes what `response.output` calls; gives the items to send next, or none if nothing is called. Rejects with `ERR_INVALID_OPTION` if
+ * the argument is neither such a list nor a message.
  */
 export function answerOpenAi(
   tools: AgentTool[],
@@ -80,8 +80,8 @@ export function forAnthropic(
 ): { name: string; description: string; input_schema: { type: 'object'; properties: Record<string, object>; required: string[] } }[]
 
 /**
- * Executes what a message calls; gives the messages to append after it: one with all results, or none where nothing is called. What is no message
- * rejects (`ERR_INVALID_OPTION`).
+ * Executes what a message calls; gives the messages to append after it: one with all results, or none if nothing is called. Rejects with
+ * `ERR_INVALID_OPTION` if the argument is not a message.
  */
 export function answerAnthropic(
   tools: AgentTool[],

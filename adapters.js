@@ -18,7 +18,9 @@ function forAiSdk(tools) {
   )
 }
 
-/** What a model gets of an answer. Version 6 passes the answer as `output` beside the call's id, version 5 the answer itself. */
+/**
+ * Returns the part of an answer that a model gets. Version 6 passes the answer as `output` with the call's id, version 5 the answer itself.
+ */
 function aiSdkOutput(given) {
   const output = isObject(given) && 'toolCallId' in given && 'output' in given ? given.output : given
   const content = mediaOf(output)
@@ -39,7 +41,7 @@ function forOpenAi(tools, { api = 'chat', strict = true } = {}) {
   })
 }
 
-/** What is no message of the provider, as a word for an error. */
+/** Returns a word for an error about a value that is not a message of the provider. */
 const shown = (value) =>
   value === null ? 'null' : Array.isArray(value) ? 'a list' : typeof value === 'object' ? 'an object' : typeof value
 
@@ -166,7 +168,7 @@ function mediaOf(output) {
 
 const notPassedOn = (type, mimeType) => `(the ${type}, ${mimeType}, cannot be passed on: this API takes none here)`
 
-/** As a model reads it. What `others` gives may be nothing that JSON has a word for. */
+/** Returns an answer as the text that a model reads. `others` may return a value that JSON cannot express. */
 function text(output) {
   try {
     return JSON.stringify(output) ?? 'null'
@@ -182,7 +184,7 @@ async function each(calls, answer) {
   return answers
 }
 
-/** Every call gets an answer, as the providers demand: `others` is asked for tools that are not among these. */
+/** Answers every call, because the providers require it. `others` answers calls of other tools. */
 async function executed(tools, name, args, { signal, others } = {}) {
   const found = tools.find((tool) => tool.name === name)
   if (found !== undefined) return found.execute(args, { signal })

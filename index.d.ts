@@ -194,7 +194,7 @@ export interface GatewayOptions extends Callbacks {
    * machine's key is stored. Default false.
    */
   auditContent?: boolean
-  /** What `fetch` in agent code may do. Code has no `fetch` unless a run or its agent has approved hosts. */
+  /** Rules for `fetch` in agent code. Code has no `fetch` unless a run or its agent has approved hosts. */
   fetch?: GatewayFetch
 }
 
@@ -1190,7 +1190,10 @@ export interface CommandRequest {
   roots: string[]
   pinExecutable: boolean
   pinValues: boolean
-  /** What the server's process may read, write and reach. Missing with `"box": "off"`, as the process has the user's full rights then. */
+  /**
+   * Files that the server's process may read and write, and hosts that it may reach. Missing with `"box": "off"`, because the process then
+   * has the user's full rights.
+   */
   box?: BoxRequest
   warning: string
 }
@@ -1198,7 +1201,7 @@ export interface CommandRequest {
 /** The box of a server, as a person approves it. Show each sentence. */
 export interface BoxRequest {
   base: 'standard' | 'strict'
-  /** What the process may read, write, reach and use, as sentences. Paths in them are as in the config. */
+  /** Sentences about the files, hosts and resources that the process may use. Paths in them are as in the config. */
   allows: string[]
 }
 
@@ -1534,12 +1537,12 @@ export interface SystemMessageOptions {
   toolErrors?: ToolErrors
   /**
    * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
-   * from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of it is used where there is more to say.
+   * from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of it is used if there are enough texts.
    */
   budgetTokens?: number
   /**
-   * What the model is to do, in words. The functions that `searchTools` finds for it come first, and the first five of them with their
-   * declarations. Without it, or without a word in it, the functions of all servers are told in turns.
+   * The model's task, in words. The functions that `searchTools` finds for it come first, and the first five of them with their
+   * declarations. Without a task, or if it has no words, the functions of the servers are described in turn.
    */
   task?: string
 }
@@ -1853,16 +1856,19 @@ export interface AuditRow {
   /** The name of the package that provides servers, in a row about its code. */
   provider?: string
   /**
-   * The subject of the action. Of an approval: the approved digest. Of a row about a server: its source. Of a grant: the toolbox, or `profile:`
-   * with the name of a profile. Of a default: `all` or `none`. Of a config: the digest of all its grants.
-   * Of a fetch that was refused because of a private address: the address, and what it is.
+   * The subject of the action. For an approval: the approved digest. For a row about a server: its source. For a grant: the toolbox, or
+   * `profile:` with the name of a profile. For a default: `all` or `none`. For a config: the digest of all its grants. For a fetch that was
+   * refused because of a private address: the address, and its kind.
    */
   subject?: string
   /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB; the hosts that were approved for fetch. */
   patterns?: string[]
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
-  /** Scheme, host and port that code has fetched from; of a run that was refused, all its hosts. Of rows of the kind `fetch`, like the next four. */
+  /**
+   * Scheme, host and port that code has fetched from; for a run that was refused, all its hosts. Only rows of the kind `fetch` have this
+   * field and the next four.
+   */
   host?: string
   /** The method of a fetch. */
   method?: string
@@ -1943,7 +1949,7 @@ export interface FetchAgent {
   agent?: string
 }
 
-/** What a person must see before code may fetch from hosts. */
+/** The request that a person must see before code may fetch from hosts. */
 export interface FetchApproval {
   /** The agent's name. Missing for the operator's own agent. */
   agent?: string
@@ -1966,7 +1972,7 @@ export interface FetchApproval {
   approvedHosts: string[]
 }
 
-/** What `fetch` in agent code may do in all runs of the gateway. */
+/** Rules for `fetch` in agent code, for all runs of the gateway. */
 export interface GatewayFetch {
   /**
    * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`, written as in the hosts of a run.
@@ -2246,11 +2252,11 @@ export interface GeneratedTool {
   inputSchema: unknown
   /** Addresses that the plan names. They are for the reader: `hosts` decides. */
   endpoints: string[]
-  /** What the plan says about the implementation. */
+  /** The plan's notes about the implementation. */
   notes: string
-  /** Whether the code gets `fetch`. */
+  /** True if the code gets `fetch`. */
   needsNetwork: boolean
-  /** Whether the tool only reads. Its `fetch` is then limited to GET and HEAD. */
+  /** True if the tool only reads. Its `fetch` is then limited to GET and HEAD. */
   readOnly: boolean
   /** The body of an async function with the parameter `args`, and with `fetch` and `secrets` (placeholders by name) with `needsNetwork`. */
   code: string
@@ -2310,13 +2316,13 @@ export interface Booted {
   origin: BootOrigin
   /** The moment at which the model made the tools, in milliseconds since 1970. */
   createdAt: number
-  /** What did not stop the making of the tools, but a person should know of. */
+  /** Warnings: problems that did not stop the making of the tools, but that a person should know. */
   warnings: string[]
 }
 
 /**
- * Where tools come from: a model has made them now, the cache had them and the pages have not changed, or the cache had them and the pages were not looked
- * at (`locked`).
+ * The source of the tools: a model has made them now; they are from the cache and the pages have not changed; or they are from the cache
+ * and the pages were not read (`locked`).
  */
 export type BootOrigin = 'model' | 'cache' | 'locked'
 
@@ -2332,7 +2338,7 @@ export interface BootTool {
   /** The JSON Schema of the arguments. */
   inputSchema: unknown
   endpoints: BootEndpoint[]
-  /** What the code of the tool has to do. */
+  /** Instructions for the code of the tool. */
   implementationNotes: string
   /** True if the code gets `fetch`. */
   needsNetwork: boolean
@@ -2539,7 +2545,7 @@ export declare class Gateway {
   /**
    * Makes tools from a prompt, and adds them as a generated server, which a person then approves like any other. `generate` is the agent's own model.
    * It is asked only while the tools are made: once for the plan and once for the code of each tool, and once more for an answer that cannot be
-   * used. The code is parsed, and tried in a micro-VM without network. What was made stays in the cache, so that the next start with the same
+   * used. The code is parsed, and tried in a micro-VM without network. The tools stay in the cache, so that the next start with the same
    * prompt and pages asks no model.
    *
    * Rejects with `ERR_BOOT_PROMPT`, `ERR_BOOT_MODEL` if `generate` throws, `ERR_BOOT_REFUSED` if the thrown error has `refused: true`,

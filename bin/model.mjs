@@ -6,7 +6,10 @@ export const PROVIDERS = {
   openai: { package: '@ai-sdk/openai', create: 'createOpenAI', variable: 'OPENAI_API_KEY', model: 'gpt-6.1-sol' },
 }
 
-/** How often a request is sent again, unless `retries` says otherwise, after a failure that may pass, such as status 429. The SDK waits as `Retry-After` says. */
+/**
+ * Default of `retries`: the number of times that a request is sent again after a temporary failure, such as status 429. The SDK waits as
+ * `Retry-After` says.
+ */
 const RETRIES = 2
 /** The longest time for one answer, in milliseconds. */
 const PATIENCE = 10 * 60 * 1000

@@ -27,7 +27,7 @@ pub const MAX_LEVELS: usize = 126;
 /// servers only read JSON of fewer than 128 levels, and do not answer a deeper message. The message adds two levels around the arguments.
 pub const MAX_ARGUMENT_LEVELS: usize = 125;
 
-/// Maximum number of characters of a description that an approval request shows, and that `describe` of one tool returns: 64 Ki. Where several
+/// Maximum number of characters of a description that an approval request shows, and that `describe` of one tool returns: 64 Ki. If several
 /// tools are described together, `max_description_chars` applies.
 pub const MAX_WHOLE_DESCRIPTION_CHARS: usize = 64 * 1024;
 

@@ -23,7 +23,7 @@ const RANKED: usize = 50;
 
 const USAGE: &str = "usage: eval search|tokens [--half dev | --unseen] [--missed]";
 
-/// What is measured.
+/// The measurement to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Measure {
     Search,

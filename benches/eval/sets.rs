@@ -159,7 +159,7 @@ fn typed_live_tool(tool: &Json) -> Json {
     json!({ "name": tool["name"], "description": tool["description"], "inputSchema": { "type": "object", "properties": properties, "required": required } })
 }
 
-/// BFCL: the functions of all its questions as the tools of one server, as the set has no servers. Of functions that share a name, the
+/// BFCL: the functions of all its questions as the tools of one server, as the set has no servers. If functions share a name, only the
 /// first one is kept.
 fn bfcl(folder: &Path) -> Result<Set, Problem> {
     let (mut tools, mut names, mut questions) = (Vec::new(), BTreeSet::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Which parts of a box the machine has. The program `hyperlight-mcp-box` finds out by trying ([`super::build`]).
+//! The parts of a box that this machine supports. The program `hyperlight-mcp-box` tries each of them ([`super::build`]).
 
 use serde::{Deserialize, Serialize};
 

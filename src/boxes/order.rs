@@ -58,7 +58,7 @@ pub struct Ceilings {
 pub enum Network {
     /// The machine's own.
     Shared,
-    /// A network that leads nowhere: every address is local. What arrives at these ports, and all names, the gateway answers.
+    /// A network without a way out: every address is local. The gateway answers connections to these ports, and all questions for names.
     Own { ports: Vec<u16> },
 }
 

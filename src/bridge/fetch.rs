@@ -34,7 +34,7 @@ pub struct FetchCalls {
     opening: Opening,
 }
 
-/// What ends the requests of a guest, by their numbers.
+/// Cancellation tokens of a guest's requests, by the numbers of the requests.
 #[derive(Clone, Default)]
 struct Opening(Arc<Mutex<HashMap<u64, CancellationToken>>>);
 

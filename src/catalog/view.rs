@@ -33,7 +33,7 @@ pub struct Catalog {
     servers: BTreeMap<String, Arc<Manifest>>,
     modules: Vec<AgentModuleInfo>,
     style: DeclarationStyle,
-    /// What was seen of the results of each server.
+    /// The shapes of results that were seen, for each server.
     seen: BTreeMap<String, SeenResults>,
 }
 
@@ -106,8 +106,8 @@ impl Catalog {
         Self { servers, modules, style, seen: BTreeMap::new() }
     }
 
-    /// Sets what was seen of the results of each server, for descriptions of tools whose server declares none. The system message leaves
-    /// it out: a prompt that changes with each call would be read anew by the model each time.
+    /// Sets the shapes of results that were seen, for each server. They are used in descriptions of tools whose server declares no results.
+    /// The system message does not contain them: if the prompt changed with each call, the model could not use its cache of the prompt.
     #[must_use]
     pub fn with_seen(self, seen: BTreeMap<String, SeenResults>) -> Self {
         Self { seen, ..self }

@@ -17,7 +17,8 @@ pub struct Approve {
     /// With --fetch: the agent's name [default: the operator's own agent]
     #[arg(long, value_name = "NAME", requires = "fetch")]
     pub agent: Option<String>,
-    /// With --fetch: those of the hosts that may have private addresses. The agent's program must allow them too (fetch.allowPrivateHosts)
+    /// With --fetch: the hosts among them that may have private addresses. The agent's program must allow them too
+    /// (fetch.allowPrivateHosts)
     #[arg(long, value_name = "HOST,…", requires = "fetch", value_delimiter = ',')]
     pub private_hosts: Vec<String>,
     /// Show long requests without a pause

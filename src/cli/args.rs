@@ -269,7 +269,7 @@ pub struct Run {
     pub as_agent: AsAgent,
 }
 
-/// How a script gets the error of a tool.
+/// The form in which a script gets the error of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Errors {
     Return,

@@ -84,8 +84,8 @@ pub(super) fn told(error: &Error, next_command: &NextCommand) -> String {
     worded(error, next_command, |text| indented(&text))
 }
 
-/// Returns the message of an error of a server. Of the last lines of a server that has ended, it has only the one that tells most: a whole
-/// traceback in one row helps nobody, and `logs` shows all lines.
+/// Returns the message of an error of a server. If the server has ended, the message contains only the most informative of its last lines.
+/// A whole traceback in one line would be unreadable, and `logs` shows all lines.
 pub(super) fn summary(error: &Error) -> String {
     let Error::ServerExited { server, during, status, stderr } = error else { return error.to_string() };
     let said = stderr.shown();

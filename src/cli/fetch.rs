@@ -11,7 +11,7 @@ use crate::command::LOOKALIKE;
 use crate::fetch::shown_host_entry;
 use crate::trust::FetchApproval;
 
-/// Shows the hosts, and asks. With a digest, approves exactly that request.
+/// Shows the hosts, and asks the person to approve them. With a digest, approves exactly that request without a question.
 pub(super) async fn approve(
     session: &Session,
     agent: Option<&str>,

@@ -2,12 +2,12 @@
 
 use super::terminal::Dialog;
 
-/// The number of lines that are shown without a pause. About two screens: a person can scroll back.
+/// The number of lines that are shown without a pause. These are about two screens, so a person can scroll back.
 const AT_ONCE: usize = 80;
 /// The number of lines of a page.
 const PAGE: usize = 40;
 
-/// What a person wants to see after a page.
+/// A person's choice after a page.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Page,

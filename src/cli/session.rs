@@ -39,7 +39,7 @@ pub(super) struct Session {
     person: OnceLock<Arc<dyn Callbacks>>,
 }
 
-/// What the arguments of a script change in the gateway.
+/// Settings of the gateway that the arguments of a script change.
 pub(super) struct Opening {
     /// The calls that are allowed without a question.
     pub(super) allowed: AllowedWrites,
@@ -147,10 +147,10 @@ impl Session {
         self.open_enabled(options, servers)
     }
 
-    /// Opens the gateway, which allows these hosts private addresses.
+    /// Opens the gateway. These hosts may have private addresses.
     ///
     /// # Errors
-    /// A usage error for a text that is no host.
+    /// A usage error for a text that is not a host.
     pub(super) fn open_with_private_hosts(&self, hosts: &[String]) -> std::result::Result<Gateway, CliError> {
         let options = GatewayOptions { fetch_private_hosts: hosts_of("--private-hosts", hosts)?, ..self.options() };
         Ok(self.open_enabled(options, None)?)
@@ -237,7 +237,7 @@ impl Session {
 /// Parses the hosts of an option.
 ///
 /// # Errors
-/// A usage error for a text that is no host.
+/// A usage error for a text that is not a host.
 pub(super) fn hosts_of(option: &str, texts: &[String]) -> std::result::Result<AllowedHosts, CliError> {
     AllowedHosts::parse(texts.iter().map(String::as_str)).map_err(|problem| CliError::Usage(format!("{option}: {problem}")))
 }

@@ -58,7 +58,7 @@ impl BoxBase {
     }
 }
 
-/// What the processes of a box may reach.
+/// The hosts that the processes of a box may reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BoxNetwork {
     /// The machine's network, with its loopback.
@@ -128,7 +128,7 @@ impl std::str::FromStr for BoxHost {
     }
 }
 
-/// What a box allows, with all defaults filled in.
+/// The settings of a box, with all defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoxSettings {
     pub base: BoxBase,

@@ -225,7 +225,8 @@ pub struct ServerDefinition {
     pub max_call_timeout_ms: Option<u64>,
     /// The protocol version to use. `None` negotiates the version with the server.
     pub protocol_version: Option<ProtocolVersion>,
-    /// What the server's process may read, write and reach: `box` in the config. `None` for a server that is no process.
+    /// Files that the server's process may read and write, and hosts that it may reach: `box` in the config. `None` for a server that is
+    /// not a process.
     pub in_box: Option<BoxDefinition>,
     /// Folders that the server receives when it asks for roots. If empty, the server receives an empty list.
     pub roots: Vec<String>,

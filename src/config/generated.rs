@@ -34,11 +34,11 @@ pub struct GeneratedTool {
     pub input_schema: Json,
     /// Addresses that the plan names. They are for the reader; `hosts` decides.
     pub endpoints: Vec<String>,
-    /// What the plan says about the implementation.
+    /// The plan's notes about the implementation.
     pub notes: String,
-    /// Whether the code gets `fetch`.
+    /// True if the code gets `fetch`.
     pub needs_network: bool,
-    /// Whether the tool only reads. Its `fetch` is then limited to GET and HEAD.
+    /// True if the tool only reads. Its `fetch` is then limited to GET and HEAD.
     pub read_only: bool,
     /// The body of an async function with the parameter `args`, and with `fetch` and `secrets` if the tool needs the network.
     pub code: String,
@@ -54,7 +54,7 @@ pub struct GeneratedSecret {
     pub host: String,
 }
 
-/// What was found wrong with the code of a generated tool before a person is asked about it.
+/// A problem of a generated tool's code that was found before a person is asked about the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeProblem {
     /// The code cannot be kept. Each text is a sentence for the model that wrote it.

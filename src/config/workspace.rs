@@ -13,7 +13,7 @@ const PATH: &str = "PATH";
 /// The search path that execvp(3) uses without a `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Whether an entry's command depends on the workspace folder.
+/// The dependence of an entry's command on the workspace folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
     /// The command depends on the workspace folder. It is started in this folder, and an approval is valid only for this folder.

@@ -39,7 +39,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Whether an address may be private.
+/// The rule for private addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Privacy {
     /// Only global addresses are allowed.

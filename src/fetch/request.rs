@@ -39,7 +39,7 @@ impl FetchRequest {
     }
 }
 
-/// What happens when a server answers with a redirect.
+/// The reaction to a redirect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RedirectMode {
     /// The redirect is followed, if its target is allowed.

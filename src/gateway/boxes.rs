@@ -46,7 +46,7 @@ pub(super) struct BoxMaker {
     resolver: Arc<dyn Resolve>,
     /// The hosts that the box of each server has refused since its last start. A border tells a limited number.
     refused: Arc<Mutex<HashMap<String, Vec<Refusal>>>>,
-    /// The folder with the guest's snapshot. Who writes there chooses what runs in the VM.
+    /// The folder with the guest's snapshot. A program that can write there decides what runs in the VM.
     snapshot_folder: Option<PathBuf>,
 }
 
@@ -214,7 +214,7 @@ impl Core {
         Ok(Target::Process { command, program, in_box })
     }
 
-    /// Returns the request of stage 1, with what a package runner may reach until its server has started.
+    /// Returns the approval request for the command, with the hosts that a package runner may reach until its server has started.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
         let Transport::Stdio { command, arguments, working_directory, .. } = &server.transport else { return request };

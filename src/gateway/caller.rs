@@ -30,7 +30,7 @@ pub(super) struct ScopeCaller {
     pub(super) control: Option<RunControl>,
     /// The trace context that is sent to the server.
     pub(super) trace: Option<TraceContext>,
-    /// How the last request was sent, for its span.
+    /// A note on how the last request was sent, for its span.
     pub(super) sent: SentNote,
 }
 

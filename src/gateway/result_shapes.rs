@@ -1,7 +1,7 @@
 //! Learns the shapes of results for tools whose server declares none (`learnResults`).
 //!
-//! What an agent has learnt is its own. It rests on one approval of the server, and is of no use after it: a revocation, a new approval, a
-//! change of the tool or of the server's entry ends it. It is part of no digest.
+//! Each agent has its own learnt shapes. They are valid for one approval of the server: a revocation, a new approval, or a change of the
+//! tool or of the server's entry removes them. No digest contains them.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -25,7 +25,8 @@ use crate::trust::ApprovalStatus;
 /// one tool are mostly alike.
 const MAX_WAITING: usize = 16;
 const MAX_WAITING_BYTES: usize = 1_024 * 1_024;
-/// The number of results of a tool that are all learnt from. Of later ones, one of as many is: a shape that is known costs nothing more.
+/// Shapes are learnt from each of the first results of a tool, up to this number. Later, only one in this number of results is used,
+/// because its shape is usually known.
 const FIRST_RESULTS: u32 = 16;
 /// Maximum number of tools whose results are counted. If there are more, counting begins anew.
 const MAX_COUNTED: usize = 1_000;
@@ -35,7 +36,7 @@ const MAX_NAME_CHARS: usize = 100;
 /// The shapes that one agent has learnt.
 #[derive(Default)]
 pub(super) struct ResultShapes {
-    /// What was learnt, with the approved manifest on which it rests. Locked before `waiting`.
+    /// The learnt shapes, with the approved manifest for which they are valid. Locked before `waiting`.
     learnt: Mutex<Learnt<Arc<Manifest>>>,
     /// Samples of results that were handed over.
     waiting: Mutex<VecDeque<Waiting>>,

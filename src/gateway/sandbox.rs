@@ -59,7 +59,7 @@ pub struct RunOptions {
     pub trace: Option<TraceContext>,
     /// The request of a host that runs the code, for the span of the run.
     pub request: Option<ReceivedRequest>,
-    /// Whether the code may fetch, and from where. Default: as the config says for the sandbox's agent.
+    /// The permission of the code to fetch, with the allowed hosts. Default: the setting of the sandbox's agent in the config.
     pub fetch: RunFetch,
     /// The task of the run, in addition to the sandbox's task. The servers that the task defines exist until the sandbox is closed or
     /// starts another run with a task.

@@ -88,7 +88,10 @@ export interface CommandRequest {
   roots: string[]
   pinExecutable: boolean
   pinValues: boolean
-  /** What the server's process may read, write and reach. Missing with `"box": "off"`, as the process has the user's full rights then. */
+  /**
+   * Files that the server's process may read and write, and hosts that it may reach. Missing with `"box": "off"`, because the process then
+   * has the user's full rights.
+   */
   box?: BoxRequest
   warning: string
 }
@@ -96,7 +99,7 @@ export interface CommandRequest {
 /** The box of a server, as a person approves it. Show each sentence. */
 export interface BoxRequest {
   base: 'standard' | 'strict'
-  /** What the process may read, write, reach and use, as sentences. Paths in them are as in the config. */
+  /** Sentences about the files, hosts and resources that the process may use. Paths in them are as in the config. */
   allows: string[]
 }
 

@@ -74,16 +74,19 @@ export interface AuditRow {
   /** The name of the package that provides servers, in a row about its code. */
   provider?: string
   /**
-   * The subject of the action. Of an approval: the approved digest. Of a row about a server: its source. Of a grant: the toolbox, or `profile:`
-   * with the name of a profile. Of a default: `all` or `none`. Of a config: the digest of all its grants.
-   * Of a fetch that was refused because of a private address: the address, and what it is.
+   * The subject of the action. For an approval: the approved digest. For a row about a server: its source. For a grant: the toolbox, or
+   * `profile:` with the name of a profile. For a default: `all` or `none`. For a config: the digest of all its grants. For a fetch that was
+   * refused because of a private address: the address, and its kind.
    */
   subject?: string
   /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB; the hosts that were approved for fetch. */
   patterns?: string[]
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
-  /** Scheme, host and port that code has fetched from; of a run that was refused, all its hosts. Of rows of the kind `fetch`, like the next four. */
+  /**
+   * Scheme, host and port that code has fetched from; for a run that was refused, all its hosts. Only rows of the kind `fetch` have this
+   * field and the next four.
+   */
   host?: string
   /** The method of a fetch. */
   method?: string

@@ -44,13 +44,13 @@ export interface Booted {
   origin: BootOrigin
   /** The moment at which the model made the tools, in milliseconds since 1970. */
   createdAt: number
-  /** What did not stop the making of the tools, but a person should know of. */
+  /** Warnings: problems that did not stop the making of the tools, but that a person should know. */
   warnings: string[]
 }
 
 /**
- * Where tools come from: a model has made them now, the cache had them and the pages have not changed, or the cache had them and the pages were not looked
- * at (`locked`).
+ * The source of the tools: a model has made them now; they are from the cache and the pages have not changed; or they are from the cache
+ * and the pages were not read (`locked`).
  */
 export type BootOrigin = 'model' | 'cache' | 'locked'
 
@@ -66,7 +66,7 @@ export interface BootTool {
   /** The JSON Schema of the arguments. */
   inputSchema: unknown
   endpoints: BootEndpoint[]
-  /** What the code of the tool has to do. */
+  /** Instructions for the code of the tool. */
   implementationNotes: string
   /** True if the code gets `fetch`. */
   needsNetwork: boolean

@@ -102,7 +102,7 @@ impl ModelClient for JavaScriptModel {
 impl Gateway {
     /// Makes tools from a prompt, and adds them as a generated server, which a person then approves like any other. `generate` is the agent's own model.
     /// It is asked only while the tools are made: once for the plan and once for the code of each tool, and once more for an answer that cannot be
-    /// used. The code is parsed, and tried in a micro-VM without network. What was made stays in the cache, so that the next start with the same
+    /// used. The code is parsed, and tried in a micro-VM without network. The tools stay in the cache, so that the next start with the same
     /// prompt and pages asks no model.
     ///
     /// Rejects with `ERR_BOOT_PROMPT`, `ERR_BOOT_MODEL` if `generate` throws, `ERR_BOOT_REFUSED` if the thrown error has `refused: true`,

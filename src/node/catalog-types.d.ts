@@ -197,12 +197,12 @@ export interface SystemMessageOptions {
   toolErrors?: ToolErrors
   /**
    * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
-   * from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of it is used where there is more to say.
+   * from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of it is used if there are enough texts.
    */
   budgetTokens?: number
   /**
-   * What the model is to do, in words. The functions that `searchTools` finds for it come first, and the first five of them with their
-   * declarations. Without it, or without a word in it, the functions of all servers are told in turns.
+   * The model's task, in words. The functions that `searchTools` finds for it come first, and the first five of them with their
+   * declarations. Without a task, or if it has no words, the functions of the servers are described in turn.
    */
   task?: string
 }

@@ -31,7 +31,7 @@ export interface FetchAgent {
   agent?: string
 }
 
-/** What a person must see before code may fetch from hosts. */
+/** The request that a person must see before code may fetch from hosts. */
 export interface FetchApproval {
   /** The agent's name. Missing for the operator's own agent. */
   agent?: string
@@ -54,7 +54,7 @@ export interface FetchApproval {
   approvedHosts: string[]
 }
 
-/** What `fetch` in agent code may do in all runs of the gateway. */
+/** Rules for `fetch` in agent code, for all runs of the gateway. */
 export interface GatewayFetch {
   /**
    * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`, written as in the hosts of a run.

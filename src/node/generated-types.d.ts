@@ -17,11 +17,11 @@ export interface GeneratedTool {
   inputSchema: unknown
   /** Addresses that the plan names. They are for the reader: `hosts` decides. */
   endpoints: string[]
-  /** What the plan says about the implementation. */
+  /** The plan's notes about the implementation. */
   notes: string
-  /** Whether the code gets `fetch`. */
+  /** True if the code gets `fetch`. */
   needsNetwork: boolean
-  /** Whether the tool only reads. Its `fetch` is then limited to GET and HEAD. */
+  /** True if the tool only reads. Its `fetch` is then limited to GET and HEAD. */
   readOnly: boolean
   /** The body of an async function with the parameter `args`, and with `fetch` and `secrets` (placeholders by name) with `needsNetwork`. */
   code: string

@@ -192,7 +192,7 @@ export interface GatewayOptions extends Callbacks {
    * machine's key is stored. Default false.
    */
   auditContent?: boolean
-  /** What `fetch` in agent code may do. Code has no `fetch` unless a run or its agent has approved hosts. */
+  /** Rules for `fetch` in agent code. Code has no `fetch` unless a run or its agent has approved hosts. */
   fetch?: GatewayFetch
 }
 

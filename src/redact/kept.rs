@@ -1,4 +1,4 @@
-//! The secrets that are redacted. Some are kept for ever. Of those that other programs have issued, only the latest are kept, so their
+//! The secrets that are redacted. Some are kept for ever. Only the latest of those that other programs have issued are kept, so their
 //! number is limited.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -13,7 +13,7 @@ const WORKSPACE: &str = ".";
 /// folder.
 pub(super) struct Folders {
     folders: Vec<(String, &'static str)>,
-    /// What the reader of the text knows already. `None` if nobody in particular reads it.
+    /// Paths that the reader of the text already knows. `None` if the text is not for a particular reader.
     known: Option<KnownPaths>,
 }
 

@@ -57,7 +57,7 @@ mod tests {
 
     /// The packages that were started, with the names of their tools. `scripts/catalogue-check --record` writes it.
     const STARTED: &str = include_str!("catalogue-started.json");
-    /// Servers that are not in the record yet. This one ended with exit code 1 in the box in which the record was made.
+    /// Servers that are missing in the record of started servers. This one ended with exit code 1 when the record was made.
     const UNRECORDED: [&str; 1] = ["desktop-commander"];
 
     #[test]

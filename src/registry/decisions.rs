@@ -1,4 +1,4 @@
-//! Who has enabled or disabled what: the decisions of persons and models about each server, and which of them counts.
+//! The decisions of persons and models to enable or disable each server, and the rule that decides which of them counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

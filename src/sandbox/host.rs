@@ -18,7 +18,7 @@ use super::stop::Stop;
 use super::thread_waker::ThreadWaker;
 use super::value::{Value, Wire};
 
-/// How long to wait, after polling has panicked, for a sign that the run or runtime has ended, before the panic is passed on.
+/// Longest wait, after polling has panicked, for a sign that the run or runtime has ended. After it, the panic is passed on.
 const END_OF_RUNTIME: Duration = Duration::from_secs(1);
 
 /// A call from the guest.

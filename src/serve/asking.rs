@@ -82,7 +82,7 @@ pub(super) struct ClientCallbacks {
     pub(super) allowed: AllowedWrites,
     /// The roots of the client. The client is asked for them at most once in a call.
     pub(super) roots: Arc<OnceCell<Vec<String>>>,
-    /// What questions of this call would have needed.
+    /// Capabilities that questions of this call needed and the client has not declared.
     pub(super) lacking: Lacking,
 }
 

@@ -1,6 +1,6 @@
-//! How the requests in progress ended when serving was closed.
+//! The outcome for the requests that were in progress when serving was closed.
 
-/// How the requests in progress ended when serving was closed.
+/// The outcome for the requests that were in progress when serving was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drain {
     /// All requests have ended by themselves.

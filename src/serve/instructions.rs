@@ -8,8 +8,9 @@ use crate::blocking::blocking;
 use crate::gateway::ApprovalRead;
 
 impl Handler {
-    /// Returns the instructions for the caller of a session: they describe the servers that its agent is granted, and no others. Returns `None` if they
-    /// cannot be made, because a host can work without them, and if this program's tools are not served, because they are about these tools.
+    /// Returns the instructions for the caller of a session: they describe the servers that its agent is granted, and no others. Returns
+    /// `None` if the instructions cannot be made, because a host can work without them. Also returns `None` if the tools of this program
+    /// are not served, because the instructions are about these tools.
     pub(super) async fn instructions_of(&self, session: Arc<Session>) -> Option<String> {
         if !self.served.0.options.direct.has_own_tools() {
             return None;

@@ -1,4 +1,4 @@
-//! Which capabilities of a client the questions of a server needed, although the client has not declared them. A tool that fails without
+//! Capabilities of a client that the questions of a server needed, although the client has not declared them. A tool that fails without
 //! them is refused with the protocol's own error (MCP 2026-07-28, -32021).
 
 use parking_lot::Mutex;

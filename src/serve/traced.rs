@@ -1,4 +1,4 @@
-//! What a host's request tells for traces.
+//! The information for traces in a host's request.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Which requests of the host have no answer yet. rmcp waits some seconds for them when the input ends, and does not tell whether it had to
-//! give up.
+//! The requests of the host that have no answer yet. When the input ends, rmcp waits some seconds for their answers. It does not report
+//! whether all were answered.
 
 use std::collections::HashSet;
 use std::future::Future;

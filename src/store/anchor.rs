@@ -101,8 +101,8 @@ pub(super) struct Anchor {
     seen: Mutex<Seen>,
 }
 
-/// What this process has seen: the anchor id of its store, and the highest number of changes for each anchor id and kind. This stays valid
-/// as long as the process lives, even if the files are replaced or removed.
+/// The state that this process has seen: the anchor id of its store, and the highest number of changes for each anchor id and kind. This
+/// stays valid as long as the process lives, even if the files are replaced or removed.
 #[derive(Default)]
 struct Seen {
     /// The anchor id of the store that this process reads. `None` before the first change.

@@ -22,7 +22,7 @@ pub struct FetchHosts {
     pub private_hosts: BTreeSet<String>,
 }
 
-/// What a person is shown before a yes: `fetchApproval()`.
+/// The request that a person sees before an approval: `fetchApproval()`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchApproval {

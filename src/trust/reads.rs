@@ -89,7 +89,7 @@ const CHANGING: [&str; 77] = [
     "write",
 ];
 
-/// What a tool's own annotations say about writing (MCP 2025-11-25, `ToolAnnotations`).
+/// The claim of a tool's own annotations about writing (MCP 2025-11-25, `ToolAnnotations`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
     Reads,
@@ -98,7 +98,7 @@ enum Claim {
 }
 
 /// Reads the annotations. `destructiveHint` and `idempotentHint` have a meaning only for tools that write, so a tool that has one of them
-/// and no `readOnlyHint` claims to write, whatever the hint says. A hint that is no boolean counts as a claim to write as well.
+/// and no `readOnlyHint` claims to write, whatever the hint says. A hint that is not a boolean counts as a claim to write as well.
 fn claim(annotations: Option<&Json>) -> Claim {
     let hints = match annotations {
         None | Some(Json::Null) => return Claim::Nothing,

@@ -126,7 +126,7 @@ pub struct CommandRequest {
     /// The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. They can look like other hosts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unicode_hosts: BTreeMap<String, String>,
-    /// Whether a text of `generated` has invisible characters, which are written as escapes there.
+    /// True if a text of `generated` has invisible characters, which are written as escapes there.
     #[serde(skip)]
     pub has_invisible_code: bool,
     pub confirm: Confirm,
@@ -149,10 +149,10 @@ pub struct CommandRequest {
     pub roots: Vec<String>,
     pub pin_executable: bool,
     pub pin_values: bool,
-    /// What the server's process may read, write and reach, as sentences. `None` if the process has the user's full rights.
+    /// Sentences about the files and hosts that the server's process may use. `None` if the process has the user's full rights.
     #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
     pub in_box: Option<BoxRequest>,
-    /// Whether the entry says that there is no box. The warning comes first then.
+    /// True if the entry says that there is no box. Then the warning comes first.
     #[serde(skip)]
     pub is_without_box: bool,
     pub warning: &'static str,
@@ -162,7 +162,7 @@ pub struct CommandRequest {
 #[derive(Debug, Clone, Serialize)]
 pub struct BoxRequest {
     pub base: BoxBase,
-    /// What the process may read, write, reach and use.
+    /// The files, hosts and resources that the process may use.
     pub allows: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Ways out of a box, each a line of a table. None works. Where a way needs nothing but the user's rights, it is also tried outside of a box, so
-//! that the test can see.
+//! Ways out of a box, each a line of a table. None works. If a way needs only the user's rights, it is also tried outside of a box, to show
+//! that it works there.
 
 use std::ffi::CString;
 use std::fs;
@@ -13,7 +13,7 @@ use hyperlight_mcp::config::{BoxBase, BoxNetwork, BoxSettings};
 
 use super::scene::{ATTACKER, Scene, is_emulated};
 
-/// How a way is tried.
+/// The conditions under which a way is tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outside {
     /// It works without a box.
@@ -374,7 +374,7 @@ fn a_browsers_own_sandbox_starts_in_a_nested_box_alone() {
     }
 }
 
-/// What a nested box allows more opens nothing else.
+/// The additional rights of a nested box open no other way out.
 #[test]
 fn namespaces_of_its_own_lead_a_server_nowhere() {
     let settings = BoxSettings { is_nested: true, ..BoxSettings::of(BoxBase::Standard) };

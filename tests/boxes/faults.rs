@@ -30,7 +30,7 @@ struct Call {
     kind: u64,
 }
 
-/// What came of a set-up.
+/// The result of a set-up.
 struct Outcome {
     calls: Vec<Call>,
     /// True if the call that should fail was reached.
@@ -242,7 +242,7 @@ fn assert_holds(outcome: &Outcome, attempts: usize, what: &str) {
     }
 }
 
-/// Returns the first calls of each kind, and each fourth of the others: these mount one folder after the other.
+/// Returns the first system calls of each kind, and one in four of the others. Most of the others only mount one more folder.
 fn chosen(calls: &[Call]) -> Vec<Call> {
     let mut counts = BTreeMap::new();
     let mut is_chosen = |call: &&Call| {

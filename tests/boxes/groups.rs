@@ -1,5 +1,5 @@
-//! Limits that the kernel keeps by a cgroup. Where the machine has none to give, a box that needs one is not made, which these tests show instead.
-//! The emulated machine has one, for root and, delegated, for a user without rights.
+//! Limits that the kernel enforces by a cgroup. If the machine delegates no cgroup, a box that needs one is not made, and these tests show
+//! that instead. The emulated machine has one, for root and, delegated, for a user without rights.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -13,7 +13,7 @@ use hyperlight_mcp::config::{BoxBase, BoxSettings};
 
 use super::scene::{self, ATTACKER, BOX, Scene, failed_step};
 
-/// Where systems have cgroup v2.
+/// The usual mount point of cgroup v2.
 const GROUPS: &str = "/sys/fs/cgroup";
 /// Set in a process for which a group was made.
 const DELEGATED: &str = "HYPERLIGHT_MCP_TEST_DELEGATED";

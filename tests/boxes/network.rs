@@ -227,7 +227,7 @@ fn the_names_of_a_box_are_found_by_programs() {
     assert_eq!(ran.refused, ["b.example not-allowed"]);
 }
 
-/// What a slow reader does not take fills no memory of the gateway: its writer must wait.
+/// Data for a slow reader does not fill the gateway's memory: the writer must wait.
 #[test]
 fn a_slow_reader_holds_up_its_writer() {
     let listener = TcpListener::bind((HERE, 0)).unwrap();

@@ -44,14 +44,14 @@ pub struct Scene {
     is_bare: bool,
 }
 
-/// What a program did.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Ran {
     pub report: Option<Report>,
     pub output: String,
     pub errors: String,
     pub status: Option<i32>,
-    /// What its box has refused, in the order of the attempts: host and port as in a list of hosts, and the reason.
+    /// The attempts that its box has refused, in their order: host and port as in a list of hosts, and the reason.
     pub refused: Vec<String>,
     /// The id of the outer process.
     pub id: u32,

@@ -1,5 +1,5 @@
-//! The globals of fetch in the guest, on a host of the test's own: what leaves the VM, and what agent code gets back. `__test__/fetch-globals.test.mjs`
-//! tests the classes.
+//! Tests of the fetch globals in the guest, with a host that the test implements: the requests that leave the VM, and the values that agent
+//! code gets back. `__test__/fetch-globals.test.mjs` tests the classes.
 
 use std::sync::{Arc, Mutex};
 

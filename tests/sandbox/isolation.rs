@@ -1,4 +1,4 @@
-//! No run finds data of another run, wherever that run stored it. What must differ between runs does differ.
+//! No run finds data of another run, wherever that run stored it. Values that must differ between runs do differ.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -144,7 +144,7 @@ async fn a_root_that_a_box_gives_ties_the_approval_to_the_workspace() {
     }
 }
 
-/// What the first command leaves in its home would run with the rights of the second.
+/// A second command gets an empty home, because files that the first command left there would run with the rights of the second.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_command_of_the_same_name_finds_a_home_of_its_own() {
     let test_folder = TestFolder::new();

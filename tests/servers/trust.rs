@@ -1,4 +1,4 @@
-//! Tests of approval while servers run: changed tools, revocations, permissions of writes, secrets. Through the crate's own API.
+//! Tests of approval while servers run: changed tools, revocations, permissions of writes and secrets. They use the crate's own API.
 
 use std::sync::{Arc, Mutex};
 

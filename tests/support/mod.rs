@@ -130,7 +130,8 @@ impl TestFolder {
         self.path("watchdog")
     }
 
-    /// Returns the arguments with which the fixture runs as the server with this name. Its log exists, so that a box has it.
+    /// Returns the arguments with which the fixture runs as the server with this name. Creates the log file, because a box contains only
+    /// files that exist.
     pub fn arguments(&self, server: &str, flags: &[&str]) -> Vec<String> {
         let log = self.log_path(server);
         fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();

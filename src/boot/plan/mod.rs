@@ -30,7 +30,7 @@ pub struct PlannedTool {
     /// JSON Schema 2020-12 of the arguments, an object.
     pub input_schema: Json,
     pub endpoints: Vec<Endpoint>,
-    /// What the code of the tool has to do. Only the model that writes the code reads it.
+    /// Instructions for the code of the tool. Only the model that writes the code reads it.
     pub implementation_notes: String,
     /// True if the code gets `fetch`.
     pub needs_network: bool,

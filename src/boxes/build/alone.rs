@@ -1,8 +1,8 @@
 //! A box on a machine without namespaces: Landlock for files, signals and abstract sockets, and a wider filter of system calls. It is made only if
-//! that holds what a person was shown. What it cannot hold is refused, with the remedy that gives the machine namespaces.
+//! that holds what a person was shown. An entry that it cannot enforce is refused. The error says how to enable namespaces.
 //!
-//! The *keeper* takes the place of init. What the server leaves behind becomes its child, so it finds all of it to count and to end. It leaves the
-//! process group, so that it can still do so when the group is killed.
+//! The *keeper* takes the place of init. Processes that the server leaves behind become children of the keeper, so it can count and end all
+//! of them. The keeper leaves the process group, so that it survives when the group is killed.
 
 use std::fs;
 use std::io;

@@ -61,8 +61,8 @@ fn keep(kept: CapabilitySet) -> Outcome<()> {
     set_capabilities(None, sets).at(Step::DropCapabilities, "capset")
 }
 
-/// Lets this process run before all that is not as urgent, if it may. A server of root can start processes until nothing else runs, because
-/// the limit of processes does not hold for root. What counts them must still run then.
+/// Gives this process a higher scheduling priority, if it may. The limit of processes does not apply to root, so a server of root can start
+/// processes until nothing else runs. The process that counts them must still run then.
 pub(super) fn run_first() {
     schedule(libc::SCHED_FIFO, 1);
 }
@@ -83,7 +83,7 @@ fn schedule(policy: i32, priority: i32) -> bool {
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
-/// Limits what a single process may use. What all of them use is counted by init.
+/// Limits the resources of a single process. Init counts the resources of all processes together.
 pub(super) fn limit_resources(fault: &Fault, ceilings: &Ceilings, hold: Hold) -> Outcome<()> {
     run_as_others(fault)?;
     let limits = [(Resource::Nofile, ceilings.open_files), (Resource::Fsize, ceilings.file_bytes), (Resource::Core, 0)];

@@ -131,7 +131,7 @@ fn try_group(ceilings: &Ceilings) -> Result<String, Tried> {
     entered.map(|()| names.join(", "))
 }
 
-/// Limits that hold nothing back.
+/// Limits that are too high to have an effect.
 fn ceilings() -> Ceilings {
     let (memory_bytes, processes, threads, open_files, file_bytes) = (1 << 30, 64, 1_024, 1_024, 1 << 20);
     Ceilings {

@@ -20,7 +20,7 @@ use super::{filter, limits, write_line};
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Access, Contents, Link, Network, Order, Report};
 
-/// The newest rules that are used. What an older kernel does not know of them is held by the mounts and namespaces alone.
+/// The newest rules that are used. If an older kernel does not know some of them, only the mounts and namespaces enforce these.
 const NEWEST: ABI = ABI::V6;
 /// Folders and devices of every box that can be written.
 const WRITABLE: [&str; 5] = ["/tmp", HOME, "/dev/shm", "/dev/null", "/dev/zero"];

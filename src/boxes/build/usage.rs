@@ -71,10 +71,11 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Counts what these processes use. Beyond `most`, only the processes are counted: while they multiply, each moment counts.
+    /// Counts what these processes use. If there are more than `most`, only their number is counted, because a server that keeps starting
+    /// processes must be ended quickly.
     ///
     /// # Errors
-    /// The process table cannot be read. What is not counted has no limit.
+    /// The process table cannot be read. Processes that cannot be counted cannot be limited.
     fn of_all(ids: &[u32], most: u64) -> io::Result<Self> {
         let processes = u64::try_from(ids.len()).unwrap_or(u64::MAX);
         if processes > most {

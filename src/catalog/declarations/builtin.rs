@@ -42,8 +42,8 @@ const MCP_FUNCTIONS: &str = r#"  /** Calls a tool by its raw name. Throws an Err
   export function isError(value: unknown): value is ToolError;
 "#;
 
-/// What all modules share, so that no server's module has to say it: the member `.async` of each function, the results that
-/// `bridge::shape` returns for a tool without an output schema, and the form of a failure.
+/// Declarations that all modules share, so that no server's module has to repeat them: the member `.async` of each function, the results
+/// that `bridge::shape` returns for a tool without an output schema, and the form of a failure.
 const SHARED: &str = r"  global {
     interface CallableFunction {
       /** The same call as a promise, for many calls at once; not for `sleep`, `all`, `allSettled`, `isError`. */

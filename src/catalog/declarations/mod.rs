@@ -65,7 +65,7 @@ pub struct DeclarationStyle {
     /// Functions that sanitise the servers' texts.
     pub wording: Wording,
     pub failures: Failures,
-    /// What was seen of the results of the server's tools. It is used for tools whose server declares no results.
+    /// Shapes of results of the server's tools that were seen. They are used for tools whose server declares no results.
     pub seen: SeenResults,
 }
 
@@ -120,14 +120,14 @@ pub(in crate::catalog) fn declare_some<'a>(
     declare(server, tools, manifest, style, Extent::Part)
 }
 
-/// What a declaration contains beside functions and their types.
+/// Parts of a declaration besides functions and their types.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     /// The default export.
     Module,
     /// Nothing.
     Part,
-    /// What `ToolOutput` is, as the reader may see nothing else.
+    /// An explanation of `ToolOutput`, because the reader may see nothing else.
     Function,
 }
 
@@ -137,7 +137,7 @@ struct Function<'a> {
     input: usize,
     optional: bool,
     output: Option<usize>,
-    /// What was seen of the results, if the server declares none.
+    /// The shape of the results that were seen, if the server declares none.
     seen: Option<&'a SeenTool>,
 }
 

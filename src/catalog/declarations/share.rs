@@ -22,7 +22,7 @@ const LEAST_SAVED: usize = 10;
 /// Tokens of the marks around a comment.
 const COMMENT_TOKENS: usize = 4;
 
-/// What is shared.
+/// A part of a declaration that can be shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Object,
@@ -198,7 +198,7 @@ fn digest_of(value: &Type) -> u64 {
     hasher.finish()
 }
 
-/// Returns the digest of a property's name, type and comment. Whether it is optional does not belong to its type.
+/// Returns the digest of a property's name, type and comment. The digest does not depend on whether the property is optional.
 fn digest_of_property(property: &Property) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&property.key, &property.value, &property.note).hash(&mut hasher);

@@ -8,9 +8,9 @@
 //!
 //! Manifests and queries are untrusted, so their size is limited. For a tool, the index holds the first 256 bytes of its name, 8 KiB and
 //! 500 words of its description, and 1,500 words of its input schema from at most 4,000 parts. For a server, it holds 200,000 words, or
-//! 40,000 words if all are different. When this limit is reached, it only holds the names of further tools. Of a query, 4 KiB and 48
-//! words are used, and similar terms are looked up for 12 of these words. No function here is recursive. Text beyond a limit cannot be
-//! found by search, but the tool stays callable.
+//! 40,000 words if all are different. When this limit is reached, it only holds the names of further tools. Only the first 4 KiB and 48
+//! words of a query are used. Similar terms are looked up for 12 of these words. No function here is recursive. Text beyond a limit cannot
+//! be found by search, but the tool stays callable.
 
 mod common;
 mod document;

@@ -51,14 +51,14 @@ pub(super) struct Query {
     pub intents: usize,
 }
 
-/// How a word is searched for.
+/// The way in which a word is searched for.
 #[derive(Clone, Copy)]
 struct Manner {
     weight: f32,
-    /// Whether synonyms and similar terms may be used for the word.
+    /// True if synonyms and similar terms may be used for the word.
     loosely: bool,
     common: bool,
-    /// Whether the word is capitalised within a sentence.
+    /// True if the word is capitalised within a sentence.
     capital: bool,
 }
 

@@ -52,7 +52,7 @@ enum Fields {
         /// The number of objects.
         objects: u32,
         fields: Vec<Field>,
-        /// The shape of the values whose keys are not shown. It counts if the object turns out to be a map.
+        /// The common shape of the values whose keys are not listed. It is used if the object turns out to be a map.
         hidden: Shape,
     },
     /// Objects whose keys vary, with the shape of all values.

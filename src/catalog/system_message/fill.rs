@@ -9,7 +9,8 @@ use crate::catalog::tokens::estimate_tokens;
 
 /// Number of functions found for the task that are declared before others are told.
 const FIRST_DECLARED: usize = 5;
-/// Number of times that the rest of the budget is filled. What is written together costs less than the sum of its parts, as types are shared.
+/// Number of times that the rest of the budget is filled. Declarations that are written together share types, so they cost less than the
+/// sum of their parts.
 const ROUNDS: usize = 6;
 /// Number of texts in a row that do not fit after which no further ones of their kind are tried, as there may be thousands.
 const MAX_MISSED: usize = 200;
@@ -24,7 +25,7 @@ const MAX_DECLARED_BYTES: usize = 1024 * 1024;
 /// about four bytes. So the declaration of a larger tool would not fit, and is not built.
 const BYTES_PER_TOKEN: usize = 40;
 
-/// How much of a module is said beside its functions.
+/// The amount of text about a module, besides its functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Told {
     Not,
@@ -34,7 +35,7 @@ enum Told {
     Line,
 }
 
-/// How much of a function is said.
+/// The amount of text about a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Line,

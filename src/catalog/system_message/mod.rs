@@ -2,8 +2,8 @@
 //!
 //! The budget is filled function by function, the likeliest first. For a task, these are the functions that a search for it finds. Without
 //! one, they are the first function of each module, then the second of each, and so on, so that no server is missing. First, each function
-//! gets a line, and then its declaration, as long as there is room. What is left goes to the beginning of the next text, whose end says where
-//! the rest is. Functions that are not shown are counted.
+//! gets a line, and then its declaration, as long as there is room. The remaining budget is used for the beginning of the next text. The
+//! end of this beginning says where the rest is. Functions that are not shown are counted.
 
 mod fill;
 mod modules;
@@ -19,10 +19,10 @@ use crate::error::{Error, Result};
 use fill::Fill;
 pub(super) use modules::{AgentPart, ServerPart};
 
-/// What the message can say about a module.
+/// The texts about a module that the message can contain.
 pub(super) trait Module {
     fn specifier(&self) -> &str;
-    /// What the module is for, on one line.
+    /// Returns the purpose of the module in one line.
     fn purpose(&self) -> String;
     /// Number of functions.
     fn functions(&self) -> usize;

@@ -1,4 +1,4 @@
-//! What the message says about the modules of servers, and about those that the agent's author adds.
+//! The texts of the message about the modules of servers, and about those that the agent's author adds.
 
 use super::Module;
 use crate::catalog::declarations::{DeclarationStyle, declare_agent_module, declare_some, key};

@@ -16,7 +16,7 @@ pub struct Boot {
     /// File with the prompt; - is standard input
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
-    /// Who has the model: anthropic, or openai and whatever speaks its protocol
+    /// Provider of the model: anthropic, or openai for OpenAI and all services with its protocol
     #[arg(long, value_name = "NAME", default_value = "anthropic")]
     pub provider: Provider,
     /// The model [default: one of the provider's newer ones]
@@ -74,7 +74,7 @@ pub struct Boot {
     pub tls_key: Option<PathBuf>,
 }
 
-/// Who has the model.
+/// The provider of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Provider {
     Anthropic,

@@ -1,4 +1,4 @@
-//! What `boot` shows while it works: a line for each step on standard error, and a bar at a terminal while the model works.
+//! The output of `boot` while it works: a line for each step on standard error, and a bar at a terminal while the model works.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub(super) struct Display {
     drawing: Option<JoinHandle<()>>,
 }
 
-/// What the model works at.
+/// The current work of the model.
 #[derive(Debug, Default)]
 struct Work {
     since: Option<Instant>,

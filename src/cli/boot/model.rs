@@ -21,7 +21,7 @@ pub trait ModelClient: Send + Sync {
     fn ask<'a>(&'a self, settings: &'a ModelSettings, request: &'a GenerateRequest) -> BoxFuture<'a, Result<String>>;
 }
 
-/// Which model is asked, where, and with which key.
+/// The model that is asked, its address and its key.
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
     provider: Provider,

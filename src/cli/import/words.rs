@@ -20,7 +20,8 @@ const USER_OPTIONS: [&str; 5] = ["u", "user", "userpwd", "proxy-user", "auth"];
 const SHORT_OPTIONS: [&str; 1] = ["p"];
 const MAX_NAME_BYTES: usize = 100;
 
-/// Returns the arguments of a command for printing, each with its secret parts masked. Which option takes a password depends on the program.
+/// Returns the arguments of a command for printing, each with its secret parts masked. The options that take a password depend on the
+/// program.
 pub(super) fn shown_arguments(program: &str, words: &[&str]) -> Vec<String> {
     let whole: Vec<&str> = [program].into_iter().chain(words.iter().copied()).collect();
     let passwords: BTreeMap<usize, _> = passwords_of_words(&whole).into_iter().collect();

@@ -46,7 +46,7 @@ pub struct Boxed {
     pub(crate) threads: Arc<NetworkRuntime>,
 }
 
-/// A program that waits for its order.
+/// A started `hyperlight-mcp-box` that waits for its order: the description of the box and of the server to start.
 pub(super) struct Waiting {
     socket: StdUnixStream,
     /// The read end of the pipe that becomes the server's standard input.

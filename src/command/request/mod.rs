@@ -82,8 +82,8 @@ impl Page<'_> {
         }
     }
 
-    /// Adds a line of code with its number. What does not fit into the width follows behind a mark. Both stand where code never does. The layout of
-    /// the code stays: leading blanks, and tabs as blanks.
+    /// Adds a line of code with its number. Text that does not fit into the width follows on the next line, after a mark. Numbers and marks
+    /// are in columns that code never uses. Leading blanks stay, and tabs become blanks.
     fn code(&mut self, number: usize, text: &str) {
         let text = text.replace('\t', "    ");
         let code = text.trim_start_matches(' ');

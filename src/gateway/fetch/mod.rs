@@ -13,7 +13,7 @@ pub(super) use run::{Recorder, RunFetches};
 use crate::fetch::{AllowedHosts, Fetcher};
 use crate::trust::fetch_row;
 
-/// Whether the code of a run may fetch, and from which hosts.
+/// The permission of a run's code to fetch, with the allowed hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RunFetch {
     /// From the hosts of the agent's entry in the config. Without such an entry, the code has no `fetch`.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Access, Grants, Patterns};
 use crate::config::{DefaultGrant, Item, ServerRef};
 
-/// Whether an agent may use an item, and the reason.
+/// The answer whether an agent may use an item, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     pub granted: bool,

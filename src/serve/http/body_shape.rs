@@ -38,7 +38,7 @@ pub(super) enum Shape {
     /// An answer to a question of this server, a notification such as a cancellation, or an empty body, such as that of a request to end a
     /// session. They end requests in progress, so they need no slot of their own.
     Message,
-    /// The body is not parsed.
+    /// No shape, because the body is not parsed.
     TooLarge,
 }
 

@@ -1,4 +1,4 @@
-//! What is found in one text, wherever it stands.
+//! The findings in one text, without its position.
 
 use std::sync::LazyLock;
 
@@ -28,7 +28,7 @@ pub(super) struct Hit {
     pub(super) reason: &'static str,
     /// The matching text, sanitised and cut.
     pub(super) excerpt: String,
-    /// What tells this hit from others of the same rule. Hits with the same wording are one finding.
+    /// The text that distinguishes this hit from others of the same rule. Hits with the same wording are one finding.
     pub(super) wording: String,
 }
 

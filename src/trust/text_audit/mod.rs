@@ -128,7 +128,8 @@ enum Owner<'a> {
 struct Audit<'a> {
     findings: Findings,
     neighbours: Neighbours<'a>,
-    /// What was found in each text, and whether the text was read as a name. Servers repeat the same words in the schema of each tool.
+    /// The findings in each text; the key also says whether the text was read as a name. Servers repeat the same words in the schema of
+    /// each tool.
     known: HashMap<(&'a str, bool), Rc<[Hit]>>,
 }
 

@@ -33,7 +33,7 @@ pub struct Rule {
     /// One sentence for a person.
     pub reason: &'static str,
     pub subject: Subject,
-    /// Whether a match counts only if its sentence does not forbid it before: "never … without asking".
+    /// True if a match counts only if its sentence does not forbid it before: "never … without asking".
     pub unless_forbidden: bool,
     pub patterns: &'static [&'static str],
 }

@@ -1,4 +1,5 @@
-//! What the filter refuses in a box without namespaces: all that Landlock does not see, and that mounts and namespaces would have kept apart.
+//! System calls that the filter refuses in a box without namespaces. Landlock does not cover them, and there are no mounts and namespaces
+//! that would isolate them.
 
 use std::collections::BTreeMap;
 
