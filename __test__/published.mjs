@@ -221,7 +221,7 @@ export const published = {
   'time-npm': {
     package: 'time-mcp',
     needs: 'nothing',
-    only: 'it calculates, and has nothing to change',
+    only: 'none: the server only calculates',
     entry: () => node('time-mcp/dist/index.js'),
     reads: ['days_in_month'],
     writes: [],
@@ -250,7 +250,7 @@ export const published = {
     package: 'mcp-server-time',
     python: true,
     needs: 'nothing',
-    only: 'it calculates, and has nothing to change',
+    only: 'none: the server only calculates',
     entry: () => ({ command: pythonServer('mcp-server-time') }),
     reads: ['convert_time'],
     writes: [],
