@@ -28,8 +28,8 @@ export interface Limits {
   /** The maximum number of servers in the config. Default 20. */
   maxServers: number
   /**
-   * The maximum number of open connections. A server that was called in a run keeps its connection while the run lasts; where only such servers could
-   * give way, up to as many again are opened until the runs end. Default 20.
+   * The maximum number of open connections. A server that was called in a run keeps its connection while the run lasts. If only such
+   * connections could be closed, up to the same number of further connections are opened until the runs end. Default 20.
    */
   maxConnections: number
   /**
@@ -328,7 +328,7 @@ export interface HypervisorReport {
 export interface BoxesReport {
   /** True if boxes with all that they can have are made on this machine. */
   available: boolean
-  /** True if Landlock and the filter of system calls can hold a box alone, where namespaces are missing: most entries then start all the same. */
+  /** True if Landlock and the filter of system calls can enforce a box without namespaces. Then most entries can still be started. */
   landlockAlone: boolean
   /** All parts, those that every box needs first. Empty if the program that makes boxes cannot be run. */
   parts: BoxPart[]
@@ -1622,8 +1622,8 @@ export interface AgentToolsOptions {
    */
   manage?: boolean
   /**
-   * The form in which the model's code gets errors of calls, and in which they are described to it. It counts for a given `sandbox` too, whatever
-   * the sandbox's own form is. Default `throw`.
+   * The form in which the model's code gets errors of calls, and in which they are described to it. It also applies to a given `sandbox`,
+   * and overrides the sandbox's own form. Default `throw`.
    */
   toolErrors?: ToolErrors
 }
@@ -1672,8 +1672,8 @@ export interface AgentToolContent {
 export interface AgentToolResult {
   error?: AgentToolError
   /**
-   * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it out: in the
-   * JSON, a mark stands in the place of each.
+   * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it
+   * out. In the JSON, a mark replaces each image and sound.
    */
   readonly content?: AgentToolContent[]
   [key: string]: unknown
@@ -1962,7 +1962,7 @@ export interface FetchApproval {
    * there are none.
    */
   unicodeHosts?: Record<string, string>
-  /** Those entries below which strangers are known to have hosts of their own, for example `*.github.io`. Missing if there are none. */
+  /** The entries below which anyone can get a host name, for example `*.github.io`. Missing if there are none. */
   hostsOfStrangers?: string[]
   /** The digest of exactly this: the agent and its hosts. */
   digest: string
@@ -2656,8 +2656,9 @@ export declare class Gateway {
    */
   completeCommand(line: string): Promise<string[]>
   /**
-   * Returns what a person must see before the code of an agent may fetch from hosts. A yes means that code that a model writes may send whatever it
-   * knows to these hosts. Without `hosts`, they are those of the agent's entry in the config; without `agent`, it is the operator's own.
+   * Returns what a person must see before the code of an agent may fetch from hosts. An approval means that code that a model writes may
+   * send any data that it has to these hosts. Without `hosts`, they are those of the agent's entry in the config; without `agent`, it is
+   * the operator's own.
    *
    * Rejects with `ERR_INVALID_OPTION` for a host or name that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
    *

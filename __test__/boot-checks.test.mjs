@@ -121,7 +121,7 @@ test('the mode of a folder that exists stays, and a folder that others may read 
   symlinkSync('there', join(at.work, 'link'))
   for (const named of ['there', 'link']) {
     const { stderr } = await run(at, words(given, '--dry-run', '--cache-dir', named), { env })
-    assert.match(stderr, /warning: other users may look into the folder of made tools .*there \(mode 755\)/)
+    assert.match(stderr, /warning: other users may list the folder of made tools .*there \(mode 755\)/)
     assert.equal(statSync(there).mode & 0o777, 0o755)
   }
   await run(at, words(given, '--dry-run', '--cache-dir', 'made'), { env })

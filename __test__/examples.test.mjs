@@ -145,7 +145,7 @@ describe('the examples', { timeout: 4 * LIMIT }, () => {
     writeFileSync(config, '{}')
     const result = await run(t, ['examples/approve.mjs', config])
     assert.equal(result.code, 2)
-    assert.match(result.stderr, /stdin is no terminal/)
+    assert.match(result.stderr, /stdin is not a terminal/)
   })
 })
 

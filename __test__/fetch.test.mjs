@@ -242,7 +242,7 @@ test('a person approves and revokes on the command line', async (t) => {
   const shown = await command(at, ['approve', '--fetch', 'c.example,*.d.example', '--agent', 'typed'])
   assert.equal(shown.code, 1, shown.stderr)
   assert.match(shown.stdout, /Code of agent "typed" asks to fetch from:\n {2}\*\.d\.example \(with all subdomains\)\n {2}c\.example\n/)
-  assert.match(shown.stdout, /code that a model writes may send whatever it knows to these hosts/)
+  assert.match(shown.stdout, /code that a model writes may send any data that it has to these hosts/)
   const [, digest] = /--digest (\w{64})/.exec(shown.stdout)
   const yes = await command(at, ['approve', '--fetch', 'c.example,*.d.example', '--agent', 'typed', '--digest', digest])
   assert.deepEqual([yes.code, yes.stdout], [0, 'fetch of agent "typed": approved: *.d.example, c.example\n'])

@@ -85,7 +85,7 @@ test('A model and its code read of a variant by the name that they import, and a
   await about()
   for (const text of texts) assert.doesNotMatch(text, /weather@/)
   assert.ok(
-    texts.filter((text) => text.includes('"weather')).length > 5 && texts.some((text) => text.includes('connected anew')),
+    texts.filter((text) => text.includes('"weather')).length > 5 && texts.some((text) => text.includes('connected again')),
     texts.join('\n'),
   )
   assert.deepEqual(

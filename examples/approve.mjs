@@ -79,7 +79,7 @@ async function main() {
   const { values, positionals } = parseArgs({ allowPositionals: true, options: { state: { type: 'string' }, yes: { type: 'boolean' } } })
   const [configPath, ...wanted] = positionals
   if (!configPath) throw new Error('usage: approve.mjs CONFIG [--state FOLDER] [--yes] [SERVER…]')
-  if (!values.yes && !process.stdin.isTTY) throw new Error('nobody to ask: stdin is no terminal (--yes says yes to everything)')
+  if (!values.yes && !process.stdin.isTTY) throw new Error('nobody to ask: stdin is not a terminal (--yes says yes to everything)')
   const terminal = values.yes ? undefined : createInterface({ input: process.stdin, output: process.stdout })
   // Who hangs up (Ctrl+D) says no.
   const answer = (question) => terminal.question(question).catch(() => 'no')

@@ -48,7 +48,7 @@ async function main() {
   const always = ['--yes', '--no'].includes(words[0]) ? words.shift() : undefined
   const [command, ...args] = words
   if (!command) throw new Error('usage: proposal.mjs [--yes|--no] COMMAND [ARGS…]')
-  if (!always && !process.stdin.isTTY) throw new Error('nobody to ask: stdin is no terminal (--yes or --no answers in advance)')
+  if (!always && !process.stdin.isTTY) throw new Error('nobody to ask: stdin is not a terminal (--yes or --no answers in advance)')
   const terminal = always ? undefined : createInterface({ input: process.stdin, output: process.stdout })
   const ask = async (question) =>
     always ? always === '--yes' : /^y(es)?$/i.test((await terminal.question(question).catch(() => 'no')).trim())

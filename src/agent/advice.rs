@@ -97,7 +97,7 @@ pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> 
             "the user has to set them in the environment of this program, and start it again",
         ),
         _ if status.disabled_by_person => {
-            ("a person has disabled it".to_owned(), "only a person can enable it again: ask the user, where it is needed")
+            ("a person has disabled it".to_owned(), "only a person can enable it again: ask the user if it is needed")
         }
         ServerState::PendingApproval => (
             "an agent has added or changed it, and no person has decided about it yet".to_owned(),

@@ -55,7 +55,7 @@ const RUN_FIELDS: [Field; 3] = [
 
 const SEARCH_FIELDS: [Field; 3] = [
     Field { name: "query", kind: Kind::Text, required: true, description: "What the tool should do, in a few words." },
-    Field { name: "limit", kind: Kind::Whole, required: false, description: "How many tools at most, 1 to 100; null for 10." },
+    Field { name: "limit", kind: Kind::Whole, required: false, description: "Maximum number of tools, 1 to 100; null for 10." },
     Field { name: "servers", kind: Kind::Texts, required: false, description: "Only tools of these servers; null for all." },
 ];
 
@@ -247,12 +247,12 @@ impl Tool {
                 .to_owned(),
             Self::ListServers => "Lists the MCP servers: which can be used now, how many tools each has, and why the others cannot be used. Example: {}".to_owned(),
             Self::ServerInfo => {
-                "Tells of one MCP server: its state, what it is for, its tools in one line each, and, where it cannot be used, why and what a person \
-                could do. Example: {\"server\": \"weather\"}"
+                "Describes one MCP server: its state, its purpose, its tools in one line each and, if it cannot be used, the reason and what a \
+                person could do. Example: {\"server\": \"weather\"}"
                     .to_owned()
             }
-            Self::Manage => "Manages MCP servers. Actions: list, info, enable (code can use it), disable (ends its connection), test (connects anew), reload \
-                (reads the config again), propose (asks a person to approve the server), help. Only a person approves a server, outside of this conversation: \
+            Self::Manage => "Manages MCP servers. Actions: list, info, enable (code can use it), disable (ends its connection), test (connects again), \
+                reload (reads the config again), propose (asks a person to approve the server), help. Only a person approves a server, outside of this conversation: \
                 propose, then tell the user. Example: {\"action\": \"enable\", \"server\": \"weather\"}"
                 .to_owned(),
             Self::AddServer => "Adds an MCP server, by a command or a url. It waits for a person's approval outside of this conversation: tell the user. When \

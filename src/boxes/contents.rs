@@ -90,7 +90,7 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     Ok((Contents { given, hidden: own_folders, home: request.private_home.to_owned(), network, is_nested, ceilings }, program))
 }
 
-/// Returns the network of a box. One without hosts is a network of its own too, so that it is known what the server wanted to reach.
+/// Returns the network of a box. A box without hosts also has its own network, so that refused hosts can be reported.
 fn network_of(network: &BoxNetwork, start_hosts: &BTreeSet<BoxHost>) -> Network {
     match network {
         BoxNetwork::Any => Network::Shared,
@@ -184,7 +184,7 @@ impl<L: Lookup> Choice<'_, L> {
         !self.user_home.starts_with(path) && !self.own_folders.iter().any(is_own) && !is_system(path)
     }
 
-    /// Adds the paths that stand in the arguments, and the roots.
+    /// Adds the paths in the arguments, and the roots.
     fn add_arguments(&self, paths: &mut BTreeMap<PathBuf, Access>) -> Result<(), String> {
         let access = match self.request.settings.base {
             BoxBase::Standard => Access::Write,

@@ -73,7 +73,7 @@ pub struct BoxPart {
 pub struct BoxesReport {
     /// True if boxes with all that they can have are made on this machine.
     pub available: bool,
-    /// True if Landlock and the filter of system calls can hold a box alone, where namespaces are missing.
+    /// True if Landlock and the filter of system calls can enforce a box without namespaces.
     pub landlock_alone: bool,
     /// All parts, those that every box needs first. Empty if the program that makes boxes cannot be run.
     pub parts: Vec<BoxPart>,

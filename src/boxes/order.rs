@@ -18,7 +18,8 @@ pub enum Access {
 pub enum Link {
     /// A folder of the system: its links are kept, and it need not exist.
     System,
-    /// A path that was named, or found. A link in it is an error: whoever can change the link would choose what is in the box.
+    /// A path that was named, or found. A link in it is an error, because a program that can change the link would decide what is in the
+    /// box.
     Refused,
 }
 
@@ -105,7 +106,7 @@ impl Order {
     /// Returns the bytes for the program's standard input.
     ///
     /// # Errors
-    /// A sentence for a path that is no Unicode, or an order that is too long.
+    /// A sentence for a path that is not Unicode, or an order that is too long.
     pub fn bytes(&self) -> Result<Vec<u8>, String> {
         let mut bytes = vec![0; 4];
         serde_json::to_writer(&mut bytes, self).map_err(|error| error.to_string())?;

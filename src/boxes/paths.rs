@@ -45,7 +45,7 @@ pub(crate) const SYSTEM: [&str; 33] = [
     "/etc/ssl/openssl.cnf",
     "/etc/timezone",
 ];
-/// The files of [`SYSTEM`] by which programs find addresses. A box with a network of its own has others.
+/// The files of [`SYSTEM`] by which programs find addresses. A box with its own network has others.
 pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
 /// Folders of the kernel. Those of the machine never exist in a box.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
@@ -67,7 +67,7 @@ pub trait Lookup {
     fn real(&self, path: &Path) -> Option<PathBuf>;
     /// Returns what the path names, with links followed. `None` if there is nothing.
     fn kind(&self, path: &Path) -> Option<Kind>;
-    /// Returns the words of a script's first line, behind `#!`. `None` if it is no script.
+    /// Returns the words of a script's first line, behind `#!`. `None` if it is not a script.
     fn interpreter(&self, path: &Path) -> Option<Vec<String>>;
     /// Returns whether the file can be executed by somebody.
     fn is_program(&self, path: &Path) -> bool;

@@ -46,7 +46,7 @@ enum Runner {
     Pip,
 }
 
-/// Returns what a command needs to fetch its package. `None` if it is no package runner.
+/// Returns what a command needs to fetch its package. `None` if it is not a package runner.
 ///
 /// ```
 /// use hyperlight_mcp::boxes::{RunnerSettings, registry};
@@ -174,7 +174,7 @@ fn python(Indexes { own, others }: Indexes, [own_name, others_name]: &[&str; 2])
 }
 
 impl Registry {
-    /// Adds the host of a registry. Returns its URL without user, password and query. `None` for what is no URL of a registry.
+    /// Adds the host of a registry. Returns its URL without user, password and query. `None` for a text that is not a URL of a registry.
     fn add(&mut self, url: &str) -> Option<String> {
         let mut url = Url::parse(url.trim().trim_matches(['"', '\''])).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
         let (host, port) = (url.host_str()?, url.port_or_known_default()?);

@@ -9,7 +9,7 @@ use crate::config::{BoxBase, BoxNetwork, BoxSettings};
 /// use hyperlight_mcp::boxes::sentences;
 /// use hyperlight_mcp::config::{BoxBase, BoxSettings};
 /// let said = sentences(&BoxSettings::of(BoxBase::Strict), &["--port".into(), "/data".into()], &[]);
-/// assert!(said.iter().any(|sentence| sentence.starts_with("may read what its arguments and roots name: /data")));
+/// assert!(said.iter().any(|sentence| sentence.starts_with("may read the paths in its arguments and roots: /data")));
 /// assert!(said.iter().any(|sentence| sentence == "reaches no network"));
 /// ```
 #[must_use]
@@ -28,7 +28,7 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
             BoxBase::Standard => "may read and write",
             BoxBase::Strict => "may read",
         };
-        said.push(format!("{may} what its arguments and roots name: {} (programs with their package, read only)", named.join(", ")));
+        said.push(format!("{may} the paths in its arguments and roots: {} (programs with their package, read only)", named.join(", ")));
     }
     said.push(match network {
         BoxNetwork::Any => "may reach the whole network, and the services of this machine (network: any)".to_owned(),
@@ -42,7 +42,7 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
     if *is_nested {
         said.push("may make namespaces of its own, as a browser does, which gives it more of the kernel (nested)".to_owned());
     }
-    said.push("where the machine has no namespaces, sees which paths and processes exist, but not what is in them".to_owned());
+    said.push("if the machine has no namespaces, sees which paths and processes exist, but not their contents".to_owned());
     said.extend(environment.iter().map(|(name, value)| format!("has {name}={value} in its environment")));
     said
 }

@@ -137,13 +137,13 @@ fn only(arguments: Arguments, limit: usize) -> Result<Value, FetchError> {
         }
         Arguments::Given(_) => Err(invalid("it takes one argument")),
         Arguments::Oversize(size) => too_large(size),
-        Arguments::Invalid(problem) => Err(invalid(&format!("the request is no value that can leave the VM: {problem}"))),
+        Arguments::Invalid(problem) => Err(invalid(&format!("the request is not a value that can leave the VM: {problem}"))),
     }
 }
 
 /// Returns the request, and the number that the guest gave it.
 fn request_of(argument: Value) -> Result<(Option<u64>, FetchRequest), FetchError> {
-    let Value::Record(fields) = argument else { return Err(invalid("the request is no object")) };
+    let Value::Record(fields) = argument else { return Err(invalid("the request is not an object")) };
     let mut request = FetchRequest { method: String::new(), ..FetchRequest::get("") };
     let mut id = None;
     for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! Redaction of values that a server may have made large. It runs beside the threads that deadlines and other callers need.
+//! Redaction of values that a server may have made large. It runs on other threads than deadlines and other callers.
 
 use std::sync::Arc;
 

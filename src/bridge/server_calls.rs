@@ -247,7 +247,7 @@ impl ServerCalls {
     }
 
     /// Redacts the result of a failed tool, because the text of a failure may contain the host's data. Paths that the call's own arguments
-    /// contain are no secrets to the caller.
+    /// contain are not secret for the caller.
     async fn redacted(&self, result: Json, written: WrittenPaths) -> Result<Json> {
         if result.get("isError").and_then(Json::as_bool) != Some(true) {
             return Ok(result);

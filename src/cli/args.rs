@@ -149,7 +149,7 @@ pub struct Serve {
     /// Allow calls that change something: SERVER or SERVER.TOOL, separated by commas [default: the host asks]
     #[arg(long, value_name = "TOOLS", value_delimiter = ',')]
     pub allow_writes: Vec<String>,
-    /// List every tool under a name of its own too, or only the tools of these servers, separated by commas
+    /// Also list every tool under its own name, or only the tools of these servers, separated by commas
     #[arg(long, value_name = "SERVERS", value_delimiter = ',', num_args = 0..=1)]
     pub direct: Option<Vec<String>>,
     /// Form of these names: with underscores after a common start, or with hyphens

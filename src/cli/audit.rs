@@ -135,7 +135,7 @@ fn verified_text(report: &AuditReport) -> String {
     let (Some(first), Some(last), Some(head)) = (first, last, head) else {
         return if *whole { "the audit is empty\n".to_owned() } else { format!("the audit is empty, {} problems\n", problems.len()) };
     };
-    let gaps = if *gaps == 0 { String::new() } else { format!(", {gaps} of them tell of a gap") };
+    let gaps = if *gaps == 0 { String::new() } else { format!(", {gaps} of them report a gap") };
     let end = if *whole { "no problems found".to_owned() } else { format!("{} problems", problems.len()) };
     format!("rows {first} to {last}: {rows} rows{gaps}; {end}\nhead: {last} {head}\n")
 }
@@ -202,7 +202,7 @@ mod tests {
         let whole = AuditReport { whole: true, ..AuditReport::default() };
         assert_eq!(verified_text(&whole), "the audit is empty\n");
         let report = AuditReport { rows: 3, first: Some(4), last: Some(6), head: Some("ab".into()), gaps: 1, ..whole };
-        assert_eq!(verified_text(&report), "rows 4 to 6: 3 rows, 1 of them tell of a gap; no problems found\nhead: 6 ab\n");
+        assert_eq!(verified_text(&report), "rows 4 to 6: 3 rows, 1 of them report a gap; no problems found\nhead: 6 ab\n");
         let broken = AuditReport { whole: false, problems: vec!["row 5 is missing".into()], ..report };
         assert!(verified_text(&broken).contains("; 1 problems\n"));
     }

@@ -13,7 +13,7 @@ use crate::trust::AllowedWrites;
 const NO_TOKEN: &str = "no token is required: every program on this machine that can reach the port can call the approved tools, \
                         as far as the system does not show that it runs as another user. --token-file FILE requires one";
 
-const CUT_OFF: &str = "a request was still running when the time to end was over, and was cancelled: it may have been carried out in part";
+const CUT_OFF: &str = "a request did not end in the time after the signal, and was cancelled: it may have been carried out in part";
 
 /// Serves until the host or a signal ends it. Then waits for the current requests.
 pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, CliError> {

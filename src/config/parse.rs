@@ -224,8 +224,8 @@ impl<'t> Sources<'t> {
         self.mixed("mcp", settings);
     }
 
-    /// Reads a section that may have other values beside servers. In VS Code's settings, these belong to VS Code. Elsewhere, an object that
-    /// is no server may be a mistake.
+    /// Reads a section that may have other values besides servers. In VS Code's settings, these belong to VS Code. Elsewhere, an object
+    /// that is not a server may be a mistake.
     fn mixed(&mut self, field: &'static str, node: &'t Node) {
         let Some(all) = node.entries() else {
             return self.warnings.push(Problem::new(field, node.position, "is not an object; no server is read from it"));
@@ -237,7 +237,7 @@ impl<'t> Sources<'t> {
         for Entry { name, position, node } in others {
             if node.entries().is_some() && !is_settings {
                 let path = format!("{field}.{}", displayed(name));
-                self.warnings.push(Problem::new(path, *position, "is no server, as it has no command and no url; it is ignored"));
+                self.warnings.push(Problem::new(path, *position, "is not a server, because it has neither command nor url; it is ignored"));
             }
         }
         self.sections.push(Section { field, entries });

@@ -428,7 +428,7 @@ fn the_sections_of_other_programs_are_read() {
     let warnings = config.warnings.join("\n");
     assert!(!warnings.contains("mcp.discovery"), "{warnings}");
     let alone = parse_text(r#"{ "mcp": { "a": { "args": [] }, "b": true } }"#, "c", 9).unwrap();
-    assert!(alone.servers.is_empty() && alone.warnings.len() == 1 && alone.warnings[0].contains("mcp.a: is no server"), "{alone:?}");
+    assert!(alone.servers.is_empty() && alone.warnings.len() == 1 && alone.warnings[0].contains("mcp.a: is not a server"), "{alone:?}");
     for told in ["startup_timeout_sec: this key is unknown and ignored; write connectTimeoutMs", "write allowTools"] {
         assert!(warnings.contains(told), "{told}: {warnings}");
     }

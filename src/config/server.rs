@@ -51,7 +51,7 @@ const COMMON_KEYS: [&str; 28] = [
 ];
 const PROTOCOL_VERSIONS: &str = "\"2024-11-05\", \"2025-03-26\", \"2025-06-18\", \"2025-11-25\" or \"2026-07-28\"";
 const COMMAND_OF_OTHERS: &str =
-    "must be a string: write the program as \"command\", and beside it its arguments as \"args\" and its variables as \"env\"";
+    "must be a string: write the program as \"command\", its arguments as \"args\" and its variables as \"env\"";
 const SSE: &str =
     "the transport \"sse\" was replaced in the protocol of 2025-03-26: use \"type\": \"http\" with the server's Streamable HTTP address";
 

@@ -446,7 +446,7 @@ pub enum Error {
     BootSecret { name: OwnText, problem: OwnText },
 
     /// The folder of made tools cannot be used.
-    #[error("the cache {} cannot be used: {}. Name another folder, or go without a cache", .path.shown(), .problem.shown())]
+    #[error("the cache {} cannot be used: {}. Name another folder, or use no cache", .path.shown(), .problem.shown())]
     BootCache { path: ErrorText, problem: ErrorText },
 
     /// The option says that tools come only from the cache, and the cache has no tools of this prompt.

@@ -46,7 +46,7 @@ pub(super) fn request_headers(given: &[(String, String)], methods: Methods, limi
     check_size("the request", &given.iter().map(|(name, value)| name.len() + value.len()).collect::<Vec<_>>(), limits)?;
     let mut headers = HeaderMap::with_capacity(given.len());
     for (name, value) in given {
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| FetchError::invalid("a header's name is no token"))?;
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| FetchError::invalid("a header's name is not a valid token"))?;
         if is_forbidden(&name) {
             return Err(FetchError::invalid(format!("the header {name} cannot be set by code: leave it out")));
         }

@@ -218,7 +218,7 @@ impl HostName {
         }
     }
 
-    /// Returns whether the host has a name of at least two labels. Addresses and names such as `localhost` have no subdomains of their own.
+    /// Returns whether the host has a name of at least two labels. Addresses and names such as `localhost` have no subdomains.
     fn can_have_subdomains(&self) -> bool {
         matches!(self, Self::Domain(name) if name.contains('.'))
     }

@@ -32,8 +32,10 @@ pub(super) fn location(headers: &HeaderMap, secrets: &Secrets) -> Result<Option<
 /// Returns the next request. The target is checked like the URL of a first request.
 pub(super) fn next(current: &Outgoing, status: u16, target: &str, policy: &FetchPolicy, secrets: &Secrets) -> Result<Outgoing, FetchError> {
     let from = shown_host(&current.url);
-    let target =
-        current.url.join(target).map_err(|_| FetchError::Redirect { problem: format!("\"{from}\" redirects to what is no URL") })?;
+    let target = current
+        .url
+        .join(target)
+        .map_err(|_| FetchError::Redirect { problem: format!("\"{from}\" redirects to an address that is not a URL") })?;
     let url = policy.judge(target.as_str())?;
     if current.url.scheme() == "https" && url.scheme() == "http" {
         return Err(FetchError::Redirect {

@@ -69,7 +69,7 @@ impl BoxMaker {
         folder.map(|folder| folder.path).map_err(|error| Error::io("the private home of a box", &error))
     }
 
-    /// Returns the folders that no box has, whatever it is given.
+    /// Returns the folders that no box may contain.
     fn own_folders(&self) -> Vec<PathBuf> {
         [Some(&self.state_folder), self.snapshot_folder.as_ref()].into_iter().flatten().cloned().collect()
     }
@@ -254,8 +254,8 @@ impl Gateway {
     }
 }
 
-/// Returns what a package runner needs, by the settings of the user's own package manager. A registry that only the entry names must be in `network`: whoever
-/// brings an entry does not choose a private address.
+/// Returns what a package runner needs, by the settings of the user's own package manager. A registry that only the entry names must be in
+/// `network`, so that the author of an entry cannot choose a private address.
 fn registry_of(command: &str, arguments: &[String], surroundings: &Surroundings) -> Option<Registry> {
     let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
     let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);

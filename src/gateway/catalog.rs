@@ -51,7 +51,7 @@ pub struct CodeReport {
     /// False if the code was not checked, because it is nested too deeply or its parser took too long.
     pub looked: bool,
     pub problems: Vec<Problem>,
-    /// Names of properties that were never seen in results, similar to some that were. The code may be right, so they are no problems.
+    /// Names of properties that were never seen in results, similar to some that were. The code may be right, so these are not problems.
     pub hints: Vec<Problem>,
 }
 

@@ -107,7 +107,7 @@ impl Core {
             LeaseOrigin::After(Closed::Evicted) => "its connection had been closed to make room for another server (limits.maxConnections)",
             LeaseOrigin::After(Closed::IdledOut) => "its connection had been idle for too long (idleTimeoutMs)",
         };
-        scope.warn(format!("server \"{}\" was connected anew, because {why}. Its session state is lost", server.given_name()));
+        scope.warn(format!("server \"{}\" was connected again, because {why}. Its session state is lost", server.given_name()));
     }
 
     /// Records that a server sends questions that belong to no call. The next connection must know this when it starts.

@@ -28,7 +28,7 @@ const MAX_WAITING_BYTES: usize = 1_024 * 1_024;
 /// Shapes are learnt from each of the first results of a tool, up to this number. Later, only one in this number of results is used,
 /// because its shape is usually known.
 const FIRST_RESULTS: u32 = 16;
-/// Maximum number of tools whose results are counted. If there are more, counting begins anew.
+/// Maximum number of tools whose results are counted. If there are more, counting starts again.
 const MAX_COUNTED: usize = 1_000;
 /// Maximum length in characters of a name. Longer names are not learnt anyway.
 const MAX_NAME_CHARS: usize = 100;

@@ -19,8 +19,8 @@ export interface AgentToolsOptions {
    */
   manage?: boolean
   /**
-   * The form in which the model's code gets errors of calls, and in which they are described to it. It counts for a given `sandbox` too, whatever
-   * the sandbox's own form is. Default `throw`.
+   * The form in which the model's code gets errors of calls, and in which they are described to it. It also applies to a given `sandbox`,
+   * and overrides the sandbox's own form. Default `throw`.
    */
   toolErrors?: ToolErrors
 }
@@ -69,8 +69,8 @@ export interface AgentToolContent {
 export interface AgentToolResult {
   error?: AgentToolError
   /**
-   * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it out: in the
-   * JSON, a mark stands in the place of each.
+   * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it
+   * out. In the JSON, a mark replaces each image and sound.
    */
   readonly content?: AgentToolContent[]
   [key: string]: unknown

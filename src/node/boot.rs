@@ -73,9 +73,9 @@ impl JavaScriptModel {
                     Some((_, Value::Text(reason))) => {
                         Err(Error::BootRefused { what: ErrorText::own("answer"), reason: ErrorText::own(reason) })
                     }
-                    _ => Err(no_answer(ErrorText::own("its answer is no text"))),
+                    _ => Err(no_answer(ErrorText::own("its answer is not a text"))),
                 },
-                Ok(_) => Err(no_answer(ErrorText::own("its answer is no text"))),
+                Ok(_) => Err(no_answer(ErrorText::own("its answer is not a text"))),
                 Err(Error::HostFunction { message, .. }) => Err(no_answer(message)),
                 Err(error) => Err(error),
             }

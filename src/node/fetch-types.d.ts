@@ -44,7 +44,7 @@ export interface FetchApproval {
    * there are none.
    */
   unicodeHosts?: Record<string, string>
-  /** Those entries below which strangers are known to have hosts of their own, for example `*.github.io`. Missing if there are none. */
+  /** The entries below which anyone can get a host name, for example `*.github.io`. Missing if there are none. */
   hostsOfStrangers?: string[]
   /** The digest of exactly this: the agent and its hosts. */
   digest: string

@@ -36,8 +36,9 @@ struct FetchAgent {
 
 #[napi]
 impl Gateway {
-    /// Returns what a person must see before the code of an agent may fetch from hosts. A yes means that code that a model writes may send whatever it
-    /// knows to these hosts. Without `hosts`, they are those of the agent's entry in the config; without `agent`, it is the operator's own.
+    /// Returns what a person must see before the code of an agent may fetch from hosts. An approval means that code that a model writes may
+    /// send any data that it has to these hosts. Without `hosts`, they are those of the agent's entry in the config; without `agent`, it is
+    /// the operator's own.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for a host or name that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
     ///

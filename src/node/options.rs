@@ -79,7 +79,7 @@ pub(super) struct OpenOptions {
     fetch: GatewayFetch,
 }
 
-/// Parses `limits`. Each value must be a number: `null` is no limit.
+/// Parses `limits`. Each value must be a number; `null` is refused.
 fn limits<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<LimitChanges, D::Error> {
     struct Given;
 
@@ -222,7 +222,7 @@ pub(super) fn trace_of(method: &'static str, traceparent: Option<&str>, tracesta
     let wrong = |problem: String| Error::InvalidOption { method, problem: problem.into() };
     let Some(parent) = traceparent else {
         return match tracestate {
-            Some(_) => Err(wrong("tracestate: it needs a traceparent beside it".to_owned())),
+            Some(_) => Err(wrong("tracestate: it needs a traceparent too".to_owned())),
             None => Ok(None),
         };
     };

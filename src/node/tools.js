@@ -48,8 +48,8 @@
   }
 
   /**
-   * Makes the images and sounds of an answer a property that is not enumerable. So whoever writes the answer as JSON does not send them to a model as
-   * text, which costs very many tokens.
+   * Makes the images and sounds of an answer a property that is not enumerable. So JSON of the answer does not send them to a model as
+   * text, which would cost very many tokens.
    */
   function withContent(answer) {
     if (!Array.isArray(answer?.content)) return answer;

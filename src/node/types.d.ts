@@ -26,8 +26,8 @@ export interface Limits {
   /** The maximum number of servers in the config. Default 20. */
   maxServers: number
   /**
-   * The maximum number of open connections. A server that was called in a run keeps its connection while the run lasts; where only such servers could
-   * give way, up to as many again are opened until the runs end. Default 20.
+   * The maximum number of open connections. A server that was called in a run keeps its connection while the run lasts. If only such
+   * connections could be closed, up to the same number of further connections are opened until the runs end. Default 20.
    */
   maxConnections: number
   /**
@@ -326,7 +326,7 @@ export interface HypervisorReport {
 export interface BoxesReport {
   /** True if boxes with all that they can have are made on this machine. */
   available: boolean
-  /** True if Landlock and the filter of system calls can hold a box alone, where namespaces are missing: most entries then start all the same. */
+  /** True if Landlock and the filter of system calls can enforce a box without namespaces. Then most entries can still be started. */
   landlockAlone: boolean
   /** All parts, those that every box needs first. Empty if the program that makes boxes cannot be run. */
   parts: BoxPart[]

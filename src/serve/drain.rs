@@ -5,6 +5,6 @@
 pub enum Drain {
     /// All requests have ended by themselves.
     Complete,
-    /// At least one request was cancelled, as the time for it was over or the gateway was closed.
+    /// At least one request was cancelled, because its time was over or the gateway was closed.
     CutOff,
 }

@@ -33,7 +33,7 @@ static CREATING: Mutex<()> = Mutex::new(());
 
 /// The number of virtual-machine steps of `SQLite` between two checks of the time limit.
 const STEPS: i32 = 50_000;
-/// The problem of a database whose schema contains something that this program has not made. A trigger or view from another program could
+/// The problem of a database whose schema contains a part that this program has not made. A trigger or view from another program could
 /// block or change each access.
 pub(super) const FOREIGN: &str = "another program has changed its tables, indexes, views or triggers. Nothing is approved, granted or changed until it is \
                        restored from a backup, or moved away together with the files whose names begin with its name; then every server needs \

@@ -92,7 +92,7 @@ pub(super) fn rows_now(
             return Ok(Err(format!("the store was put back to an earlier time: it has {changes} changes of {least}")));
         }
         if has_seen && seal.is_none() {
-            return Ok(Err("this process has read some, and all are gone".to_owned()));
+            return Ok(Err("this process has read rows of this kind, and now there are none".to_owned()));
         }
         if !seals_fit(reader, key, counts)? {
             return Ok(Err(MIXED.to_owned()));

@@ -34,7 +34,7 @@ pub struct FetchApproval {
     /// The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. They can look like other hosts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unicode_hosts: BTreeMap<String, String>,
-    /// Those entries below which strangers are known to have hosts of their own, for example `*.github.io`.
+    /// The entries below which anyone can get a host name, for example `*.github.io`.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub hosts_of_strangers: BTreeSet<String>,
     /// The digest of exactly this: the agent and its hosts.
@@ -57,7 +57,7 @@ struct Row {
 }
 
 impl FetchHosts {
-    /// Returns those entries below which strangers are known to have hosts of their own.
+    /// Returns the entries below which anyone can get a host name.
     #[must_use]
     pub fn of_strangers(&self) -> BTreeSet<String> {
         let includes_strangers = |host: &&String| host.parse::<AllowedHost>().is_ok_and(|host| host.includes_strangers());

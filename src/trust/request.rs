@@ -35,7 +35,7 @@ const NO_BOX_WARNING: &str =
 const REMOTE_WARNING: &str = "what is sent to this address leaves your machine; its operator sees every argument and decides every answer";
 
 const GENERATED_WARNING: &str =
-    "a model wrote this code: it runs in a micro-VM, and can send whatever it is given to the hosts that are listed here";
+    "a model wrote this code: it runs in a micro-VM, and can send all data that it gets to the hosts that are listed here";
 
 /// Everything that a person must see at one of the two stages.
 #[derive(Debug, Clone, Serialize)]

@@ -159,7 +159,7 @@ pub fn unoffered_warnings(manifest: &Manifest, max_chars: usize) -> Vec<String> 
     let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars };
     let told = |kind: &str, name: &str, what: &str, reason: Unshown| format!("{kind} \"{}\" is {what}, because {reason}", line(name));
     let tools = manifest.tools.iter().filter_map(|tool| {
-        Some(told("the tool", &tool.name, "not offered under a name of its own (serve --direct)", unshown_tool(tool, &wording)?))
+        Some(told("the tool", &tool.name, "not offered under a direct name (serve --direct)", unshown_tool(tool, &wording)?))
     });
     let uris = manifest.resources.iter().map(|resource| &resource.uri);
     let uris = uris.chain(manifest.resource_templates.iter().map(|template| &template.uri_template));
@@ -244,7 +244,7 @@ mod tests {
         .unwrap();
         let told = unoffered_warnings(&manifest, 100);
         let long = "because a name or a literal of it is longer than an approval request shows";
-        assert_eq!(told[0], format!("the tool \"u\" is not offered under a name of its own (serve --direct), {long}"));
+        assert_eq!(told[0], format!("the tool \"u\" is not offered under a direct name (serve --direct), {long}"));
         assert!(told[1].starts_with("the resource \"a:bbb") && told[1].ends_with(&format!("is in no list, {long}")), "{told:?}");
         assert_eq!(told[2..], [format!("the prompt \"q\" is in no list, {long}")]);
     }

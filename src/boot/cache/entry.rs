@@ -69,9 +69,9 @@ impl CacheEntry {
 
     /// Reads the bytes of a file. Fails with a description of the problem.
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("it is no entry")?;
+        let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("it is not an entry of the cache")?;
         let (line, json) = (String::from_utf8_lossy(&bytes[..end]), &bytes[end + 1..]);
-        let (format, digest) = line.split_once(' ').ok_or("it is no entry")?;
+        let (format, digest) = line.split_once(' ').ok_or("it is not an entry of the cache")?;
         if format != FORMAT {
             return Err("it has another format".to_owned());
         }

@@ -57,7 +57,7 @@ impl Cache {
         let mode = self.open_mode?;
         let folder = sanitise_line(&self.folder.display().to_string(), 200);
         Some(format!(
-            "other users may look into the folder of made tools {folder} (mode {mode:o}): chmod 700 it, or name a folder of its own"
+            "other users may list the folder of made tools {folder} (mode {mode:o}): run chmod 700 on it, or name a folder of its own"
         ))
     }
 

@@ -82,7 +82,7 @@ fn header(response: &FetchResponse, name: &str) -> Option<String> {
 
 fn target(current: &Url, response: &FetchResponse) -> Result<Url, PageProblem> {
     let location = header(response, "location").ok_or("redirects to no address")?;
-    let target = current.join(&location).map_err(|_| "redirects to an address that is no URL")?;
+    let target = current.join(&location).map_err(|_| "redirects to an address that is not a URL")?;
     match (current.scheme(), target.scheme()) {
         ("https", "http") => Err("redirects from https to http".into()),
         (_, "http" | "https") => Ok(target),

@@ -11,8 +11,8 @@ const V6_HEADER: usize = 40;
 const ICMP_HEADER: usize = 8;
 const RST_AND_ACK: u8 = 0x14;
 
-/// Returns the address and port that a process has tried to reach, if this packet refuses it. The border itself sends datagrams from the ports that it
-/// serves: one that nobody takes is no attempt.
+/// Returns the address and port that a process has tried to reach, if this packet refuses it. The border itself sends datagrams from the
+/// ports that it serves. If nobody receives such a datagram, this is not an attempt.
 pub fn attempt_of(packet: &[u8], is_served: impl Fn(u16) -> bool) -> Option<SocketAddr> {
     let Header { protocol, source, destination: _, length } = header(packet)?;
     let body = packet.get(length..)?;

@@ -1,4 +1,4 @@
-//! Datagrams: those between one socket in the box and one address are a session, with a socket of its own outside. So QUIC works.
+//! Datagrams. All datagrams between one socket in the box and one address form a session, which has its own socket outside. So QUIC works.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -70,7 +70,7 @@ impl Border {
     /// Serves the sockets on this runtime.
     ///
     /// # Errors
-    /// A descriptor is no socket of a border.
+    /// A descriptor is not a socket of a border.
     pub fn start(sockets: Vec<OwnedFd>, settings: &BorderSettings, runtime: &Handle) -> io::Result<Self> {
         let _entered = runtime.enter();
         let sockets: Vec<Socket> = sockets.into_iter().map(Socket::new).collect::<io::Result<_>>()?;

@@ -189,7 +189,7 @@ fn make_temporary(home: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Puts the paths of the machine in the place of those that only a box with mounts has.
+/// Replaces the paths that only a box with mounts has by paths of the machine.
 fn place(order: &mut Order, home: &Path, temporary: &Path) {
     for (name, value) in &mut order.environment {
         if name == "TMPDIR" && value == "/tmp" {

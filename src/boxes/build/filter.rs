@@ -100,7 +100,8 @@ const MODES: [(c_long, u8); 7] = [
 const CREATING: [(c_long, u8, u8); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
 /// Flags with which these calls create a file. `O_TMPFILE` also has the bit of `O_DIRECTORY`.
 const CREATE: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
-/// Modes that lend the rights of the file's owner or group to whoever starts it, outside of the box too.
+/// The set-user-ID and set-group-ID bits. A program with such a bit runs with the rights of the file's owner or group, also outside of the
+/// box.
 const LENDING: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 /// Calls that change the limits or the turn of the process in their first argument.
 const OF_PROCESS: [c_long; 5] =
@@ -167,7 +168,7 @@ fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Backen
     Ok(rules)
 }
 
-/// Returns rules against files that lend rights.
+/// Returns rules that prevent set-user-ID and set-group-ID files.
 fn lending() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendError> {
     let has = |argument, bits: u32| Condition::new(argument, Length::Dword, Compare::MaskedEq(bits.into()), bits.into());
     let mut rules = Vec::new();

@@ -156,7 +156,7 @@ impl Group {
     }
 }
 
-/// Returns whether the file `memory.events` tells of an ended process.
+/// Returns whether the file `memory.events` reports an ended process.
 fn has_killed(events: &str) -> bool {
     events.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count.trim() != "0"))
 }

@@ -1,4 +1,4 @@
-//! Mounts by descriptor: a path is opened once, and what was opened is mounted, whatever stands at the path later.
+//! Mounts by descriptor: a path is opened once, and exactly the opened file or folder is mounted, even if the path is changed later.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};

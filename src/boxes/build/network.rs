@@ -1,5 +1,5 @@
 //! The network of a box: a loopback interface alone, to which every address belongs. The sockets that answer there are opened here, where this process may still
-//! open them, and then given to the gateway. So nothing leaves the box but what the gateway connects.
+//! open them, and then given to the gateway. Therefore data can leave the box only through connections that the gateway makes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -56,7 +56,8 @@ fn family(is_v6: bool) -> u8 {
     u8::try_from(if is_v6 { libc::AF_INET6 } else { libc::AF_INET }).unwrap_or_default()
 }
 
-/// Lets every address of a family lead to the loopback interface, as 127.0.0.1 does. So an attempt to reach any address ends at once, and is seen.
+/// Lets every address of a family lead to the loopback interface, as 127.0.0.1 does. Therefore an attempt to reach any address ends at
+/// once, and can be reported.
 fn make_all_local(kernel: &OwnedFd, is_v6: bool) -> rustix::io::Result<()> {
     let scope = if is_v6 { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_HOST };
     let route = [family(is_v6), 0, 0, 0, libc::RT_TABLE_LOCAL, libc::RTPROT_STATIC, scope, libc::RTN_LOCAL, 0, 0, 0, 0];

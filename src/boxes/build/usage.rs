@@ -66,7 +66,7 @@ pub(super) struct Usage {
     memory_bytes: u64,
     processes: u64,
     threads: u64,
-    /// False if the text has no memory: the thread has ended, and nobody has reaped it.
+    /// False if the text does not contain the memory, because the thread has ended and was not reaped.
     has_memory: bool,
 }
 
@@ -88,7 +88,7 @@ impl Usage {
         Ok(sum)
     }
 
-    /// Reads what a process uses. Its main thread may have ended and left others; then only these tell of the memory.
+    /// Reads what a process uses. If its main thread has ended and other threads go on, only these show its memory.
     fn of_process(id: u32) -> io::Result<Self> {
         let folder = format!("/proc/{id}");
         let main = Self::of(&status_at(&folder)?);

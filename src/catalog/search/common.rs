@@ -1,4 +1,4 @@
-//! Words that are common in questions, whatever tool is wanted.
+//! Words that are common in questions about any tool.
 
 /// Words of asking, time, number and degree, in alphabetical order. Unlike stop words, they name what some tools do (`get_time`, `make_plan`),
 /// so they are searched for, but count less. The rarity of a word among tools does not show this: few tools say `today`, many questions do.

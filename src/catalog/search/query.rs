@@ -29,7 +29,7 @@ const DIGITS_SHARE: f32 = 0.3;
 /// Weight of what a path or URL says about the tool.
 const PATH_SHARE: f32 = 0.4;
 /// Weight of similar terms if at least `ENOUGH_KNOWN` words of the question are known. Then a word that no tool has is more likely to be a
-/// name or a matter of its own than a mistyped word.
+/// name or a separate topic than a mistyped word.
 const GUESS_SHARE: f32 = 0.4;
 const ENOUGH_KNOWN: usize = 2;
 

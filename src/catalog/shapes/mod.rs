@@ -1,8 +1,8 @@
 //! Learns the shape of a tool's results from results that were seen, for tools whose server declares none.
 //!
 //! A shape says which kinds of values occurred at each place. It contains no value and no string literal, only the names of properties that
-//! look like identifiers (`keys`). Its size is bounded, whatever a server sends, and so is the work for one result (`observe`). A shape is no
-//! promise: the declarations say so, and accept properties that were not seen.
+//! look like identifiers (`keys`). The size of a shape and the work for one result are limited, even for a malicious server (`observe`). A
+//! shape is not a promise: the declarations say so, and accept properties that were not seen.
 
 mod keys;
 mod learnt;

@@ -42,7 +42,7 @@ pub struct Boot {
     /// Folder of made tools
     #[arg(long, value_name = "FOLDER", default_value = ".mcpboot-cache")]
     pub cache_dir: PathBuf,
-    /// Make the tools anew, and do not keep them
+    /// Make the tools again, and do not store them
     #[arg(long, conflicts_with_all = ["cache_dir", "locked"])]
     pub no_cache: bool,
     /// Take the tools from the cache, without a model and without looking at the pages

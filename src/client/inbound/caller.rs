@@ -204,10 +204,10 @@ pub trait Observer: Send + Sync {
     /// Reports that a question was cancelled without anybody being asked.
     fn question_cancelled(&self, server: &str, reason: &str);
     /// Returns whether the server's questions and notifications may be forwarded to callers. This requires that the server is fully
-    /// approved and enabled. The state is read anew each time.
+    /// approved and enabled. The state is read again each time.
     fn may_send_messages(&self, server: &str) -> bool;
     /// Starts to close the server's connection if no stage of its approval is valid any more. Returns whether the connection is being
-    /// closed. The state is read anew each time.
+    /// closed. The state is read again each time.
     fn ends_unapproved(&self, server: &str) -> bool {
         let _ = server;
         false

@@ -9,7 +9,7 @@
 pub(in crate::client) enum Route {
     /// The destination is the caller of this call.
     Call(u64),
-    /// The destination is no call, because no call can have caused the question.
+    /// The question does not belong to a call, because no call can have caused it.
     Outside,
     /// The destination is unknown, because calls of more than one caller can have caused the question.
     Ambiguous,

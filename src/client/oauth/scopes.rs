@@ -67,7 +67,8 @@ fn possible(mut scopes: Vec<String>, grant: Grant) -> Vec<String> {
 /// Describes scopes that are required but not allowed. Their names come last, because the end of a long text is cut.
 pub(super) fn refused(beyond: &[String]) -> String {
     format!(
-        "the server requires scopes that were not approved, so nothing was requested. If it may have them, name them in oauth.scopes beside those that it needs, and approve it again; else do without the calls that need them. It requires: {}",
+        "the server requires scopes that were not approved, so nothing was requested. If it may have them, add them to oauth.scopes and \
+         approve it again. Otherwise, calls that need them fail. It requires: {}",
         beyond.join(" ")
     )
 }

@@ -106,7 +106,7 @@ impl Times {
         times
     }
 
-    /// Sets the idle time-out anew, counted from the end of the last use, and returns the time at which it ends.
+    /// Restarts the idle time-out from the end of the last use, and returns the time at which it ends.
     fn used(&mut self, entry: &Entry, wanted: &ConnectionRequest) -> Instant {
         self.idle = entry.uses.ended_at() + wanted.idle_timeout.unwrap_or(FAR);
         self.idle

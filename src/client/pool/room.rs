@@ -1,8 +1,9 @@
 //! Room for connections: which servers runs hold, and places beyond the limit while they do.
 //!
-//! A server that was called in a run keeps its connection, and so its session, while the run lasts. If a connection is needed and only such
-//! servers could give way, an extra place is opened, up to as many as the limit itself. Each extra place is taken back as soon as a
-//! connection can be closed. While a run waits for a person, its servers may give way like all others.
+//! A server that was called in a run keeps its connection, and so its session, while the run lasts. If a connection is needed and only
+//! connections of such servers could be closed, an extra place is opened. There are at most as many extra places as normal ones. Each extra
+//! place is taken back as soon as a connection can be closed. While a run waits for a person, the connections of its servers may be closed
+//! like all others.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -16,11 +17,11 @@ use super::lifecycle::ConnectionState;
 use super::{ConnectionRequest, Connections, CountGuard, Entry, Shared};
 use crate::error::{Error, OwnText, Result};
 
-/// Time after which a caller that waits for a place looks again. A run that begins to wait for a person lets its servers give way, and tells
-/// nobody.
+/// Time after which a caller that waits for a place looks again. When a run begins to wait for a person, the connections of its servers may
+/// be closed, but the waiting callers are not notified.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Answers whether a run goes on. While it waits for a person, nobody knows for how long, and its idle servers may give way.
+/// Answers whether a run goes on. While it waits for a person, which can take long, its idle connections may be closed.
 type GoesOn = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Keeps a server's connection from being closed to make room, until it is dropped. The connection can still end for other reasons.
@@ -148,7 +149,7 @@ impl Entry {
         self.uses.is_idle() && !self.holders.keep()
     }
 
-    /// Returns whether the connection could give way if no run held it.
+    /// Returns whether the connection could be closed if no run held it.
     fn is_kept_by_runs(&self) -> bool {
         let could_give_way = || self.held.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| !held.pinned));
         self.state() == ConnectionState::Connected && self.uses.is_idle() && self.holders.keep() && could_give_way()
@@ -156,8 +157,8 @@ impl Entry {
 }
 
 impl Shared {
-    /// Opens an extra place for a server, if a run holds the connection of another server that could give way otherwise. Returns the place
-    /// if it did.
+    /// Opens an extra place for a server, if a connection of another server could be closed but a run holds it. Returns the place if it
+    /// did.
     pub(super) fn open_extra(&self, server: &str) -> Option<ExtraPlace> {
         if !self.entries().values().any(|entry| entry.server != server && entry.is_kept_by_runs()) {
             return None;

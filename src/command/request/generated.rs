@@ -18,7 +18,7 @@ pub(super) fn add(page: &mut Page, tools: &GeneratedTools) {
     let shown = |hosts: &[String]| hosts.iter().map(|host| shown_host_entry(host)).collect::<Vec<_>>();
     page.list("may reach", &shown(hosts));
     for host in hosts.iter().filter(|host| host.parse::<AllowedHost>().is_ok_and(|host| host.includes_strangers())) {
-        page.noted(Tone::Bad, &format!("below {host}, strangers have hosts of their own: the tools may reach these too"));
+        page.noted(Tone::Bad, &format!("anyone can get a host name below {host}: the tools may reach these hosts too"));
     }
     page.list("also privately", &shown(private_hosts));
     let sent: Vec<String> =

@@ -39,7 +39,7 @@ pub(super) struct FoundPackage {
 pub(super) fn find(name: &str, starts: &[PathBuf]) -> Result<FoundPackage, String> {
     let folder = search_folders(starts).into_iter().map(|folder| folder.join(name)).find(|folder| folder.is_dir());
     let Some(folder) = folder else {
-        return Err("the package is not installed: install it beside the config, or in the workspace folder".to_owned());
+        return Err("the package is not installed: install it in the folder of the config, or in the workspace folder".to_owned());
     };
     match read(name, &folder)? {
         Some(found) => Ok(found),

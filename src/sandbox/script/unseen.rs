@@ -1,5 +1,5 @@
 //! Finds properties that code reads from the results of tools, that were never seen there, and whose names are similar to one that was. Such
-//! code may be right, as nobody has promised what a result has. So these findings are hints and no problems.
+//! code may be right, as nobody has promised what a result has. So these findings are hints, not problems.
 
 use std::collections::{HashMap, HashSet};
 

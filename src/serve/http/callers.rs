@@ -19,7 +19,7 @@ use super::streams::MAX_STREAMS_PER_CALLER;
 use crate::serve::places::{PlaceLimits, Places, Share};
 
 /// The number of callers above which idle callers are removed. Tasks, handles and waiting calls can be kept for fewer callers than this. So
-/// callers that are not idle for this reason alone cannot reach this number.
+/// the callers that are kept only for this reason cannot reach this number.
 const MAX_CALLERS: usize = 4096;
 
 /// Creates the MCP handler of a session, or of a request without a session.

@@ -43,7 +43,7 @@ impl RequestIds {
         if self.0.lock().insert(request.id.clone()) {
             return Ok(());
         }
-        refused(id(), "id: a request of this session that is under way has the same; give each request an id of its own".to_owned())
+        refused(id(), "id: another request under way in this session has the same id; give each request a different id".to_owned())
     }
 
     /// Releases the id of a request that was not started.

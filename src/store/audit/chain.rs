@@ -188,7 +188,7 @@ impl<'a> Verification<'a> {
         }
         for (end, noted) in self.known_ends() {
             if end.number == *number && end.digest != hex::encode(digest) {
-                self.problem(format!("row {number} is not the one that was {noted}: the audit goes on from an older copy"));
+                self.problem(format!("row {number} is not the row that was {noted}: the audit was continued from an older copy"));
             }
         }
         match self.next.take() {
@@ -233,7 +233,7 @@ impl<'a> Verification<'a> {
                 HeadFound::Sound(head) if number + 1 == head.first && digest != hex::encode(&head.anchor) => head.first,
                 _ => continue,
             };
-            self.problem(format!("the row before row {first} is not the one that was {noted}: the audit goes on from an older copy"));
+            self.problem(format!("the row before row {first} is not the row that was {noted}: the audit was continued from an older copy"));
         }
     }
 

@@ -95,7 +95,7 @@ impl EarlierFile {
             // file.
             Ok(()) => Ok(()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                self.keep_aside("an approval file of an earlier version was put beside the store, which has approvals of its own")
+                self.keep_aside("an approval file of an earlier version was found next to the store, which already has approvals")
             }
             Err(error) => Err(self.failed(&error)),
         }

@@ -65,14 +65,14 @@ fn an_older_copy_and_a_cut_end_are_told_by_the_anchor() {
     assert_eq!(empty, ["the audit is empty, and row 5 was written: it is an older copy, or its end was cut"]);
     // The older copy was used again, so it has other rows with the numbers of the anchored ones.
     let other = AnchoredAudit::At(AuditEnd { number: 7, digest: "00".to_owned() });
-    assert!(problems(&head, &rows, other.clone())[0].contains("goes on from an older copy"));
+    assert!(problems(&head, &rows, other.clone())[0].contains("was continued from an older copy"));
     assert!(problems(&head, &rows, AnchoredAudit::Lost)[0].contains("store.anchor is missing"));
     assert!(verified_with(&key, HeadFound::Missing, &[], AnchoredAudit::Lost).whole, "there never was a row");
     rows[..7].iter().for_each(|row| head.drop_first(row.clone()));
     for number in 1..=9 {
         assert!(problems(&head, &rows[7..], at(number)).is_empty(), "{number}");
     }
-    assert!(problems(&head, &rows[7..], other)[0].contains("goes on from an older copy"));
+    assert!(problems(&head, &rows[7..], other)[0].contains("was continued from an older copy"));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_chain_that_is_not_the_one_that_a_process_has_seen_is_told_whatever_the_anch
     };
     assert_eq!(problems(head.end().unwrap()), "");
     let other = |number| AuditEnd { number, digest: "00".to_owned() };
-    assert_eq!(problems(other(4)), "row 4 is not the one that was seen by this process: the audit goes on from an older copy");
+    assert_eq!(problems(other(4)), "row 4 is not the row that was seen by this process: the audit was continued from an older copy");
     assert!(problems(other(6)).contains("the audit ends with row 5, and row 6 was written"));
 }
 
