@@ -28,7 +28,8 @@ pub(super) fn report() -> BoxesReport {
         let problem = format!("the kernel has version {abi} of Landlock, and scopes came with version {SCOPES} (Linux 6.12)");
         Err(Tried {
             problem,
-            remedy: "use a newer kernel, or do not give servers the machine's network: set network to \"none\" or a list of hosts".to_owned(),
+            remedy: "use a newer kernel, or do not give servers the machine's network: set network to \"none\" or a list of hosts"
+                .to_owned(),
         })
     };
     let own = Network::Own { ports: Vec::new() };
