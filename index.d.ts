@@ -151,8 +151,8 @@ export interface GatewayOptions extends Callbacks {
   /** The guest to run. `auto` selects the standard guest, or the ring-3 guest if the machine's KVM cannot run the standard one. Default `auto`. */
   guest?: 'auto' | 'standard' | 'ring3'
   /**
-   * VMs that are started in advance for the next runs. Holds for each of two pools: runs that may fetch have a pool of their own, from their first one
-   * on. So a gateway keeps at most twice as much ready.
+   * VMs that are started in advance for the next runs. The value applies to each of two pools: after the first run that may fetch, such
+   * runs have a separate pool. So a gateway keeps at most twice as much ready.
    */
   warm?: Partial<WarmVms>
   /**
@@ -336,7 +336,7 @@ export interface BoxesReport {
   problem?: string
 }
 
-/** A part of the kernel of which boxes are made, with what was found by trying. */
+/** A part of the kernel that boxes need, with the result of the attempt to use it. */
 export interface BoxPart {
   /**
    * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches its abstract sockets. Without `cgroup`, memory
@@ -344,7 +344,7 @@ export interface BoxPart {
    */
   name: 'userNamespaces' | 'networkNamespaces' | 'mounts' | 'landlock' | 'systemCallFilter' | 'scopes' | 'cgroup'
   available: boolean
-  /** The version of Landlock, or what a cgroup can limit. */
+  /** The version of Landlock, or the resources that a cgroup can limit. */
   detail?: string
   /** The reason why the machine does not have it. `remedy` says what to do, if something is known. */
   problem?: string
@@ -1757,7 +1757,7 @@ export interface PluginCommand {
   execute(line: string, options?: CommandOptions): Promise<CommandOutcome>
 }
 
-/** A server for an agent that has a sandbox of its own, in the form of a HyperAgent plugin. */
+/** A server for an agent with its own sandbox, in the form of a HyperAgent plugin. */
 export interface PluginRegistration {
   /** The name `mcp-<server>`. */
   name: string
@@ -1777,7 +1777,7 @@ export interface HostFunctionsOptions extends CallerCallbacks {
   toolErrors?: ToolErrors
 }
 
-/** A function that calls a tool, for an agent that has a sandbox of its own. */
+/** A function that calls a tool, for an agent with its own sandbox. */
 export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>
 
 /** Selects rows of the audit. A row must match all given fields. An unknown key or a wrong type is an error that names the key. */
@@ -1968,7 +1968,7 @@ export interface FetchApproval {
   digest: string
   /** True if a person has approved all of these hosts for the agent. */
   approved: boolean
-  /** The hosts that are approved for the agent now. A yes replaces them. */
+  /** The hosts that are approved for the agent now. A new approval replaces them. */
   approvedHosts: string[]
 }
 
@@ -2008,7 +2008,7 @@ export interface GrantList {
   defaultGrant: DefaultGrant
 }
 
-/** The grant of an agent without a grant of its own: everything that is approved and enabled, or nothing. */
+/** The grant of an agent without its own grant: everything that is approved and enabled, or nothing. */
 export type DefaultGrant = 'all' | 'none'
 
 /** The result of `Gateway.explainGrant`. */
@@ -2279,7 +2279,7 @@ export interface BootOptions {
    * `ERR_BOOT_REFUSED` if the error has `refused: true`. `signal` is aborted when the boot ends.
    */
   generate?: (request: { system: string; user: string; maxTokens: number; signal: AbortSignal }) => string | Promise<string>
-  /** The name of the server. Default: `boot-` and the beginning of the prompt's digest, so that each prompt has a server of its own. */
+  /** The name of the server. Default: `boot-` and the beginning of the prompt's digest, so that each prompt has its own server. */
   name?: string
   /** The folder of made tools, created with mode 0700. Default: `.mcpboot-cache` in the working directory. */
   cacheDir?: string
@@ -2791,9 +2791,9 @@ export declare class Gateway {
   /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
   close(): Promise<void>
   /**
-   * Adds a server whose tools were generated, or replaces it. Each call of a tool runs its code in a micro-VM of its own, for at most 30 s. The
-   * code has no module, no file and no process. Like any server, it is used only after a person has approved it (`approvalRequest` shows all of
-   * the code) and it is enabled; a change of one line of code needs another approval. It lives as long as the gateway.
+   * Adds a server whose tools were generated, or replaces it. Each call of a tool runs its code in its own micro-VM, for at most 30 s.
+   * The code has no module, no file and no process. Like any server, it is used only after a person has approved it (`approvalRequest`
+   * shows all of the code) and it is enabled; a change of one line of code needs another approval. It lives as long as the gateway.
    *
    * Rejects with `ERR_INVALID_OPTION` for a name that cannot be a server's or that the config has, and without tools.
    *

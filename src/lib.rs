@@ -12,7 +12,7 @@
 //! - [`config`]: reads and checks the operator's config
 //! - [`registry`]: lists the servers that exist now, with their state
 //! - [`trust`]: decides whether a server may run, and whether a model may read its tools
-//! - [`boxes`]: what a server's process may read, write and reach
+//! - [`boxes`]: the files and hosts that a server's process may use
 //! - [`catalog`]: describes the tools for a guest and for a model
 //! - [`client`]: manages the live connections; uses rmcp's client side
 //! - [`sandbox`]: runs the micro-VM; does not depend on MCP

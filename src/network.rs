@@ -60,7 +60,7 @@ impl NetworkRuntime {
         (&mut task.0).await.map_err(|_| NetworkUnavailable::Ended)
     }
 
-    /// Returns a handle of the runtime, and begins the runtime where necessary. A handle keeps file descriptors open, so it must not be kept
+    /// Returns a handle of the runtime. Starts the runtime if necessary. A handle keeps file descriptors open, so it must not be kept
     /// longer than its connections.
     pub(crate) fn handle(&self) -> Result<Handle, NetworkUnavailable> {
         let mut state = self.state.lock();

@@ -98,7 +98,7 @@ impl Plugin {
         let command = PluginPart {
             name: COMMAND,
             description: "lists, enables, disables, shows, approves, revokes, tests and searches MCP servers".to_owned(),
-            may: "manages servers for the person who types it, approvals included: never hand it what a model wrote",
+            may: "manages servers for the person who types it, including approvals: never pass it text that a model wrote",
         };
         let modules = self.gateway.approved_servers(approval_read)?.into_iter().map(module).collect();
         let mut manifest = PluginManifest {

@@ -1,4 +1,4 @@
-//! Finds paths in arguments at which nothing exists. A box has only what exists when it is made.
+//! Finds paths in arguments at which nothing exists. A box contains only files and folders that exist when it is made.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use super::paths::{Kind, Lookup, is_system};
 /// The folder of the box's own temporary files.
 const TEMPORARY: &str = "/tmp";
 
-/// Returns the arguments that name a place in an existing folder where nothing exists, and that the box, with what is given, does not have. A
-/// server that is to create a file there cannot do so.
+/// Returns the arguments that are paths of missing files in existing folders, if the box does not contain these folders. A server cannot
+/// create such a file.
 #[must_use]
 pub fn absent_arguments(arguments: &[String], given: &[Given], lookup: &impl Lookup) -> Vec<PathBuf> {
     let is_absent = |path: &Path| {
@@ -27,7 +27,8 @@ pub fn absent_arguments(arguments: &[String], given: &[Given], lookup: &impl Loo
     paths.filter(|path| is_absent(path) && !is_in_box(path)).map(Path::to_owned).collect()
 }
 
-/// Returns the arguments that are the name of something in the working folder, without the form of a path, which the box does not have therefore.
+/// Returns the arguments that are names of files in the working folder, but do not have the form of a path. Therefore the box does not
+/// contain these files.
 #[must_use]
 pub fn bare_names(arguments: &[String], working_directory: &Path, given: &[Given], lookup: &impl Lookup) -> Vec<String> {
     let is_bare = |argument: &&String| !argument.is_empty() && !argument.starts_with(['-', '.', '@']) && !argument.contains('/');

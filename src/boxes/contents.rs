@@ -10,13 +10,13 @@ use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
 
 /// The home folder within a box.
 pub const HOME: &str = "/box/home";
-/// Endings of programs that a runtime gets as an argument. They and their packages are read, and never written.
+/// File name endings of programs that a runtime gets as an argument. They and their packages can be read, but not written.
 const PROGRAMS: [&str; 11] = ["js", "mjs", "cjs", "ts", "mts", "cts", "py", "rb", "sh", "jar", "wasm"];
 /// Files that mark the folder of a package.
 const MARKS: [&str; 3] = ["package.json", "pyproject.toml", "pyvenv.cfg"];
-/// Folders beside `bin` that a runtime needs.
+/// Folders next to `bin` that a runtime needs.
 const BESIDE_BIN: [&str; 3] = ["lib", "lib64", "libexec"];
-/// Options of `env` without which a first line has one word behind it.
+/// Options of `env` that allow several words after it in a script's first line.
 const SPLITTING: [&str; 2] = ["-S", "--split-string"];
 /// Maximum number of interpreters that follow one another.
 const MAX_INTERPRETERS: usize = 4;
@@ -109,8 +109,8 @@ struct Choice<'a, L> {
 }
 
 impl<L: Lookup> Choice<'_, L> {
-    /// Adds what the program and its interpreters need. Returns the path by which the program is started: its own if that exists in the
-    /// box, or else the file to which it leads.
+    /// Adds the files that the program and its interpreters need. Returns the path by which the program is started: its own path if it
+    /// exists in the box, or else the file to which it leads.
     fn add_runtime(&self, paths: &mut BTreeMap<PathBuf, Access>) -> PathBuf {
         let mut next = Some(self.request.program.to_owned());
         for _ in 0..MAX_INTERPRETERS {
@@ -126,7 +126,8 @@ impl<L: Lookup> Choice<'_, L> {
         own.or_else(|| self.lookup.real(program)).unwrap_or_else(|| program.to_owned())
     }
 
-    /// Returns the path with the links of its folder followed, but not its own: a virtual environment is known by the path of its link.
+    /// Returns the path with the links of its folder followed. A link at the path itself is kept, because a virtual environment is
+    /// recognised by the path of its link.
     fn placed(&self, program: &Path) -> Option<PathBuf> {
         Some(self.lookup.real(program.parent()?)?.join(program.file_name()?))
     }
@@ -149,7 +150,7 @@ impl<L: Lookup> Choice<'_, L> {
         find_program(name, self.request.search_path, self.lookup)
     }
 
-    /// Returns the folders that a program needs, which is at this path.
+    /// Returns the folders that the program at this path needs.
     fn runtime_of(&self, program: &Path) -> Vec<PathBuf> {
         let Some(folder) = program.parent().filter(|_| !is_system(program)) else { return Vec::new() };
         let prefix = folder.parent().unwrap_or(folder);

@@ -15,13 +15,13 @@ pub enum BoxPartName {
     NetworkNamespaces,
     /// A root folder and a process table of the box's own.
     Mounts,
-    /// Rules for files, which hold although a mount is lost.
+    /// Rules for files, which apply even if a mount is lost.
     Landlock,
     /// Landlock's rules for signals and abstract sockets (ABI 6). Without them, a box with the machine's network reaches its abstract sockets.
     Scopes,
     /// The filter of system calls (seccomp).
     SystemCallFilter,
-    /// A cgroup for limits that the kernel keeps. Without it, memory and processes are counted, and `cpuPercent` is refused.
+    /// A cgroup for limits that the kernel enforces. Without it, memory and processes are counted, and `cpuPercent` is refused.
     Cgroup,
 }
 
@@ -40,7 +40,7 @@ impl BoxPartName {
         }
     }
 
-    /// Returns whether there is no box without the part.
+    /// Returns whether every box needs the part.
     #[must_use]
     pub fn is_needed(self) -> bool {
         match self {
@@ -50,13 +50,13 @@ impl BoxPartName {
     }
 }
 
-/// A part with what was found.
+/// A part, with the result of the attempt to use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BoxPart {
     pub name: BoxPartName,
     pub available: bool,
-    /// The version, or what it can limit.
+    /// The version, or the resources that it can limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The reason why the machine does not have it.
@@ -71,7 +71,7 @@ pub struct BoxPart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BoxesReport {
-    /// True if boxes with all that they can have are made on this machine.
+    /// True if this machine can make boxes with all their features.
     pub available: bool,
     /// True if Landlock and the filter of system calls can enforce a box without namespaces.
     pub landlock_alone: bool,

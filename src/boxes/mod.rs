@@ -1,5 +1,6 @@
-//! Boxes: what a server's process may read, write and reach. [`contents`] decides what a box contains, without effects on the machine. [`build`]
-//! is the program `hyperlight-mcp-box`, which makes the box and becomes the server. [`border`] lets what was allowed through to the network, in the gateway's process.
+//! Boxes: the files and hosts that a server's process may use. [`contents`] decides what a box contains, without effects on the machine.
+//! [`build`] is the program `hyperlight-mcp-box`, which makes the box and starts the server in it. [`border`] connects allowed hosts, in
+//! the gateway's process.
 
 mod absent;
 pub mod border;

@@ -1,4 +1,5 @@
-//! The order that the gateway hands to the program `hyperlight-mcp-box` over its standard input, and what that answers on its standard output.
+//! The order that the gateway sends to the program `hyperlight-mcp-box` over its standard input, and the program's answer on its standard
+//! output.
 
 use std::path::PathBuf;
 
@@ -41,7 +42,7 @@ pub struct Ceilings {
     pub processes: u64,
     /// Threads of all processes together.
     pub threads: u64,
-    /// Files that one process may have open.
+    /// Maximum number of files that one process may have open.
     pub open_files: u64,
     /// Size of one file.
     pub file_bytes: u64,
@@ -57,7 +58,7 @@ pub struct Ceilings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub enum Network {
-    /// The machine's own.
+    /// The network of the machine.
     Shared,
     /// A network without a way out: every address is local. The gateway answers connections to these ports, and all questions for names.
     Own { ports: Vec<u16> },
@@ -74,22 +75,23 @@ pub struct Contents {
     /// The folder of the machine that is the process's home.
     pub home: PathBuf,
     pub network: Network,
-    /// True if the processes may make namespaces of their own, as a browser does for its own sandbox.
+    /// True if the processes may make their own namespaces, as a browser does for its sandbox.
     pub is_nested: bool,
     pub ceilings: Ceilings,
 }
 
-/// The order that `hyperlight-mcp-box` reads from its standard input: this as JSON, behind its length in four bytes.
+/// The order that `hyperlight-mcp-box` reads from its standard input: this value as JSON, after its length in four bytes.
 ///
-/// This input is a Unix socket. Behind the order comes one byte, and with it the descriptor of the pipe that becomes the server's standard input. The program
-/// answers with one byte, and with it the sockets of the border. After this the socket is closed, so the server has nothing of it.
+/// This input is a Unix socket. After the order comes one byte, together with the descriptor of the pipe that becomes the server's standard
+/// input. The program answers with one byte, together with the sockets of the border. Then the socket is closed, so the server cannot use
+/// it.
 // It has no `Debug`, because the environment contains secrets in plain text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Order {
     pub contents: Contents,
     pub program: PathBuf,
-    /// The name by which the process knows itself.
+    /// The name of the program that the process gets (`argv[0]`).
     pub name: String,
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
@@ -122,7 +124,7 @@ impl Order {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "box", rename_all = "camelCase")]
 pub enum Report {
-    /// The box is complete. The program becomes the server now.
+    /// The box is complete. The server starts now.
     Ready,
     /// Nothing was started.
     Failed { step: String, problem: String },

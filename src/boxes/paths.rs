@@ -1,4 +1,4 @@
-//! Paths of a box: which of them can be given, and what the machine has at them.
+//! Paths of a box: which of them can be given, and which files of the machine they name.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -61,11 +61,11 @@ pub enum Kind {
     Other,
 }
 
-/// A look at the machine: what it has at a path. Tests have a machine of their own.
+/// Access to the machine's files, for reading only. Tests have their own implementation.
 pub trait Lookup {
     /// Returns the path without links. `None` if there is nothing.
     fn real(&self, path: &Path) -> Option<PathBuf>;
-    /// Returns what the path names, with links followed. `None` if there is nothing.
+    /// Returns the kind of the file at the path, with links followed. `None` if nothing exists there.
     fn kind(&self, path: &Path) -> Option<Kind>;
     /// Returns the words of a script's first line, behind `#!`. `None` if it is not a script.
     fn interpreter(&self, path: &Path) -> Option<Vec<String>>;
@@ -106,7 +106,7 @@ impl Lookup for Disk {
     }
 }
 
-/// Returns whether a path belongs to the system, and so exists in every box or in none.
+/// Returns whether a path belongs to the system. Such a path exists in every box or in none.
 pub(super) fn is_system(path: &Path) -> bool {
     SYSTEM.into_iter().chain(KERNEL).any(|folder| path.starts_with(folder))
 }

@@ -10,11 +10,11 @@ use crate::config::BoxHost;
 const NPM: &str = "https://registry.npmjs.org/";
 const PYPI: &str = "https://pypi.org/simple/";
 const PYPI_FILES: &str = "https://files.pythonhosted.org/";
-/// The name of npm's variables for its settings, and how those for scopes end: `npm_config_@scope:registry`.
+/// The beginning of npm's variables for its settings, and the ending of those for scopes: `npm_config_@scope:registry`.
 const NPM_VARIABLE: &str = "npm_config_";
-/// Settings of npm that are handed on: without the user's authorities, an own registry is not trusted.
+/// Settings of npm that the box gets too. Without the user's certificate authorities, npm would not trust a private registry.
 const NPM_CA_FILE: &str = "cafile";
-/// The most registries of one kind.
+/// Maximum number of registries of one kind.
 const MAX_REGISTRIES: usize = 8;
 
 /// The settings of package managers, as they are outside of the box.
@@ -34,7 +34,8 @@ pub struct RunnerSettings<'a> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Registry {
     pub hosts: BTreeSet<BoxHost>,
-    /// Variables that tell the package manager in the box of the registry. They contain no user, password and query. A token in the path of a URL goes along.
+    /// Variables that name the registry for the package manager in the box. They contain no user, password and query, but a token that is
+    /// part of a URL's path stays.
     pub variables: Vec<(String, String)>,
 }
 
@@ -46,7 +47,7 @@ enum Runner {
     Pip,
 }
 
-/// Returns what a command needs to fetch its package. `None` if it is not a package runner.
+/// Returns the hosts and variables that a command needs to fetch its package. `None` if it is not a package runner.
 ///
 /// ```
 /// use hyperlight_mcp::boxes::{RunnerSettings, registry};
@@ -75,7 +76,7 @@ fn runner(command: &str, arguments: &[String]) -> Option<Runner> {
     }
 }
 
-/// Reads npm's settings: its variables, then the user's file, then the default. The registries of scopes are used beside it.
+/// Reads npm's settings: its variables, then the user's file, then the default. The registries of scopes are used too.
 fn npm(settings: &RunnerSettings<'_>) -> Registry {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for (key, value) in settings.npmrc.into_iter().flat_map(|text| assignments(text, &['#', ';'])) {
@@ -102,7 +103,7 @@ fn npm(settings: &RunnerSettings<'_>) -> Registry {
     registry
 }
 
-/// The registry and those beside it, as the package manager's own settings name them. `None`: the default.
+/// The registry and further ones, as the package manager's own settings name them. `None`: the default.
 struct Indexes {
     own: Option<String>,
     others: Vec<String>,

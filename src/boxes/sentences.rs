@@ -1,9 +1,9 @@
-//! Says what a box allows, for the person who approves it.
+//! Describes the rights of a box for the person who approves it.
 
 use super::contents::is_relative_path;
 use crate::config::{BoxBase, BoxNetwork, BoxSettings};
 
-/// Returns what a server may read, write and reach, as sentences. `arguments` and `roots` are those of its entry.
+/// Returns sentences about the files and hosts that a server may use. `arguments` and `roots` are those of its entry.
 ///
 /// ```
 /// use hyperlight_mcp::boxes::sentences;

@@ -47,7 +47,7 @@ impl ToolErrors {
     }
 }
 
-/// The field that a structured result gets for the images and sounds beside it.
+/// The field that a structured result gets for further images and sounds.
 const MEDIA_FIELD: &str = "mediaContent";
 
 /// A converted result.
@@ -135,7 +135,7 @@ impl<'a> Shaper<'a> {
         }))
     }
 
-    /// Returns the images and sounds that stand beside the structured content and are not in it. One that does not fit or has no bytes is left
+    /// Returns the images and sounds of the result that are not in its structured content. One that does not fit or has no bytes is left
     /// out, because the structured content is the result.
     fn hidden_media(&mut self, structured: &Json, blocks: Vec<Json>) -> Vec<Value> {
         let is_media = |block: &Json| matches!(block.get("type").and_then(Json::as_str), Some("image" | "audio"));

@@ -218,7 +218,7 @@ impl Catalog {
     }
 
     /// Does the same as [`Catalog::system_message`] for a task. `found` are the tools that were found for it, as server and raw name, the best
-    /// first. The first few of them are declared before other functions are told, and the others come before those that were not found.
+    /// first. The first few of them are declared before other functions are listed, and the others come before those that were not found.
     ///
     /// # Errors
     /// The errors of [`Catalog::system_message`].
@@ -263,7 +263,7 @@ impl Catalog {
         DeclarationStyle { wording: self.style.wording.whole(), ..self.style_of(server) }
     }
 
-    /// Returns the style with what was seen of a server's results.
+    /// Returns the style with the shapes of a server's results that were seen.
     fn style_of(&self, server: &str) -> DeclarationStyle {
         DeclarationStyle { seen: self.seen.get(server).cloned().unwrap_or_default(), ..self.style.clone() }
     }

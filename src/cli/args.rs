@@ -85,7 +85,7 @@ pub enum CliCommand {
     Remove(Server),
     /// Let a server be used: offers the approval that it needs
     Enable(Server),
-    /// Read what a server would run and offer, and say yes or no
+    /// Read the command and the tools of a server, and approve them or not
     Approve(Approve),
     /// Revoke a server's approval
     Revoke(Revoke),
@@ -97,7 +97,7 @@ pub enum CliCommand {
     Search(SearchAs),
     /// Show a server's standard error, connections and calls
     Logs(FollowedLogs),
-    /// Show what was approved, changed, connected and called
+    /// Show the records of approvals, changes, connections and calls
     Audit(Box<Audit>),
     /// Run a script in a micro-VM
     Run(Run),
@@ -125,7 +125,7 @@ pub enum CliCommand {
     Doctor,
     /// Print a script for completion in a shell
     Completion(Completion),
-    /// Print the words that can stand at the end of a line
+    /// Print the words that can complete a line
     #[command(hide = true)]
     Complete(Complete),
 }
@@ -191,7 +191,7 @@ pub struct Serve {
     /// Origins of web pages that may connect, separated by commas
     #[arg(long, value_name = "ORIGINS", value_delimiter = ',', requires = "http")]
     pub allowed_origins: Vec<String>,
-    /// Read a changed config again by itself [default: true]
+    /// Read a changed config again automatically [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", overrides_with = "no_watch")]
     pub watch: Option<bool>,
     /// Do not read a changed config again
@@ -200,7 +200,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Returns whether a changed config is read again by itself.
+    /// Returns whether a changed config is read again automatically.
     #[must_use]
     pub fn watches(&self) -> bool {
         !self.no_watch && self.watch.unwrap_or(true)

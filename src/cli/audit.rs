@@ -1,4 +1,4 @@
-//! The command `audit`: prints what was approved, changed, connected and called, exports it to a file, or verifies it.
+//! The command `audit`: prints the records of approvals, changes, connections and calls, exports them to a file, or verifies them.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -140,7 +140,7 @@ pub struct BoxSettings {
     pub processes: u64,
     /// Processor time of all processes together, in percent of one processor. `None`: no limit.
     pub cpu_percent: Option<u64>,
-    /// True if the processes may make namespaces of their own, as a browser does for its own sandbox.
+    /// True if the processes may make their own namespaces, as a browser does for its sandbox.
     pub is_nested: bool,
     /// Variables that the processes have only in the box. They come before those of the entry.
     pub environment: BTreeMap<String, String>,

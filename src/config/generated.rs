@@ -120,7 +120,7 @@ impl GeneratedTool {
         format!("export const handler = ({{ args }}) => (async (args) => {{{code}\n}})(args);")
     }
 
-    /// Returns the input of a run of [`Self::module`]. `placeholders` stand for the values of the secrets, by their names.
+    /// Returns the input of a run of [`Self::module`]. `placeholders` replace the values of the secrets, by their names.
     #[must_use]
     pub fn input(&self, arguments: Json, placeholders: impl IntoIterator<Item = (String, String)>) -> Json {
         let placeholders = placeholders.into_iter().map(|(name, placeholder)| (name, Json::String(placeholder)));

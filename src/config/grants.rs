@@ -21,7 +21,7 @@ const FETCH_KEYS: [&str; 1] = ["hosts"];
 /// The most hosts of one list.
 pub const MAX_FETCH_HOSTS: usize = 64;
 
-/// The grant of an agent that has no entry of its own: `defaultGrant` in the config.
+/// The grant of an agent without its own entry: `defaultGrant` in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefaultGrant {

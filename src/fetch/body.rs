@@ -56,7 +56,7 @@ pub(super) struct Body {
     decoder: Decoder,
     /// Replaces the values of secrets.
     secrets: Option<SecretStream>,
-    /// Bytes that can be handed over.
+    /// Bytes that can be passed to the reader.
     ready: Bytes,
     is_at_end: bool,
     /// Bytes before decompression. A compressed body can be endless without producing any bytes.

@@ -6,8 +6,8 @@ use super::budget::FetchLimits;
 use super::error::FetchError;
 use super::request::Methods;
 
-/// Headers that decide about the connection or the framing of a message, or that a browser sets by itself. The border sets them where they are
-/// needed. Names that begin with `proxy-` or `sec-` are also forbidden.
+/// Headers that decide about the connection or the framing of a message, or that a browser sets automatically. The border sets them where
+/// they are needed. Names that begin with `proxy-` or `sec-` are also forbidden.
 const FORBIDDEN: [HeaderName; 16] = [
     header::ACCEPT_ENCODING,
     header::CONNECTION,

@@ -44,7 +44,7 @@ pub(super) struct BoxMaker {
     /// The threads that serve the borders of boxes.
     threads: Arc<NetworkRuntime>,
     resolver: Arc<dyn Resolve>,
-    /// The hosts that the box of each server has refused since its last start. A border tells a limited number.
+    /// The hosts that the box of each server has refused since its last start. A border reports a limited number of them.
     refused: Arc<Mutex<HashMap<String, Vec<Refusal>>>>,
     /// The folder with the guest's snapshot. A program that can write there decides what runs in the VM.
     snapshot_folder: Option<PathBuf>,
@@ -63,7 +63,7 @@ impl BoxMaker {
     }
 
     /// Returns the private home of a server and its command. Creates it at the first start, and keeps it. Another command of the same name
-    /// has another home, as code and settings that the first one left there would run with what a person has approved for the second.
+    /// has another home, because code and settings that the first one left there would otherwise run with the rights of the second.
     fn private_home(&self, server: &ServerDefinition, workspace: Option<&Path>) -> GatewayResult<PathBuf> {
         let folder = private_folder(&self.state_folder.join(HOMES).join(home_name(server, workspace)));
         folder.map(|folder| folder.path).map_err(|error| Error::io("the private home of a box", &error))
@@ -75,7 +75,7 @@ impl BoxMaker {
     }
 }
 
-/// Returns the name of the private home: a digest of all that decides which code runs, as the config has it.
+/// Returns the name of the private home: a digest of all parts of the config that decide which code runs.
 fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
     let mut digest = Sha256::new();
     let mut add = |text: &[u8]| {
@@ -110,13 +110,13 @@ fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
     hex::encode(digest.finalize())
 }
 
-/// The reports of the programs that make boxes. It depends on the machine alone, so all gateways of this process share it.
+/// The reports of the programs that make boxes. They depend only on the machine, so all gateways of this process share them.
 static KNOWN: Mutex<BTreeMap<PathBuf, BoxesReport>> = Mutex::new(BTreeMap::new());
 /// Longest wait for the program that tries the parts of a box. It normally takes some milliseconds.
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 impl Gateway {
-    /// Reports which parts of a box this machine has, and what can be done about those that are missing. Tries them once for this process. Blocks.
+    /// Reports the parts of a box that this machine has, and remedies for the missing ones. Tries them once for this process. Blocks.
     #[must_use]
     pub fn boxes(&self) -> BoxesReport {
         let program = &self.core.box_maker.program;
@@ -230,7 +230,7 @@ impl Core {
         request
     }
 
-    /// Returns the function that tells what the box of a server has refused.
+    /// Returns the function that reports the refusals of a server's box.
     fn on_refused(&self, server: &str) -> RefusalListener {
         let (events, refused, server) = (self.events.clone(), Arc::clone(&self.box_maker.refused), server.to_owned());
         // Those of an earlier start say nothing about this one.
@@ -244,7 +244,7 @@ impl Core {
 }
 
 impl Gateway {
-    /// Returns what the box of a server has refused since its last start.
+    /// Returns the refusals of a server's box since the server's last start.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
@@ -254,8 +254,8 @@ impl Gateway {
     }
 }
 
-/// Returns what a package runner needs, by the settings of the user's own package manager. A registry that only the entry names must be in
-/// `network`, so that the author of an entry cannot choose a private address.
+/// Returns the hosts and variables that a package runner needs, according to the settings of the user's package manager. A registry that
+/// only the entry names must be in `network`, so that the author of an entry cannot choose a private address.
 fn registry_of(command: &str, arguments: &[String], surroundings: &Surroundings) -> Option<Registry> {
     let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
     let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);

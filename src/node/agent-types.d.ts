@@ -154,7 +154,7 @@ export interface PluginCommand {
   execute(line: string, options?: CommandOptions): Promise<CommandOutcome>
 }
 
-/** A server for an agent that has a sandbox of its own, in the form of a HyperAgent plugin. */
+/** A server for an agent with its own sandbox, in the form of a HyperAgent plugin. */
 export interface PluginRegistration {
   /** The name `mcp-<server>`. */
   name: string
@@ -174,5 +174,5 @@ export interface HostFunctionsOptions extends CallerCallbacks {
   toolErrors?: ToolErrors
 }
 
-/** A function that calls a tool, for an agent that has a sandbox of its own. */
+/** A function that calls a tool, for an agent with its own sandbox. */
 export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>

@@ -7,7 +7,7 @@ export interface BootOptions {
    * `ERR_BOOT_REFUSED` if the error has `refused: true`. `signal` is aborted when the boot ends.
    */
   generate?: (request: { system: string; user: string; maxTokens: number; signal: AbortSignal }) => string | Promise<string>
-  /** The name of the server. Default: `boot-` and the beginning of the prompt's digest, so that each prompt has a server of its own. */
+  /** The name of the server. Default: `boot-` and the beginning of the prompt's digest, so that each prompt has its own server. */
   name?: string
   /** The folder of made tools, created with mode 0700. Default: `.mcpboot-cache` in the working directory. */
   cacheDir?: string

@@ -56,8 +56,8 @@ struct Turn {
 }
 
 impl Drop for Turn {
-    /// Counts the events as received. This runs on JavaScript's thread directly before the listener is called, and an
-    /// outcome waits for this count, so JavaScript receives an outcome after these events.
+    /// Counts the events as received. This runs on JavaScript's thread directly before the listener is called. An outcome waits for this
+    /// count. So JavaScript receives the outcome after these events.
     fn drop(&mut self) {
         let count = self.count;
         self.shared.state.told.send_modify(|told| *told = told.saturating_add(count));

@@ -50,7 +50,7 @@ export interface FetchApproval {
   digest: string
   /** True if a person has approved all of these hosts for the agent. */
   approved: boolean
-  /** The hosts that are approved for the agent now. A yes replaces them. */
+  /** The hosts that are approved for the agent now. A new approval replaces them. */
   approvedHosts: string[]
 }
 

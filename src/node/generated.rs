@@ -9,9 +9,9 @@ use crate::config::GeneratedTools;
 
 #[napi]
 impl Gateway {
-    /// Adds a server whose tools were generated, or replaces it. Each call of a tool runs its code in a micro-VM of its own, for at most 30 s. The
-    /// code has no module, no file and no process. Like any server, it is used only after a person has approved it (`approvalRequest` shows all of
-    /// the code) and it is enabled; a change of one line of code needs another approval. It lives as long as the gateway.
+    /// Adds a server whose tools were generated, or replaces it. Each call of a tool runs its code in its own micro-VM, for at most 30 s.
+    /// The code has no module, no file and no process. Like any server, it is used only after a person has approved it (`approvalRequest`
+    /// shows all of the code) and it is enabled; a change of one line of code needs another approval. It lives as long as the gateway.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for a name that cannot be a server's or that the config has, and without tools.
     ///

@@ -25,7 +25,7 @@ export interface GrantList {
   defaultGrant: DefaultGrant
 }
 
-/** The grant of an agent without a grant of its own: everything that is approved and enabled, or nothing. */
+/** The grant of an agent without its own grant: everything that is approved and enabled, or nothing. */
 export type DefaultGrant = 'all' | 'none'
 
 /** The result of `Gateway.explainGrant`. */

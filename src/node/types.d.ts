@@ -149,8 +149,8 @@ export interface GatewayOptions extends Callbacks {
   /** The guest to run. `auto` selects the standard guest, or the ring-3 guest if the machine's KVM cannot run the standard one. Default `auto`. */
   guest?: 'auto' | 'standard' | 'ring3'
   /**
-   * VMs that are started in advance for the next runs. Holds for each of two pools: runs that may fetch have a pool of their own, from their first one
-   * on. So a gateway keeps at most twice as much ready.
+   * VMs that are started in advance for the next runs. The value applies to each of two pools: after the first run that may fetch, such
+   * runs have a separate pool. So a gateway keeps at most twice as much ready.
    */
   warm?: Partial<WarmVms>
   /**
@@ -334,7 +334,7 @@ export interface BoxesReport {
   problem?: string
 }
 
-/** A part of the kernel of which boxes are made, with what was found by trying. */
+/** A part of the kernel that boxes need, with the result of the attempt to use it. */
 export interface BoxPart {
   /**
    * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches its abstract sockets. Without `cgroup`, memory
@@ -342,7 +342,7 @@ export interface BoxPart {
    */
   name: 'userNamespaces' | 'networkNamespaces' | 'mounts' | 'landlock' | 'systemCallFilter' | 'scopes' | 'cgroup'
   available: boolean
-  /** The version of Landlock, or what a cgroup can limit. */
+  /** The version of Landlock, or the resources that a cgroup can limit. */
   detail?: string
   /** The reason why the machine does not have it. `remedy` says what to do, if something is known. */
   problem?: string

@@ -119,7 +119,7 @@ impl<'t> Paths<'t> {
         Self { text, at: 0, url_end: 0 }
     }
 
-    /// Leaves out what stands before this position.
+    /// Skips everything before this position.
     fn continue_at(&mut self, position: usize) {
         self.at = self.at.max(position);
     }

@@ -1,4 +1,4 @@
-//! Redaction for one reader, who has written a part of what a text repeats: the arguments of a call.
+//! Redaction for one reader who has written a part of the text, because a text can repeat the arguments of the reader's call.
 
 use std::sync::Arc;
 
@@ -13,10 +13,9 @@ const MAX_BYTES: usize = 64 * 1024;
 
 impl Redactor {
     /// Returns a redactor for the reader who has written these texts. To this reader, paths in the workspace stay whole, and so do paths
-    /// that the texts contain, and the folders around these. The home folder is always `~`, so that a guess in an argument does not show other
-    /// paths in it whole. A guess that comes back shortened is confirmed all the same.
-    /// Secrets are replaced as always, also those that the texts contain. The new redactor knows the secrets of this
-    /// moment.
+    /// that the texts contain, and the folders around these. The home folder is always `~`, so that a guess in an argument does not reveal
+    /// other paths in it. If the guess comes back shortened, the guess is confirmed nevertheless. Secrets are replaced as always, also
+    /// those that the texts contain. The new redactor knows the secrets of this moment.
     ///
     /// ```
     /// use hyperlight_mcp::redact::Redactor;

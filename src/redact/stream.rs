@@ -1,4 +1,4 @@
-//! Replaces secrets in bytes that come in chunks, where each secret has a replacement of its own.
+//! Replaces secrets in bytes that come in chunks, where each secret has its own replacement.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Replacements {
     }
 }
 
-/// The beginning of unfinished data that is written already.
+/// The part at the beginning of the unfinished data that is already written.
 #[derive(Debug, Clone, Copy, Default)]
 struct Covered {
     until: usize,
@@ -73,8 +73,8 @@ impl Covered {
     }
 }
 
-/// One stream of bytes in which secrets are replaced. The last bytes are held back until the next chunk, always the same number, so that the time at
-/// which bytes come does not tell how much of a secret they are.
+/// One stream of bytes in which secrets are replaced. The last bytes are held back until the next chunk, always the same number, so that
+/// the timing does not reveal whether they are a part of a secret.
 pub(crate) struct SecretStream {
     replacements: Arc<Replacements>,
     data: Vec<u8>,

@@ -34,7 +34,7 @@ pub fn catalogue() -> Vec<Entry> {
     ENTRIES.clone()
 }
 
-/// Reads a definition, with the box that it has beside what a provider may set.
+/// Reads a definition. It may have a box, in addition to the keys that a provider may set.
 fn with_box(definition: &Map<String, Json>, name: &str) -> Entry {
     let mut definition = definition.clone();
     let in_box = definition.remove("box").map(|in_box| shipped_box(&in_box));

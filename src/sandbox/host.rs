@@ -104,7 +104,7 @@ impl RunControl {
         self.deadline.pause_of(self.call)
     }
 
-    /// Returns a function that answers whether the run's clock goes on. It stands while the run only waits for a person.
+    /// Returns a function that answers whether the run's clock is running. It stops while the run only waits for a person.
     pub fn going_on(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<> {
         let deadline = self.deadline.clone();
         move || deadline.until().is_some()

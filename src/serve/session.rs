@@ -44,7 +44,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Opens a session for the caller with the key `caller`. `told` is the way in which its updates are sent.
+    /// Opens a session for the caller with the key `caller`. `told` is the channel for its updates.
     pub(super) fn open(shared: &Shared, caller: &str, name: CallerName<'_>, told: Option<ClientNotification>) -> Result<Arc<Self>> {
         let (name, name_origin) = match &shared.options.agent {
             Some(name) => (name.clone(), NameOrigin::Operator),

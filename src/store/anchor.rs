@@ -1,4 +1,4 @@
-//! The anchor: a small file beside the database. It contains the number of changes of each kind, and the end of the audit, authenticated
+//! The anchor: a small file next to the database. It contains the number of changes of each kind, and the end of the audit, authenticated
 //! with the machine's key. With the anchor, the store detects a database that was restored from an earlier time. The anchor is created
 //! before the first change, and a change is committed before the anchor is raised. So even if a process is killed, the database is never
 //! behind the anchor.

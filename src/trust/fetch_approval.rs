@@ -1,4 +1,4 @@
-//! The approval of hosts that code of an agent may fetch from: what is shown, its digest, and its row in the store.
+//! The approval of hosts that code of an agent may fetch from: the shown request, its digest, and its row in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub struct FetchApproval {
     pub digest: String,
     /// True if a person has approved all of these hosts for the agent.
     pub approved: bool,
-    /// The hosts that are approved for the agent now. A yes replaces them.
+    /// The hosts that are approved for the agent now. A new approval replaces them.
     pub approved_hosts: BTreeSet<String>,
 }
 

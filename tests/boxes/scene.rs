@@ -141,7 +141,7 @@ impl Scene {
         start(bytes, b"", None, self.is_bare).finish()
     }
 
-    /// Tries these attempts in one box, and returns the lines that tell how they went.
+    /// Makes these attempts in one box, and returns the lines with their results.
     pub fn attack(&self, settings: &BoxSettings, attempts: &[(&str, String)]) -> Vec<String> {
         let mut command = self.command(&ATTACKER, &[]);
         command.settings = settings.clone();

@@ -1,4 +1,5 @@
-//! Reads what the kernel of a box has refused: an attempt at a port at which nothing listens. The packets are those that answer it.
+//! Reads the kernel's refusals in a box: attempts to reach a port at which nothing listens. The kernel answers such an attempt with one of
+//! these packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

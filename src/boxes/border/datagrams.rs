@@ -1,4 +1,5 @@
-//! Datagrams. All datagrams between one socket in the box and one address form a session, which has its own socket outside. So QUIC works.
+//! Datagrams. All datagrams between one socket in the box and one address form a session, which has its own socket outside. Therefore QUIC
+//! works.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use super::refusal::RefusalReason;
 use super::rules::Destination;
 use super::shared::Shared;
 
-/// Time without a datagram after which a session ends. QUIC sends some more often than that.
+/// Time without a datagram after which a session ends. QUIC sends datagrams more often than that.
 const IDLE: Duration = Duration::from_mins(1);
 /// Datagrams of a session that wait to be sent. Further datagrams are lost, as in any network.
 const WAITING: usize = 256;
@@ -36,7 +37,7 @@ fn held(datagram: &[u8], shared: &Shared) -> Option<Waiting> {
     Some((datagram.to_vec(), place))
 }
 
-/// Serves one port without end.
+/// Serves one port until the border is dropped.
 pub(super) async fn serve(socket: Arc<DatagramSocket>, shared: &Arc<Shared>) {
     let mut sessions: HashMap<Ends, mpsc::Sender<Waiting>> = HashMap::new();
     let mut running: JoinSet<Ends> = JoinSet::new();
@@ -69,7 +70,7 @@ pub(super) async fn serve(socket: Arc<DatagramSocket>, shared: &Arc<Shared>) {
     }
 }
 
-/// Returns where a datagram leads. Tells what is refused.
+/// Returns the destination of a datagram. Reports a refusal.
 fn admitted(received: &Received, shared: &Shared) -> Option<Destination> {
     match shared.judge(received.meant) {
         Ok(destination) => Some(destination),

@@ -1,4 +1,4 @@
-//! Messages of the name server of a box (RFC 1035): reads a query, and writes its response. Nothing of a query leaves the machine.
+//! Messages of the name server of a box (RFC 1035): reads a query, and writes its response. A query never leaves the machine.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -26,7 +26,7 @@ const LIFE_SECONDS: u32 = 60;
 pub enum Wanted {
     V4,
     V6,
-    /// Anything else, of which no name has any.
+    /// Any other record. No name has such records.
     Other,
 }
 
@@ -61,7 +61,7 @@ pub struct Question<'a> {
 pub enum Answer {
     V4(Ipv4Addr),
     V6(Ipv6Addr),
-    /// The name exists, and has nothing of what was asked for.
+    /// The name exists, but has no record of the requested type.
     Empty,
     NoSuchName,
 }

@@ -1,10 +1,10 @@
 //! The border of a box: the sockets that answer within the network of a box, served by the gateway's process.
 //!
-//! In this network every address is local, and nothing leads out. A name of the list has an address there, which a name server tells. Whoever accepts a connection
-//! learns from its own end which address was meant, and so which name. The border resolves this name outside, checks the addresses, connects to one of those
-//! that it has checked, and copies bytes. So any program works, also one that knows no proxies.
+//! In this network every address is local, and there is no route to the outside. A name server gives each name of the list an address
+//! there. The local address of an accepted connection shows which address, and so which name, was meant. The border resolves this name
+//! outside, checks the addresses, connects to a checked one, and copies bytes. Therefore any program works, even without proxy settings.
 //!
-//! Decisions are pure: [`Rules`], [`Names`], `message`, `attempt`, `refusal`. The other files have the effects.
+//! Decisions are pure functions: [`Rules`], [`Names`], `message`, `attempt`, `refusal`. The other files have side effects.
 
 mod attempt;
 mod datagrams;
@@ -47,10 +47,10 @@ pub const NAME_PORT: u16 = 53;
 /// The greatest number of sockets of a border. The kernel hands over at most 253 descriptors at once.
 pub const MAX_SOCKETS: usize = 253;
 
-/// Callback for each refusal that is told.
+/// Callback for each refusal that is reported.
 pub type RefusalListener = Arc<dyn Fn(&Refusal) + Send + Sync>;
 
-/// The hosts that a box may reach, and the listener for those that it may not.
+/// The hosts that a box may reach, and the listener for refusals.
 #[derive(Clone)]
 pub struct BorderSettings {
     pub hosts: BTreeSet<BoxHost>,
@@ -87,12 +87,12 @@ impl Border {
         Ok(Self { shared, task })
     }
 
-    /// Closes the hosts of the start, and ends what is connected to them.
+    /// Refuses from now on the hosts that were allowed only for the start, and ends connections to them.
     pub fn started(&self) {
         self.shared.started();
     }
 
-    /// Returns what was refused so far, as it was told.
+    /// Returns the refusals that were reported so far.
     #[must_use]
     pub fn refused(&self) -> Vec<Refusal> {
         self.shared.refused()

@@ -1,4 +1,4 @@
-//! The name server of a box, by UDP and TCP. It knows the names of the list, and asks nobody.
+//! The name server of a box, by UDP and TCP. It knows the names of the list, and asks no other name server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const MAX_CONNECTIONS: usize = 16;
 /// Time within which a connection must ask its next question.
 const QUESTION_TIME: Duration = Duration::from_secs(10);
 
-/// Answers datagrams without end.
+/// Answers datagrams until the border is dropped.
 pub(super) async fn serve_datagrams(socket: &DatagramSocket, shared: &Shared) {
     let mut buffer = [0; MAX_QUERY_BYTES];
     loop {
@@ -31,7 +31,7 @@ pub(super) async fn serve_datagrams(socket: &DatagramSocket, shared: &Shared) {
     }
 }
 
-/// Answers connections without end.
+/// Answers connections until the border is dropped.
 pub(super) async fn serve_streams(listener: &TcpListener, shared: &Arc<Shared>) {
     let mut open = JoinSet::new();
     loop {
@@ -48,7 +48,7 @@ pub(super) async fn serve_streams(listener: &TcpListener, shared: &Arc<Shared>) 
     }
 }
 
-/// Answers the questions of one connection, each behind its length.
+/// Answers the questions of one connection. The length precedes each question and answer.
 async fn converse(mut stream: TcpStream, shared: &Shared) {
     let mut buffer = [0; MAX_QUERY_BYTES];
     loop {
@@ -70,7 +70,7 @@ async fn converse(mut stream: TcpStream, shared: &Shared) {
     }
 }
 
-/// Returns the response to a query. `None`: it gets none.
+/// Returns the response to a query. `None` if the query gets no response.
 fn response(message: &[u8], shared: &Shared) -> Option<Vec<u8>> {
     match read_query(message) {
         Query::Question(question) => Some(question.response(shared.answer(&question.name, question.wanted))),

@@ -1,4 +1,4 @@
-//! The addresses that names have within a box. An address stays with its name, so it tells later which name was meant.
+//! The addresses that names have within a box. A name keeps its address, so the address later shows which name was meant.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +9,7 @@ pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const FIRST: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
 /// Bits of the prefix 198.18.0.0/15.
 const PREFIX_BITS: u32 = 15;
-/// Maximum number of names of one box. Only names below a wildcard can be as many.
+/// Maximum number of names of one box. Only a wildcard can lead to so many names.
 pub const MAX_NAMES: usize = 4096;
 
 /// The names of a box and their addresses.
@@ -22,7 +22,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns the table with these names. The addresses in `taken` are given to no name.
+    /// Returns the table with these names. No name gets an address in `taken`.
     pub fn new(names: impl Iterator<Item = String>, taken: impl Iterator<Item = IpAddr>) -> Self {
         let mut all = Self { by_name: HashMap::new(), by_address: Vec::new(), taken: taken.collect() };
         for name in names {
@@ -31,7 +31,7 @@ impl Names {
         all
     }
 
-    /// Returns the address of a name, which gets one if it has none. `None` if there are too many names.
+    /// Returns the address of a name. Assigns one if the name has none. `None` if there are too many names.
     pub fn address_of(&mut self, name: &str) -> Option<Ipv4Addr> {
         if let Some(address) = self.by_name.get(name) {
             return Some(*address);

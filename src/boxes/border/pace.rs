@@ -1,4 +1,4 @@
-//! A limit on how often something happens.
+//! A rate limit.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ impl Pace {
     /// Takes one use.
     ///
     /// # Errors
-    /// The time to wait for the next use. Nothing is taken.
+    /// The time to wait for the next use. No use is taken.
     pub(super) fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let next = self.free.max(now) + self.interval;
         let ahead = next.duration_since(now);
@@ -34,7 +34,7 @@ impl Pace {
     }
 }
 
-/// Takes one use, and waits for it where necessary.
+/// Takes one use, and waits for it if necessary.
 pub(super) async fn wait(pace: &Mutex<Pace>) {
     loop {
         let taken = pace.lock().take(Instant::now());

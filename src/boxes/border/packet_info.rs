@@ -1,4 +1,5 @@
-//! Datagrams with the address for which they are meant. The socket receives those of all addresses, and answers from the address that was meant.
+//! Datagrams with their destination address. The socket receives datagrams for all addresses, and answers from the address to which a
+//! datagram was sent.
 
 use std::io;
 use std::mem::size_of;
@@ -27,7 +28,7 @@ pub(super) struct DatagramSocket {
     is_v6: bool,
 }
 
-/// Memory for the kernel's messages, aligned as they are.
+/// Memory for the kernel's messages, with their alignment.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 

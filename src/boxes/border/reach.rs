@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::rules::{Destination, Rules};
 use crate::fetch::Resolve;
 
-/// Lookups of one box at the same time. One that nobody waits for any more keeps its place until the system gives up.
+/// Lookups of one box at the same time. A lookup that was given up keeps its place until the system ends it.
 const LOOKUPS: usize = 4;
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
 const CONNECT_TIME: Duration = Duration::from_secs(8);
@@ -21,7 +21,7 @@ const MAX_ADDRESSES: usize = 4;
 /// The reason why a destination was not reached.
 #[derive(Debug)]
 pub(super) enum Unreached {
-    /// All of the name's addresses are private, or of no use.
+    /// All of the name's addresses are private or not usable.
     Refused,
     /// The network has failed.
     Failed,
@@ -60,7 +60,7 @@ impl Reach {
         Err(Unreached::Failed)
     }
 
-    /// Returns the addresses that were checked. The name is resolved once, so nobody can give another address after the check.
+    /// Returns the checked addresses. The name is resolved only once, so a name server cannot give another address after the check.
     async fn addresses(&self, destination: &Destination, rules: &Rules) -> Result<Vec<SocketAddr>, Unreached> {
         match destination {
             Destination::Address { address, .. } => Ok(vec![*address]),

@@ -1,4 +1,4 @@
-//! Refusals of a box, and which of them are told. A server chooses the names, so their number is limited.
+//! Refusals of a box, and the decision which of them are reported. A server chooses the names, so their number is limited.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::pace::Pace;
 use crate::text::sanitise_line;
 
-/// Refusals that are remembered, so that each is told once.
+/// Maximum number of refusals that are remembered, so that each is reported once.
 const MAX_REMEMBERED: usize = 1024;
-/// Refusals that are told at once, and then in a minute.
+/// Number of refusals that are reported at once, and then in a minute.
 const BURST: u32 = 30;
 const EVERY: Duration = Duration::from_secs(2);
 /// The longest host that is shown, in characters.
@@ -23,7 +23,7 @@ const MAX_HOST_CHARS: usize = 120;
 pub enum RefusalReason {
     /// The list of hosts does not have the host, or not with this port.
     NotAllowed,
-    /// The name is allowed, and leads to an address that only this machine or its network reaches.
+    /// The name is allowed, but leads to an address that only this machine or its network can reach.
     PrivateAddress,
     /// The server uses more connections or names than it may.
     TooMany,
@@ -65,7 +65,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Decides which refusals are told.
+/// Decides which refusals are reported.
 #[derive(Debug)]
 pub(super) struct Refusals {
     told: HashSet<Refusal>,
@@ -77,7 +77,7 @@ impl Refusals {
         Self { told: HashSet::new(), pace: Pace::new(BURST, EVERY, now) }
     }
 
-    /// Returns the refusal if it is to be told: if it is new, and there were not too many.
+    /// Returns the refusal if it must be reported: if it is new, and there were not too many.
     pub(super) fn admit(&mut self, refusal: Refusal, now: Instant) -> Option<Refusal> {
         let refusal = refusal.readable();
         if self.told.contains(&refusal) || self.told.len() >= MAX_REMEMBERED || self.pace.take(now).is_err() {

@@ -1,4 +1,5 @@
-//! Decides what may be reached: whether a name has an address in the box, which host is meant by an address, and which addresses a host may have.
+//! Decides which hosts may be reached: whether a name has an address in the box, which host belongs to an address, and which addresses a
+//! host may have.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -38,7 +39,7 @@ pub enum Destination {
         may_be_private: bool,
         until_started: bool,
     },
-    /// Exactly this address: the list has it, so it is not judged.
+    /// Exactly this address. It is in the list, so it is not checked further.
     Address {
         address: SocketAddr,
         until_started: bool,
@@ -100,7 +101,7 @@ impl Rules {
         self.now(phase).any(|rule| rule.host.host().covers_name(name))
     }
 
-    /// Returns where a connection leads that a process of the box has made to `meant`.
+    /// Returns the destination of a connection that a process of the box has made to `meant`.
     ///
     /// # Errors
     /// The refusal, with the name by which the process knows the host.
@@ -121,7 +122,8 @@ impl Rules {
     /// Returns those of a name's addresses that may be reached.
     ///
     /// # Errors
-    /// The use of the first address, if none may be reached. A name that leads to a private address would reach what only this machine reaches.
+    /// The kind of the first address, if none may be reached. A name that leads to a private address would reach services that only this
+    /// machine can reach.
     pub fn reachable(&self, found: &[IpAddr], port: u16, may_be_private: bool) -> Result<Vec<IpAddr>, &'static str> {
         let mut problem = "no address";
         // An address of a registry is reached as itself alone, and only until the server has started.
@@ -143,14 +145,14 @@ impl Rules {
     }
 }
 
-/// Returns whether a rule names this very address. `localhost` names the addresses that it has everywhere.
+/// Returns whether a rule names exactly this address. `localhost` names its usual addresses.
 fn is_of(rule: &Rule, address: IpAddr) -> bool {
     let host = rule.host.host();
     let is_loopback = address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST;
     host.address() == Some(address) || (is_loopback && host.covers_name(LOCALHOST))
 }
 
-/// Returns the host that a process has meant, as a person is shown it.
+/// Returns the host that a process has meant, in the form for a person.
 pub(super) fn shown(address: IpAddr, names: &Names) -> String {
     match (names.name_of(address), address) {
         (Some(name), _) => name.to_owned(),

@@ -16,19 +16,19 @@ use super::refusal::{Refusal, RefusalReason, Refusals};
 use super::rules::{Destination, Phase, Rules};
 use super::{BorderSettings, RefusalListener};
 
-/// Connections of one box at the same time.
+/// Maximum number of simultaneous connections of one box.
 pub const MAX_CONNECTIONS: usize = 256;
 /// Sessions of datagrams of one box at the same time: pairs of a socket and an address that it sends to.
 pub const MAX_SESSIONS: usize = 64;
 /// Bytes of all datagrams of one box that wait to be sent.
 const MAX_WAITING_BYTES: usize = 4 << 20;
-/// New connections and sessions of one box: at once, and then in a second.
+/// Maximum number of new connections and sessions of one box: at once, and then in a second.
 const CONNECTING: (u32, Duration) = (200, Duration::from_millis(10));
-/// Questions for names: at once, and then in a second. Those that come too fast wait, and are lost when there are many.
+/// Maximum number of name queries: at once, and then in a second. Faster queries wait, and are lost if too many wait.
 const ASKING: (u32, Duration) = (200, Duration::from_millis(10));
-/// Refusals of the kernel that are read: at once, and then in a second.
+/// Maximum number of kernel refusals that are read: at once, and then in a second.
 const WATCHING: (u32, Duration) = (200, Duration::from_millis(10));
-/// Refusals that are kept for the error of a failed start.
+/// Number of refusals that are kept for the error of a failed start.
 const MAX_KEPT: usize = 20;
 
 pub(super) struct Shared {
@@ -90,12 +90,12 @@ impl Shared {
         }
     }
 
-    /// Returns where a connection leads.
+    /// Returns the destination of a connection.
     pub(super) fn judge(&self, meant: SocketAddr) -> Result<Destination, Refusal> {
         self.rules.judge(meant, &self.names.lock(), self.phase())
     }
 
-    /// Answers a question for a name. Tells a name that is refused.
+    /// Answers a name query. Reports a refused name.
     pub(super) fn answer(&self, name: &str, wanted: Wanted) -> Answer {
         if !self.rules.has_name(name, self.phase()) {
             // A question for both kinds of addresses is one attempt.
@@ -116,7 +116,7 @@ impl Shared {
         Answer::NoSuchName
     }
 
-    /// Tells a refusal, unless it was told before or there are too many.
+    /// Reports a refusal, unless it was reported before or there are too many.
     pub(super) fn refuse(&self, refusal: Refusal) {
         let told = {
             let (refusals, kept) = &mut *self.refusals.lock();

@@ -13,13 +13,13 @@ use super::packet_info::DatagramSocket;
 use super::shared::Shared;
 use super::{NAME_PORT, datagrams, name_server, streams, watch};
 
-/// A socket of a border, by what it says of itself.
+/// A socket of a border. Its properties show its kind.
 pub(super) enum Socket {
     Streams(TcpListener),
     Datagrams(DatagramSocket),
     NameStreams(TcpListener),
     NameDatagrams(DatagramSocket),
-    /// Sees what the kernel of the box refuses.
+    /// Receives the kernel's refusals in the box.
     Watch(AsyncFd<OwnedFd>),
 }
 
@@ -41,7 +41,7 @@ impl Socket {
         Ok(if is_for_names { Self::NameDatagrams(socket) } else { Self::Datagrams(socket) })
     }
 
-    /// Serves the socket without end.
+    /// Serves the socket until the border is dropped.
     pub(super) async fn serve(self, shared: Arc<Shared>) {
         match self {
             Self::Streams(listener) => streams::serve(&listener, &shared).await,

@@ -1,4 +1,4 @@
-//! Copies bytes between two connections, in both directions, until both have ended or nothing moves any more.
+//! Copies bytes between two connections, in both directions, until both have ended or no bytes come for some time.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::net::TcpStream;
 
-/// Bytes of one direction that are read and not yet written. If the reader is slow, the writer must wait.
+/// Maximum number of bytes of one direction that are read and not yet written. If the reader is slow, the writer must wait.
 const IN_FLIGHT_BYTES: usize = 128 * 1024;
 /// Time without a byte after which a connection is ended, at the latest after twice as long.
 const IDLE: Duration = Duration::from_mins(30);
@@ -17,7 +17,7 @@ const IDLE: Duration = Duration::from_mins(30);
 /// Copies until both sides have ended.
 ///
 /// # Errors
-/// One of the connections has failed, or nothing moves.
+/// One of the connections has failed, or no bytes came for some time.
 pub(super) async fn splice(inner: &mut TcpStream, outer: &mut TcpStream) -> io::Result<()> {
     let moved = AtomicU64::new(0);
     let (mut inner, mut outer) = (Counted { stream: inner, moved: &moved }, Counted { stream: outer, moved: &moved });
@@ -27,7 +27,7 @@ pub(super) async fn splice(inner: &mut TcpStream, outer: &mut TcpStream) -> io::
     }
 }
 
-/// Resolves when nothing has moved for some time.
+/// Resolves when no bytes have come for some time.
 async fn idle(moved: &AtomicU64, time: Duration) {
     let mut seen = Seen::default();
     while seen.has_moved(moved.load(Ordering::Relaxed)) {
@@ -35,18 +35,18 @@ async fn idle(moved: &AtomicU64, time: Duration) {
     }
 }
 
-/// The count at the last look.
+/// The count at the last check.
 #[derive(Default)]
 struct Seen(Option<u64>);
 
 impl Seen {
-    /// Returns whether something has moved since the last look. The first look finds that.
+    /// Returns whether bytes have come since the last check. The first check returns true.
     fn has_moved(&mut self, count: u64) -> bool {
         self.0.replace(count) != Some(count)
     }
 }
 
-/// A connection that counts what is read from it.
+/// A connection that counts the bytes that are read from it.
 struct Counted<'a> {
     stream: &'a mut TcpStream,
     moved: &'a AtomicU64,

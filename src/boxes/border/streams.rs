@@ -1,4 +1,4 @@
-//! Connections by TCP: each is accepted, judged, connected outside and copied.
+//! TCP connections. Each is accepted and checked, connected to its host outside, and then its bytes are copied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::splice::splice;
 /// The pause after a connection could not be accepted, because this process has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts connections without end.
+/// Accepts connections until the border is dropped.
 pub(super) async fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
     let mut open = JoinSet::new();
     loop {
@@ -57,7 +57,7 @@ fn refuse(stream: &TcpStream, shared: &Shared) {
     }
 }
 
-/// Carries one connection to its end.
+/// Serves one connection until it ends.
 async fn carry(mut inner: TcpStream, shared: &Shared) {
     let Some((mut outer, destination)) = connected(&inner, shared).await else { return reset(&inner) };
     let is_whole = tokio::select! {
@@ -71,7 +71,7 @@ async fn carry(mut inner: TcpStream, shared: &Shared) {
     }
 }
 
-/// Connects to the host for which a connection is meant. Tells what is refused.
+/// Connects to the host for which a connection is meant. Reports a refusal.
 async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Destination)> {
     let meant = inner.local_addr().ok()?;
     let destination = shared.judge(meant).map_err(|refusal| shared.refuse(refusal)).ok()?;
@@ -93,7 +93,7 @@ async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Des
     }
 }
 
-/// Lets a connection be reset when it is closed.
+/// Makes the kernel reset a connection when it is closed.
 fn reset(stream: &TcpStream) {
     let _ = set_socket_linger(stream, Some(Duration::ZERO));
 }

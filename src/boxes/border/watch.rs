@@ -1,4 +1,4 @@
-//! Tells attempts at addresses and ports at which nothing listens.
+//! Reports attempts to reach addresses and ports at which nothing listens.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! A box on a machine without namespaces: Landlock for files, signals and abstract sockets, and a wider filter of system calls. It is made only if
-//! that holds what a person was shown. An entry that it cannot enforce is refused. The error says how to enable namespaces.
+//! A box on a machine without namespaces: Landlock for files, signals and abstract sockets, and a wider filter of system calls. It is made
+//! only if these can enforce the approved box. An entry that it cannot enforce is refused. The error says how to enable namespaces.
 //!
 //! The *keeper* takes the place of init. Processes that the server leaves behind become children of the keeper, so it can count and end all
 //! of them. The keeper leaves the process group, so that it survives when the group is killed.
@@ -28,20 +28,20 @@ use super::{handover, leave_pipes, limits, report_failure, wait_for_init};
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Access, Contents, Network, Order};
 
-/// The version of Landlock that limits all that a box needs: truncation (3), devices (5), signals and abstract sockets (6).
+/// The first version of Landlock with all limits that a box needs: truncation (3), devices (5), signals and abstract sockets (6).
 pub(super) const NEEDED: i64 = 6;
 /// The start of the names of temporary folders in the private home. The rest is the id of the keeper.
 const TEMPORARY: &str = ".box-tmp-";
 /// Pause between two attempts to end all processes.
 const ENDING: Duration = Duration::from_millis(1);
 
-/// Returns whether a machine that did not make namespaces says by this error that it has none for this user.
+/// Returns whether this error means that the machine does not allow this user to make namespaces.
 pub(super) fn is_for(failure: &Failure) -> bool {
     let has_none = [Errno::PERM, Errno::ACCESS, Errno::NOSPC, Errno::NOSYS, Errno::INVAL, Errno::USERS];
     failure.step == Step::Namespaces && failure.error.is_some_and(|error| has_none.contains(&error))
 }
 
-/// Makes the box, starts the server in it, and waits for the end. `cause` is why there are no namespaces.
+/// Makes the box, starts the server in it, and waits for the end. `cause` is the reason why there are no namespaces.
 pub(super) fn start(order: Order, fault: &Fault, group: Option<&Group>, cause: &Failure) -> Outcome<i32> {
     if let Some(lost) = lost(&order.contents, landlock_version()) {
         let Failure { step, problem, remedy, error } = cause;
@@ -66,7 +66,7 @@ pub(super) fn start(order: Order, fault: &Fault, group: Option<&Group>, cause: &
     }
 }
 
-/// Returns what of the box would not hold without namespaces.
+/// Returns the parts of the box that cannot be enforced without namespaces.
 fn lost(contents: &Contents, landlock: i64) -> Option<String> {
     let Contents { given, hidden, home: _, network, is_nested, ceilings: _ } = contents;
     if landlock < NEEDED {
@@ -149,7 +149,7 @@ fn attend(server: Pid, lives: &OwnedFd, mut count: impl FnMut(Instant) -> Option
     }
 }
 
-/// Ends all that the server has left behind, until nothing is left.
+/// Ends all processes that the server has left behind.
 fn end_all() {
     loop {
         init::reap_all();
@@ -175,7 +175,7 @@ fn become_reaper() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes the folder that takes the place of `/tmp`, and removes those of boxes that were killed.
+/// Makes the folder that replaces `/tmp`, and removes such folders of boxes that were killed.
 fn make_temporary(home: &Path) -> io::Result<PathBuf> {
     for entry in fs::read_dir(home)?.flatten() {
         let name = entry.file_name();

@@ -1,4 +1,4 @@
-//! Counts what the private home has on the disk, a bounded number of files at a time.
+//! Measures the size of the private home on the disk, a limited number of files at a time.
 
 use std::collections::HashSet;
 use std::ffi::CStr;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstatvfs, openat, statat};
 use rustix::io::Errno;
 
-/// Number of files that are looked at in one step.
+/// Number of files that are counted in one step.
 const FILES_IN_STEP: u64 = 4_000;
-/// Files beyond this number use up the disk too, and are too many to count.
+/// Maximum number of files. More files would also use up the disk, and take too long to count.
 const MAX_FILES: u64 = 1_000_000;
-/// Folders within one another, each of which is open while it is counted.
+/// Maximum depth of folders. Each folder is open while its content is counted.
 const MAX_DEPTH: usize = 200;
-/// The time after which all is counted again although the disk has as much space as before.
+/// The time after which everything is counted again, even if the free space has not changed.
 const QUIET_REST: Duration = Duration::from_mins(1);
-/// The loss of free space after which all is counted again at once.
+/// The loss of free space after which everything is counted again at once.
 const LOST_BYTES: u64 = 32 << 20;
-/// The loss of free places for files after which all is counted again at once.
+/// The loss of free inodes after which everything is counted again at once.
 const LOST_FILES: u64 = 20_000;
 /// The unit of the size on the disk (`stat(2)`).
 const BLOCK_BYTES: u64 = 512;
@@ -33,7 +33,7 @@ pub(super) struct Disk {
     last: Option<Last>,
 }
 
-/// The last time that all was counted.
+/// The last time at which everything was counted.
 struct Last {
     began: Instant,
     ended: Instant,
@@ -46,11 +46,11 @@ struct Free {
     files: u64,
 }
 
-/// A count that goes on.
+/// A count that is in progress.
 struct Count {
     began: Instant,
     free_at_begin: Free,
-    /// The folder that is being counted, behind those that contain it.
+    /// The folder that is being counted, after the folders that contain it.
     folders: Vec<Dir>,
     bytes: u64,
     files: u64,
@@ -65,7 +65,7 @@ impl Disk {
         Ok(Self { home: openat(CWD, home, FOLDER, Mode::empty())?, limit, count: None, last: None })
     }
 
-    /// Counts some files. Returns a sentence if the home has more than it may.
+    /// Counts some files. Returns a sentence if the home exceeds a limit.
     pub(super) fn step(&mut self, now: Instant) -> Option<String> {
         if self.count.is_none() && self.is_due(now) {
             self.count = Count::new(self.home.as_fd(), now, self.free()).ok();

@@ -1,4 +1,4 @@
-//! The filter of system calls: what no server needs, and what has led out of sandboxes before, fails with `EPERM`.
+//! The filter of system calls. Calls that no server needs, and calls that have led out of sandboxes before, fail with `EPERM`.
 
 mod alone;
 
@@ -75,14 +75,14 @@ const REFUSED: [c_long; 53] = [
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
 ];
-/// Flags that make namespaces which no server makes, not even for a browser.
+/// Flags for namespaces that no server needs, not even for a browser.
 const FOREIGN_NAMESPACES: [i32; 4] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWUTS,
     0x80, // CLONE_NEWTIME
 ];
-/// Flags that make the namespaces of a browser's sandbox: Chromium takes the first three, Firefox the last too.
+/// Flags for the namespaces of a browser's sandbox: Chromium uses the first three, Firefox also the last.
 const BROWSER_NAMESPACES: [i32; 4] = [libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC];
 /// Kinds of sockets that exist. Others reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
 const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
@@ -103,7 +103,7 @@ const CREATE: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 /// The set-user-ID and set-group-ID bits. A program with such a bit runs with the rights of the file's owner or group, also outside of the
 /// box.
 const LENDING: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
-/// Calls that change the limits or the turn of the process in their first argument.
+/// Calls that change the limits or the scheduling of the process in their first argument.
 const OF_PROCESS: [c_long; 5] =
     [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
 /// The id of init, which counts what the box uses. It has the same user as the server.
@@ -113,7 +113,7 @@ const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 /// The first number of the calls of x32, a second set of calls on the same machine.
 const X32: u32 = 0x4000_0000;
 
-/// Applies the filters. They hold for all that follows.
+/// Applies the filters to this process and its later children.
 pub(super) fn apply(fault: &Fault, hold: Hold, has_network: bool, is_nested: bool) -> Outcome<()> {
     fault.begin(Step::FilterCalls)?;
     let failed = |error: &dyn std::fmt::Display| Failure::missing(Step::FilterCalls, error);
@@ -184,7 +184,7 @@ fn lending() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendErro
     Ok(rules)
 }
 
-/// Returns rules against calls with which a server could keep init from counting.
+/// Returns rules against calls with which a server could prevent init from counting.
 fn weakening() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendError> {
     let is = |argument, value| Condition::new(argument, Length::Dword, Compare::Eq, value);
     let mut rules = Vec::new();

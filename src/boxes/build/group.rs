@@ -1,5 +1,5 @@
-//! The cgroup of a box: limits that the kernel keeps for all processes together. It needs cgroup v2, and a folder of it that this user may
-//! write (delegation). The server alone is in it, so that init can still count when the server has no processor time left.
+//! The cgroup of a box: limits that the kernel enforces for all processes together. It needs cgroup v2, and a cgroup folder that this user
+//! may write (delegation). Only the server is in it, so that init can still count when the server has used up its processor time.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -61,11 +61,12 @@ impl Controller {
 /// A cgroup with limits. Its folder is removed by [`Group::remove`].
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The folder that contains the group's own. A descriptor, because the process that removes it has another root folder then.
+    /// The folder that contains the group's own. A descriptor is needed, because the process that removes it then has another root folder.
     above: OwnedFd,
     name: String,
     controllers: Vec<Controller>,
-    /// The file into which a process writes itself. Opened before any namespace is made, as the kernel asks what its opener might do.
+    /// The file into which a process writes itself. Opened before any namespace is made, because the kernel checks the rights of the
+    /// process that opened the file.
     processes: File,
     /// The events of memory, and the limit of processor time, as far as the group has them.
     memory_events: Option<File>,
@@ -73,10 +74,10 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Makes a group where the machine has one to give. `None`: init counts instead.
+    /// Makes a group if the machine delegates one. `None` means that init counts instead.
     ///
     /// # Errors
-    /// The order limits processor time, which only a group can.
+    /// The order limits processor time, and only a group can do this.
     pub(super) fn make(ceilings: &Ceilings, fault: &Fault) -> Outcome<Option<Self>> {
         fault.begin(Step::MakeGroup)?;
         let processor = ceilings.cpu_percent.map(|_| Controller::Processor);
@@ -139,7 +140,7 @@ impl Group {
         (&self.processes).write_all(b"0").at(Step::EnterGroup, "cgroup.procs")
     }
 
-    /// Returns a sentence if a limit was reached for which the kernel has ended processes, or if a limit does not hold any more.
+    /// Returns a sentence if the kernel has ended processes because of a limit, or if a limit is no longer in effect.
     pub(super) fn beyond(&self, ceilings: &Ceilings) -> Option<String> {
         if self.memory_events.as_ref().is_some_and(|events| has_killed(&read(events).unwrap_or_default())) {
             return Some(format!("it needed more than {0} MiB of memory, and its box allows {0}", ceilings.memory_bytes >> 20));
@@ -175,7 +176,7 @@ fn can_have_groups(folder: &Path) -> bool {
     !folder.join("cgroup.type").exists() || fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())
 }
 
-/// Lets groups within the folder have these controllers. Returns those that they have.
+/// Enables these controllers for groups within the folder. Returns the enabled ones.
 fn activate(folder: &Path, wanted: &[Controller]) -> io::Result<Vec<Controller>> {
     let file = folder.join("cgroup.subtree_control");
     let has = |text: &str, controller: Controller| text.split_ascii_whitespace().any(|name| name == controller.name());

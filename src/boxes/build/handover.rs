@@ -12,7 +12,7 @@ use rustix::net::{
 use super::step::{At as _, Failure, Fault, Outcome, Step};
 use crate::boxes::border::MAX_SOCKETS;
 
-/// Gives the sockets of the border away, and takes the pipe that becomes standard input in place of the socket.
+/// Sends the sockets of the border, and receives the pipe that replaces the socket as standard input.
 pub(super) fn exchange(fault: &Fault, border: Vec<OwnedFd>) -> Outcome<()> {
     fault.begin(Step::HandOver)?;
     let socket = rustix::stdio::stdin();

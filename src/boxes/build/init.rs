@@ -1,4 +1,5 @@
-//! The first process of a box. It makes the root folder, starts the server, reaps what is left behind, and ends all when a limit is reached.
+//! The first process of a box. It makes the root folder, starts the server, reaps ended processes, and ends the box when a limit is
+//! reached.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -21,7 +22,7 @@ use crate::boxes::order::{Ceilings, Order};
 
 /// Interval at which memory and processes are counted.
 pub(super) const COUNTING: Duration = Duration::from_millis(200);
-/// The status of a box whose server used more than it may.
+/// The exit status of a box whose server has exceeded a limit.
 pub(super) const BEYOND_LIMIT: i32 = 124;
 
 /// Makes the box and runs the server in it. Returns the status to end with.

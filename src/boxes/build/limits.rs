@@ -9,8 +9,8 @@ use super::restrict::Hold;
 use super::step::{At as _, Fault, Outcome, Step};
 use crate::boxes::order::Ceilings;
 
-/// Takes all capabilities away, for this process and all that follow. Init alone keeps the right to read the private home, since its files can forbid
-/// that to their owner.
+/// Removes all capabilities of this process and its later children. Only init keeps the right to read the private home, because file modes
+/// there can forbid reading to the owner.
 pub(super) fn drop_capabilities(fault: &Fault) -> Outcome<()> {
     drop_capabilities_but(fault, CapabilitySet::DAC_READ_SEARCH)
 }
@@ -31,8 +31,8 @@ fn drop_capabilities_but(fault: &Fault, kept: CapabilitySet) -> Outcome<()> {
     forbid_privileges(fault)
 }
 
-/// Takes the capabilities away that this process has without a user namespace of its own. Only root has any. It keeps the right to read the private
-/// home, if it has it.
+/// Removes the capabilities that this process has without its own user namespace. Only root has any. The process keeps the right to read
+/// the private home, if it has this right.
 pub(super) fn drop_own_capabilities(fault: &Fault) -> Outcome<()> {
     let own = rustix::thread::capabilities(None).at(Step::DropCapabilities, "capget")?.permitted;
     if own.contains(CapabilitySet::SETPCAP) {
@@ -45,13 +45,13 @@ pub(super) fn drop_own_capabilities(fault: &Fault) -> Outcome<()> {
     forbid_privileges(fault)
 }
 
-/// Forbids to win rights by a program, which Landlock and the filter ask for.
+/// Prevents this process from gaining rights by starting a program (`no_new_privs`). Landlock and the filter require this.
 pub(super) fn forbid_privileges(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::ForbidPrivileges)?;
     set_no_new_privs(true).at(Step::ForbidPrivileges, "prctl")
 }
 
-/// Takes the last capability away, which is init's own.
+/// Removes the last capability, which only init has kept.
 pub(super) fn drop_last_capabilities() -> Outcome<()> {
     keep(CapabilitySet::empty())
 }

@@ -147,7 +147,7 @@ fn leave_pipes(descriptors: &[i32]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads the order. Reads no byte more, because a descriptor comes with the next one.
+/// Reads the order, and not one byte more, because a descriptor comes with the next byte.
 fn read_order() -> Outcome<Order> {
     let what = "standard input";
     // `Stdin` has a buffer, and would read further.
@@ -164,7 +164,7 @@ fn read_order() -> Outcome<Order> {
     serde_json::from_slice(&bytes).map_err(|error| Failure::new(Step::ReadOrder, error.to_string()))
 }
 
-/// Makes the namespaces, unless a rule of the system lets them be made and then forbids to use them: that is an error before anything is made.
+/// Makes the namespaces. If a rule of the system allows making them but not using them, returns an error before anything is made.
 fn namespaces(fault: &Fault, network: &Network) -> Outcome<Users> {
     let is_restricted = std::fs::read_to_string(RESTRICTED).is_ok_and(|value| value.trim() == "1");
     if is_restricted && let Err(tried) = probe::in_child(|| make_namespaces(&Fault::default(), network).map(drop)) {

@@ -32,7 +32,7 @@ pub(super) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> rusti
     openat2(folder, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH)
 }
 
-/// Returns a copy of the mounts at what was opened, which is nowhere yet.
+/// Returns a copy of the mounts at the opened file or folder. The copy is not yet placed in a folder.
 pub(super) fn copy_of(opened: impl AsFd) -> rustix::io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH | OpenTreeFlags::AT_RECURSIVE;
@@ -49,7 +49,7 @@ pub(super) fn new_mount(kind: &str, settings: &[(&str, &str)], attributes: Mount
     fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
-/// Places a mount upon what was opened.
+/// Places a mount on the opened file or folder.
 pub(super) fn place(mount: impl AsFd, upon: impl AsFd) -> rustix::io::Result<()> {
     move_mount(mount, "", upon, "", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH)
 }

@@ -1,5 +1,5 @@
-//! The network of a box: a loopback interface alone, to which every address belongs. The sockets that answer there are opened here, where this process may still
-//! open them, and then given to the gateway. Therefore data can leave the box only through connections that the gateway makes.
+//! The network of a box: a loopback interface alone, to which every address belongs. This process opens the sockets that answer there while
+//! it still may, and then sends them to the gateway. Therefore data can leave the box only through connections that the gateway makes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -110,7 +110,7 @@ fn serving(kind: SocketType, port: u16) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Opens a socket that sees the refusals of the kernel: resets of connections to closed ports, and errors of ICMP.
+/// Opens a socket that receives the kernel's refusals: resets of connections to closed ports, and errors of ICMP.
 fn watch(is_v6: bool) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, None)?;
@@ -145,7 +145,7 @@ fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k }
 }
 
-/// Returns the filter for IPv4. Its header has a length of its own.
+/// Returns the filter for IPv4. The length of its header varies.
 fn refusals_of_v4() -> Vec<libc::sock_filter> {
     use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET};
     vec![

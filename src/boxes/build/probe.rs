@@ -1,4 +1,4 @@
-//! Finds out which parts of a box the machine has. Each is tried in a process of its own, as what is tried cannot be undone.
+//! Finds out which parts of a box the machine has. Each part is tried in a separate process, because an attempt cannot be undone.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -95,7 +95,7 @@ fn writable(contents: &Contents) -> Vec<&Path> {
     WRITABLE.into_iter().map(Path::new).chain(writes).chain(maps).collect()
 }
 
-/// Limits files once more, with Landlock: what is mounted read-only cannot be written even if a mount is lost, and nothing can be mounted.
+/// Limits files a second time, with Landlock. So read-only mounts cannot be written even if a mount is lost, and nothing can be mounted.
 pub(super) fn limit_files_of(writable: &[&Path], fault: &Fault) -> Outcome<()> {
     fault.begin(Step::LimitFiles)?;
     let status = restrict(writable).map_err(|error| Failure::missing(Step::LimitFiles, error))?;
@@ -105,7 +105,8 @@ pub(super) fn limit_files_of(writable: &[&Path], fault: &Fault) -> Outcome<()> {
     Ok(())
 }
 
-/// Limits files by Landlock alone: nothing but what was given can be read, written or executed, and no signal or abstract socket leads out.
+/// Limits files by Landlock alone. Only given files can be read, written or executed, and no signal or abstract socket reaches processes
+/// outside.
 fn limit_all_files(contents: &Contents, fault: &Fault) -> Outcome<()> {
     fault.begin(Step::OpenPaths)?;
     let mut opened = Vec::new();

@@ -1,4 +1,4 @@
-//! The root folder of a box: an empty file system, into which what was given is mounted.
+//! The root folder of a box: an empty file system, into which the given files and folders are mounted.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -41,8 +41,8 @@ enum Source {
     },
 }
 
-/// Makes the root folder and enters it. After this, nothing of the machine is left but what was given.
-/// The working folder exists too: empty, if nothing that was given contains it.
+/// Makes the root folder and enters it. After this, only the given files and folders of the machine exist. The working folder exists too:
+/// empty, if nothing that was given contains it.
 pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault, users: &Users) -> Outcome<()> {
     fault.begin(Step::OpenPaths)?;
     // Everything is opened before the first mount, as a mount hides what is below it.
@@ -98,7 +98,7 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     rustix::process::chdir("/").at(Step::EnterRoot, "chdir")
 }
 
-/// Opens what is given. Returns `None` for a system folder that this machine does not have.
+/// Opens a given file or folder. Returns `None` for a system folder that this machine does not have.
 fn source(given: &Given) -> Outcome<Option<Source>> {
     let Given { path, access, link } = given;
     let what = path.to_string_lossy();

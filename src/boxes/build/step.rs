@@ -1,4 +1,4 @@
-//! The steps in which a box is made, and what is said when one fails.
+//! The steps in which a box is made, and the messages for a failed step.
 
 use rustix::io::Errno;
 
@@ -72,7 +72,7 @@ impl Step {
         Self::Report,
     ];
 
-    /// Returns what the step does, as it is named in errors.
+    /// Returns the description of the step for errors.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

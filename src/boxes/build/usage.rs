@@ -7,7 +7,8 @@ use crate::boxes::order::Ceilings;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns a sentence for the first limit that these processes exceed, or for the reason why that is not known: what is not counted has no limit.
+/// Returns a sentence about the first limit that these processes exceed. If the processes cannot be counted, they cannot be limited, so the
+/// reason is returned as a sentence too.
 pub(super) fn problem(processes: io::Result<Vec<u32>>, ceilings: &Ceilings) -> Option<String> {
     match processes.and_then(|ids| Usage::of_all(&ids, ceilings.processes)) {
         Ok(usage) => usage.beyond(ceilings),

@@ -94,7 +94,7 @@ struct CompiledSchemas {
     bytes: usize,
 }
 
-/// A server, a tool, and which of the tool's two schemas is meant.
+/// A server, a tool, and the choice between the tool's two schemas.
 type Key = (String, String, Side);
 
 struct Entry {

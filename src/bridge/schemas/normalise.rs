@@ -3,7 +3,7 @@
 //! `nullable` of `OpenAPI` and keywords of other drafts are translated. A keyword is left out if it cannot be used (`type: "any"`,
 //! `minimum: "0"`, a reference to another document, a pattern for another engine). The rest of the schema still applies. The result may
 //! only accept more values than the original, never fewer. In some places, leaving something out would make the schema refuse more values
-//! (in `not`, in `oneOf`, and for `additionalProperties: false` beside names that were left out). Then the keyword that would refuse them
+//! (in `not`, in `oneOf`, and for `additionalProperties: false` next to names that were left out). Then the keyword that would refuse them
 //! is left out as well. The keys under `properties` and `$defs` are names and never keywords.
 
 use std::collections::{HashMap, HashSet};

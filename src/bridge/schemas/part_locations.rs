@@ -47,7 +47,7 @@ impl Dialect {
         }
     }
 
-    /// Returns whether all keywords beside a `$ref` are ignored.
+    /// Returns whether all keywords next to a `$ref` are ignored.
     pub(super) fn references_are_alone(self) -> bool {
         matches!(self, Self::Draft4 | Self::Draft6 | Self::Draft7)
     }

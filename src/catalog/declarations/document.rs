@@ -37,7 +37,7 @@ const MAP_KEYWORDS: [&str; 6] = ["properties", "patternProperties", "$defs", "de
 pub(super) enum Dialect {
     /// Draft-04 and older. A schema's identifier is `id`.
     Draft4,
-    /// Draft-06 and draft-07. All keywords beside a `$ref` are ignored.
+    /// Draft-06 and draft-07. All keywords next to a `$ref` are ignored.
     Draft7,
     /// Draft 2019-09. A tuple is described by `items`.
     Draft2019,

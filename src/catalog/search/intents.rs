@@ -1,4 +1,4 @@
-//! Splits a question into its intents, and tells words from names, numbers and paths.
+//! Splits a question into its intents, and distinguishes words from names, numbers and paths.
 
 use super::synonyms::Synonyms;
 use super::words::{Chunk, chunks, term};
@@ -88,7 +88,7 @@ fn is_path(piece: &str) -> bool {
     rooted || piece.contains("://") || piece.contains(":\\") || (piece.contains('/') && format(piece).is_some())
 }
 
-/// Returns what a path or URL says about the tool: that it takes a URL, or a file of this format.
+/// Returns words that a path or URL suggests about the tool: it takes a URL, or a file of this format.
 fn path_words(path: &str) -> Vec<String> {
     if path.contains("://") { vec!["url".to_owned()] } else { format(path).into_iter().collect() }
 }

@@ -26,7 +26,7 @@ const MAX_JOINED: usize = 4;
 const COMMON_SHARE: f32 = 0.3;
 /// Weight of numbers and single letters: they are mostly arguments.
 const DIGITS_SHARE: f32 = 0.3;
-/// Weight of what a path or URL says about the tool.
+/// Weight of the words that a path or URL suggests about the tool.
 const PATH_SHARE: f32 = 0.4;
 /// Weight of similar terms if at least `ENOUGH_KNOWN` words of the question are known. Then a word that no tool has is more likely to be a
 /// name or a separate topic than a mistyped word.

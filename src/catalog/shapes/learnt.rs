@@ -31,7 +31,7 @@ impl<B> Default for Learnt<B> {
 }
 
 impl<B: Clone> Learnt<B> {
-    /// Adds the shape of a result. If the basis has changed, forgets what was learnt of the tool before.
+    /// Adds the shape of a result. If the basis has changed, removes the earlier shape of the tool.
     pub fn add(&mut self, server: &str, tool: &str, basis: &B, is_same: impl Fn(&B, &B) -> bool, shape: Shape) {
         self.now += 1;
         let before = self.remove(server, tool).filter(|entry| is_same(&entry.basis, basis));
@@ -49,7 +49,7 @@ impl<B: Clone> Learnt<B> {
         while self.parts > MAX_PARTS_OF_AGENT && self.remove_oldest() {}
     }
 
-    /// Returns what was learnt of a server's tools on this basis.
+    /// Returns the shapes of a server's tools that were learnt on this basis.
     pub fn of<'a>(&'a self, server: &str, is_basis: impl Fn(&B) -> bool + 'a) -> impl Iterator<Item = (String, SeenTool)> + 'a {
         let entries = self.servers.get(server).into_iter().flatten();
         entries.filter(move |(_, entry)| is_basis(&entry.basis)).map(|(tool, entry)| (tool.clone(), entry.seen.clone()))

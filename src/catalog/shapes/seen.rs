@@ -27,7 +27,7 @@ impl FromIterator<(String, SeenTool)> for SeenResults {
 }
 
 impl SeenResults {
-    /// Returns what was seen of a tool. Returns `None` for a tool whose server declares its results.
+    /// Returns the shape of a tool's results that was seen. Returns `None` for a tool whose server declares its results.
     #[must_use]
     pub fn of(&self, tool: &Tool) -> Option<&SeenTool> {
         self.0.as_ref().filter(|_| tool.output_schema.is_none())?.get(&tool.name)

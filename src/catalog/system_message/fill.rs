@@ -7,7 +7,7 @@ use super::{Module, Place};
 use crate::catalog::declarations::Failures;
 use crate::catalog::tokens::estimate_tokens;
 
-/// Number of functions found for the task that are declared before others are told.
+/// Number of functions found for the task that are declared before others are listed.
 const FIRST_DECLARED: usize = 5;
 /// Number of times that the rest of the budget is filled. Declarations that are written together share types, so they cost less than the
 /// sum of their parts.
@@ -31,7 +31,7 @@ enum Told {
     Not,
     /// Its name, in a list.
     Named,
-    /// A line of its own.
+    /// A separate line.
     Line,
 }
 

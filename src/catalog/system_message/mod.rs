@@ -52,7 +52,7 @@ pub(super) fn system_message(modules: &[Box<dyn Module + '_>], found: &[Place], 
     Ok(fill.filled())
 }
 
-/// Returns all functions in the order in which they are told: those that were found, and then the functions of the modules in turns.
+/// Returns all functions in the order in which they are listed: those that were found, and then one function of each module in turn.
 fn order(modules: &[Box<dyn Module + '_>], found: &[Place]) -> Vec<Place> {
     let most = modules.iter().map(|module| module.functions()).max().unwrap_or_default();
     let known: std::collections::HashSet<&Place> = found.iter().collect();

@@ -33,7 +33,7 @@ pub(super) fn head(example: Option<&str>, failures: Failures) -> String {
     head
 }
 
-/// Returns the line about what there is, and how much of it the message does not show.
+/// Returns the line with the number of functions, and the number that the message does not show.
 pub(super) fn totals(modules: usize, functions: usize, hidden: usize) -> String {
     let left = if hidden == 0 { String::new() } else { format!("; {hidden} of them are not shown") };
     let end = if modules == 0 { '.' } else { ':' };

@@ -31,7 +31,8 @@ pub(super) async fn review(session: &Session, gateway: &Gateway, booted: &Booted
     }
 }
 
-/// Returns whether a yes to the code is a yes to this request, too: the descriptions and schemas were part of it, and nothing in them is suspicious.
+/// Returns whether the approval of the code also covers this request: the descriptions and schemas were part of it, and nothing in them is
+/// suspicious.
 fn is_implied(request: &ApprovalRequest) -> bool {
     match request {
         ApprovalRequest::Command(_) => false,

@@ -60,7 +60,7 @@ pub struct HttpTarget {
 }
 
 impl HttpTarget {
-    /// Creates a target without headers and tokens, which has threads of its own for its connections. They end with the last clone.
+    /// Creates a target without headers and tokens. It has its own threads for its connections, which end with the last clone.
     ///
     /// ```
     /// let target = hyperlight_mcp::client::HttpTarget::new("docs", "https://example.com/mcp".to_owned());

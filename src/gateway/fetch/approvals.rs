@@ -136,7 +136,8 @@ impl Core {
             None => agent.and_then(|name| self.configured_hosts(name)).unwrap_or_default(),
         };
         if hosts.is_empty() {
-            let problem = "hosts: name at least one, such as [\"api.github.com\"], or an agent whose entry in the config has fetch.hosts";
+            let problem =
+                "hosts: name at least one, such as [\"api.github.com\"], or name an agent whose entry in the config has fetch.hosts";
             return Err(Error::InvalidOption { method, problem: problem.into() });
         }
         Ok(self.shown(&hosts))

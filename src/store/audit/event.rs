@@ -207,7 +207,7 @@ impl AuditEvent {
         }
     }
 
-    /// Returns about how many bytes the texts of the event have.
+    /// Returns the approximate size in bytes of the event's texts.
     pub(super) fn weight(&self) -> usize {
         // Only the first eight arguments are measured, because this runs on the path of a call.
         let text = |value: &Json| value.as_str().map_or(0, str::len);

@@ -67,7 +67,7 @@ pub(super) struct Batch {
 #[derive(Default)]
 struct Waiting {
     events: Vec<Noted>,
-    /// About how many bytes the texts of these events have.
+    /// The approximate size in bytes of the texts of these events.
     weight: usize,
     /// Written events that the next pushes drop.
     spent: Vec<Noted>,

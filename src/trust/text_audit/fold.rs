@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::pattern::Known;
 
-/// Words for secrets that stand for something else together with the next word: "password protection".
+/// Words for secrets that have another meaning together with the next word: "password protection".
 static HONEST_WORDS: LazyLock<Known> = LazyLock::new(|| {
     Known::new(
         r"\b(passwords?|keys?|secrets?|tokens?|credentials?|prompts?) (protect(ion|ed)?|polic(y|ies)|rotation|managers?|strength|resets?|hash(es|ing)?|generator|vaults?|expiry|management|length|value|pairs?|words?|counts?|usage|limits?|budget)\b",

@@ -101,7 +101,7 @@ impl Forms {
         }
     }
 
-    /// Returns the text without the wordings that it only speaks of, or `None` if there are none.
+    /// Returns the text without the phrases that it only mentions, or `None` if there are none.
     fn without_mentions(&self) -> Option<Self> {
         mention::without_mentions(&self.written).map(|text| Self::new(&text))
     }

@@ -1,4 +1,4 @@
-//! Finds wordings that a text only speaks of: a tool that detects attacks names them.
+//! Finds phrases that a text only mentions. For example, a tool that detects attacks names their phrases.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ static DETECTS: LazyLock<Known> = LazyLock::new(|| {
         r"(?i)^\W*(?:\w+ ){0,2}(?:detects?|scans?|flags?|blocks?|identif(?:y|ies)|classif(?:y|ies)|recogni[sz]es?|moderates?|explains?|detecting|scanning|erkennt|meldet|signale|d[eé]tecte|detecta|rileva|segnala)\b",
     )
 });
-/// A word that says so anywhere in a sentence with quotes.
+/// A word that has this meaning anywhere in a sentence with quotes.
 static SPEAKS_OF: LazyLock<Known> = LazyLock::new(|| {
     Known::new(
         r"(?i)\b(?:detect|scan|flag|block|identif|classif|recogni[sz]|moderat|reject|warn|filter|find|search|for example|such as|e\.g\.|phrases?|erkenn|meldet|signale|d[eé]tect|detecta|rileva)",
@@ -23,14 +23,14 @@ static SPEAKING_WORDS: LazyLock<Known> = LazyLock::new(|| {
     )
 });
 static QUOTE: LazyLock<Known> = LazyLock::new(|| Known::new(r#"["“„«‘`][^"”“»’`\n]{1,120}["”“»’`]|'[^'\n]{1,120}'"#));
-/// Words by which a sentence orders something, or says that data leaves. Such a sentence is never a mention.
+/// Words of a sentence that gives an order, or says that data is sent. Such a sentence is never a mention.
 static ORDERS: LazyLock<Known> = LazyLock::new(|| {
     Known::new(
         r"(?i)\b(?:you|must|first|before|always|then|now|immediately|please|never|do not|don.t|silently|secretly|quietly|sends?|uploads?|forwards?|posts?|emails?|transmits?|passes|include|call)\b",
     )
 });
 
-/// Returns the text without quotes and sentences that only speak of a wording, or `None` if there are none.
+/// Returns the text without quotes and sentences that only mention a phrase, or `None` if there are none.
 pub(super) fn without_mentions(written: &str) -> Option<String> {
     let mut marks = SPEAKING_WORDS.starts(written).peekable();
     marks.peek()?;

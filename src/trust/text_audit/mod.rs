@@ -1,7 +1,7 @@
 //! Audits a server's texts for attempts to manipulate a model. A person reads the findings before an approval.
 //!
 //! The audit is not a filter. It finds attacks in their usual wording, and misses well disguised ones. Its time grows linearly with the
-//! length of the text: every pattern is matched in linear time, once for each text. A text that stands in many fields is read once.
+//! length of the text: every pattern is matched in linear time, once for each text. A text that occurs in many fields is read once.
 
 mod decode;
 mod english;
@@ -85,7 +85,7 @@ pub fn audit_manifest(manifest: &Manifest) -> Vec<Finding> {
 }
 
 /// Audits a manifest as [`audit_manifest`] does, in view of the other servers that a model can use: their names and manifests. Finds tools
-/// that imitate theirs, and texts that speak of their tools.
+/// that imitate theirs, and texts that mention their tools.
 #[must_use]
 pub fn audit_manifest_among(manifest: &Manifest, others: &[(&str, &Manifest)]) -> Vec<Finding> {
     let arguments: Vec<Json> = manifest.prompts.iter().map(|prompt| json!(prompt.arguments)).collect();

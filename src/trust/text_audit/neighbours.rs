@@ -6,12 +6,12 @@ use super::fold::fold;
 use super::rules::{IMITATION, Measure, NAMES_ANOTHER, SAME_NAME, SAME_TEXT};
 use crate::catalog::{Manifest, Tool};
 
-/// Words that make another name of the same words.
+/// Words that do not change the meaning of a name.
 const FILLERS: [&str; 22] = [
     "a", "an", "the", "my", "new", "tool", "function", "v", "pro", "plus", "official", "secure", "safe", "better", "fast", "real", "true",
     "best", "original", "updated", "improved", "enhanced",
 ];
-/// The number of words from which a sentence tells a tool from others.
+/// The minimum number of words of a sentence that can identify a tool.
 const MIN_SENTENCE_WORDS: usize = 4;
 /// The number of sentences at the beginning of a description that are compared. A copy may have another sentence before it.
 const COMPARED_SENTENCES: usize = 2;
@@ -23,7 +23,7 @@ struct Neighbour<'a> {
     tool: &'a Tool,
 }
 
-/// The tools of other servers, by what a model recognises them by.
+/// The tools of other servers, indexed by the texts from which a model recognises them.
 #[derive(Default)]
 pub(super) struct Neighbours<'a> {
     by_name: HashMap<&'a str, Neighbour<'a>>,

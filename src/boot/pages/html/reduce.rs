@@ -1,8 +1,8 @@
 //! Reduces a page of HTML to a small, well-nested one, in linear time.
 //!
 //! A page can be written so that an HTML parser, or code that visits its tree, takes minutes or overflows the stack: elements that are
-//! nested thousands of times, thousands of attributes, formatting that is never closed. So only known elements stay, each is closed, and
-//! their depth and number are limited. The text stays, without scripts and styles.
+//! nested thousands of times, thousands of attributes, formatting that is never closed. Therefore only known elements stay, each is closed,
+//! and their depth and number are limited. The text stays, without scripts and styles.
 
 use std::fmt::Write as _;
 

@@ -61,12 +61,13 @@ const REFUSED: [c_long; 39] = [
     libc::SYS_move_pages,
     libc::SYS_process_mrelease,
 ];
-/// Calls whose first argument is a process, which must be 0: the caller.
+/// Calls whose first argument is a process. It must be 0, which means the caller.
 const OF_OTHERS: [c_long; 5] =
     [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
 /// The letters of requests of `ioctl` that change files which are open for reading: those of Btrfs, of ext4 and of XFS.
 const FILE_REQUESTS: [u64; 3] = [0x94, 0x66, 0x58];
-/// Kinds of sockets that exist with the machine's network. A socket of Unix would reach the services of this user, which could do anything for it.
+/// Kinds of sockets that exist with the machine's network. A Unix socket would reach the services of this user, which could do anything for
+/// the server.
 const SOCKETS: [i32; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// Types of pairs of sockets that can send to a third one.
 const DATAGRAMS: [i32; 2] = [libc::SOCK_DGRAM, libc::SOCK_RAW];
