@@ -42,7 +42,7 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
     if *is_nested {
         said.push("may make namespaces of its own, as a browser does, which gives it more of the kernel (nested)".to_owned());
     }
-    said.push("if the machine has no namespaces, sees which paths and processes exist, but not their contents".to_owned());
+    said.push("without namespaces on the machine, sees which paths and processes exist, but not their contents".to_owned());
     said.extend(environment.iter().map(|(name, value)| format!("has {name}={value} in its environment")));
     said
 }

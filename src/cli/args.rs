@@ -85,7 +85,7 @@ pub enum CliCommand {
     Remove(Server),
     /// Let a server be used: offers the approval that it needs
     Enable(Server),
-    /// Read the command and the tools of a server, and approve them or not
+    /// Read what a server would run and offer, and say yes or no
     Approve(Approve),
     /// Revoke a server's approval
     Revoke(Revoke),
@@ -97,7 +97,7 @@ pub enum CliCommand {
     Search(SearchAs),
     /// Show a server's standard error, connections and calls
     Logs(FollowedLogs),
-    /// Show the records of approvals, changes, connections and calls
+    /// Show what was approved, changed, connected and called
     Audit(Box<Audit>),
     /// Run a script in a micro-VM
     Run(Run),
@@ -259,7 +259,7 @@ pub struct Run {
     /// Host that the script may fetch from, if a person has approved it (approve --fetch)
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     pub fetch: Vec<String>,
-    /// With --fetch: those of the hosts that may have private addresses, as they were approved
+    /// With --fetch: the hosts among them that may have private addresses, as they were approved
     #[arg(long, value_name = "HOST,…", requires = "fetch", value_delimiter = ',')]
     pub private_hosts: Vec<String>,
     /// Print a string as it is, without quotes
