@@ -59,8 +59,8 @@ export type AnthropicPart =
   | { type: 'image'; source: { type: 'base64'; media_type: 'image/png' | 'image/jpeg' | 'image/gif' | 'image/webp'; data: string } }
 
 /**
- * Executes what `response.output` calls; gives the items to send next, or none if nothing is called. Rejects with `ERR_INVALID_OPTION` if
- * the argument is neither such a list nor a message.
+ * Executes the calls in `response.output`; returns the items to send next, or none if nothing is called. Rejects with `ERR_INVALID_OPTION`
+ * if the argument is neither such a list nor a message.
  */
 export function answerOpenAi(
   tools: AgentTool[],
@@ -80,8 +80,8 @@ export function forAnthropic(
 ): { name: string; description: string; input_schema: { type: 'object'; properties: Record<string, object>; required: string[] } }[]
 
 /**
- * Executes what a message calls; gives the messages to append after it: one with all results, or none if nothing is called. Rejects with
- * `ERR_INVALID_OPTION` if the argument is not a message.
+ * Executes the calls of a message; returns the messages to append after it: one with all results, or none if nothing is called. Rejects
+ * with `ERR_INVALID_OPTION` if the argument is not a message.
  */
 export function answerAnthropic(
   tools: AgentTool[],

@@ -1,9 +1,9 @@
 // The tools of `gateway.agentTools()` in the forms of others. Nothing of theirs is imported: what they look for is plain data.
 
-/** By what the AI SDK knows a schema without its own `jsonSchema()` (`@ai-sdk/provider-utils`). */
+/** The symbol that marks a schema for the AI SDK without its own `jsonSchema()` (`@ai-sdk/provider-utils`). */
 const AI_SCHEMA = Symbol.for('vercel.ai.schema')
 
-/** For `tools` of the AI SDK's `generateText`, `streamText` and agents. */
+/** Returns tools for `tools` of the AI SDK's `generateText`, `streamText` and agents. */
 function forAiSdk(tools) {
   return Object.fromEntries(
     tools.map(({ name, description, inputSchema, execute }) => [
@@ -29,7 +29,7 @@ function aiSdkOutput(given) {
   return { type: 'content', value: [{ type: 'text', text: text(output) }, ...media] }
 }
 
-/** For `tools` of OpenAI's Chat Completions, or with `{ api: 'responses' }` of its Responses. */
+/** Returns tools for `tools` of OpenAI's Chat Completions, or with `{ api: 'responses' }` of its Responses. */
 function forOpenAi(tools, { api = 'chat', strict = true } = {}) {
   if (api !== 'chat' && api !== 'responses') {
     const given = typeof api === 'string' ? `'${api}'` : typeof api
@@ -46,7 +46,7 @@ const shown = (value) =>
   value === null ? 'null' : Array.isArray(value) ? 'a list' : typeof value === 'object' ? 'an object' : typeof value
 
 /**
- * Executes what a model's answer calls and gives what is to be appended after it: `message` of a chat completion, or `output` of a
+ * Executes the calls of a model's answer and returns the items to append after it: `message` of a chat completion, or `output` of a
  * response. Empty where nothing is called.
  */
 async function answerOpenAi(tools, answer, options) {
@@ -95,12 +95,12 @@ function chatPart({ type, mimeType, data }) {
   return format === undefined ? { type: 'text', text: notPassedOn(type, mimeType) } : { type: 'input_audio', input_audio: { data, format } }
 }
 
-/** For `tools` of Anthropic's Messages. */
+/** Returns tools for `tools` of Anthropic's Messages. */
 function forAnthropic(tools) {
   return tools.map(({ name, description, inputSchema }) => ({ name, description, input_schema: inputSchema }))
 }
 
-/** Executes what a message calls and gives the messages to append after it: one with all results, or none where nothing is called. */
+/** Executes the calls of a message and returns the messages to append after it: one with all results, or none if nothing is called. */
 async function answerAnthropic(tools, message, options) {
   const isText = typeof message?.content === 'string'
   if (!isText && !Array.isArray(message?.content)) {
@@ -128,7 +128,10 @@ function anthropicContent(output) {
   return [{ type: 'text', text: text(output) }, ...media.map(part)]
 }
 
-/** For LangChain: `tool` is that of `@langchain/core/tools`. Their content is JSON text, as models read it, with images and sounds beside it. */
+/**
+ * Returns tools for LangChain. `tool` is the function of `@langchain/core/tools`. The content of an answer is JSON text, followed by images
+ * and sounds.
+ */
 function forLangChain(tools, { tool } = {}) {
   if (typeof tool !== 'function') throw invalid('forLangChain: give { tool }, the function of @langchain/core/tools')
   return tools.map(({ name, description, inputSchema, execute }) =>
@@ -151,7 +154,7 @@ function langChainContent(output) {
   return [{ type: 'text', text: text(output) }, ...media.map(part)]
 }
 
-/** LangChain holds what a model passes against the schema itself: what may be null may be missing there. */
+/** LangChain checks a model's arguments against the schema itself: parameters that may be null may be missing there. */
 function lenient(schema) {
   const required = schema.required.filter((name) => !schema.properties[name].type.includes('null'))
   return { ...schema, required }
@@ -160,7 +163,10 @@ function lenient(schema) {
 const invalid = (message) => Object.assign(new TypeError(message), { code: 'ERR_INVALID_OPTION' })
 const isObject = (value) => typeof value === 'object' && value !== null
 
-/** The images and sounds of an answer of ours. They are not enumerable, so that data of other tools with such a field is not taken for them. */
+/**
+ * The images and sounds of an answer of hyperlight-mcp. They are not enumerable, so that data of other tools with such a field is not taken
+ * for them.
+ */
 function mediaOf(output) {
   if (!isObject(output) || Object.prototype.propertyIsEnumerable.call(output, 'content')) return []
   return Array.isArray(output.content) ? output.content : []

@@ -50,7 +50,7 @@ describe('an answer of a model', () => {
     assert.deepEqual([kept, asked.length], ['const sum = args.a + args.b\nreturn sum', 2])
     assert.equal((await gateway.boot({ prompt: 'Add', generate: model().generate, cacheDir })).origin, 'cache')
     const hidden = await adding(t, [code('return 1 // or \u2028 return 2'), GOOD])
-    assert.match(hidden.asked[2].user, /U\+2028, which ends a line unseen/)
+    assert.match(hidden.asked[2].user, /U\+2028, which is an invisible line end/)
   })
 
   test('that is a whole function gets its arguments, fetch and the secrets, in its trial too', async (t) => {

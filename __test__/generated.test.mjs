@@ -162,7 +162,7 @@ describe('the code of a generated tool', () => {
     await assert.rejects(gateway.setGenerated('made', { tools: [add, add], hosts: [] }), /two tools with the name "add"/)
     for (const end of ['\r', '\u2028', '\u2029']) {
       const trick = tool('trick', `// adds ${end} return 'evil'`)
-      await assert.rejects(gateway.setGenerated('made', { tools: [trick], hosts: [] }), /which ends a line unseen/)
+      await assert.rejects(gateway.setGenerated('made', { tools: [trick], hosts: [] }), /which is an invisible line end/)
     }
   })
 })

@@ -79,7 +79,10 @@ impl GeneratedTool {
     pub fn hidden_line_end(&self) -> Option<String> {
         let hidden = self.code.chars().find(|next| matches!(next, '\r' | '\u{2028}' | '\u{2029}'))?;
         let name = sanitise_line(&self.name, SHOWN_NAME_CHARS);
-        Some(format!("the code of the tool \"{name}\" has the character U+{:04X}, which ends a line unseen: write \\n", u32::from(hidden)))
+        Some(format!(
+            "the code of the tool \"{name}\" has the character U+{:04X}, which is an invisible line end: write \\n",
+            u32::from(hidden)
+        ))
     }
 
     /// Returns whether calls of the tool change nothing outside of their VM.

@@ -451,7 +451,7 @@ fn the_keys_of_other_programs_are_read() {
     assert!(!valid(r#"{ "command": "x", "enabled": true }"#).disabled);
     assert!(valid(r#"{ "command": "x", "enabled": true, "disabled": true }"#).disabled);
     let both = parse_text(r#"{ "servers": { "a": { "httpUrl": "https://h", "url": "https://u" } } }"#, "c", 9).unwrap();
-    assert!(both.warnings.join("").contains("httpUrl: is not used, as url is there too"), "{:?}", both.warnings);
+    assert!(both.warnings.join("").contains("httpUrl: is not used, because url is set too"), "{:?}", both.warnings);
 }
 
 #[test]

@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
         }
         for other in URL_KEYS.into_iter().filter(|other| *other != key) {
             if let Some(node) = self.node.get(other) {
-                self.warnings.push(Problem::new(self.path(other), node.position, format!("is not used, as {key} is there too")));
+                self.warnings.push(Problem::new(self.path(other), node.position, format!("is not used, because {key} is set too")));
             }
         }
         let headers = self.headers();

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::gateway::Gateway;
 use crate::blocking::blocking;
 
-/// Whose hosts, and which.
+/// The agent, and the hosts that its code asks to fetch from.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct FetchRequest {

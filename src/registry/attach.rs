@@ -145,7 +145,7 @@ impl fmt::Display for AttachReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Named => formatter.write_str("the task names it"),
-            Self::Always => formatter.write_str("it is there for every task"),
+            Self::Always => formatter.write_str("it is available for every task"),
             Self::Capability(capability) => write!(formatter, "the task needs its capability \"{capability}\""),
             Self::CapabilityInText(capability) => write!(formatter, "the task's text mentions its capability \"{capability}\""),
             Self::Keyword(keyword) => write!(formatter, "the task's text has its keyword \"{keyword}\""),

@@ -106,7 +106,7 @@ async fn code_whose_lines_end_unseen_is_asked_for_once_more_and_never_kept() {
         let model = Model::planning([plan(&[pure("add")])]).writing("add", &[&hidden, "const sum = args.a + args.b\r\nreturn sum"]);
         let made = run(&format!("Add {end:?}"), &crate::model::cached(folder.path()), &service, &model).await;
         assert_eq!(made.prepared().handlers[0].body, "const sum = args.a + args.b\nreturn sum");
-        assert!(model.requests()[2].user.contains("which ends a line unseen"), "{end:?}");
+        assert!(model.requests()[2].user.contains("which is an invisible line end"), "{end:?}");
     }
     let entries = std::fs::read_dir(folder.path().join("cache")).unwrap();
     assert_eq!(entries.count(), 3);

@@ -72,8 +72,8 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Counts what these processes use. If there are more than `most`, only their number is counted, because a server that keeps starting
-    /// processes must be ended quickly.
+    /// Adds up the memory and threads of these processes. If there are more than `most`, only their number is counted, because a server
+    /// that keeps starting processes must be ended quickly.
     ///
     /// # Errors
     /// The process table cannot be read. Processes that cannot be counted cannot be limited.
@@ -89,7 +89,7 @@ impl Usage {
         Ok(sum)
     }
 
-    /// Reads what a process uses. If its main thread has ended and other threads go on, only these show its memory.
+    /// Reads the memory and threads of a process. If its main thread has ended and other threads go on, only these show its memory.
     fn of_process(id: u32) -> io::Result<Self> {
         let folder = format!("/proc/{id}");
         let main = Self::of(&status_at(&folder)?);

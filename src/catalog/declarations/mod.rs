@@ -125,7 +125,7 @@ pub(in crate::catalog) fn declare_some<'a>(
 enum Extent {
     /// The default export.
     Module,
-    /// Nothing.
+    /// /// No additional parts.
     Part,
     /// An explanation of `ToolOutput`, because the reader may see nothing else.
     Function,

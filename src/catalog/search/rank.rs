@@ -11,11 +11,11 @@ use super::synonyms::Synonyms;
 /// BM25's constant k1. The larger it is, the more a repeated word counts. This module implements BM25 itself, because the weights of
 /// fields, synonyms and joined names require changes to it.
 const SATURATION: f32 = 1.5;
-/// Share of the score that depends on how many words of the query a tool contains.
+/// Share of the score that depends on the number of the query's words that a tool contains.
 const COVERAGE: f32 = 0.5;
 /// Share of the score within the intent that a tool answers best, which is added to the score within the whole question.
 const INTENT_SHARE: f32 = 0.25;
-/// Weight of a term in a tool from which it is a word of the tool's name. There, a common word counts `NAMED_COMMON` times as much.
+/// Minimum weight of a term that is a word of a tool's name. There, a common word counts `NAMED_COMMON` times as much.
 const NAMED: f32 = 2.5;
 const NAMED_COMMON: f32 = 2.0;
 

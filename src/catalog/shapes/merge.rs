@@ -2,9 +2,9 @@
 
 use super::{Field, Fields, MAX_NAMED, Shape};
 
-/// From this number of objects on, properties that are mostly missing show that the keys vary.
+/// Minimum number of objects. If there are fewer, properties that are mostly missing do not show that the keys vary.
 const MIN_OBJECTS: u32 = 3;
-/// Number of properties that objects whose keys vary have at least.
+/// Minimum number of properties of objects whose keys vary.
 const MIN_VARYING: usize = 12;
 
 impl Shape {

@@ -12,7 +12,7 @@ const MAX_ITEMS: usize = 50;
 const MAX_BLOCKS: usize = 20;
 /// Maximum size in bytes of all texts of a result that are parsed as JSON.
 const MAX_TEXT_BYTES: usize = 256 * 1_024;
-/// From this number of properties on, objects with the same properties as values are taken for the values of a map.
+/// Minimum number of properties of an object that is treated as a map because its values are objects with the same properties.
 const MIN_ALIKE: usize = 4;
 /// The same for values of one simple kind.
 const MIN_ALIKE_SIMPLE: usize = 20;

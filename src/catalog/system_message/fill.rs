@@ -1,4 +1,4 @@
-//! Chooses what the message shows, and puts it together.
+//! Chooses the parts of the message, and joins them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

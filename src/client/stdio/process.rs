@@ -178,7 +178,7 @@ impl ServerProcess {
         self.border.as_ref().is_some_and(|border| !border.refused().is_empty())
     }
 
-    /// Takes away what its box could reach only for the start.
+    /// Ends the access of its box to the hosts that were allowed only for the start.
     pub(in crate::client) fn started(&self) {
         if let Some(border) = &self.border {
             border.started();

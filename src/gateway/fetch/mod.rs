@@ -16,12 +16,12 @@ use crate::trust::fetch_row;
 /// The permission of a run's code to fetch, with the allowed hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RunFetch {
-    /// From the hosts of the agent's entry in the config. Without such an entry, the code has no `fetch`.
+    /// The code may fetch from the hosts of the agent's entry in the config. Without such an entry, it has no `fetch`.
     #[default]
     OfAgent,
     /// The code has no `fetch`.
     Off,
-    /// From these hosts. If the agent's entry in the config names hosts, these must be among them.
+    /// The code may fetch from these hosts. If the agent's entry in the config names hosts, these must be among them.
     Hosts(AllowedHosts),
 }
 

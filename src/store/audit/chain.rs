@@ -182,7 +182,7 @@ impl<'a> Verification<'a> {
         match entry.kind {
             AuditKind::Gap => self.report.gaps += 1,
             AuditKind::Damage => {
-                self.problem(format!("row {number} says that another program has changed the audit before it"));
+                self.problem(format!("row {number} reports that another program has changed the audit before this row"));
             }
             _ => {}
         }
