@@ -79,7 +79,7 @@ fn request_text(request: &FetchApproval) -> String {
              there, including requests that change or delete something, without asking again.\n";
     let gone: Vec<_> = approved_hosts.difference(&shown.hosts).map(String::as_str).collect();
     if !gone.is_empty() {
-        let _ = writeln!(text, "These were approved before, and would not be any more: {}", gone.join(", "));
+        let _ = writeln!(text, "These hosts are approved now, and would lose their approval: {}", gone.join(", "));
     }
     text + &format!("digest {digest}\n")
 }

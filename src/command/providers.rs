@@ -75,7 +75,7 @@ pub(crate) fn provider_list_text(all: &[ProviderStatus], style: &Style, approve:
     let mut text = style.table(&["PROVIDER", "STATE", "PACKAGE", "SERVERS"], all.iter().map(row).collect());
     for status in all {
         if let Some(description) = &status.description {
-            text.push_str(&style.wrapped("", &format!("\n{} says of itself: \"{}\"", status.name, one_line(description))));
+            text.push_str(&style.wrapped("", &format!("\n{} describes itself as: \"{}\"", status.name, one_line(description))));
         }
         if let Some(problem) = &status.problem {
             let title = style.paint(Tone::Warning, &format!("{}: {}", status.name, status.state.as_str()));

@@ -21,7 +21,7 @@ impl Display for MissingCallback {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Page => {
-                "Give onAuthorize(url): it shows the URL to a person, and where no browser runs on this machine it returns the URL to which the browser was redirected. Without a person: put a token into the config's headers.Authorization, or set oauth.grant to \"client_credentials\" with oauth.clientId and oauth.clientSecret or oauth.privateKey"
+                "Give onAuthorize(url): it shows the URL to a person, and if no browser runs on this machine, it returns the URL to which the browser was redirected. Without a person: put a token into the config's headers.Authorization, or set oauth.grant to \"client_credentials\" with oauth.clientId and oauth.clientSecret or oauth.privateKey"
             }
             Self::Issuer => {
                 "The server itself named that authorization server, so no login and no credential of the config was sent to it. If the config's client is registered there, set oauth.issuer to it in the config; or give onIssuer(question), which asks a person"

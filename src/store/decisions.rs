@@ -243,13 +243,13 @@ pub(super) fn is_unused(reader: &Reader<'_>) -> rusqlite::Result<bool> {
     reader.transaction.prepare_cached(any)?.query_row([], |row| row.get::<_, bool>(0)).map(|any| !any)
 }
 
-/// Moves the rows of all kinds to the table `set_aside`, where they decide nothing, and removes their seals.
+/// Moves the rows of all kinds to the table `set_aside`, where they have no effect, and removes their seals.
 pub(super) fn set_all_aside(reader: &Reader<'_>, problem: &str) -> rusqlite::Result<()> {
     set_aside(reader, None, problem)?;
     reader.transaction.execute("DELETE FROM seals", []).map(drop)
 }
 
-/// Moves the rows of one kind, or of all kinds if `kind` is `None`, to the table `set_aside`, where they decide nothing.
+/// Moves the rows of one kind, or of all kinds if `kind` is `None`, to the table `set_aside`, where they have no effect.
 fn set_aside(reader: &Reader<'_>, kind: Option<Kind>, problem: &str) -> rusqlite::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
     let kind = kind.map(Kind::as_str);

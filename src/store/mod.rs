@@ -148,7 +148,7 @@ impl Store {
     }
 
     /// Returns the current rows of one kind. Reads them again only if they have changed. Rows that another program has changed are treated
-    /// as absent: they decide nothing.
+    /// as absent: they have no effect.
     ///
     /// # Errors
     /// `ERR_STORE`; `ERR_CLOSED` once the store is closed.
@@ -313,7 +313,7 @@ impl Store {
         let mut read = reader.reading(|transaction| self.rows_in(transaction, kinds, &anchored, &known))?;
         drop(reader);
         for (kind, snapshot) in kinds.into_iter().zip(&mut read) {
-            // Damaged rows decide nothing. They are read again each time, because the cause may have been repaired outside the database.
+            // Damaged rows have no effect. They are read again each time, because the cause may have been repaired outside the database.
             snapshot.version = Some(version).filter(|_| snapshot.problem.is_none());
             if let Some(seal) = &snapshot.seal {
                 self.anchor.note(&snapshot.anchor, kind, seal.changes);
