@@ -11,8 +11,8 @@ import { createInterface } from 'node:readline/promises'
 import { parseArgs, stripVTControlCharacters } from 'node:util'
 import { Gateway } from 'hyperlight-mcp'
 
-// A server's own texts are not trusted: colours, cursor movements and line breaks are removed. biome-ignore
-// lint/suspicious/noControlCharactersInRegex: they are what is taken out
+// A server's own texts are not trusted: colours, cursor movements and line breaks are removed.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these characters are removed
 const plain = (text) => stripVTControlCharacters(String(text)).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
 const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : JSON.stringify(word))
 
