@@ -1,6 +1,7 @@
 // Runs the program hyperlight-mcp for tests, in a home of its own: to its end, or at a pseudo-terminal (util-linux `script`).
 import assert from 'node:assert/strict'
 import { mkdirSync, writeFileSync } from 'node:fs'
+import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { endOf, folder, gated, listenTo, ms, root, typed } from './support.mjs'
 
@@ -20,7 +21,10 @@ export function place(t, servers) {
   return { t, home, work }
 }
 
-export const environment = ({ home }, more) => ({ PATH: process.env.PATH, HOME: home, ...more })
+/** The user's cache: with its snapshot of the guest, a program with a home of its own need not boot one. */
+const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache')
+
+export const environment = ({ home }, more) => ({ PATH: process.env.PATH, HOME: home, XDG_CACHE_HOME: cache, ...more })
 
 /** Runs the program to its end. */
 export function run(at, words, { input = '', env = {}, onStart = () => {} } = {}) {
