@@ -183,7 +183,7 @@ function text(output) {
   }
 }
 
-/** One after the other: a model that calls ten at once does not crowd out itself. */
+/** Answers the calls one after another, so that ten calls of a model at once do not compete for its own limits. */
 async function each(calls, answer) {
   const answers = []
   for (const call of calls) answers.push(await answer(call))

@@ -330,7 +330,7 @@ export interface BoxesReport {
   available: boolean
   /** True if Landlock and the filter of system calls can enforce a box without namespaces. Then most entries can still be started. */
   landlockAlone: boolean
-  /** All parts, those that every box needs first. Empty if the program that makes boxes cannot be run. */
+  /** All parts. Those that every box needs come first. Empty if the program that makes boxes cannot be run. */
   parts: BoxPart[]
   /** The reason why the program that makes boxes cannot be run. */
   problem?: string

@@ -28,7 +28,10 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
             BoxBase::Standard => "may read and write",
             BoxBase::Strict => "may read",
         };
-        said.push(format!("{may} the paths in its arguments and roots: {} (programs with their package, read only)", named.join(", ")));
+        said.push(format!(
+            "{may} the paths in its arguments and roots: {} (for a program, its whole package, read-only)",
+            named.join(", ")
+        ));
     }
     said.push(match network {
         BoxNetwork::Any => "may reach the whole network, and the services of this machine (network: any)".to_owned(),

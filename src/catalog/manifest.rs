@@ -231,7 +231,7 @@ impl Manifest {
         self.tools.len() + self.resources.len() + self.resource_templates.len() + self.prompts.len()
     }
 
-    /// Returns the names of the types for the tools, which declarations use.
+    /// Returns the type names that the declarations use for the tools.
     pub(super) fn type_names(&self) -> &TypeNames {
         let lookup = self.index.lookup(&self.tools);
         lookup.types.get_or_init(|| TypeNames::new(&self.tools, &lookup.identifiers))

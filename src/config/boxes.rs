@@ -122,7 +122,7 @@ impl std::str::FromStr for BoxHost {
             return Err("has port 53, which is that of the box's own name server".to_owned());
         }
         if let Some(AddressKind::Unusable(kind)) = entry.address().map(kind_of) {
-            return Err(format!("has an address that no connection can be for: {kind}"));
+            return Err(format!("has an address to which no connection is possible: {kind}"));
         }
         Ok(Self { host: entry.without_port(), port })
     }

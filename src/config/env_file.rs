@@ -142,7 +142,7 @@ impl Parser<'_> {
 
 enum ValueProblem {
     Unclosed,
-    /// The number of bytes up to the end of the line.
+    /// There is text after the closing quote. The number is the length in bytes from the `=` to the end of the line.
     TextAfterQuote(usize),
 }
 

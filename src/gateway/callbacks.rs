@@ -40,7 +40,7 @@ pub struct ApprovalQuestion {
     pub run_id: Option<u64>,
 }
 
-/// A question of a server to a person, in the form for the agent's program.
+/// A server's question to a person, as the agent's program receives it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationQuestion {

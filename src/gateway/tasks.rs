@@ -216,7 +216,7 @@ impl Core {
                         read.wishes.servers.push(name.clone());
                         let server = Arc::new(self.own_server(name, entry)?);
                         if read.own.insert(name.clone(), server).is_some() {
-                            return Err(invalid(format!("task.servers: brings the server \"{name}\" twice")));
+                            return Err(invalid(format!("task.servers: has the server \"{name}\" twice")));
                         }
                     }
                 }

@@ -12,7 +12,7 @@ use super::{JSON_DEPTH, MARK, Redactor, insert_distinct};
 /// Keys of the field that names the value in a pair such as `{ "name": "Authorization", "value": … }`.
 const NAMES: [&str; 3] = ["name", "key", "header"];
 const VALUE: &str = "value";
-/// Keys of the field with the program to which a list in the same object may belong: `{ "command": "mysql", "args": […] }`.
+/// Keys whose value is a program. A list in the same object may be its arguments: `{ "command": "mysql", "args": […] }`.
 const PROGRAMS: [&str; 4] = ["command", "cmd", "program", "executable"];
 
 impl Redactor {

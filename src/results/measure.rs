@@ -44,7 +44,7 @@ pub(super) fn measure(value: &Value, cap: usize) -> Vec<Node> {
     nodes
 }
 
-/// Returns the indexes of the nodes of the parts of a list or record.
+/// Returns the node indexes of a list's elements or a record's fields.
 pub(super) fn parts(nodes: &[Node], index: usize) -> impl Iterator<Item = usize> {
     let end = index + nodes[index].nodes as usize;
     let mut next = index + 1;

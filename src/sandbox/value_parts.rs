@@ -8,7 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 const NEW_KEY: usize = 3;
 /// The cost of an entry of an escaped record, in addition to its key. Node reads the entry as a list, and then creates a field from it.
 const ENTRY: usize = 2;
-/// The maximum number of characters of texts that Node looks up in a table of all texts, so that equal texts are stored once.
+/// Texts of at most this many characters are costly: Node looks up each of them in a table of all texts, to store equal ones once.
 const SHORT_TEXT_CHARS: usize = 10;
 
 /// The error for a value with more parts than the limit.

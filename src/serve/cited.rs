@@ -35,10 +35,10 @@ const MAX_WORD_BYTES: usize = 80;
 /// Keywords of a field whose values are numbers.
 const NUMBERS: [&str; 6] = ["minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"];
 
-/// Returns a server's form for a client: the keywords that forms have, and no other text of the server. Titles and descriptions are prefixed and
-/// in one line. A client shows a field without a title by its name, which the server chose as well, so the name becomes the title. The names of
-/// fields, the choices, the types and the formats cannot be changed, because the answer must match them. Returns `None` if a person could
-/// misread one of them. A choice with a visible label cannot be misread.
+/// Returns a server's form for a client. Only the keywords that forms have are kept. Titles and descriptions are put into one line, with a
+/// prefix that marks them as the server's. A client shows a field without a title by its name, which the server chose as well, so the name
+/// becomes the title. The names of fields, the choices, the types and the formats cannot be changed, because the answer must match them.
+/// Returns `None` if a person could misread one of them. A choice with a visible label cannot be misread.
 pub(super) fn cited_form(schema: &Json) -> Option<Json> {
     let given = schema.as_object()?;
     let fields = given.get("properties").and_then(Json::as_object);

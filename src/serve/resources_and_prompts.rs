@@ -209,7 +209,7 @@ fn has_start(starts: &BTreeSet<String>, uri: &str) -> bool {
 }
 
 impl ResourceEntry {
-    /// Returns the template, unless a URI of this program could match it.
+    /// Returns the template, unless it could match one of this program's own URIs.
     fn template(&self) -> Option<&str> {
         self.uri_template.as_deref().filter(|template| !is_ours(template))
     }

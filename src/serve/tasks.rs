@@ -348,8 +348,8 @@ fn object(json: Json) -> JsonObject {
 }
 
 fn unknown() -> ErrorData {
-    let problem =
-        "there is no such task of this caller here. It ended more than 30 minutes after it began, or it is of another process or caller";
+    let problem = "no such task: tasks are removed 30 minutes after their start, and exist only in the process and for the caller that started \
+                   them";
     answers::refused(&Error::UnknownCall { field: "taskId", problem })
 }
 

@@ -108,7 +108,7 @@ const OF_PROCESS: [c_long; 5] =
     [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
 /// The id of init, which counts what the box uses. It has the same user as the server.
 const INIT: u64 = 1;
-/// Requests of `ioctl` that type into a terminal.
+/// `ioctl` requests that insert input into a terminal as if a person had typed it.
 const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 /// The first number of the calls of x32, a second set of calls on the same machine.
 const X32: u32 = 0x4000_0000;

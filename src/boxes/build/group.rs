@@ -30,7 +30,7 @@ pub(super) enum Controller {
 }
 
 impl Controller {
-    /// Returns the kernel's name.
+    /// Returns the controller's name in the kernel's cgroup files.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",

@@ -36,7 +36,7 @@ const MAX_SCHEMA_PARTS: usize = 4_000;
 /// Maximum number of words in all texts and parameters of one server that are indexed. After that, only the names of its tools are
 /// indexed.
 const MAX_SERVER_WORDS: usize = 200_000;
-/// Number of words that a word counts as when it first occurs in a server's tools. A new word needs memory, and also time when the
+/// A word counts as this many words when it first occurs in a server's tools. A new word needs memory, and also time when the
 /// indexes of the servers are merged.
 const NEW_WORD: usize = 5;
 /// Weight of the parts of a name within a text (`git` and `hub` of `GitHub`), relative to the whole name.

@@ -69,7 +69,7 @@ struct Field {
 }
 
 impl Shape {
-    /// Returns the shape of values of which nothing is said.
+    /// Returns the shape of values about which nothing is known.
     fn unknown() -> Self {
         Self { any: true, ..Self::default() }
     }
