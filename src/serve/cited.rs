@@ -1,4 +1,5 @@
-//! Prepares the texts of a server for questions to a person: each text is marked as the server's, and contains no hidden characters.
+//! Prepares a server's questions and samplings for a host, which shows them to a person. Messages, titles and descriptions of a question are
+//! marked as the server's. No shown text has hidden characters.
 
 use serde_json::{Map, Value as Json};
 
@@ -169,9 +170,8 @@ fn one_line(text: &str) -> String {
     cited(text).split('\n').map(|line| line.strip_prefix(QUOTE).unwrap_or(line).trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the parameters of a server's sampling request without hidden characters in any text or key, because hosts show them to a person and
-/// to a model. Base64 has none, so images
-/// and sounds stay as they are.
+/// Returns the parameters of a server's sampling request without hidden characters in any text or key, because hosts show them to a
+/// person and to a model. Base64 has no hidden characters, so images and sounds stay as they are.
 pub(super) fn visible_messages(params: &Json) -> Json {
     match params {
         Json::String(text) => Json::String(visible(text)),
