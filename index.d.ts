@@ -63,7 +63,7 @@ export interface Limits {
   /** The maximum size of the value that a run returns. Default 4 MiB. */
   maxValueBytes: number
   /**
-   * The maximum number of parts of the value that a run returns. Node converts the whole value in one turn of its event loop, and the number of
+   * The maximum number of parts in the value that a run returns. Node converts the whole value in one turn of its event loop, and the number of
    * parts determines the time for this. These count as 1: a list, an object, and a text of at most 10 characters that has not occurred in the value
    * before. A key counts as 3 if it is new after the keys before it in its object. Rows with the same keys count these keys once. Default 400,000.
    */
@@ -116,7 +116,7 @@ export interface AgentOptions extends CallerCallbacks {
 export interface WarmVms {
   /** The maximum number of VMs of a pool that are kept ready; 0 for none. Default 2. */
   vms: number
-  /** The maximum memory of these VMs of a pool together, at 4 MiB for each VM. Default 64 MiB. */
+  /** The maximum memory of the VMs that a pool keeps ready. Each VM counts as 4 MiB. Default 64 MiB. */
   maxBytes: number
   /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
   idleMs: number
@@ -1895,7 +1895,7 @@ export interface AuditRow {
   resultBytes?: number
   /** The number of missing events, in a row of the kind `gap`. Missing if it is not known. */
   lost?: number
-  /** The digest of this row and of all before it, under the machine's key. */
+  /** The digest of this row and all rows before it, under the machine's key. */
   digest: string
 }
 
@@ -2116,13 +2116,13 @@ export interface ServeLimits {
   maxConnectionsPerAddress: number
   /** The maximum number of sessions. The last quarter is for clients that have none. Default 1,000. */
   maxSessions: number
-  /** The maximum number of sessions of one client. Default 500. */
+  /** The maximum number of sessions for one client. Default 500. */
   maxSessionsPerClient: number
   /** The maximum number of requests in progress. The last quarter is for clients that have none. Default 512. */
   maxRequests: number
-  /** The maximum number of requests in progress of one client. Default 256. */
+  /** The maximum number of requests in progress for one client. Default 256. */
   maxRequestsPerClient: number
-  /** The maximum number of requests per second of one client. Default 1,000. */
+  /** The maximum number of requests per second from one client. Default 1,000. */
   requestsPerSecond: number
   /** The maximum time for the headers of a request, and for a connection without a request. Default 15,000. */
   headerTimeoutMs: number

@@ -43,7 +43,7 @@ pub struct Tool {
 const VIEW_SCHEME: &str = "ui://";
 
 impl Tool {
-    /// Returns the approximate number of bytes of the texts and schemas from which the tool is declared.
+    /// Returns the approximate number of bytes in the texts and schemas from which the tool is declared.
     pub(super) fn bytes(&self) -> usize {
         let schemas = json_bytes(&self.input_schema) + self.output_schema.as_ref().map_or(0, json_bytes);
         self.name.len() + self.description.as_ref().map_or(0, String::len) + schemas

@@ -189,7 +189,7 @@ pub enum Error {
     #[error("{} may not fetch from {}: {}. {}", .agent.shown(), .hosts.shown(), .reason.shown(), .way_out.shown())]
     FetchNotApproved { agent: ErrorText, hosts: ErrorText, reason: ErrorText, way_out: ErrorText },
 
-    /// The digest of hosts that was approved is not that of these hosts.
+    /// The approved digest differs from the digest of the hosts that are to be approved.
     #[error(
         "the digest is not that of these hosts for {}: show fetchApproval({{ hosts }}) again and approve its new digest",
         .agent.shown()

@@ -63,7 +63,7 @@ pub(super) struct Body {
     received: usize,
     /// Bytes after decompression.
     bytes: usize,
-    /// Limit of each of these two.
+    /// The limit for `received`, and the limit for `bytes`.
     limit: usize,
     time: TimeLeft,
     record: RecordGuard,

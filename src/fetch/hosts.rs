@@ -10,12 +10,12 @@ use url::{Host, Url};
 use super::suffix::{is_above_a_suffix, owns_subdomains};
 use crate::text::{sanitise_line, visible};
 
-/// Maximum number of bytes of one entry of a list of hosts.
+/// Maximum number of bytes in one entry of a host list.
 const MAX_ENTRY_BYTES: usize = 300;
-/// Maximum number of bytes of a host name, and of one label of it (RFC 1035).
+/// Maximum number of bytes in a host name, and in each of its labels (RFC 1035).
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
-/// Maximum number of characters of a wrong entry that its error shows.
+/// Maximum number of characters in a wrong entry that its error shows.
 const SHOWN_CHARS: usize = 80;
 
 /// One entry of a list of hosts, such as `api.github.com`, `*.example.org:8443` or `http://10.0.0.5:8080`.
@@ -71,8 +71,8 @@ impl AllowedHost {
     /// subdomains, unless other owners may own these. Returns nothing for a URL that is neither `http:` nor `https:`.
     ///
     /// # Errors
-    /// Fails for a host that is not valid in a list of hosts, such as a host with `*` or with an empty label. The URL standard accepts some of
-    /// these.
+    /// Fails for a host that is not valid in a list of hosts, such as a host with `*` or with an empty label. The URL standard accepts some
+    /// such hosts.
     ///
     /// ```
     /// use hyperlight_mcp::fetch::AllowedHost;

@@ -341,7 +341,7 @@ impl Agent {
         (self.core.limits.max_saved_bytes, Duration::from_millis(self.core.limits.max_saved_age_ms))
     }
 
-    /// Returns the maximum number of parts of one value (`limits.maxValueParts`).
+    /// Returns the maximum number of parts in one value (`limits.maxValueParts`).
     pub(crate) fn max_value_parts(&self) -> usize {
         self.core.limits.max_value_parts
     }

@@ -270,7 +270,7 @@ pub(super) struct CallScope {
     pub(super) allowed_calls: AllowedCalls,
     /// Server and tool pairs that are denied for the rest of the run, for any arguments.
     denied: Mutex<BTreeSet<(String, String)>>,
-    /// The maximum number of questions of a run, of all kinds together. `None` for calls without a run.
+    /// The maximum number of questions for a run, of all kinds together. `None` for calls without a run.
     max_questions: Option<usize>,
     questions: AtomicUsize,
     asking: tokio::sync::Mutex<()>,
@@ -347,7 +347,7 @@ impl CallScope {
 
     /// Lets the connections of the run's servers be closed again.
     pub(super) fn end_holds(&self) {
-        // They end without the lock, as their end can close connections.
+        // The holds are dropped without the lock, because the drop can close connections.
         let holds = std::mem::take(&mut *self.holds.lock());
         drop(holds);
     }

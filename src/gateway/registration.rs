@@ -1,4 +1,4 @@
-//! Calls functions of servers on behalf of a sandbox outside of this package. These calls have the same approvals, checks, limits and
+//! Calls tools for a sandbox that another package provides. These calls have the same approvals, checks, limits and
 //! result forms as calls of a guest.
 
 use serde_json::Value as Json;

@@ -279,8 +279,8 @@ fn literal_of(part: Part<'_>) -> &str {
     }
 }
 
-/// Returns whether the default of a variable may be a secret, by the names of the field and of the variable, by its form, or because it is a part of
-/// one of the secrets `around` it.
+/// Returns whether the default of a variable may be a secret: by the name of the field, by the name of the variable, by its form, or
+/// because it contains one of the secrets `around` or is a part of one.
 fn may_be_secret(key: &str, variable: &str, default: &str, around: &BTreeSet<String>) -> bool {
     let is_masked = |name: &str| shown_variable(name, default) != format!("{name}={default}");
     !default.is_empty()

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{JSON_DEPTH, Redactor};
 
-/// Maximum total number of bytes of the texts of one reader, which bounds the number of known paths.
+/// Maximum total number of bytes in the texts of one reader, which bounds the number of known paths.
 const MAX_BYTES: usize = 64 * 1024;
 
 impl Redactor {

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
-/// The cost of a key, if no earlier object had it after the same keys. JavaScript engines create a hidden class for it.
+/// The cost of a key, if no earlier object had this key after the same other keys. JavaScript engines create a hidden class for it.
 const NEW_KEY: usize = 3;
 /// The cost of an entry of an escaped record, in addition to its key. Node reads the entry as a list, and then creates a field from it.
 const ENTRY: usize = 2;

@@ -78,7 +78,7 @@ impl WordText {
         // An empty phrase is never found.
         let numbers: Vec<usize> = (0..phrases.len()).filter(|&number| !phrases[number].is_empty()).collect();
         let patterns = numbers.iter().map(|&number| phrases[number].as_bytes());
-        // This only fails if the phrases have more bytes than a config can have.
+        // The build only fails if the phrases have more bytes than a config can have.
         let Ok(automaton) = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(patterns) else { return is_found };
         for found in automaton.find_overlapping_iter(&self.folded) {
             if self.boundaries[found.start()] && self.boundaries[found.end()] {

@@ -18,7 +18,7 @@ const OPERATOR: &str = ":operator";
 #[serde(rename_all = "camelCase")]
 pub struct FetchHosts {
     pub hosts: BTreeSet<String>,
-    /// Those of them that may have private addresses, as the operator allows it.
+    /// The hosts in `hosts` for which the operator allows private addresses.
     pub private_hosts: BTreeSet<String>,
 }
 

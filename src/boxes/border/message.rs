@@ -109,7 +109,7 @@ fn read_name(message: &[u8]) -> Option<(String, usize)> {
             name.push('.');
         }
         for byte in message.get(at..at + length)? {
-            // A dot within a part would make another name of it.
+            // With a dot inside of a part, the text would be another name.
             name.push(if byte.is_ascii_graphic() && *byte != b'.' { char::from(byte.to_ascii_lowercase()) } else { '\u{fffd}' });
         }
         at += length;

@@ -9,7 +9,7 @@ pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const FIRST: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
 /// Bits of the prefix 198.18.0.0/15.
 const PREFIX_BITS: u32 = 15;
-/// Maximum number of names of one box. Only a wildcard can lead to so many names.
+/// Maximum number of names for one box. Only a wildcard can lead to so many names.
 pub const MAX_NAMES: usize = 4096;
 
 /// The names of a box and their addresses.

@@ -105,7 +105,7 @@ mod tests {
         let later = begin + Duration::from_hours(1);
         let told = (0..10_000).filter(|number| refusals.admit(refusal(&number.to_string()), later).is_some()).count();
         assert_eq!(told, 30);
-        // One that came in a flood can be told later.
+        // A refusal that was left out of the flood can be reported later.
         assert!(refusals.admit(refusal("9999"), later + EVERY).is_some());
     }
 

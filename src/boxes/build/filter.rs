@@ -198,7 +198,7 @@ fn weakening() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendEr
     Ok(rules)
 }
 
-/// Returns a program that refuses the calls of x32. Other foreign architectures are refused by the other filters, which look for theirs.
+/// Returns a program that refuses the calls of x32. The other filters refuse all other foreign architectures.
 fn without_x32() -> BpfProgram {
     let instruction = |code: u32, jt, jf, k| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
     vec![

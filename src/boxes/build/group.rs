@@ -44,7 +44,7 @@ impl Controller {
         match self {
             Self::Memory => vec![
                 ("memory.max", ceilings.memory_bytes.to_string()),
-                // What is beyond memory would lie on the disk.
+                // With swap, memory beyond the limit would be moved to the disk.
                 ("memory.swap.max", "0".to_owned()),
                 ("memory.oom.group", "1".to_owned()),
             ],
@@ -182,7 +182,7 @@ fn activate(folder: &Path, wanted: &[Controller]) -> io::Result<Vec<Controller>>
     let has = |text: &str, controller: Controller| text.split_ascii_whitespace().any(|name| name == controller.name());
     let active = fs::read_to_string(&file)?;
     for controller in wanted.iter().filter(|controller| !has(&active, **controller)) {
-        // It fails where the folder does not belong to this user.
+        // The write fails if the folder does not belong to this user.
         let _ = fs::write(&file, format!("+{}", controller.name()));
     }
     let active = fs::read_to_string(&file)?;

@@ -59,7 +59,7 @@ const SHARED: &str = r"  global {
     interface ToolError { error: string; code?: string }
   }
 ";
-/// The same about `ToolOutput` in a few words, for the declaration of one function.
+/// A short description of `ToolOutput`, for the declaration of one function.
 pub(super) const TOOL_OUTPUT_IN_WORDS: &str =
     "  // ToolOutput: text or parsed JSON, bytes, a resource, a link; a list of several; null for nothing.\n";
 

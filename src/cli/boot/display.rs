@@ -15,7 +15,7 @@ use crate::text::sanitise_line;
 /// Time between two drawings of the bar.
 const FRAME: Duration = Duration::from_millis(200);
 const BAR_CELLS: usize = 20;
-/// The largest number of characters of one line.
+/// The largest number of characters in one line.
 const MAX_LINE_CHARS: usize = 400;
 
 /// The display of one command.

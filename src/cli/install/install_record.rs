@@ -15,7 +15,7 @@ use crate::files::{Writing, private_folder, read_own, replace};
 const FOLDER: &str = "hosts";
 const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// Number of characters of a path's digest that are used in a file name.
+/// Number of characters of a path's digest that a file name contains.
 const DIGEST_CHARS: usize = 24;
 
 /// The facts about one changed file. They may contain secrets of the host's config, so only this user may read them.

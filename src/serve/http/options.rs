@@ -86,15 +86,15 @@ pub struct HttpLimits {
     pub max_connections: usize,
     /// The maximum number of simultaneous connections from one IP address. Default: 1024.
     pub max_connections_per_address: usize,
-    /// The maximum number of sessions of all callers. Default: 1000.
+    /// The maximum number of sessions for all callers. Default: 1000.
     pub max_sessions: usize,
-    /// The maximum number of sessions of one caller. Default: 500.
+    /// The maximum number of sessions for one caller. Default: 500.
     pub max_sessions_per_client: usize,
-    /// The maximum number of requests in progress of all callers. Default: 512.
+    /// The maximum number of requests in progress for all callers. Default: 512.
     pub max_requests: usize,
-    /// The maximum number of requests in progress of one caller. Default: 256.
+    /// The maximum number of requests in progress for one caller. Default: 256.
     pub max_requests_per_client: usize,
-    /// The maximum number of requests per second of one client, and the maximum burst. Default: 1000.
+    /// The maximum number of requests per second from one client, and the maximum burst. Default: 1000.
     pub requests_per_second: u32,
     /// The maximum time for the headers of a request, and for a connection without a request. Default: 15 s.
     pub header_timeout: Duration,
