@@ -179,7 +179,7 @@ function text(output) {
   try {
     return JSON.stringify(output) ?? 'null'
   } catch {
-    return JSON.stringify({ error: { code: 'ERR_INVALID_VALUE', message: 'the tool answered with what JSON cannot carry' } })
+    return JSON.stringify({ error: { code: 'ERR_INVALID_VALUE', message: 'the tool answered with a value that JSON cannot express' } })
   }
 }
 

@@ -2674,7 +2674,7 @@ export declare class Gateway {
    * Approves exactly the hosts that a person was shown, for one agent and for all processes with the same state folder. They replace those that were
    * approved for the agent before.
    *
-   * Rejects with `ERR_DIGEST_CHANGED` if the digest is not that of these hosts, and with the errors of `fetchApproval`.
+   * Rejects with `ERR_DIGEST_CHANGED` if the digest does not belong to these hosts, and with the errors of `fetchApproval`.
    */
   approveFetch(consent: FetchConsent): Promise<FetchApproval>
   /**

@@ -43,7 +43,7 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
     said.push(format!("may use {memory_mb} MiB of memory and {processes} processes"));
     said.extend(cpu_percent.map(|percent| format!("may use {percent} % of one processor")));
     if *is_nested {
-        said.push("may make namespaces of its own, as a browser does, which gives it more of the kernel (nested)".to_owned());
+        said.push("may create its own namespaces, as a browser does, and so use more parts of the kernel (nested)".to_owned());
     }
     said.push("without namespaces on the machine, sees which paths and processes exist, but not their contents".to_owned());
     said.extend(environment.iter().map(|(name, value)| format!("has {name}={value} in its environment")));

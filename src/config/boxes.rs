@@ -119,7 +119,7 @@ impl std::str::FromStr for BoxHost {
         let entry: AllowedHost = text.parse().map_err(|error: crate::fetch::InvalidHost| error.to_string())?;
         let port = entry.port().unwrap_or(DEFAULT_PORT);
         if port == NAME_SERVER_PORT {
-            return Err("has port 53, which is that of the box's own name server".to_owned());
+            return Err("has port 53, which the box's own name server uses".to_owned());
         }
         if let Some(AddressKind::Unusable(kind)) = entry.address().map(kind_of) {
             return Err(format!("has an address to which no connection is possible: {kind}"));

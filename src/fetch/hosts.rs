@@ -245,7 +245,7 @@ fn parse(text: &str) -> Result<AllowedHost, String> {
     let (allows_http, rest) = match text.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (true, rest),
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (false, rest),
-        Some(_) => return Err("only http:// and https:// can stand before a host".to_owned()),
+        Some(_) => return Err("only http:// and https:// are allowed before a host".to_owned()),
         None => (false, text),
     };
     if let Some(found) = rest.chars().find(|next| "/?#@\\%".contains(*next) || next.is_whitespace() || next.is_control()) {
@@ -253,7 +253,7 @@ fn parse(text: &str) -> Result<AllowedHost, String> {
     }
     let (has_subdomains, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
     if rest.contains('*') {
-        return Err("a wildcard can only stand at the beginning, as in *.example.org".to_owned());
+        return Err("a wildcard is allowed only at the beginning, as in *.example.org".to_owned());
     }
     let (host, port) = host_and_port(rest)?;
     let name = name_of(host)?;
@@ -272,7 +272,7 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
         match behind.strip_prefix(':') {
             Some(port) => (host, Some(port)),
             None if behind.is_empty() => (host, None),
-            None => return Err("only a port can stand behind the address".to_owned()),
+            None => return Err("only a port is allowed after the address".to_owned()),
         }
     } else {
         match text.split_once(':') {

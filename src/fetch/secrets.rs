@@ -183,7 +183,8 @@ impl Secrets {
             Some(login) => format!("Basic {}", STANDARD.encode(self.replaced(&login, Notation::AsIs))).into_bytes(),
             None => self.replaced(value.as_bytes(), Notation::AsIs),
         };
-        let mut filled = HeaderValue::from_bytes(&filled).map_err(|_| FetchError::invalid("a secret cannot stand in this header"))?;
+        let mut filled = HeaderValue::from_bytes(&filled)
+            .map_err(|_| FetchError::invalid("this secret contains characters that a header cannot have"))?;
         filled.set_sensitive(true);
         Ok(filled)
     }

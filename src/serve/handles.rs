@@ -30,7 +30,7 @@ const SHARES_OF_ALL: usize = 64;
 const FOREIGN: &str = "this process has not given this caller such a handle. It is of another process, for example another replica or the one before a \
                        restart, or of another caller, or it was not copied as it is";
 const ENDED: &str =
-    "it has ended: it was left for too long, newer handles of this caller took its room, or the caller's token was withdrawn";
+    "it has ended: it was unused for too long, newer handles of this caller needed its space, or the caller's token was withdrawn";
 
 /// The limits on handles.
 #[derive(Debug, Clone, Copy)]

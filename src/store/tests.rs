@@ -392,7 +392,7 @@ fn rows_of_one_kind_from_an_earlier_time_are_told_also_with_the_anchor_of_that_t
     fs::write(folder.path().join("store.anchor"), &earlier.0[1].1).unwrap();
     let store = open(&folder);
     assert!(names(&store).is_empty() && store.rows(Kind::Approval).unwrap().is_empty());
-    assert!(store.damage(Kind::Grant).unwrap().contains("not of the same moment"));
+    assert!(store.damage(Kind::Grant).unwrap().contains("not written at the same time"));
     // A change of another kind does not make them valid.
     put_kind(&store, Kind::Approval, "t");
     for store in [&store, &open(&folder)] {

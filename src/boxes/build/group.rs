@@ -145,9 +145,9 @@ impl Group {
         if self.memory_events.as_ref().is_some_and(|events| has_killed(&read(events).unwrap_or_default())) {
             return Some(format!("it needed more than {0} MiB of memory, and its box allows {0}", ceilings.memory_bytes >> 20));
         }
-        // Whoever manages the folder above may have taken the controller away.
+        // The program that manages the parent cgroup may have removed the controller.
         let is_lost = self.processor_limit.as_ref().is_some_and(|limit| read(limit).map_or(true, |text| text.starts_with("max")));
-        is_lost.then(|| "the limit of processor time of its box was taken away".to_owned())
+        is_lost.then(|| "its box's limit for processor time was removed by another program".to_owned())
     }
 
     /// Removes the group, which has no processes any more.

@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 pub(super) fn problem(processes: io::Result<Vec<u32>>, ceilings: &Ceilings) -> Option<String> {
     match processes.and_then(|ids| Usage::of_all(&ids, ceilings.processes)) {
         Ok(usage) => usage.beyond(ceilings),
-        Err(error) => Some(format!("what it uses cannot be counted ({error})")),
+        Err(error) => Some(format!("the memory and processes that it uses cannot be counted ({error})")),
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn read(state: &Path, path: &Path) -> io::Result<Option<InstallRecord
     // The message of serde is not used, because it could quote a value, which may be a secret.
     let record: InstallRecord = serde_json::from_slice(&bytes).map_err(|error| explained(format!("line {} is not valid", error.line())))?;
     if record.version != VERSION || record.path != path {
-        return Err(explained("it has the format of another version of hyperlight-mcp, or is about another file".to_owned()));
+        return Err(explained("another version of hyperlight-mcp has written it, or it belongs to another file".to_owned()));
     }
     Ok(Some(record))
 }

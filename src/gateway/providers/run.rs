@@ -121,7 +121,7 @@ impl Core {
         if let Some(problem) = &status.problem
             && (status.state == ProviderState::Failed || status.origin != super::ProviderOrigin::Discovered)
         {
-            self.events.warn(format!("the provider \"{}\" brings no servers ({}): {problem}", status.name, status.state.as_str()));
+            self.events.warn(format!("the provider \"{}\" has no servers ({}): {problem}", status.name, status.state.as_str()));
         }
     }
 
