@@ -1955,7 +1955,7 @@ export interface FetchApproval {
   agent?: string
   /** The hosts in their normal form, sorted. */
   hosts: string[]
-  /** Those of them that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
+  /** The hosts in `hosts` that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
   privateHosts: string[]
   /**
    * The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one. Missing if
@@ -2563,7 +2563,7 @@ export declare class Gateway {
   /**
    * Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
    * `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, each together
-   * with those of `host:mcp`, which have the types that all share. Starts no server.
+   * with the declarations of `host:mcp`, which have the types that all share. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_MODULE`.
    *
@@ -2617,8 +2617,8 @@ export declare class Gateway {
   searchTools(query: string, options?: SearchOptions): Promise<ToolMatch[]>
   /**
    * Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. It fills the
-   * token budget function by function, those of all servers in turns, first with a line for each and then with declarations, and says how
-   * many are left out. With a `task`, the functions that a search for it finds come first.
+   * token budget function by function, one of each server in turn: first with a line for each function, then with declarations. It says
+   * how many are left out. With a `task`, the functions that a search for it finds come first.
    *
    * Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
    *

@@ -1,4 +1,4 @@
-//! All documented limits of a gateway. The keys are those of the option `limits` of `Gateway.open`.
+//! All documented limits of a gateway. The option `limits` of `Gateway.open` has the same keys.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};

@@ -80,7 +80,7 @@ impl Gateway {
     /// any server.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION`, `ERR_BOOT_SECRET`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`, and those of [`prepare`].
+    /// `ERR_INVALID_OPTION`, `ERR_BOOT_SECRET`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`, and the errors of [`prepare`].
     pub fn boot<'a>(
         &'a self,
         options: BootOptions,

@@ -47,7 +47,7 @@ pub(crate) const SYSTEM: [&str; 33] = [
 ];
 /// The files of [`SYSTEM`] by which programs find addresses. A box with its own network has others.
 pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
-/// Folders of the kernel. Those of the machine never exist in a box.
+/// Folders of the kernel. A box never has those of the machine, but its own.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The longest first line of a script that is read.
 const MAX_FIRST_LINE: u64 = 512;

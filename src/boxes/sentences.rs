@@ -3,7 +3,7 @@
 use super::contents::is_relative_path;
 use crate::config::{BoxBase, BoxNetwork, BoxSettings};
 
-/// Returns sentences about the files and hosts that a server may use. `arguments` and `roots` are those of its entry.
+/// Returns sentences about the files and hosts that a server may use. `arguments` and `roots` come from its entry.
 ///
 /// ```
 /// use hyperlight_mcp::boxes::sentences;

@@ -142,7 +142,7 @@ pub struct BoxSettings {
     pub cpu_percent: Option<u64>,
     /// True if the processes may make their own namespaces, as a browser does for its sandbox.
     pub is_nested: bool,
-    /// Variables that the processes have only in the box. They come before those of the entry.
+    /// Variables that the processes have only in the box. They override the variables of the entry.
     pub environment: BTreeMap<String, String>,
 }
 

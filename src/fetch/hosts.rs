@@ -335,7 +335,7 @@ impl AllowedHosts {
         self.judge(url) == HostMatch::Allowed
     }
 
-    /// Compares a URL with the list. If no entry allows the URL, the result is that of the entry that differs least from the URL.
+    /// Compares a URL with the list. If no entry allows the URL, returns the result for the entry that differs least from the URL.
     #[must_use]
     pub fn judge(&self, url: &Url) -> HostMatch {
         let verdicts: Vec<_> = self.0.iter().map(|entry| entry.judge(url)).collect();

@@ -120,8 +120,8 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Asks for the folders of the host that made the call, as URIs. A server gets only those of these folders that are within the
-    /// folders that the config allows.
+    /// Asks for the folders of the host that made the call, as URIs. A server gets only folders that are within the folders that
+    /// the config allows.
     fn roots(&self) -> Option<Answer<Vec<String>>> {
         None
     }
@@ -280,7 +280,7 @@ pub(super) struct CallScope {
 }
 
 impl CallScope {
-    /// Creates a scope. `callbacks` are those of the agent or of its sandbox. `inner` are those of the call or run itself. `listener`
+    /// Creates a scope. `callbacks` belong to the agent or to its sandbox. `inner` belong to the call or run itself. `listener`
     /// defaults to the agent's.
     pub(super) fn new(
         identity: &Arc<Identity>,

@@ -21,7 +21,7 @@ pub(super) type Version = (PathBuf, Option<Stamp>);
 /// The source of the config.
 pub(super) struct ConfigSource {
     content: ConfigContent,
-    /// The limits that the gateway was given. They win over those of the config.
+    /// The limits that the gateway was given. They override the limits of the config.
     given: LimitChanges,
     /// The config's limits when the gateway was opened. They count as long as it is open.
     at_open: OnceLock<LimitChanges>,

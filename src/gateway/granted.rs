@@ -43,7 +43,7 @@ type Reduced = (Arc<Manifest>, Option<Arc<Manifest>>);
 pub(super) struct OwnServers {
     /// The agent's name. `None` for an agent that cannot add servers.
     pub(super) agent: Option<String>,
-    /// The registry's names of the servers. Leaves out those whose name a server of another source has taken.
+    /// The registry's names of the servers. Leaves out servers whose name now belongs to a server of another source.
     pub(super) names: BTreeSet<String>,
 }
 

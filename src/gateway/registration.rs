@@ -12,7 +12,7 @@ use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
 
 impl Agent {
     /// Returns the module of an approved server, enabled or not. It contains the functions that [`Agent::call_function`] can call.
-    /// `approval_read` selects the approvals on disk or those in the cache.
+    /// `approval_read` selects the approvals on disk or in the cache.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.

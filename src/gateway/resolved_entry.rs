@@ -239,7 +239,8 @@ impl Writer<'_, '_> {
         found.then_some(written)
     }
 
-    /// Replaces placeholders: those of folders by paths, those of variables and inputs by variables. Omits a default that may be a secret.
+    /// Replaces placeholders: placeholders of folders by paths, and placeholders of variables and inputs by variables. Omits a default that
+    /// may be a secret.
     fn with_placeholders(&mut self, key: &str, text: &str) -> String {
         let Ok(template) = Template::parse(text) else { return text.to_owned() };
         let with_defaults: String = template.parts().iter().map(|part| literal_of(*part)).collect();

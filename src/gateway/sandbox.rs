@@ -51,7 +51,7 @@ pub struct RunOptions {
     pub on_log: Option<LogListener>,
     /// The listener for events of the run's calls, which replaces the agent's.
     pub on_event: Option<EventListener>,
-    /// Callbacks that are tried before those of the sandbox and of the agent.
+    /// Callbacks that are tried before the callbacks of the sandbox and of the agent.
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The number of the run in questions and events.
     pub run_id: Option<u64>,

@@ -254,7 +254,7 @@ impl Core {
         Ok(Arc::new(TakenTask { read, is_released: AtomicBool::new(false), core: Weak::clone(&self.weak) }))
     }
 
-    /// Removes the servers of a task from the registry, and ends those that no other task has.
+    /// Removes the servers of a task from the registry, and ends the servers that no other task has.
     fn let_go<'s>(&self, servers: impl Iterator<Item = &'s Arc<ServerDefinition>>) {
         let mut all = self.requests.tasks.0.lock();
         let mut ended = Vec::new();
@@ -291,8 +291,8 @@ impl Core {
         self.registry.set_layer(ServerSource { kind: SourceKind::Task, name: None }, entries);
     }
 
-    /// Decides about all servers that may be attached for a task of an agent: those that the task names, then those that are always
-    /// available and those that match the task's text or capabilities. Each decision has a reason. Changes nothing.
+    /// Decides about all servers that may be attached for a task of an agent: the servers that the task names, then the servers that
+    /// are always available or match the task's text or capabilities. Each decision has a reason. Changes nothing.
     pub(super) fn decide(&self, agent: AgentView<'_>, task: &ReadTask, approval_read: ApprovalRead) -> Result<Vec<DecidedServer>> {
         let others = self.registry.entries();
         // The agent knows only one of a server and its variants, under the name of the server. So variants are left out.

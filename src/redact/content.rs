@@ -17,7 +17,7 @@ const PROGRAMS: [&str; 4] = ["command", "cmd", "program", "executable"];
 
 impl Redactor {
     /// Returns a JSON value without known secrets and without values that look like secrets: values under the names of secrets, values with the form of
-    /// a token, and such parts of texts. The rules are those for values of the config. For contents that are stored.
+    /// a token, and such parts of texts. The rules are the same as for values of the config. For contents that are stored.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);

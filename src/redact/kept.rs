@@ -1,5 +1,5 @@
-//! The secrets that are redacted. Some are kept for ever. Only the latest of those that other programs have issued are kept, so their
-//! number is limited.
+//! The secrets that are redacted. Some are kept for ever. Of the secrets that other programs have issued, only the latest are kept, so
+//! their number is limited.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

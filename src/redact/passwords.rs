@@ -22,7 +22,7 @@ struct PasswordOption {
     /// Names of programs, separated by spaces.
     programs: &'static str,
     option: &'static str,
-    /// The word that must stand before the option. Without it, the option has another meaning.
+    /// The word that must come before the option. Without it, the option has another meaning.
     command: Option<&'static str>,
 }
 

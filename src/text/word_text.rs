@@ -52,7 +52,7 @@ impl WordText {
         self.found([phrase]).contains(phrase)
     }
 
-    /// Returns those of the phrases that the text contains. All phrases are searched in one pass over the text, so many phrases hardly
+    /// Returns the phrases that the text contains. All phrases are searched in one pass over the text, so many phrases hardly
     /// take more time than one.
     #[must_use]
     pub fn found<'p>(&self, phrases: impl IntoIterator<Item = &'p str>) -> HashSet<&'p str> {

@@ -78,7 +78,7 @@ fn lost(contents: &Contents, landlock: i64) -> Option<String> {
     if matches!(network, Network::Own { ports } if !ports.is_empty()) {
         return Some("let named hosts through, as for box.network or the registry of a package".to_owned());
     }
-    // A rule of Landlock adds to those of the folders above, and takes nothing away.
+    // A Landlock rule adds rights to the rights on the parent folders, and removes none.
     let is_written = |path: &Path| given.iter().any(|above| above.access == Access::Write && path.starts_with(&above.path));
     if let Some(kept) = given.iter().find(|given| given.access == Access::Read && is_written(&given.path)) {
         return Some(format!("keep {} from being written within a folder that it may write", kept.path.display()));

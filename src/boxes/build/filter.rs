@@ -202,7 +202,7 @@ fn weakening() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendEr
 fn without_x32() -> BpfProgram {
     let instruction = |code: u32, jt, jf, k| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
     vec![
-        // The call's number stands first in what a filter sees.
+        // The call's number comes first in the data that a filter gets.
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),

@@ -201,7 +201,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Returns the folders in which a group could be made: that of this process, and the one above.
+/// Returns the folders in which a group could be made: the cgroup of this process, and its parent.
 fn folders() -> Vec<PathBuf> {
     let (Ok(mounts), Ok(groups)) = (fs::read_to_string("/proc/self/mountinfo"), fs::read_to_string("/proc/self/cgroup")) else {
         return Vec::new();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{SeenTool, Shape};
 
-/// Maximum number of parts in all shapes of an agent. Those of the tools that were called longest ago are dropped first.
+/// Maximum number of parts in all shapes of an agent. The shapes of tools that were called longest ago are dropped first.
 const MAX_PARTS_OF_AGENT: usize = 8_000;
 
 /// The shapes of tools, by server and raw name of the tool. `B` is the basis of a shape. The gateway uses the approved manifest as the

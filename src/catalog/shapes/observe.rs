@@ -1,4 +1,4 @@
-//! Takes the shape of one result, with bounded work. The shape is that of the value which agent code gets (`bridge::shape`).
+//! Takes the shape of one result, with bounded work. The shape describes the value that agent code gets (`bridge::shape`).
 
 use serde_json::{Map, Value as Json};
 

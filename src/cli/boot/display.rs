@@ -139,7 +139,7 @@ fn lines(step: &Progress, verbose: bool) -> Vec<String> {
     }
 }
 
-/// Lists hosts, those with letters outside of ASCII in both forms.
+/// Lists hosts. Hosts with letters outside of ASCII are listed in both forms.
 pub(super) fn shown_hosts(hosts: &[String]) -> String {
     hosts.iter().map(|host| shown_host_entry(host)).collect::<Vec<_>>().join(", ")
 }

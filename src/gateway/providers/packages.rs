@@ -47,8 +47,8 @@ pub(super) fn find(name: &str, starts: &[PathBuf]) -> Result<FoundPackage, Strin
     }
 }
 
-/// Finds all installed packages that are marked as providers, by name. A package in a nearer folder hides those of the same name in other
-/// folders.
+/// Finds all installed packages that are marked as providers, by name. A package in a nearer folder hides packages with the same name in
+/// other folders.
 pub(super) fn discover(starts: &[PathBuf]) -> BTreeMap<String, Result<FoundPackage, String>> {
     let (mut found, mut seen) = (BTreeMap::new(), BTreeSet::new());
     for folder in search_folders(starts) {

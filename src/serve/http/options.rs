@@ -32,7 +32,7 @@ impl Listen {
     /// Parses `PORT`, `HOST:PORT` or `[IPV6]:PORT`.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` if the text is none of these.
+    /// `ERR_INVALID_OPTION` if the text has another form.
     pub fn parse(text: &str) -> Result<Self> {
         let (host, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

@@ -1,4 +1,4 @@
-//! Compares a server's tools with those of the other servers that a model can use.
+//! Compares a server's tools with the tools of the other servers that a model can use.
 
 use std::collections::{HashMap, HashSet};
 

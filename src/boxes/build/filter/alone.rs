@@ -17,7 +17,7 @@ const SYS_REMOVEXATTRAT: c_long = 466;
 const SYS_FILE_SETATTR: c_long = 469;
 /// Calls that always fail.
 const REFUSED: [c_long; 39] = [
-    // Modes, owners, times and attributes of files, also of those that can be read only.
+    // Calls that change modes, owners, times and attributes of files, also of read-only files.
     libc::SYS_chmod,
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
