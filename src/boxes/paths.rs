@@ -123,7 +123,7 @@ pub(super) fn check_named(path: &Path, access: Access, own_folders: &[PathBuf], 
             "cannot be given: a box has a /proc and a /dev of its own, and no /sys"
         }
         () if own_folders.iter().any(|own| path.starts_with(own)) => "cannot be given: it belongs to this gateway's own folder",
-        // Whoever may write a folder can move away what it contains.
+        // A program that may write a folder can also move its content away.
         () if access == Access::Write && own_folders.iter().any(|own| own.starts_with(path)) => {
             "cannot be written, because it contains this gateway's own folder: name the folders within it"
         }

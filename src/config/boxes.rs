@@ -203,7 +203,7 @@ pub(crate) fn shipped_box(json: &serde_json::Value) -> Option<BoxDefinition> {
 }
 
 impl Reader<'_> {
-    /// Reads `box` of a server that is a process. An entry without it has the box `standard`.
+    /// Reads `box` of a server that is a process. An entry without `box` has the box `standard`.
     pub(super) fn in_box(&mut self, transport: &Transport) -> Option<BoxDefinition> {
         let Transport::Stdio { command, .. } = transport else { return None };
         let node = self.node.get("box");

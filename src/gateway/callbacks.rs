@@ -183,7 +183,7 @@ impl CallbackChain {
         Self { caller: inner.into_iter().chain(self.caller.iter().cloned()).collect(), operator: self.operator.clone() }
     }
 
-    /// Returns the chain for an agent. This chain is the operator's.
+    /// Returns the chain of callbacks for an agent. `self` is the operator's chain.
     #[must_use]
     pub fn for_agent(&self, agent: Option<Arc<dyn Callbacks>>) -> Self {
         Self { caller: agent.into_iter().collect(), operator: Some(self.operators().to_vec()) }

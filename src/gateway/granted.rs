@@ -48,12 +48,12 @@ pub(super) struct OwnServers {
 }
 
 impl OwnServers {
-    /// Returns whether this server is one of the own servers.
+    /// Returns whether this server is one of the agent's own servers.
     fn has(&self, server: ServerRef<'_>) -> bool {
         server.added_by.is_some() && server.added_by == self.agent.as_deref() && self.names.contains(server.registry_name)
     }
 
-    /// Returns whether this server has the name of an own server, but is a different server.
+    /// Returns whether this server has the name of one of the agent's own servers, but is a different server.
     fn has_lost(&self, server: ServerRef<'_>) -> bool {
         self.names.contains(server.registry_name) && !self.has(server)
     }

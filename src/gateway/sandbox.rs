@@ -57,7 +57,7 @@ pub struct RunOptions {
     pub run_id: Option<u64>,
     /// The trace context of the run.
     pub trace: Option<TraceContext>,
-    /// The request of a host that runs the code, for the span of the run.
+    /// The host's request that runs the code. The span of the run refers to this request.
     pub request: Option<ReceivedRequest>,
     /// The permission of the code to fetch, with the allowed hosts. Default: the setting of the sandbox's agent in the config.
     pub fetch: RunFetch,

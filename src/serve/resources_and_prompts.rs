@@ -48,7 +48,7 @@ pub(super) struct ResourcesAndPrompts {
     prompts: Vec<ServedPrompt>,
     /// The servers that have each URI, as a listed resource or as a view of a tool (MCP Apps). A view can be read even if it is not listed.
     owners: HashMap<String, BTreeSet<String>>,
-    /// The literal prefixes of the templates of each server.
+    /// For each server, the literal prefixes of its templates.
     starts: BTreeMap<String, BTreeSet<String>>,
     listed: OnceLock<Vec<Resource>>,
 }

@@ -12,9 +12,9 @@ use super::seal::{all_mac, row_mac, seal_mac};
 use super::{Kind, MachineKey, Rows};
 use crate::error::{Error, Result};
 
-/// The problem of a store that has replaced the store that this process has read.
+/// The problem if another store has replaced the store that this process has read.
 pub(super) const REPLACED: &str =
-    "another store has taken the place of the one that this process has read. If you did that, end this process and start it again";
+    "another store has replaced the one that this process has read. If you did that, end this process and start it again";
 
 /// The problem of seals whose kinds are from different moments.
 pub(super) const MIXED: &str = "its seals were not written at the same time";

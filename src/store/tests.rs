@@ -362,7 +362,7 @@ fn a_process_that_has_seen_rows_takes_no_other_store_in_their_place_and_changes_
     let moved: Vec<_> = theirs.iter().map(|(path, bytes)| (folder.path().join(path.file_name().unwrap()), bytes.clone())).collect();
     Backup(moved).put_back(&["store.sqlite3", "store.anchor"], &folder);
     assert!(names(&store).is_empty() && store.rows(Kind::Toolbox).unwrap().is_empty());
-    assert!(damages.lock().iter().all(|damage| damage.contains("another store has taken the place")) && damages.lock().len() == 2);
+    assert!(damages.lock().iter().all(|damage| damage.contains("another store has replaced the one")) && damages.lock().len() == 2);
     let refused = store.change(Kind::Grant, |_| Ok(())).unwrap_err();
     assert!(refused.code() == "ERR_STORE" && refused.in_full().contains("start it again"), "{}", refused.in_full());
     assert_eq!(names(&open(&folder)), ["theirs"]);

@@ -38,13 +38,15 @@ pub(super) enum Shape {
 /// The values to which the subschemas of a keyword apply.
 #[derive(Clone, Copy)]
 pub(super) enum Applies {
-    /// The subschema applies to the same value as its parent schema.
+    /// The subschemas apply to the same value as the parent schema.
     Here,
-    /// The child values of that value. Each subschema may apply to every child value.
+    /// The subschemas apply to the child values of the value to which the parent schema applies. Each subschema may apply to every child
+    /// value.
     Inside,
-    /// The child values of that value. At most one of the subschemas applies to each child value.
+    /// The subschemas apply to the child values of the value to which the parent schema applies. At most one of the subschemas applies to
+    /// each child value.
     OneInside,
-    /// No value, unless a reference refers to the subschemas.
+    /// The subschemas apply to no value, unless a reference refers to them.
     Nowhere,
 }
 

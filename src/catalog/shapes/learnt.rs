@@ -56,7 +56,7 @@ impl<B: Clone> Learnt<B> {
         entries.filter(move |(_, entry)| is_basis(&entry.basis)).map(|(tool, entry)| (tool.clone(), entry.seen.clone()))
     }
 
-    /// Returns the servers of which something was learnt.
+    /// Returns the servers with learnt shapes.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.servers.keys().map(String::as_str)
     }

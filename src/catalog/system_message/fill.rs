@@ -12,7 +12,7 @@ const FIRST_DECLARED: usize = 5;
 /// Number of times that the rest of the budget is filled. Declarations that are written together share types, so they cost less than the
 /// sum of their parts.
 const ROUNDS: usize = 6;
-/// Number of texts in a row that do not fit after which no further ones of their kind are tried, as there may be thousands.
+/// After this number of texts in a row that do not fit, no further texts of their kind are tried, because there may be thousands.
 const MAX_MISSED: usize = 200;
 /// Number of functions whose next text may be begun.
 const MAX_BEGUN: usize = 8;
