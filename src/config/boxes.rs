@@ -43,7 +43,7 @@ pub enum BoxDefinition {
 pub enum BoxBase {
     /// Paths in arguments and roots can be written.
     Standard,
-    /// Paths in arguments and roots can be read only, and the limits are lower.
+    /// Paths in arguments and roots are read-only, and the limits are lower.
     Strict,
 }
 

@@ -1,4 +1,4 @@
-//! Cuts pages to the size that a model gets: each page to its limit, and all pages together to theirs.
+//! Cuts pages to the size that a model gets: each page to [`MAX_PAGE_CHARS`], and all pages together to [`MAX_CHARS`].
 
 /// The largest number of characters in one page.
 pub const MAX_PAGE_CHARS: usize = 100_000;

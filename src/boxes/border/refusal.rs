@@ -11,7 +11,7 @@ use crate::text::sanitise_line;
 
 /// Maximum number of refusals that are remembered, so that each is reported once.
 const MAX_REMEMBERED: usize = 1024;
-/// Number of refusals that are reported at once, and then in a minute.
+/// Limit for the refusals that are reported: `BURST` at once, and then one in each `EVERY`.
 const BURST: u32 = 30;
 const EVERY: Duration = Duration::from_secs(2);
 /// The longest host that is shown, in characters.
