@@ -73,7 +73,7 @@ pub const TOO_MANY: Measure = measure("too-many-findings", High, "There are more
 pub const SAME_NAME: Measure =
     measure("same-name", Low, "A tool of another server has the same name. Which of the two a model means, only the server's name tells.");
 pub const SAME_TEXT: Measure =
-    measure("same-text", Low, "A tool of another server has the same description, so a model may confuse the two tools.");
+    measure("same-text", Low, "The description of another server's tool has the same sentence, so a model may confuse the two tools.");
 pub const IMITATION: Measure = measure(
     "imitates-another-tool",
     Medium,
