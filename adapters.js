@@ -179,11 +179,11 @@ function text(output) {
   try {
     return JSON.stringify(output) ?? 'null'
   } catch {
-    return JSON.stringify({ error: { code: 'ERR_INVALID_VALUE', message: 'the tool answered with what JSON cannot carry' } })
+    return JSON.stringify({ error: { code: 'ERR_INVALID_VALUE', message: 'the tool answered with a value that JSON cannot express' } })
   }
 }
 
-/** One after the other: a model that calls ten at once does not crowd out itself. */
+/** Answers the calls one after another, so that ten calls of a model at once do not compete for its own limits. */
 async function each(calls, answer) {
   const answers = []
   for (const call of calls) answers.push(await answer(call))

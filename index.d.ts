@@ -63,7 +63,7 @@ export interface Limits {
   /** The maximum size of the value that a run returns. Default 4 MiB. */
   maxValueBytes: number
   /**
-   * The maximum number of parts of the value that a run returns. Node converts the whole value in one turn of its event loop, and the number of
+   * The maximum number of parts in the value that a run returns. Node converts the whole value in one turn of its event loop, and the number of
    * parts determines the time for this. These count as 1: a list, an object, and a text of at most 10 characters that has not occurred in the value
    * before. A key counts as 3 if it is new after the keys before it in its object. Rows with the same keys count these keys once. Default 400,000.
    */
@@ -116,7 +116,7 @@ export interface AgentOptions extends CallerCallbacks {
 export interface WarmVms {
   /** The maximum number of VMs of a pool that are kept ready; 0 for none. Default 2. */
   vms: number
-  /** The maximum memory of these VMs of a pool together, at 4 MiB for each VM. Default 64 MiB. */
+  /** The maximum memory of the VMs that a pool keeps ready. Each VM counts as 4 MiB. Default 64 MiB. */
   maxBytes: number
   /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
   idleMs: number
@@ -330,7 +330,7 @@ export interface BoxesReport {
   available: boolean
   /** True if Landlock and the filter of system calls can enforce a box without namespaces. Then most entries can still be started. */
   landlockAlone: boolean
-  /** All parts, those that every box needs first. Empty if the program that makes boxes cannot be run. */
+  /** All parts. Those that every box needs come first. Empty if the program that makes boxes cannot be run. */
   parts: BoxPart[]
   /** The reason why the program that makes boxes cannot be run. */
   problem?: string
@@ -1895,7 +1895,7 @@ export interface AuditRow {
   resultBytes?: number
   /** The number of missing events, in a row of the kind `gap`. Missing if it is not known. */
   lost?: number
-  /** The digest of this row and of all before it, under the machine's key. */
+  /** The digest of this row and all rows before it, under the machine's key. */
   digest: string
 }
 
@@ -1955,7 +1955,7 @@ export interface FetchApproval {
   agent?: string
   /** The hosts in their normal form, sorted. */
   hosts: string[]
-  /** Those of them that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
+  /** The hosts in `hosts` that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
   privateHosts: string[]
   /**
    * The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one. Missing if
@@ -2116,13 +2116,13 @@ export interface ServeLimits {
   maxConnectionsPerAddress: number
   /** The maximum number of sessions. The last quarter is for clients that have none. Default 1,000. */
   maxSessions: number
-  /** The maximum number of sessions of one client. Default 500. */
+  /** The maximum number of sessions for one client. Default 500. */
   maxSessionsPerClient: number
   /** The maximum number of requests in progress. The last quarter is for clients that have none. Default 512. */
   maxRequests: number
-  /** The maximum number of requests in progress of one client. Default 256. */
+  /** The maximum number of requests in progress for one client. Default 256. */
   maxRequestsPerClient: number
-  /** The maximum number of requests per second of one client. Default 1,000. */
+  /** The maximum number of requests per second from one client. Default 1,000. */
   requestsPerSecond: number
   /** The maximum time for the headers of a request, and for a connection without a request. Default 15,000. */
   headerTimeoutMs: number
@@ -2563,7 +2563,7 @@ export declare class Gateway {
   /**
    * Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
    * `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, each together
-   * with those of `host:mcp`, which have the types that all share. Starts no server.
+   * with the declarations of `host:mcp`, which have the types that all share. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_MODULE`.
    *
@@ -2617,8 +2617,8 @@ export declare class Gateway {
   searchTools(query: string, options?: SearchOptions): Promise<ToolMatch[]>
   /**
    * Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. It fills the
-   * token budget function by function, those of all servers in turns, first with a line for each and then with declarations, and says how
-   * many are left out. With a `task`, the functions that a search for it finds come first.
+   * token budget function by function, one of each server in turn: first with a line for each function, then with declarations. It says
+   * how many are left out. With a `task`, the functions that a search for it finds come first.
    *
    * Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
    *
@@ -2674,7 +2674,7 @@ export declare class Gateway {
    * Approves exactly the hosts that a person was shown, for one agent and for all processes with the same state folder. They replace those that were
    * approved for the agent before.
    *
-   * Rejects with `ERR_DIGEST_CHANGED` if the digest is not that of these hosts, and with the errors of `fetchApproval`.
+   * Rejects with `ERR_DIGEST_CHANGED` if the digest does not belong to these hosts, and with the errors of `fetchApproval`.
    */
   approveFetch(consent: FetchConsent): Promise<FetchApproval>
   /**

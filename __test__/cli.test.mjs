@@ -243,7 +243,7 @@ test('doctor blames what is wrong: a folder, a variable, a home, an entry', asyn
   const early = place(t, { lost: { ...small(), cwd: gone } })
   assert.match(
     (await run(early, ['doctor'])).stdout,
-    /PROBLEM server lost: there is no folder for it to start in \(cwd\):\s+\S+gone\n +→ make the folder/,
+    /PROBLEM server lost: its start folder does not exist \(cwd\):\s+\S+gone\n +→ make the folder/,
   )
   mkdirSync(gone)
   const at = await approved(t, { lost: { ...small(), cwd: gone }, needy: { ...small(), env: { KEY: `\${${'NOT_SET:-'}}` } } })
@@ -252,7 +252,7 @@ test('doctor blames what is wrong: a folder, a variable, a home, an entry', asyn
   const { code, stdout } = await run(at, ['doctor'])
   assert.equal(code, 1)
   const text = stdout.replace(/\s+/g, ' ')
-  assert.match(text, /PROBLEM server lost: .*there is no folder for it to start in \(cwd\).*→ make the folder, or fix cwd/)
+  assert.match(text, /PROBLEM server lost: .*its start folder does not exist \(cwd\).*→ make the folder, or fix cwd/)
   assert.doesNotMatch(text, /install its program/)
   assert.match(text, /server needy: it is not ready: not set: NOT_SET → set the variable/)
   const homeless = JSON.parse((await run({ ...at, home: '/proc' }, ['doctor', '--json'])).stdout)

@@ -368,7 +368,7 @@ test('the config sets limits, those of Gateway.open win, and a reload says that 
   writeFileSync(path, JSON.stringify(config({ maxServers: 1 })))
   const fromFile = await openGateway(t, undefined, { config: undefined, configPath: path })
   writeFileSync(path, JSON.stringify(config({ maxServers: 2 })))
-  assert.deepEqual((await fromFile.reload()).warnings, ['limits: these have changed; they count from the next start on'])
+  assert.deepEqual((await fromFile.reload()).warnings, ['limits: these have changed, and apply from the next start'])
 })
 
 test('connectTimeoutMs ends a server that never gets ready, from the limits or the config', async (t) => {

@@ -37,7 +37,7 @@ describe('A package', () => {
     install(path, 'acme-mcp', `import { writeFileSync } from 'node:fs'; writeFileSync(${JSON.stringify(mark)}, ''); ${CODE.good}`)
     const { gateway, events } = await open(t, path, { providers: ['acme-mcp'] })
     assert.deepEqual(statesOf(gateway), { 'acme-mcp': 'unapproved' })
-    assert.match(events.find(({ type }) => type === 'warning').message, /"acme-mcp" brings no servers \(unapproved\)/)
+    assert.match(events.find(({ type }) => type === 'warning').message, /"acme-mcp" has no servers \(unapproved\)/)
     const request = await gateway.providerRequest('acme-mcp')
     assert.deepEqual([request.package, request.version, request.file, request.files], ['acme-mcp', '1.0.0', 'provider.mjs', 2])
     assert.ok(request.folder.endsWith(join('node_modules', 'acme-mcp')), request.folder)
@@ -113,7 +113,7 @@ describe('A package', () => {
     for (const name of ['posting', 'flooding', 'writing']) assert.match(problem(name), /did not answer within 2 s/, name)
     for (const name of ['outside', 'requiring']) assert.match(problem(name), /which is not in its package/)
     for (const name of bad) {
-      const told = events.some(({ type, message }) => type === 'warning' && message.includes(`"${name}" brings no servers (failed)`))
+      const told = events.some(({ type, message }) => type === 'warning' && message.includes(`"${name}" has no servers (failed)`))
       assert.ok(told, `${name} was not told`)
     }
     assert.deepEqual(
@@ -387,7 +387,7 @@ describe('A registered provider', () => {
     for (const [name, servers] of Object.entries(bad)) {
       assert.equal((await gateway.registerProvider(name, { servers })).state, 'failed', name)
       assert.ok(
-        events.some(({ message }) => message?.includes(`"${name}" brings no servers (failed)`)),
+        events.some(({ message }) => message?.includes(`"${name}" has no servers (failed)`)),
         name,
       )
     }

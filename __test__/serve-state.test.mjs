@@ -247,7 +247,7 @@ test('A run of a client that knows tasks', async (t) => {
     const { taskId } = await begin(`fixture.write_note({ text: 'never' })`)
     for (const method of ['tasks/get', 'tasks/cancel', 'tasks/update']) {
       const { error } = await ask(url, method, { taskId, inputResponses: {} }, { ...options, token: TWO })
-      assert.match(error.message, /no such task of this caller/)
+      assert.match(error.message, /no such task: .* for the caller that started them/)
     }
     await ask(url, 'tasks/cancel', { taskId }, options)
     await until(taskId, 'cancelled')

@@ -95,7 +95,7 @@ test('a base is a layer under the config, and says so', async (t) => {
   assert.deepEqual([other.source, other.missing], [{ kind: 'config', name: 'cursor' }, ['TASKS_TEST_UNSET']])
   const { text } = await gateway.command('/mcp list')
   assert.match(text, /SOURCE/)
-  assert.match(text, /extra: hides the server of this name of the config of "cursor"/)
+  assert.match(text, /extra: hides the server with this name that comes from the config of "cursor"/)
   assert.match(text, /other: not ready, as these variables are not set: TASKS_TEST_UNSET/)
 })
 

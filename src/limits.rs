@@ -1,4 +1,4 @@
-//! All documented limits of a gateway. The keys are those of the option `limits` of `Gateway.open`.
+//! All documented limits of a gateway. The option `limits` of `Gateway.open` has the same keys.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -27,7 +27,7 @@ pub const MAX_LEVELS: usize = 126;
 /// servers only read JSON of fewer than 128 levels, and do not answer a deeper message. The message adds two levels around the arguments.
 pub const MAX_ARGUMENT_LEVELS: usize = 125;
 
-/// Maximum number of characters of a description that an approval request shows, and that `describe` of one tool returns: 64 Ki. If several
+/// Maximum number of characters in a description that an approval request shows, and that `describe` of one tool returns: 64 Ki. If several
 /// tools are described together, `max_description_chars` applies.
 pub const MAX_WHOLE_DESCRIPTION_CHARS: usize = 64 * 1024;
 
@@ -65,9 +65,9 @@ pub struct Limits {
     /// Longest time in which the guest of one run works itself, as processor time of its thread. The time of calls, timers and questions does
     /// not count. A guest that works for eight times as long on the clock is ended in any case.
     pub compute_timeout_ms: u64,
-    /// Maximum number of consecutive failed reconnects of a server.
+    /// Maximum number of consecutive failed reconnects for a server.
     pub max_reconnects: u32,
-    /// Maximum number of concurrent calls of one server. Calls of all callers are counted together. Further calls wait.
+    /// Maximum number of concurrent calls to one server. Calls of all callers are counted together. Further calls wait.
     pub max_parallel_calls: usize,
     /// Maximum number of questions to a person or a model that one run may cause. Approvals before calls and questions of servers both
     /// count.
@@ -80,7 +80,7 @@ pub struct Limits {
     pub max_input_bytes: usize,
     /// Maximum size of a run's value.
     pub max_value_bytes: usize,
-    /// Maximum number of parts of a run's value. Node reads the whole value in one event-loop turn on its main thread, and the number of
+    /// Maximum number of parts in a run's value. Node reads the whole value in one event-loop turn on its main thread, and the number of
     /// parts determines how long that takes. A list, an object, and a text of at most 10 characters that is new in the value each count
     /// as 1 part. A key counts as 3 parts, unless an earlier object has the same key after the same preceding keys. Rows with the same
     /// keys therefore count their keys once.
@@ -95,7 +95,7 @@ pub struct Limits {
     pub max_saved_age_ms: u64,
     /// Size of the guest's heap.
     pub guest_heap_bytes: u64,
-    /// Maximum number of characters of a description where several tools are described together. `describe` of one tool returns
+    /// Maximum number of characters in a description where several tools are described together. `describe` of one tool returns
     /// [`MAX_WHOLE_DESCRIPTION_CHARS`].
     pub max_description_chars: usize,
     /// Maximum total size of all rows of the audit. When it is exceeded, the oldest rows are removed.

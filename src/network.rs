@@ -1,5 +1,5 @@
-//! Threads for connections and name lookups. A peer or a DNS server that misbehaves uses the time of these threads, and not that of the threads
-//! on which deadlines, revocations and other callers depend.
+//! Threads for connections and name lookups. A peer or a DNS server that misbehaves uses the time of these threads, and not the time of the
+//! threads on which deadlines, revocations and other callers depend.
 
 use std::future::Future;
 use std::io;

@@ -17,7 +17,7 @@ type Servers = BTreeMap<String, Arc<Manifest>>;
 const BUDGETS: [usize; 4] = [500, 1_000, 2_000, 4_000];
 /// A budget within which every catalogue that is measured is said whole.
 const WHOLE: usize = 10_000_000;
-/// Number of servers of a catalogue of some servers.
+/// Number of servers in a catalogue that has some of them.
 const GROUP: usize = 5;
 /// The shares of plain JSON that the declarations of servers should have at most: the median, and each.
 const GOALS: (f64, f64) = (0.9, 1.3);

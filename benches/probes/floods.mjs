@@ -13,7 +13,7 @@ const MOST_MS = 5000
 const name = (kind, number) => `${kind}-${number}`
 const numbers = Array.from({ length: BESIDE }, (_, number) => number)
 
-/** Returns the median of the milliseconds of a call of the other server. */
+/** Returns the median duration of calls of the other server, in milliseconds. */
 async function call(gateway, calls) {
   const times = []
   const until = performance.now() + MOST_MS

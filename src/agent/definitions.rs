@@ -95,7 +95,7 @@ const ENV: Field = Field {
     name: "env",
     kind: Kind::JsonText,
     required: false,
-    description: "JSON text of an object: variables of the server's environment and their values. It is merged with those that there are; a null removes one. No placeholders, and no secrets: the user sets these.",
+    description: "JSON text of an object: variables of the server's environment and their values. They are merged with the existing variables; null removes one. No placeholders, and no secrets: the user sets these.",
 };
 const URL: Field = Field {
     name: "url",

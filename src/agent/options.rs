@@ -45,7 +45,7 @@ pub struct AgentOptions {
 pub struct ExecuteOptions {
     /// Ends the call from outside when it is triggered.
     pub stop: Stop,
-    /// Callbacks for questions about the call's run. They are tried before those of the sandbox and the agent.
+    /// Callbacks for questions about the call's run. They are tried before the callbacks of the sandbox and the agent.
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// A function that completes the options of the call's run. It replaces [`AgentOptions::run_setup`].
     pub run_setup: Option<RunSetup>,

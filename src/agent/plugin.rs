@@ -89,7 +89,7 @@ impl Plugin {
         self.tools.definitions()
     }
 
-    /// Returns the manifest. `approval_read` selects the approvals on disk or those in the cache.
+    /// Returns the manifest. `approval_read` selects the approvals on disk or in the cache.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.

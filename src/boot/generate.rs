@@ -21,7 +21,7 @@ impl GenerateRequest {
         Self { system, user, max_tokens: MAX_OUTPUT_TOKENS }
     }
 
-    /// Returns the number of bytes of the request's texts.
+    /// Returns the number of bytes in the request's texts.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.system.len() + self.user.len()

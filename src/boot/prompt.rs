@@ -49,7 +49,7 @@ pub fn shown_url(url: &Url) -> String {
     let mut shown = url.clone();
     shown.set_query(None);
     shown.set_fragment(None);
-    // These fail only for URLs without a host, which have no user.
+    // These calls fail only for URLs without a host, and such URLs have no user.
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.into()
@@ -71,7 +71,7 @@ fn scheme_before(text: &str) -> Option<usize> {
     (!in_word).then_some(scheme.len())
 }
 
-/// Returns the number of bytes of a URL after its scheme.
+/// Returns the number of bytes in a URL after its scheme.
 fn url_length(text: &str) -> usize {
     let mut open = Vec::new();
     let mut end = text.len();

@@ -21,7 +21,7 @@ use crate::gateway::{Attached, Gateway};
 use crate::text::check_server_name;
 
 const METHOD: &str = "Gateway.boot";
-/// The number of hexadecimal digits of the prompt's digest in the name of a server.
+/// The number of hexadecimal digits of the prompt's digest that a server's name contains.
 const NAME_DIGITS: usize = 8;
 
 /// The prompt from which tools are made, and the options for making them.
@@ -80,7 +80,7 @@ impl Gateway {
     /// any server.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION`, `ERR_BOOT_SECRET`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`, and those of [`prepare`].
+    /// `ERR_INVALID_OPTION`, `ERR_BOOT_SECRET`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`, and the errors of [`prepare`].
     pub fn boot<'a>(
         &'a self,
         options: BootOptions,

@@ -36,7 +36,7 @@ fn only_host(name: &str, prompt: &str) -> Result<AllowedHost, String> {
     }
 }
 
-/// Returns the scheme, host and port of a URL, in the form of an entry of a list of hosts.
+/// Returns the scheme, host and port of a URL, as an entry of a host list.
 fn origin(url: &Url) -> String {
     let scheme = if url.scheme() == "http" { "http://" } else { "" };
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();

@@ -75,7 +75,7 @@ pub struct BoxesReport {
     pub available: bool,
     /// True if Landlock and the filter of system calls can enforce a box without namespaces.
     pub landlock_alone: bool,
-    /// All parts, those that every box needs first. Empty if the program that makes boxes cannot be run.
+    /// All parts. Those that every box needs come first. Empty if the program that makes boxes cannot be run.
     pub parts: Vec<BoxPart>,
     /// The reason why the program that makes boxes cannot be run.
     #[serde(default, skip_serializing_if = "Option::is_none")]

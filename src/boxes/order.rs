@@ -40,7 +40,7 @@ pub struct Ceilings {
     /// Memory of all processes together, without files that they map.
     pub memory_bytes: u64,
     pub processes: u64,
-    /// Threads of all processes together.
+    /// Number of threads of all processes together.
     pub threads: u64,
     /// Maximum number of files that one process may have open.
     pub open_files: u64,

@@ -47,7 +47,7 @@ pub(crate) const SYSTEM: [&str; 33] = [
 ];
 /// The files of [`SYSTEM`] by which programs find addresses. A box with its own network has others.
 pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
-/// Folders of the kernel. Those of the machine never exist in a box.
+/// Folders of the kernel. A box never has those of the machine, but its own.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The longest first line of a script that is read.
 const MAX_FIRST_LINE: u64 = 512;
@@ -123,7 +123,7 @@ pub(super) fn check_named(path: &Path, access: Access, own_folders: &[PathBuf], 
             "cannot be given: a box has a /proc and a /dev of its own, and no /sys"
         }
         () if own_folders.iter().any(|own| path.starts_with(own)) => "cannot be given: it belongs to this gateway's own folder",
-        // Whoever may write a folder can move away what it contains.
+        // A program that may write a folder can also move its content away.
         () if access == Access::Write && own_folders.iter().any(|own| own.starts_with(path)) => {
             "cannot be written, because it contains this gateway's own folder: name the folders within it"
         }

@@ -3,7 +3,7 @@
 use super::contents::is_relative_path;
 use crate::config::{BoxBase, BoxNetwork, BoxSettings};
 
-/// Returns sentences about the files and hosts that a server may use. `arguments` and `roots` are those of its entry.
+/// Returns sentences about the files and hosts that a server may use. `arguments` and `roots` come from its entry.
 ///
 /// ```
 /// use hyperlight_mcp::boxes::sentences;
@@ -28,7 +28,10 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
             BoxBase::Standard => "may read and write",
             BoxBase::Strict => "may read",
         };
-        said.push(format!("{may} the paths in its arguments and roots: {} (programs with their package, read only)", named.join(", ")));
+        said.push(format!(
+            "{may} the paths in its arguments and roots: {} (for a program, its whole package, read-only)",
+            named.join(", ")
+        ));
     }
     said.push(match network {
         BoxNetwork::Any => "may reach the whole network, and the services of this machine (network: any)".to_owned(),
@@ -40,7 +43,7 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
     said.push(format!("may use {memory_mb} MiB of memory and {processes} processes"));
     said.extend(cpu_percent.map(|percent| format!("may use {percent} % of one processor")));
     if *is_nested {
-        said.push("may make namespaces of its own, as a browser does, which gives it more of the kernel (nested)".to_owned());
+        said.push("may create its own namespaces, as a browser does, and so use more parts of the kernel (nested)".to_owned());
     }
     said.push("without namespaces on the machine, sees which paths and processes exist, but not their contents".to_owned());
     said.extend(environment.iter().map(|(name, value)| format!("has {name}={value} in its environment")));

@@ -14,7 +14,7 @@ use crate::sandbox::{Arguments, HostReply, Value};
 
 const DEFAULT_LIMIT: usize = 10;
 const MAX_LIMIT: usize = 100;
-/// Maximum number of bytes of a query that are used.
+/// Maximum number of bytes in a query that are used.
 const MAX_QUERY_BYTES: usize = 10_000;
 /// Scores are rounded to two decimal places, because further digits have no meaning.
 const SCORE_DIGITS: f64 = 100.0;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::results::part;
 use crate::sandbox::{Arguments, HostReply, Value, Wire, reply_capacity};
 
-/// Number of bytes of the envelope around a value in its answer, and around each of its blobs.
+/// Number of bytes in the envelope around a value in its answer, and around each of its blobs.
 const FRAME: usize = 64;
 /// The text with which a saved value and a reply begin: `{"value":…}`.
 const VALUE: &str = "{\"value\":";

@@ -54,7 +54,7 @@ pub struct Checks {
     pub results: OutputChecks,
 }
 
-/// The servers that one run can use. Their manifests are those that were approved when the run started.
+/// The servers that one run can use. Their manifests are the approved ones at the start of the run.
 pub struct ServerCalls {
     pub(super) manifests: BTreeMap<String, Arc<Manifest>>,
     caller: Arc<dyn ToolCaller>,

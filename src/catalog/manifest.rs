@@ -43,7 +43,7 @@ pub struct Tool {
 const VIEW_SCHEME: &str = "ui://";
 
 impl Tool {
-    /// Returns the approximate number of bytes of the texts and schemas from which the tool is declared.
+    /// Returns the approximate number of bytes in the texts and schemas from which the tool is declared.
     pub(super) fn bytes(&self) -> usize {
         let schemas = json_bytes(&self.input_schema) + self.output_schema.as_ref().map_or(0, json_bytes);
         self.name.len() + self.description.as_ref().map_or(0, String::len) + schemas
@@ -231,7 +231,7 @@ impl Manifest {
         self.tools.len() + self.resources.len() + self.resource_templates.len() + self.prompts.len()
     }
 
-    /// Returns the names of the types for the tools, which declarations use.
+    /// Returns the type names that the declarations use for the tools.
     pub(super) fn type_names(&self) -> &TypeNames {
         let lookup = self.index.lookup(&self.tools);
         lookup.types.get_or_init(|| TypeNames::new(&self.tools, &lookup.identifiers))

@@ -63,8 +63,8 @@ impl fmt::Display for Unshown {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::TooDeep => "it is nested deeper than an approval request shows",
-            Self::TooLong => "a name or a literal of it is longer than an approval request shows",
-            Self::Invisible => "a name or a literal of it has invisible characters",
+            Self::TooLong => "one of its names or literals is longer than an approval request shows",
+            Self::Invisible => "one of its names or literals has invisible characters",
         })
     }
 }

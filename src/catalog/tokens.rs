@@ -49,14 +49,14 @@ fn beyond(byte: u8) -> usize {
     }
 }
 
-/// Returns the number of tokens of a sequence of white space. Repeated characters cost little. Each change to another character costs
+/// Returns the number of tokens in a sequence of white space. Repeated characters cost little. Each change to another character costs
 /// half a token.
 fn blanks(run: &[u8]) -> usize {
     let kinds = 1 + run.windows(2).filter(|pair| pair[0] != pair[1]).count();
     kinds.div_ceil(2).max(run.len().div_ceil(16))
 }
 
-/// Returns the number of tokens of a sequence of letters. The sequence is split at capitals. For example, `getURLOf` consists of the
+/// Returns the number of tokens in a sequence of letters. The sequence is split at capitals. For example, `getURLOf` consists of the
 /// words get, URL and Of.
 fn words(letters: &[u8]) -> usize {
     let begins = |index: usize| {

@@ -209,7 +209,7 @@ impl Catalog {
 
     /// Returns the part of a system prompt that describes the modules. According to [`crate::catalog::estimate_tokens`], whose result is
     /// more often too high than too low, it has at most `budget_tokens` tokens, and at least 85 % of them if there is more to say. Functions
-    /// get lines and then declarations, those of all servers in turns.
+    /// get lines and then declarations, one function of each server in turn.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if even the message without a list of modules does not fit. The error contains the smallest possible budget.

@@ -96,7 +96,7 @@ async fn with_digest(gateway: &Gateway, name: &str, digest: &str) -> crate::erro
     if matches!(request, ApprovalRequest::Manifest(_)) && request.digest() == digest {
         return Ok(Reviewed { server: name.to_owned(), approved: true, request: None, error: None });
     }
-    // The digest was that of the first stage. A person can approve next what is still open.
+    // The digest was for the first stage. A person can approve next what is still open.
     let open = Some(gateway.approval_request(name).await?).filter(|request| !request.is_approved());
     Ok(Reviewed { server: name.to_owned(), approved: open.is_none(), request: open, error: None })
 }

@@ -89,7 +89,7 @@ pub(super) fn told(error: &Error, next_command: &NextCommand) -> String {
 pub(super) fn summary(error: &Error) -> String {
     let Error::ServerExited { server, during, status, stderr } = error else { return error.to_string() };
     let said = stderr.shown();
-    // What the box of the server has refused stands before the lines.
+    // The refusals of the server's box come before the lines.
     let (refused, lines) = said.split_once("; the last lines of its standard error: ").unwrap_or((said, ""));
     let line = telling_line(lines).map(|line| format!(". It said: {line}")).unwrap_or_default();
     format!("server \"{server}\" ended {during}: {status}{refused}{line}")

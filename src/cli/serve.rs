@@ -52,7 +52,7 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
 }
 
 /// Serves until the host or a signal ends it. After a signal, the current requests have some time to end. If one did not, this is reported,
-/// and the exit code is that of a program that was interrupted.
+/// and the exit code is 130, as for a program that was interrupted.
 pub(super) async fn until_ended(session: &Session, served: &ServedGateway) -> Result<Exit, CliError> {
     tokio::select! {
         outcome = served.ended() => outcome?,

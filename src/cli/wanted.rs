@@ -23,7 +23,7 @@ pub(super) async fn test(session: &Session, server: &Server) -> Result<Exit, Cli
     match &tested {
         Ok(outcome) if session.json() => session.terminal.print_json(&outcome.data),
         Ok(outcome) => session.terminal.print(&outcome.text),
-        // The reason stands before the questions about it.
+        // The reason is printed below, before the questions about the refused hosts.
         Err(_) => {}
     }
     let Err(error) = tested else {
@@ -39,8 +39,8 @@ pub(super) async fn test(session: &Session, server: &Server) -> Result<Exit, Cli
     Err(error.into())
 }
 
-/// Asks about each host that the box of a server has refused. If one is allowed, changes the config and asks for approval of that. Returns whether the
-/// server is approved with it.
+/// Asks about each host that the box of a server has refused. If the person allows a host, changes the config and asks for approval of the
+/// changed entry. Returns whether the person has approved the entry.
 pub(super) async fn offer_hosts(session: &Session, gateway: &Gateway, name: &str) -> Result<bool, CliError> {
     let wanted = wanted_by(session, gateway, name);
     if wanted.is_empty() {

@@ -105,7 +105,7 @@ pub(crate) fn provider_request_text(request: &ProviderRequest, style: &Style) ->
     }
     field("folder", folder);
     field("runs", file);
-    field("covers", &format!("all {files} files of the folder, {bytes} bytes. Imports from outside of it are refused"));
+    field("covers", &format!("all {files} files of the folder, {bytes} bytes. Imports from outside of the folder are refused"));
     field("digest", digest);
     text.push_str(&style.wrapped("", WARNING));
     text

@@ -52,7 +52,7 @@ fn source_text(source: &ServerSource) -> String {
 /// Returns a text that names the servers which this server hides.
 fn hidden_text(server: &ServerStatus) -> Option<String> {
     let hidden: Vec<_> = server.hides.iter().map(source_text).collect();
-    (!hidden.is_empty()).then(|| format!("hides the server of this name of {}", hidden.join(", and of ")))
+    (!hidden.is_empty()).then(|| format!("hides the server with this name that comes from {}", hidden.join(", and from ")))
 }
 
 /// Returns a text that names the missing variables without which the server cannot be started.

@@ -43,7 +43,7 @@ pub enum BoxDefinition {
 pub enum BoxBase {
     /// Paths in arguments and roots can be written.
     Standard,
-    /// Paths in arguments and roots can be read only, and the limits are lower.
+    /// Paths in arguments and roots are read-only, and the limits are lower.
     Strict,
 }
 
@@ -119,10 +119,10 @@ impl std::str::FromStr for BoxHost {
         let entry: AllowedHost = text.parse().map_err(|error: crate::fetch::InvalidHost| error.to_string())?;
         let port = entry.port().unwrap_or(DEFAULT_PORT);
         if port == NAME_SERVER_PORT {
-            return Err("has port 53, which is that of the box's own name server".to_owned());
+            return Err("has port 53, which the box's own name server uses".to_owned());
         }
         if let Some(AddressKind::Unusable(kind)) = entry.address().map(kind_of) {
-            return Err(format!("has an address that no connection can be for: {kind}"));
+            return Err(format!("has an address to which no connection is possible: {kind}"));
         }
         Ok(Self { host: entry.without_port(), port })
     }
@@ -142,7 +142,7 @@ pub struct BoxSettings {
     pub cpu_percent: Option<u64>,
     /// True if the processes may make their own namespaces, as a browser does for its sandbox.
     pub is_nested: bool,
-    /// Variables that the processes have only in the box. They come before those of the entry.
+    /// Variables that the processes have only in the box. They override the variables of the entry.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -203,7 +203,7 @@ pub(crate) fn shipped_box(json: &serde_json::Value) -> Option<BoxDefinition> {
 }
 
 impl Reader<'_> {
-    /// Reads `box` of a server that is a process. An entry without it has the box `standard`.
+    /// Reads `box` of a server that is a process. An entry without `box` has the box `standard`.
     pub(super) fn in_box(&mut self, transport: &Transport) -> Option<BoxDefinition> {
         let Transport::Stdio { command, .. } = transport else { return None };
         let node = self.node.get("box");

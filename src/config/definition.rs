@@ -74,7 +74,7 @@ pub enum Parallel {
     #[default]
     AsLimited,
     AtMost(usize),
-    /// One call at a time, in the order of the calls in the code.
+    /// Calls run one at a time, in the order in which the code makes them.
     No,
 }
 

@@ -13,8 +13,8 @@ pub struct UriFilter {
 
 impl UriFilter {
     /// Returns whether the filter admits a URI. For a URI template, pass the template's text. An entry of `deny` hides the URI if it
-    /// matches any form in which a server may read the URI. `allow` admits the URI only if an entry matches the URI as written, and `allow`
-    /// also matches all equivalent forms of the URI.
+    /// matches any form in which a server may read the URI. `allow` admits the URI only if its entries match the URI as written and every
+    /// equivalent form of the URI.
     ///
     /// ```
     /// use hyperlight_mcp::config::UriFilter;

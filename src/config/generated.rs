@@ -8,7 +8,7 @@ use super::filters::UriFilter;
 use super::source::{ServerSource, SourceKind};
 use crate::text::sanitise_line;
 
-/// Maximum number of characters of a name in a sentence about it.
+/// Maximum number of characters of a name that a sentence quotes.
 const SHOWN_NAME_CHARS: usize = 100;
 
 /// Everything of a generated server that a person approves: its tools with their code, and what this code may reach.

@@ -22,7 +22,7 @@ impl Inputs {
     /// Reads one list of definitions. `field` is the path of the list.
     pub(super) fn read(&mut self, field: &str, node: &Node) {
         let Some(items) = node.items() else {
-            return self.problems.push(Problem::new(field, node.position, "must be a list; no input is read from it"));
+            return self.problems.push(Problem::new(field, node.position, "must be a list; its inputs are ignored"));
         };
         for (index, item) in items.iter().enumerate() {
             self.item(&format!("{field}[{index}]"), item);

@@ -16,7 +16,8 @@ pub struct InsertedValue {
 pub enum Source {
     /// A person's answer, a text that contains an answer, or a value of a field that is always secret.
     Confidential,
-    /// A variable or a file. The text lists the names of the value, separated by spaces.
+    /// A variable or a file. The text has the names under which the value is known, separated by spaces (`env.DB_PASSWORD`). The redactor
+    /// judges by these names whether the value is secret.
     Named(String),
 }
 

@@ -228,7 +228,7 @@ impl<'t> Sources<'t> {
     /// that is not a server may be a mistake.
     fn mixed(&mut self, field: &'static str, node: &'t Node) {
         let Some(all) = node.entries() else {
-            return self.warnings.push(Problem::new(field, node.position, "is not an object; no server is read from it"));
+            return self.warnings.push(Problem::new(field, node.position, "is not an object; its servers are ignored"));
         };
         let is_read = |entry: &&Entry| matches!(entry.name.as_str(), "servers" | "inputs") && !is_server(&entry.node);
         let (entries, others): (Vec<&Entry>, Vec<&Entry>) =

@@ -313,7 +313,7 @@ fn an_unknown_or_unused_key_of_a_server_is_a_warning_and_one_of_the_root_is_the_
     assert_eq!(config.warnings, expected);
     assert!(server(r#"{ "command": "x", "headers": {} }"#).warnings[0].contains("not used by a server of type stdio"));
     assert!(server(r#"{ "url": "https://x", "env": {} }"#).warnings[0].contains("not used by a server of type http"));
-    assert!(parse(r#"{ "mcp": true }"#).unwrap().warnings[0].contains("no server is read from it"));
+    assert!(parse(r#"{ "mcp": true }"#).unwrap().warnings[0].contains("its servers are ignored"));
 }
 
 #[test]

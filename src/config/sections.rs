@@ -1,4 +1,4 @@
-//! The sections of a config that may have servers: those of this program, and those of configs that people bring from others.
+//! The sections of a config that may have servers, as this program names them, and as other programs do whose configs people copy.
 
 use serde_json::Value as Json;
 
@@ -7,7 +7,7 @@ use super::tree::Node;
 /// The names that lead to a section.
 pub(crate) type SectionPath = &'static [&'static str];
 
-/// The sections, in the order in which a server is looked for. The first ones are those for new servers.
+/// The sections, in the order in which a server is looked for. New servers are added to the first [`OWN_SECTIONS`].
 pub(super) const SECTIONS: [SectionPath; 7] =
     [&["mcpServers"], &["servers"], &["mcp", "servers"], &["mcp"], &["metadata", "mcp"], &["mcp_servers"], &["context_servers"]];
 /// The number of sections to which new servers are added.
@@ -15,7 +15,7 @@ const OWN_SECTIONS: usize = 3;
 /// Keys of an entry that name its transport. In sections that also have other values, only an object with such a key is a server.
 const TRANSPORT_KEYS: [&str; 4] = ["command", "url", "serverUrl", "httpUrl"];
 
-/// Returns whether the entries of a section stand among other values.
+/// Returns whether a section may have other values besides entries.
 pub(super) fn is_mixed(section: SectionPath) -> bool {
     matches!(section, ["mcp"] | ["metadata", "mcp"])
 }

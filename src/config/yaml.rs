@@ -1,4 +1,4 @@
-//! Reads a config in YAML as the same tree as a config in JSON. Aliases and tags are refused: a short text with aliases can stand for an
+//! Reads a config in YAML as the same tree as a config in JSON. Aliases and tags are refused: a short text with aliases can expand to an
 //! endless one, and no key of a config needs them.
 
 use std::collections::HashSet;

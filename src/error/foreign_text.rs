@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::redact::Redactor;
 
-/// Number of bytes of a text that are kept beyond its limit. Redaction removes the end of a cut text, because it may be the beginning of a
+/// Number of bytes that are kept of a text beyond its limit. Redaction removes the end of a cut text, because it may be the beginning of a
 /// secret.
 const SPARE_BYTES: usize = 16 * 1024;
 

@@ -3,7 +3,7 @@
 use super::ErrorText;
 use crate::text::{nearest, sanitise_line};
 
-/// Maximum number of characters of a name in a message.
+/// Maximum number of characters of a name that a message quotes.
 pub(super) const MAX_NAME_CHARS: usize = 128;
 /// Maximum number of names in a message.
 const MAX_NAMES: usize = 20;

@@ -189,9 +189,9 @@ pub enum Error {
     #[error("{} may not fetch from {}: {}. {}", .agent.shown(), .hosts.shown(), .reason.shown(), .way_out.shown())]
     FetchNotApproved { agent: ErrorText, hosts: ErrorText, reason: ErrorText, way_out: ErrorText },
 
-    /// The digest of hosts that was approved is not that of these hosts.
+    /// The approved digest differs from the digest of the hosts that are to be approved.
     #[error(
-        "the digest is not that of these hosts for {}: show fetchApproval({{ hosts }}) again and approve its new digest",
+        "the digest does not belong to these hosts for {}: show fetchApproval({{ hosts }}) again and approve its new digest",
         .agent.shown()
     )]
     FetchDigestChanged { agent: ErrorText },
@@ -309,7 +309,7 @@ pub enum Error {
 
     /// No value is saved under the handle that was passed to `saved`.
     #[error(
-        "nothing is saved as \"{}\" here: no run of this sandbox gave that handle, or its value is older than {max_age_ms} ms (limits.maxSavedAgeMs), or newer ones took its room (limits.maxSavedBytes is {max_bytes}). Run the code that made the value again, and return less of it",
+        "nothing is saved as \"{}\" here: no run of this sandbox gave that handle, or its value is older than {max_age_ms} ms (limits.maxSavedAgeMs), or newer values needed its space (limits.maxSavedBytes is {max_bytes}). Run the code that made the value again, and return less of it",
         sanitise_line(.id.shown(), MAX_NAME_CHARS)
     )]
     NotSaved { id: ErrorText, max_age_ms: u64, max_bytes: usize },
@@ -399,7 +399,7 @@ pub enum Error {
     Store { path: ErrorText, problem: ErrorText },
 
     /// Too many requests of one kind are in progress.
-    #[error("there are {limit} {what} already, and no more are taken. Wait for one to end")]
+    #[error("there are {limit} {what} already, and no more are accepted. Wait for one to end")]
     Busy { what: &'static str, limit: usize },
 
     /// An agent has as many servers, or has proposed as many changes, as it may.

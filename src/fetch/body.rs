@@ -63,7 +63,7 @@ pub(super) struct Body {
     received: usize,
     /// Bytes after decompression.
     bytes: usize,
-    /// Limit of each of these two.
+    /// The limit for `received`, and the limit for `bytes`.
     limit: usize,
     time: TimeLeft,
     record: RecordGuard,
@@ -100,7 +100,7 @@ impl Body {
         }
     }
 
-    /// Gets the next bytes: those that wait to be decompressed, or else those that the server sends next.
+    /// Gets the next bytes: the bytes that wait to be decompressed, or else the next bytes from the server.
     async fn advance(&mut self) -> Result<(), FetchError> {
         if !self.decoder.has_waiting() {
             let chunk = self.time.wait(&self.url, self.response.chunk()).await?;

@@ -11,7 +11,7 @@ pub const MAX_CHUNK_BYTES: usize = 64 * KIB;
 /// The limits of one session. A session is the time of one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchLimits {
-    /// Maximum number of requests of a session. Each redirect that is followed counts as a request.
+    /// Maximum number of requests in a session. Each redirect that is followed counts as a request.
     pub requests: usize,
     /// Maximum number of requests that wait for their response at the same time. Further requests wait.
     pub parallel: usize,
@@ -26,11 +26,11 @@ pub struct FetchLimits {
     pub response_body_bytes: usize,
     /// Bytes of all headers of a request, and of a response: names and values.
     pub header_bytes: usize,
-    /// Maximum number of headers of a request, and of a response.
+    /// Maximum number of headers in a request or a response.
     pub headers: usize,
     /// Bytes of a URL.
     pub url_bytes: usize,
-    /// Maximum number of redirects of one request.
+    /// Maximum number of redirects for one request.
     pub redirects: usize,
 }
 

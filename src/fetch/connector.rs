@@ -161,7 +161,7 @@ impl reqwest::dns::Resolve for CheckedResolver {
     }
 }
 
-/// Fails if an address may not be reached.
+/// Fails if a connection to the address is not allowed.
 fn check(host: &str, address: IpAddr, privacy: Privacy) -> Result<(), FetchError> {
     let kind = match (kind_of(address), privacy) {
         (AddressKind::Global, _)

@@ -1,4 +1,4 @@
-//! The headers that agent code may send, and those that it gets.
+//! The headers that agent code may send, and the headers that it gets.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 

@@ -10,12 +10,12 @@ use url::{Host, Url};
 use super::suffix::{is_above_a_suffix, owns_subdomains};
 use crate::text::{sanitise_line, visible};
 
-/// Maximum number of bytes of one entry of a list of hosts.
+/// Maximum number of bytes in one entry of a host list.
 const MAX_ENTRY_BYTES: usize = 300;
-/// Maximum number of bytes of a host name, and of one label of it (RFC 1035).
+/// Maximum number of bytes in a host name, and in each of its labels (RFC 1035).
 const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
-/// Maximum number of characters of a wrong entry that its error shows.
+/// Maximum number of characters in a wrong entry that its error shows.
 const SHOWN_CHARS: usize = 80;
 
 /// One entry of a list of hosts, such as `api.github.com`, `*.example.org:8443` or `http://10.0.0.5:8080`.
@@ -71,8 +71,8 @@ impl AllowedHost {
     /// subdomains, unless other owners may own these. Returns nothing for a URL that is neither `http:` nor `https:`.
     ///
     /// # Errors
-    /// Fails for a host that is not valid in a list of hosts, such as a host with `*` or with an empty label. The URL standard accepts some of
-    /// these.
+    /// Fails for a host that is not valid in a list of hosts, such as a host with `*` or with an empty label. The URL standard accepts some
+    /// such hosts.
     ///
     /// ```
     /// use hyperlight_mcp::fetch::AllowedHost;
@@ -245,7 +245,7 @@ fn parse(text: &str) -> Result<AllowedHost, String> {
     let (allows_http, rest) = match text.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (true, rest),
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (false, rest),
-        Some(_) => return Err("only http:// and https:// can stand before a host".to_owned()),
+        Some(_) => return Err("only http:// and https:// are allowed before a host".to_owned()),
         None => (false, text),
     };
     if let Some(found) = rest.chars().find(|next| "/?#@\\%".contains(*next) || next.is_whitespace() || next.is_control()) {
@@ -253,7 +253,7 @@ fn parse(text: &str) -> Result<AllowedHost, String> {
     }
     let (has_subdomains, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
     if rest.contains('*') {
-        return Err("a wildcard can only stand at the beginning, as in *.example.org".to_owned());
+        return Err("a wildcard is allowed only at the beginning, as in *.example.org".to_owned());
     }
     let (host, port) = host_and_port(rest)?;
     let name = name_of(host)?;
@@ -272,7 +272,7 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
         match behind.strip_prefix(':') {
             Some(port) => (host, Some(port)),
             None if behind.is_empty() => (host, None),
-            None => return Err("only a port can stand behind the address".to_owned()),
+            None => return Err("only a port is allowed after the address".to_owned()),
         }
     } else {
         match text.split_once(':') {
@@ -335,7 +335,7 @@ impl AllowedHosts {
         self.judge(url) == HostMatch::Allowed
     }
 
-    /// Compares a URL with the list. If no entry allows the URL, the result is that of the entry that differs least from the URL.
+    /// Compares a URL with the list. If no entry allows the URL, returns the result for the entry that differs least from the URL.
     #[must_use]
     pub fn judge(&self, url: &Url) -> HostMatch {
         let verdicts: Vec<_> = self.0.iter().map(|entry| entry.judge(url)).collect();

@@ -11,7 +11,7 @@ use super::request::{FetchRequest, Methods, Outgoing};
 use super::secrets::{FetchSecret, Secrets};
 use crate::text::sanitise_line;
 
-/// Maximum number of characters of a host that a message shows.
+/// Maximum number of characters in a host that a message shows.
 const SHOWN_CHARS: usize = 120;
 
 /// The rules for the fetches of one session.

@@ -10,7 +10,7 @@ use super::error::FetchError;
 use super::request::MAX_METHOD_BYTES;
 use crate::text::sanitise_line;
 
-/// Maximum number of characters of an origin in a record.
+/// Maximum number of characters of an origin that a record keeps.
 const MAX_ORIGIN_CHARS: usize = 280;
 
 /// One request that was sent or refused. Each redirect is a request of its own. The record contains no path, query, header or secret.
@@ -42,9 +42,9 @@ pub enum FetchOutcome {
     Redirected,
     /// Nobody waited for the rest of the response: it was cancelled, or the run ended.
     Cancelled,
-    /// The border refused the request. The code is that of the error.
+    /// The border refused the request. The code is the error's code.
     Refused(&'static str),
-    /// The request failed. The code is that of the error.
+    /// The request failed. The code is the error's code.
     Failed(&'static str),
 }
 
@@ -94,7 +94,7 @@ impl RecordGuard {
         }
     }
 
-    /// Sets the number of bytes of the request's body, which is about to be sent.
+    /// Sets the number of bytes in the request's body, which is about to be sent.
     pub(super) fn sends(&mut self, bytes: usize) {
         if let Some(record) = &mut self.record {
             record.sent_bytes = bytes as u64;

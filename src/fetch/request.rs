@@ -10,7 +10,7 @@ use super::policy::FetchPolicy;
 use super::secrets::Secrets;
 use crate::text::sanitise_line;
 
-/// Maximum number of bytes of a method.
+/// Maximum number of bytes in a method.
 pub(super) const MAX_METHOD_BYTES: usize = 32;
 /// Methods that the Fetch standard converts to upper case.
 const NORMALISED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];

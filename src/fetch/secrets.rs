@@ -21,7 +21,7 @@ use crate::text::sanitise_line;
 
 /// Bytes of a secret's value. Shorter values would be found in any text by chance.
 const VALUE_BYTES: std::ops::RangeInclusive<usize> = 8..=4096;
-/// Maximum number of characters of a secret's name.
+/// Maximum number of characters in a secret's name.
 const NAME_CHARS: usize = 64;
 const PREFIX: &str = "hlsecret_";
 const RANDOM_BYTES: usize = 16;
@@ -183,7 +183,8 @@ impl Secrets {
             Some(login) => format!("Basic {}", STANDARD.encode(self.replaced(&login, Notation::AsIs))).into_bytes(),
             None => self.replaced(value.as_bytes(), Notation::AsIs),
         };
-        let mut filled = HeaderValue::from_bytes(&filled).map_err(|_| FetchError::invalid("a secret cannot stand in this header"))?;
+        let mut filled = HeaderValue::from_bytes(&filled)
+            .map_err(|_| FetchError::invalid("this secret contains characters that a header cannot have"))?;
         filled.set_sensitive(true);
         Ok(filled)
     }

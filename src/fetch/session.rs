@@ -151,7 +151,7 @@ impl Inner {
         }
     }
 
-    /// Sends a request and those that its redirects lead to.
+    /// Sends a request, and the requests to which its redirects lead.
     async fn exchange(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         let mode = request.redirect;
         let mut time = TimeLeft::new(self.policy.limits.request_time);

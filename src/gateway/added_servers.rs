@@ -74,7 +74,7 @@ impl Core {
         Ok(warnings)
     }
 
-    /// Returns the servers that agents of this name have added. Leaves out those whose name now belongs to a server of another source.
+    /// Returns the servers that agents of this name have added. Leaves out servers whose name now belongs to a server of another source.
     pub(super) fn added_by(&self, agent: &str) -> OwnServers {
         let is_own = |server: &&Arc<AddedServer>| server.owner.as_deref() == Some(agent) && self.is_in_force(server);
         let names: BTreeSet<String> = self.added.all().iter().filter(is_own).map(|server| server.definition.name.clone()).collect();

@@ -341,7 +341,7 @@ impl Agent {
         (self.core.limits.max_saved_bytes, Duration::from_millis(self.core.limits.max_saved_age_ms))
     }
 
-    /// Returns the maximum number of parts of one value (`limits.maxValueParts`).
+    /// Returns the maximum number of parts in one value (`limits.maxValueParts`).
     pub(crate) fn max_value_parts(&self) -> usize {
         self.core.limits.max_value_parts
     }
@@ -387,7 +387,7 @@ fn check_profiles(core: &Core, name: &str, options: &IdentityOptions) -> Result<
     }
     match settings.agents.get(name) {
         Some(entry) if entry.profiles.as_ref().is_some_and(|own| own != profiles) => Err(core.redacted(Error::GrantInConfig {
-            what: format!("the list of profiles of agent \"{name}\"").into(),
+            what: format!("the profile list of agent \"{name}\"").into(),
             place: entry.place.as_str().into(),
         })),
         _ => Ok(()),

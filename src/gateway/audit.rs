@@ -133,7 +133,7 @@ impl Core {
         self.audit.record(AuditEvent::Grant(GrantRecord { agent: None, subject, patterns, change, by: AuditParty::Person }));
     }
 
-    /// Records the grants of a changed config, if they differ from those of the earlier config.
+    /// Records the grants of a changed config, if they differ from the grants of the earlier config.
     pub(super) fn record_config_grants(&self, before: &GrantSettings, now: &GrantSettings) {
         let changes = grant_records::changes(before, now);
         if !changes.is_empty() {

@@ -62,8 +62,8 @@ impl BoxMaker {
         }
     }
 
-    /// Returns the private home of a server and its command. Creates it at the first start, and keeps it. Another command of the same name
-    /// has another home, because code and settings that the first one left there would otherwise run with the rights of the second.
+    /// Returns the private home of a server and its command. Creates it at the first start, and keeps it. Another command for
+    /// the same server gets another home. Otherwise code and settings that the first command left would run with the rights of the second.
     fn private_home(&self, server: &ServerDefinition, workspace: Option<&Path>) -> GatewayResult<PathBuf> {
         let folder = private_folder(&self.state_folder.join(HOMES).join(home_name(server, workspace)));
         folder.map(|folder| folder.path).map_err(|error| Error::io("the private home of a box", &error))
@@ -127,7 +127,7 @@ impl Gateway {
         }
         match try_parts(program) {
             Ok(report) => known.entry(program.clone()).or_insert(report).clone(),
-            // It is tried again when it is asked for again.
+            // A failure is not cached, so the next request tries again.
             Err(problem) => BoxesReport::without_program(format!("the program {} cannot be run: {problem}", program_name(program))),
         }
     }
@@ -175,7 +175,7 @@ impl Core {
             BoxNetwork::Any => (BTreeSet::new(), true),
             BoxNetwork::Hosts(hosts) => (hosts.clone(), false),
         };
-        // As in the request that a person was shown: what a variable adds to the arguments brings no registry.
+        // The arguments are those of the shown approval request. A variable that changes them later adds no registry.
         let (own, surroundings) = (server.transport.clone(), self.surroundings.clone());
         let registry = blocking(move || {
             let Transport::Stdio { command, arguments, .. } = &own else { return Ok(None) };
@@ -233,7 +233,7 @@ impl Core {
     /// Returns the function that reports the refusals of a server's box.
     fn on_refused(&self, server: &str) -> RefusalListener {
         let (events, refused, server) = (self.events.clone(), Arc::clone(&self.box_maker.refused), server.to_owned());
-        // Those of an earlier start say nothing about this one.
+        // Refusals of an earlier start say nothing about this start.
         refused.lock().remove(&server);
         Arc::new(move |refusal: &Refusal| {
             let Refusal { host, port, reason } = refusal.clone();

@@ -40,7 +40,7 @@ pub struct ApprovalQuestion {
     pub run_id: Option<u64>,
 }
 
-/// A question of a server to a person, in the form for the agent's program.
+/// A server's question to a person, as the agent's program receives it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationQuestion {
@@ -120,8 +120,8 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Asks for the folders of the host that made the call, as URIs. A server gets only those of these folders that are within the
-    /// folders that the config allows.
+    /// Asks for the folders of the host that made the call, as URIs. A server gets only folders that are within the folders that
+    /// the config allows.
     fn roots(&self) -> Option<Answer<Vec<String>>> {
         None
     }
@@ -183,7 +183,7 @@ impl CallbackChain {
         Self { caller: inner.into_iter().chain(self.caller.iter().cloned()).collect(), operator: self.operator.clone() }
     }
 
-    /// Returns the chain for an agent. This chain is the operator's.
+    /// Returns the chain of callbacks for an agent. `self` is the operator's chain.
     #[must_use]
     pub fn for_agent(&self, agent: Option<Arc<dyn Callbacks>>) -> Self {
         Self { caller: agent.into_iter().collect(), operator: Some(self.operators().to_vec()) }
@@ -270,7 +270,7 @@ pub(super) struct CallScope {
     pub(super) allowed_calls: AllowedCalls,
     /// Server and tool pairs that are denied for the rest of the run, for any arguments.
     denied: Mutex<BTreeSet<(String, String)>>,
-    /// The maximum number of questions of a run, of all kinds together. `None` for calls without a run.
+    /// The maximum number of questions for a run, of all kinds together. `None` for calls without a run.
     max_questions: Option<usize>,
     questions: AtomicUsize,
     asking: tokio::sync::Mutex<()>,
@@ -280,7 +280,7 @@ pub(super) struct CallScope {
 }
 
 impl CallScope {
-    /// Creates a scope. `callbacks` are those of the agent or of its sandbox. `inner` are those of the call or run itself. `listener`
+    /// Creates a scope. `callbacks` belong to the agent or to its sandbox. `inner` belong to the call or run itself. `listener`
     /// defaults to the agent's.
     pub(super) fn new(
         identity: &Arc<Identity>,
@@ -347,7 +347,7 @@ impl CallScope {
 
     /// Lets the connections of the run's servers be closed again.
     pub(super) fn end_holds(&self) {
-        // They end without the lock, as their end can close connections.
+        // The holds are dropped without the lock, because the drop can close connections.
         let holds = std::mem::take(&mut *self.holds.lock());
         drop(holds);
     }

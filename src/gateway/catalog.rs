@@ -172,7 +172,7 @@ impl Agent {
         self.list_modules_by(ApprovalRead::Fresh)
     }
 
-    /// Lists the modules. `approval_read` selects the approvals on disk or those in the cache.
+    /// Lists the modules. `approval_read` selects the approvals on disk or in the cache.
     ///
     /// # Errors
     /// The errors of [`Agent::list_modules`].
@@ -252,7 +252,7 @@ impl Agent {
         self.system_message_by(budget_tokens, errors, ApprovalRead::Fresh)
     }
 
-    /// Returns the part of a system prompt. `approval_read` selects the approvals on disk or those in the cache.
+    /// Returns the part of a system prompt. `approval_read` selects the approvals on disk or in the cache.
     ///
     /// # Errors
     /// The errors of [`Agent::system_message`].
@@ -314,7 +314,7 @@ fn of_sandbox(error: Error) -> Error {
     }
 }
 
-/// The same views as those of [`Agent`]. They also show the agent's own modules.
+/// The views of [`Agent`]. They also show the agent's own modules.
 impl Sandbox {
     /// Returns the same as [`Agent::declarations`], with the agent's own modules.
     ///

@@ -21,7 +21,7 @@ pub(super) type Version = (PathBuf, Option<Stamp>);
 /// The source of the config.
 pub(super) struct ConfigSource {
     content: ConfigContent,
-    /// The limits that the gateway was given. They win over those of the config.
+    /// The limits that the gateway was given. They override the limits of the config.
     given: LimitChanges,
     /// The config's limits when the gateway was opened. They count as long as it is open.
     at_open: OnceLock<LimitChanges>,
@@ -68,7 +68,7 @@ impl ConfigSource {
         self.note_own(own.clone());
         let mut config = self.read_own()?;
         if *self.at_open.get_or_init(|| config.limits.clone()) != config.limits {
-            config.warnings.push("limits: these have changed; they count from the next start on".to_owned());
+            config.warnings.push("limits: these have changed, and apply from the next start".to_owned());
         }
         let folder = self.surroundings.workspace_folder.display().to_string();
         let mut versions: Vec<Version> = own.into_iter().collect();

@@ -43,17 +43,17 @@ type Reduced = (Arc<Manifest>, Option<Arc<Manifest>>);
 pub(super) struct OwnServers {
     /// The agent's name. `None` for an agent that cannot add servers.
     pub(super) agent: Option<String>,
-    /// The registry's names of the servers. Leaves out those whose name a server of another source has taken.
+    /// The registry's names of the servers. Leaves out servers whose name now belongs to a server of another source.
     pub(super) names: BTreeSet<String>,
 }
 
 impl OwnServers {
-    /// Returns whether this server is one of them.
+    /// Returns whether this server is one of the agent's own servers.
     fn has(&self, server: ServerRef<'_>) -> bool {
         server.added_by.is_some() && server.added_by == self.agent.as_deref() && self.names.contains(server.registry_name)
     }
 
-    /// Returns whether this server has the name of one of them, but is a different server.
+    /// Returns whether this server has the name of one of the agent's own servers, but is a different server.
     fn has_lost(&self, server: ServerRef<'_>) -> bool {
         self.names.contains(server.registry_name) && !self.has(server)
     }

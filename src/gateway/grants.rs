@@ -15,7 +15,7 @@ use crate::registry::{Entry, GrantInfo, GrantList, GrantSource, Grants, Verdict}
 use crate::store::audit::GrantChange;
 use crate::store::{Kind, Rows};
 
-/// The maximum number of toolboxes of one agent.
+/// The maximum number of toolboxes for one agent.
 const MAX_TOOLBOXES: usize = 64;
 /// The item in an event about a whole server, written as in a pattern.
 const ALL: &str = "*";

@@ -26,7 +26,7 @@ use crate::sandbox::RunControl;
 use crate::trust::{Approval, Subject, locate_program};
 
 /// The problem of a server whose folder is missing.
-pub(crate) const MISSING_FOLDER: &str = "there is no folder for it to start in (cwd)";
+pub(crate) const MISSING_FOLDER: &str = "its start folder does not exist (cwd)";
 
 impl Core {
     /// Prepares the launch of a server whose command is approved. Asks for inputs. If the program has changed, sends an event, or refuses
@@ -211,7 +211,7 @@ impl Core {
         program.ok_or_else(|| Error::SpawnFailed {
             server: server.name.clone(),
             command: command.command.clone().into(),
-            problem: "no folder of PATH has a program of this name that you may start".into(),
+            problem: "no folder in PATH has a program with this name that you may start".into(),
         })
     }
 }

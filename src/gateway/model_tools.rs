@@ -34,7 +34,7 @@ impl Agent {
         self.catalog(errors)?.describe(what).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns all approved servers, enabled or not. `approval_read` selects the approvals on disk or those in the cache.
+    /// Returns all approved servers, enabled or not. `approval_read` selects the approvals on disk or in the cache.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.

@@ -149,7 +149,7 @@ impl GatewayOptions {
         Ok(ConfigSource::new(content, self.limits.clone(), surroundings.clone()))
     }
 
-    /// Returns the names of all servers of the config and of its bases, without opening a gateway.
+    /// Returns the names of all servers in the config and its bases, without opening a gateway.
     ///
     /// # Errors
     /// The errors of reading the config.

@@ -1,4 +1,4 @@
-//! Calls functions of servers on behalf of a sandbox outside of this package. These calls have the same approvals, checks, limits and
+//! Calls tools for a sandbox that another package provides. These calls have the same approvals, checks, limits and
 //! result forms as calls of a guest.
 
 use serde_json::Value as Json;
@@ -12,7 +12,7 @@ use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
 
 impl Agent {
     /// Returns the module of an approved server, enabled or not. It contains the functions that [`Agent::call_function`] can call.
-    /// `approval_read` selects the approvals on disk or those in the cache.
+    /// `approval_read` selects the approvals on disk or in the cache.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_APPROVAL_STORE`.

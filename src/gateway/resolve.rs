@@ -149,7 +149,7 @@ fn sentence(decided: &DecidedServer, source: Option<&ServerSource>, hides: &[Hid
         _ => Some(decision.reason.to_string()),
     };
     let hidden: Vec<String> = hides.iter().map(ToString::to_string).collect();
-    let hidden = (!hidden.is_empty()).then(|| format!("it hides the server of this name of {}", hidden.join(", and of ")));
+    let hidden = (!hidden.is_empty()).then(|| format!("it hides the server with this name that comes from {}", hidden.join(", and from ")));
     let state = match &decision.obstacle {
         Some(obstacle) => format!("\"{}\" is left out: {obstacle}", decision.server),
         None => format!("\"{}\" is in force", decision.server),

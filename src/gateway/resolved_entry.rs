@@ -239,7 +239,8 @@ impl Writer<'_, '_> {
         found.then_some(written)
     }
 
-    /// Replaces placeholders: those of folders by paths, those of variables and inputs by variables. Omits a default that may be a secret.
+    /// Replaces placeholders: placeholders of folders by paths, and placeholders of variables and inputs by variables. Omits a default that
+    /// may be a secret.
     fn with_placeholders(&mut self, key: &str, text: &str) -> String {
         let Ok(template) = Template::parse(text) else { return text.to_owned() };
         let with_defaults: String = template.parts().iter().map(|part| literal_of(*part)).collect();
@@ -279,8 +280,8 @@ fn literal_of(part: Part<'_>) -> &str {
     }
 }
 
-/// Returns whether the default of a variable may be a secret, by the names of the field and of the variable, by its form, or because it is a part of
-/// one of the secrets `around` it.
+/// Returns whether the default of a variable may be a secret: by the name of the field, by the name of the variable, by its form, or
+/// because it contains one of the secrets `around` or is a part of one.
 fn may_be_secret(key: &str, variable: &str, default: &str, around: &BTreeSet<String>) -> bool {
     let is_masked = |name: &str| shown_variable(name, default) != format!("{name}={default}");
     !default.is_empty()

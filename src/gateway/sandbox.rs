@@ -51,13 +51,13 @@ pub struct RunOptions {
     pub on_log: Option<LogListener>,
     /// The listener for events of the run's calls, which replaces the agent's.
     pub on_event: Option<EventListener>,
-    /// Callbacks that are tried before those of the sandbox and of the agent.
+    /// Callbacks that are tried before the callbacks of the sandbox and of the agent.
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The number of the run in questions and events.
     pub run_id: Option<u64>,
     /// The trace context of the run.
     pub trace: Option<TraceContext>,
-    /// The request of a host that runs the code, for the span of the run.
+    /// The host's request that runs the code. The span of the run refers to this request.
     pub request: Option<ReceivedRequest>,
     /// The permission of the code to fetch, with the allowed hosts. Default: the setting of the sandbox's agent in the config.
     pub fetch: RunFetch,

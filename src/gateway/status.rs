@@ -24,7 +24,7 @@ impl Agent {
         self.servers_by(ApprovalRead::Fresh)
     }
 
-    /// Lists the status of all servers. `approval_read` selects the approvals on disk or those in the cache.
+    /// Lists the status of all servers. `approval_read` selects the approvals on disk or in the cache.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.

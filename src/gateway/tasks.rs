@@ -27,7 +27,7 @@ use crate::trust::ApprovalStatus;
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 /// The maximum number of servers that a task names or defines, and the maximum number of its capabilities.
 const MAX_WISHES: usize = 256;
-/// The number of hex digits of the entry's digest in the name of a task's own server.
+/// The number of hex digits of the entry's digest that the name of a task's own server contains.
 const DIGEST_DIGITS: usize = 16;
 
 /// A task, as described by the agent's author. A model never creates one.
@@ -216,7 +216,7 @@ impl Core {
                         read.wishes.servers.push(name.clone());
                         let server = Arc::new(self.own_server(name, entry)?);
                         if read.own.insert(name.clone(), server).is_some() {
-                            return Err(invalid(format!("task.servers: brings the server \"{name}\" twice")));
+                            return Err(invalid(format!("task.servers: has the server \"{name}\" twice")));
                         }
                     }
                 }
@@ -254,7 +254,7 @@ impl Core {
         Ok(Arc::new(TakenTask { read, is_released: AtomicBool::new(false), core: Weak::clone(&self.weak) }))
     }
 
-    /// Removes the servers of a task from the registry, and ends those that no other task has.
+    /// Removes the servers of a task from the registry, and ends the servers that no other task has.
     fn let_go<'s>(&self, servers: impl Iterator<Item = &'s Arc<ServerDefinition>>) {
         let mut all = self.requests.tasks.0.lock();
         let mut ended = Vec::new();
@@ -291,8 +291,8 @@ impl Core {
         self.registry.set_layer(ServerSource { kind: SourceKind::Task, name: None }, entries);
     }
 
-    /// Decides about all servers that may be attached for a task of an agent: those that the task names, then those that are always
-    /// available and those that match the task's text or capabilities. Each decision has a reason. Changes nothing.
+    /// Decides about all servers that may be attached for a task of an agent: the servers that the task names, then the servers that
+    /// are always available or match the task's text or capabilities. Each decision has a reason. Changes nothing.
     pub(super) fn decide(&self, agent: AgentView<'_>, task: &ReadTask, approval_read: ApprovalRead) -> Result<Vec<DecidedServer>> {
         let others = self.registry.entries();
         // The agent knows only one of a server and its variants, under the name of the server. So variants are left out.

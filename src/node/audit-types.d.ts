@@ -113,7 +113,7 @@ export interface AuditRow {
   resultBytes?: number
   /** The number of missing events, in a row of the kind `gap`. Missing if it is not known. */
   lost?: number
-  /** The digest of this row and of all before it, under the machine's key. */
+  /** The digest of this row and all rows before it, under the machine's key. */
   digest: string
 }
 

@@ -107,7 +107,7 @@ impl Caller {
 impl Gateway {
     /// Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
     /// `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, each together
-    /// with those of `host:mcp`, which have the types that all share. Starts no server.
+    /// with the declarations of `host:mcp`, which have the types that all share. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_MODULE`.
     ///
@@ -184,8 +184,8 @@ impl Gateway {
     }
 
     /// Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. It fills the
-    /// token budget function by function, those of all servers in turns, first with a line for each and then with declarations, and says how
-    /// many are left out. With a `task`, the functions that a search for it finds come first.
+    /// token budget function by function, one of each server in turn: first with a line for each function, then with declarations. It says
+    /// how many are left out. With a `task`, the functions that a search for it finds come first.
     ///
     /// Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
     ///
@@ -273,7 +273,7 @@ impl Agent {
     }
 }
 
-/// The same methods as those of `Gateway`, with the sandbox's own modules and its `toolErrors`.
+/// The methods of `Gateway`, with the sandbox's own modules and its `toolErrors`.
 #[napi]
 impl Sandbox {
     /// Does the same as `Gateway.declarations`, and includes the sandbox's own modules.

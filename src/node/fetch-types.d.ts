@@ -37,7 +37,7 @@ export interface FetchApproval {
   agent?: string
   /** The hosts in their normal form, sorted. */
   hosts: string[]
-  /** Those of them that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
+  /** The hosts in `hosts` that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
   privateHosts: string[]
   /**
    * The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one. Missing if

@@ -58,7 +58,7 @@ impl Gateway {
     /// Approves exactly the hosts that a person was shown, for one agent and for all processes with the same state folder. They replace those that were
     /// approved for the agent before.
     ///
-    /// Rejects with `ERR_DIGEST_CHANGED` if the digest is not that of these hosts, and with the errors of `fetchApproval`.
+    /// Rejects with `ERR_DIGEST_CHANGED` if the digest does not belong to these hosts, and with the errors of `fetchApproval`.
     #[napi(catch_unwind, ts_args_type = "consent: FetchConsent", ts_return_type = "Promise<FetchApproval>")]
     pub fn approve_fetch<'env>(&self, env: &'env Env, consent: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.approveFetch", [Some(consent)], |gateway, (consent,): (FetchConsent,)| {

@@ -15,7 +15,7 @@
    * Nothing tells which thread has taken memory, so the code of all packages that runs at that moment is ended.
    */
   const MEMORY = 512 * 1024 * 1024;
-  /** The part of each further package whose code runs at the same time. */
+  /** The bytes that are added to `MEMORY` for each further package whose code runs at the same time. */
   const FURTHER_MEMORY = 128 * 1024 * 1024;
   /** The pause between two looks at the memory, in milliseconds. */
   const LOOK = 20;

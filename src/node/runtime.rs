@@ -16,7 +16,7 @@ use crate::redact::Redactor;
 const WORKERS: usize = 2;
 
 /// The shared state of the gateway's object, its sandboxes and the pending promises. The gateway is ended when the last of these is
-/// dropped, because nobody can use it any more. The runtime is not that of napi, because napi's runtime delays Node's exit.
+/// dropped, because nobody can use it any more. The runtime is not napi's, because napi's runtime delays Node's exit.
 #[derive(Clone)]
 pub(super) struct Core(Arc<Shared>);
 

@@ -69,13 +69,13 @@ export interface ServeLimits {
   maxConnectionsPerAddress: number
   /** The maximum number of sessions. The last quarter is for clients that have none. Default 1,000. */
   maxSessions: number
-  /** The maximum number of sessions of one client. Default 500. */
+  /** The maximum number of sessions for one client. Default 500. */
   maxSessionsPerClient: number
   /** The maximum number of requests in progress. The last quarter is for clients that have none. Default 512. */
   maxRequests: number
-  /** The maximum number of requests in progress of one client. Default 256. */
+  /** The maximum number of requests in progress for one client. Default 256. */
   maxRequestsPerClient: number
-  /** The maximum number of requests per second of one client. Default 1,000. */
+  /** The maximum number of requests per second from one client. Default 1,000. */
   requestsPerSecond: number
   /** The maximum time for the headers of a request, and for a connection without a request. Default 15,000. */
   headerTimeoutMs: number

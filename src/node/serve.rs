@@ -134,7 +134,7 @@ impl ServeOptions {
                 return Err(invalid("stdio: must not be false without http: give a port in http".to_owned()));
             }
             return match of_http.into_iter().find(|(_, is_given)| *is_given) {
-                Some((name, _)) => Err(invalid(format!("{name}: has a meaning over HTTP alone: give a port in http"))),
+                Some((name, _)) => Err(invalid(format!("{name}: applies only over HTTP: give a port in http"))),
                 None => Ok((options, Transport::Stdio)),
             };
         };
@@ -311,8 +311,8 @@ mod tests {
             (r#"{ "stdio": false }"#, "stdio: "),
             (r#"{ "direct": "a" }"#, "direct: must be true, false, or an array of server names"),
             (r#"{ "names": "x" }"#, "names: unknown variant `x`, expected `underscore` or `hyphen`"),
-            (r#"{ "limits": {} }"#, "limits: has a meaning over HTTP alone"),
-            (r#"{ "tokenFile": "x" }"#, "tokenFile: has a meaning over HTTP alone"),
+            (r#"{ "limits": {} }"#, "limits: applies only over HTTP"),
+            (r#"{ "tokenFile": "x" }"#, "tokenFile: applies only over HTTP"),
             (r#"{ "http": 0, "tokenFile": 5 }"#, "tokenFile: "),
             (r#"{ "http": 0, "tls": { "cert": "x" } }"#, "missing field `key`"),
             (r#"{ "http": 0, "oauth": { "resource": "x" } }"#, "missing field `issuer`"),

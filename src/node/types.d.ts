@@ -61,7 +61,7 @@ export interface Limits {
   /** The maximum size of the value that a run returns. Default 4 MiB. */
   maxValueBytes: number
   /**
-   * The maximum number of parts of the value that a run returns. Node converts the whole value in one turn of its event loop, and the number of
+   * The maximum number of parts in the value that a run returns. Node converts the whole value in one turn of its event loop, and the number of
    * parts determines the time for this. These count as 1: a list, an object, and a text of at most 10 characters that has not occurred in the value
    * before. A key counts as 3 if it is new after the keys before it in its object. Rows with the same keys count these keys once. Default 400,000.
    */
@@ -114,7 +114,7 @@ export interface AgentOptions extends CallerCallbacks {
 export interface WarmVms {
   /** The maximum number of VMs of a pool that are kept ready; 0 for none. Default 2. */
   vms: number
-  /** The maximum memory of these VMs of a pool together, at 4 MiB for each VM. Default 64 MiB. */
+  /** The maximum memory of the VMs that a pool keeps ready. Each VM counts as 4 MiB. Default 64 MiB. */
   maxBytes: number
   /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
   idleMs: number
@@ -328,7 +328,7 @@ export interface BoxesReport {
   available: boolean
   /** True if Landlock and the filter of system calls can enforce a box without namespaces. Then most entries can still be started. */
   landlockAlone: boolean
-  /** All parts, those that every box needs first. Empty if the program that makes boxes cannot be run. */
+  /** All parts. Those that every box needs come first. Empty if the program that makes boxes cannot be run. */
   parts: BoxPart[]
   /** The reason why the program that makes boxes cannot be run. */
   problem?: string

@@ -16,10 +16,10 @@ use super::settings::{after_colon, elements, options, settings};
 const MAX_LEVELS: usize = 4;
 /// Maximum number of secrets in one text. It is limited because each secret has many forms, and every text is searched for all of them.
 const MAX_SECRETS: usize = 128;
-/// Maximum number of values and of words in one text that are examined. They limit the time for a text that consists of `=`.
+/// Maximum numbers of values and words that are examined in one text. They limit the time for a text that consists of `=`.
 const MAX_VALUES: usize = 2_000;
 const MAX_WORDS: usize = 5_000;
-/// Maximum number of bytes of values, and of texts inside a text, that are searched.
+/// Maximum number of bytes that are searched in the values and inner texts of one text.
 const MAX_BYTES: usize = 512 * 1_024;
 /// Maximum length in bytes of a user name before a colon and a password.
 const MAX_USER_BYTES: usize = 64;
@@ -51,7 +51,7 @@ struct Found {
     values: usize,
     /// Number of words that were examined.
     words: usize,
-    /// Number of bytes of values and of inner texts that were examined.
+    /// Number of bytes that were examined in values and inner texts.
     bytes: usize,
 }
 

@@ -12,12 +12,12 @@ use super::{JSON_DEPTH, MARK, Redactor, insert_distinct};
 /// Keys of the field that names the value in a pair such as `{ "name": "Authorization", "value": … }`.
 const NAMES: [&str; 3] = ["name", "key", "header"];
 const VALUE: &str = "value";
-/// Keys of the field with the program to which a list in the same object may belong: `{ "command": "mysql", "args": […] }`.
+/// Keys whose value is a program. A list in the same object may be its arguments: `{ "command": "mysql", "args": […] }`.
 const PROGRAMS: [&str; 4] = ["command", "cmd", "program", "executable"];
 
 impl Redactor {
     /// Returns a JSON value without known secrets and without values that look like secrets: values under the names of secrets, values with the form of
-    /// a token, and such parts of texts. The rules are those for values of the config. For contents that are stored.
+    /// a token, and such parts of texts. The rules are the same as for values of the config. For contents that are stored.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);

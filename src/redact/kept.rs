@@ -1,5 +1,5 @@
-//! The secrets that are redacted. Some are kept for ever. Only the latest of those that other programs have issued are kept, so their
-//! number is limited.
+//! The secrets that are redacted. Some are kept for ever. Of the secrets that other programs have issued, only the latest are kept, so
+//! their number is limited.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,11 +12,11 @@ use super::Redactor;
 use super::forms::is_long_enough;
 use super::search::{Known, Secret};
 
-/// Maximum number of secrets of one holder that are kept. The latest ones are kept.
+/// Maximum number of secrets that are kept for one holder. The latest ones are kept.
 const MAX_OF_HOLDER: usize = 16;
-/// Maximum number of secrets of one group that are kept after their holders have replaced them or have ended.
+/// Maximum number of secrets that are kept for one group after their holders have replaced them or have ended.
 const MAX_LEFT: usize = 16;
-/// Maximum number of parts of a holder's secret that are redacted on their own. The longest parts are used. The limit is needed because
+/// Maximum number of parts in a holder's secret that are redacted on their own. The longest parts are used. The limit is needed because
 /// another program chooses the secret, and its secret may have thousands of parts.
 const MAX_PARTS: usize = 16;
 

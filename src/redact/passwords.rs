@@ -8,7 +8,7 @@ use regex::Regex;
 
 use super::secret_rules::is_named_for_a_secret;
 
-/// Maximum number of words of one text that are examined.
+/// Maximum number of words in one text that are examined.
 const MAX_WORDS: usize = 5_000;
 /// Maximum depth of quotes within quotes, for example of a script in the argument of a shell.
 const MAX_QUOTES: usize = 4;
@@ -22,7 +22,7 @@ struct PasswordOption {
     /// Names of programs, separated by spaces.
     programs: &'static str,
     option: &'static str,
-    /// The word that must stand before the option. Without it, the option has another meaning.
+    /// The word that must come before the option. Without it, the option has another meaning.
     command: Option<&'static str>,
 }
 

@@ -8,14 +8,14 @@ use serde_json::{Map, Value as Json};
 
 use super::{JSON_DEPTH, Redactor};
 
-/// Maximum total number of bytes of the texts of one reader, which bounds the number of known paths.
+/// Maximum total number of bytes in the texts of one reader, which bounds the number of known paths.
 const MAX_BYTES: usize = 64 * 1024;
 
 impl Redactor {
     /// Returns a redactor for the reader who has written these texts. To this reader, paths in the workspace stay whole, and so do paths
     /// that the texts contain, and the folders around these. The home folder is always `~`, so that a guess in an argument does not reveal
     /// other paths in it. If the guess comes back shortened, the guess is confirmed nevertheless. Secrets are replaced as always, also
-    /// those that the texts contain. The new redactor knows the secrets of this moment.
+    /// if the texts contain them. The new redactor knows the secrets of this moment.
     ///
     /// ```
     /// use hyperlight_mcp::redact::Redactor;

@@ -17,7 +17,7 @@ use super::base64::{self, Edges};
 use super::fingerprint::{Base, Fingerprint, Prefixes};
 use super::forms::{encodings, is_long_enough, parts};
 
-/// Maximum number of bytes of a form for which the automaton searches. The rest of a form is compared by its hash, because an automaton
+/// Maximum number of bytes in a form for which the automaton searches. The rest of a form is compared by its hash, because an automaton
 /// for all forms of a certificate would be huge.
 const SEARCHED: usize = 64;
 

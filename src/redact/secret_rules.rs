@@ -159,7 +159,7 @@ pub(crate) fn is_key_name(names: &str) -> bool {
 pub(super) fn is_named_for_a_secret(names: &str) -> bool {
     names.split_whitespace().filter(|name| is_secret_name(name)).map(name_words).any(|words| {
         let ends_as_a_setting = words.last().is_some_and(|word| is_one_of(SETTING_WORDS, word));
-        // `MAX_TOKENS` is the name of a number of tokens and not of a token.
+        // `MAX_TOKENS` names a number of tokens, not a token.
         let counts = words.windows(2).any(|pair| is_one_of("max min", &pair[0]) && pair[1] == "tokens");
         !ends_as_a_setting && !counts
     })

@@ -63,7 +63,7 @@ impl Replacements {
 #[derive(Debug, Clone, Copy, Default)]
 struct Covered {
     until: usize,
-    /// The last bytes before `until` are those of a secret, and its replacement is written.
+    /// The last bytes before `until` belong to a secret, and its replacement is written.
     by_secret: bool,
 }
 

@@ -183,8 +183,10 @@ impl AddedServer {
                 let plain = [command].into_iter().chain(arguments).chain(working_directory);
                 match () {
                     () if plain.into_iter().any(|text| has_placeholder(text)) || texts(environment) => Some("it has a placeholder"),
-                    () if environment.iter().any(|(name, _)| loads_code(name)) => Some("a variable of it can load code"),
-                    () if environment.iter().any(|(name, _)| redirects_traffic(name)) => Some("a variable of it can redirect traffic"),
+                    () if environment.iter().any(|(name, _)| loads_code(name)) => Some("one of its environment variables can load code"),
+                    () if environment.iter().any(|(name, _)| redirects_traffic(name)) => {
+                        Some("one of its environment variables can redirect traffic")
+                    }
                     () => None,
                 }
             }

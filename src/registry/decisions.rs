@@ -27,8 +27,8 @@ pub(super) struct AgentState {
     pub(super) enabled: Option<bool>,
     /// Cancelled when the model disables the server, or when the server ends for all agents. This ends the agent's pending calls.
     pub(super) ended: CancellationToken,
-    /// Number of times that the model has disabled the server. After each of them, permissions that people gave for calls are no longer
-    /// valid.
+    /// Number of times that the model has disabled the server. After each of these decisions, permissions that people gave for calls are no
+    /// longer valid.
     pub(super) decisions: u64,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Live {
     /// Cancelled when the server is revoked, disabled by a person, or configured differently. This ends the pending calls of all agents.
     pub(super) ended: CancellationToken,
     /// Number of times that the server was revoked, disabled or configured differently, or that another approval was given. After each of
-    /// them, earlier permissions of people are no longer valid.
+    /// these events, earlier permissions of people are no longer valid.
     pub(super) decisions: u64,
     /// The manifest that was last compared with the approved one.
     pub(super) compared: Option<Arc<Manifest>>,

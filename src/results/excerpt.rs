@@ -3,7 +3,7 @@
 /// Number of lines that are shown before the reported line. `AFTER` is the number of lines after it.
 const BEFORE: usize = 2;
 const AFTER: usize = 1;
-/// Maximum number of characters of one line that are shown.
+/// Maximum number of characters in one line that are shown.
 const MAX_LINE_CHARS: usize = 120;
 
 /// Returns the reported line, the lines around it, and a caret under the column. Lines and columns count from 1. Returns `None` if the

@@ -18,7 +18,7 @@ pub(super) const MAX_KEY_BYTES: usize = 256;
 /// Factor between the number of fields that a cut could show and the number of fields that are measured.
 const FIELDS_LOOKED_AT: usize = 16;
 
-/// Tokens of the quotes of a text, or of the brackets of a list or record.
+/// Tokens for a text's quotes, or for the brackets of a list or record.
 pub(super) const QUOTES: usize = 1;
 /// Tokens of the comma after an item.
 pub(super) const COMMA: usize = 1;
@@ -44,7 +44,7 @@ pub(super) fn measure(value: &Value, cap: usize) -> Vec<Node> {
     nodes
 }
 
-/// Returns the indexes of the nodes of the parts of a list or record.
+/// Returns the node indexes of a list's elements or a record's fields.
 pub(super) fn parts(nodes: &[Node], index: usize) -> impl Iterator<Item = usize> {
     let end = index + nodes[index].nodes as usize;
     let mut next = index + 1;
@@ -105,7 +105,7 @@ fn record(fields: &[(String, Value)], cap: usize, depth: usize, nodes: &mut Vec<
     cost
 }
 
-/// Returns the number of tokens of a number. An integer is not formatted for this.
+/// Returns how many tokens a number takes. The digits of an integer are counted without formatting the integer.
 fn number_tokens(number: &Number) -> usize {
     let digits = |number: u64| number.checked_ilog10().map_or(1, |digits| digits as usize / 3 + 1);
     match (number.as_u64(), number.as_i64()) {

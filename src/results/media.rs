@@ -9,7 +9,7 @@ use crate::sandbox::Value;
 
 /// The largest number of images and sounds of one value.
 const MAX_MEDIA: usize = 10;
-/// The largest size of one of them. Its base64 has 5 MB, which is what providers accept.
+/// The largest size of one image or sound. Its base64 has 5 MB, which is what providers accept.
 const MAX_MEDIA_BYTES: usize = 3_750_000;
 /// The largest width and height of an image in pixels, which is what providers accept.
 const MAX_SIDE_PIXELS: usize = 8_000;
@@ -20,7 +20,7 @@ const MEDIA_SHARE: (usize, usize) = (3, 4);
 /// The number of tokens of an image: one for each 750 pixels, within these limits, as providers scale larger images.
 const IMAGE_TOKENS: (usize, usize) = (85, 1_600);
 const PIXELS_PER_TOKEN: u64 = 750;
-/// The number of bytes of a sound for each token.
+/// The number of bytes of a sound that count as one token.
 const AUDIO_BYTES_PER_TOKEN: usize = 500;
 
 /// Content that is not text.

@@ -3,7 +3,7 @@
 
 use super::json_walk::{Kind, Walk};
 
-/// Maximum number of characters of a pointer or a key that a message quotes.
+/// Maximum number of characters in a pointer or a key that a message quotes.
 const MAX_QUOTED_CHARS: usize = 100;
 /// Maximum number of keys that a message lists.
 const MAX_LISTED_KEYS: usize = 10;

@@ -11,9 +11,9 @@ use crate::sandbox::{LogEntry, Value};
 
 /// Divisor of the budget that gives the maximum share of the log. The value gets the rest.
 const LOG_SHARE: usize = 4;
-/// Divisor of the budget that gives the maximum share of the warnings.
+/// Warnings may use at most the budget divided by this number.
 const WARNING_SHARE: usize = 8;
-/// Divisor of a list's share that gives the maximum size of one entry.
+/// One entry may use at most the share of its list, divided by this number.
 const ENTRY_SHARE: usize = 3;
 /// Tokens of a list without its entries, but with a mark.
 const LIST_OVERHEAD: usize = 12;

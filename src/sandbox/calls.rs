@@ -72,7 +72,7 @@ impl Counters {
 }
 
 impl RunState {
-    /// Returns the state of a new run. `input`, `host` and `on_log` are those of the [`super::RunRequest`].
+    /// Returns the state of a new run. `input`, `host` and `on_log` come from the [`super::RunRequest`].
     #[allow(clippy::too_many_arguments, reason = "the parts of one struct, made in one place")]
     pub(super) fn new(
         started: Instant,

@@ -11,7 +11,7 @@ use super::compute_time::{ComputeTime, Working};
 use super::host::{RunControl, Stopped};
 use super::reader::ParseOwner;
 
-/// The owner of code that is parsed and run. The code of one owner shares the owner's part of the parser and of the processors.
+/// The owner of code that is parsed and run. All code of one owner uses the owner's share of the parser and the owner's slots.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CodeOwner {
     /// The owner's share of the code parser.

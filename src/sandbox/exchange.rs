@@ -23,7 +23,7 @@ use super::in_flight::InFlightCalls;
 use super::value::Wire;
 use crate::error::{Error, ErrorText};
 
-/// The maximum number of outstanding calls of a run. `calls.js` has the same limit.
+/// The maximum number of outstanding calls for a run. `calls.js` has the same limit.
 const MAX_OUTSTANDING: usize = 256;
 /// Determines the quiet period, which is the time from the start of the wait to the last ended call, divided by this number. A guest that
 /// waits for any call gets the replies when no further call has ended for this period. So a batch of similar calls returns together, and

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-/// The globals that a run's guest has in addition to those of every run.
+/// The globals that a run's guest has in addition to the globals of every run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum GuestFeatures {
     /// No additional globals.

@@ -29,7 +29,7 @@ const MAX_USED: usize = 4;
 pub struct WarmVms {
     /// The maximum number of VMs that are prepared in advance. With 0, there are none. Default: 2.
     pub vms: usize,
-    /// The maximum memory of these VMs together. Each counts as 4 MiB. Default: 64 MiB.
+    /// The maximum memory of all VMs that are prepared in advance. Each VM counts as 4 MiB. Default: 64 MiB.
     pub max_bytes: u64,
     /// The time in milliseconds without a run after which these VMs are dropped, until the next run. Default: 60,000.
     pub idle_ms: u64,

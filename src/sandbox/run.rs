@@ -48,7 +48,7 @@ pub struct RunRequest {
     pub input: Wire,
     /// The modules that exist in this run.
     pub modules: Arc<dyn GuestModules>,
-    /// The functions that answer the calls of the modules, and those of the features.
+    /// The functions that answer the calls of the modules and of the features.
     pub host: Arc<dyn HostFunctions>,
     pub features: GuestFeatures,
     pub timeout: Duration,

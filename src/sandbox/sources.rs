@@ -49,7 +49,7 @@ impl Sources {
     }
 }
 
-/// Returns the module's name, without `host:`, for the specifier of a module or of one of its parts.
+/// Returns the name of the module that a specifier names, or of which it names a part. The name is without `host:`.
 fn module_of(imported: &str) -> Option<&str> {
     let name = imported.strip_prefix("host:")?;
     Some(name.split_once('/').map_or(name, |(whole, _)| whole))

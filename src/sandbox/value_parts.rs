@@ -4,11 +4,11 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
-/// The cost of a key, if no earlier object had it after the same keys. JavaScript engines create a hidden class for it.
+/// The cost of a key, if no earlier object had this key after the same other keys. JavaScript engines create a hidden class for it.
 const NEW_KEY: usize = 3;
 /// The cost of an entry of an escaped record, in addition to its key. Node reads the entry as a list, and then creates a field from it.
 const ENTRY: usize = 2;
-/// The maximum number of characters of texts that Node looks up in a table of all texts, so that equal texts are stored once.
+/// Texts of at most this many characters are costly: Node looks up each of them in a table of all texts, to store equal ones once.
 const SHORT_TEXT_CHARS: usize = 10;
 
 /// The error for a value with more parts than the limit.

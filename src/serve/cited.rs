@@ -1,4 +1,5 @@
-//! Prepares the texts of a server for questions to a person: each text is marked as the server's, and contains no hidden characters.
+//! Prepares a server's questions and samplings for a host, which shows them to a person. Messages, titles and descriptions of a question are
+//! marked as the server's. No shown text has hidden characters.
 
 use serde_json::{Map, Value as Json};
 
@@ -35,10 +36,10 @@ const MAX_WORD_BYTES: usize = 80;
 /// Keywords of a field whose values are numbers.
 const NUMBERS: [&str; 6] = ["minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"];
 
-/// Returns a server's form for a client: the keywords that forms have, and no other text of the server. Titles and descriptions are prefixed and
-/// in one line. A client shows a field without a title by its name, which the server chose as well, so the name becomes the title. The names of
-/// fields, the choices, the types and the formats cannot be changed, because the answer must match them. Returns `None` if a person could
-/// misread one of them. A choice with a visible label cannot be misread.
+/// Returns a server's form for a client. Only the keywords that forms have are kept. Titles and descriptions are put into one line, with a
+/// prefix that marks them as the server's. A client shows a field without a title by its name, which the server chose as well, so the name
+/// becomes the title. The names of fields, the choices, the types and the formats cannot be changed, because the answer must match them.
+/// Returns `None` if a person could misread one of them. A choice with a visible label cannot be misread.
 pub(super) fn cited_form(schema: &Json) -> Option<Json> {
     let given = schema.as_object()?;
     let fields = given.get("properties").and_then(Json::as_object);
@@ -169,9 +170,8 @@ fn one_line(text: &str) -> String {
     cited(text).split('\n').map(|line| line.strip_prefix(QUOTE).unwrap_or(line).trim()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the parameters of a server's sampling request without hidden characters in any text or key, because hosts show them to a person and
-/// to a model. Base64 has none, so images
-/// and sounds stay as they are.
+/// Returns the parameters of a server's sampling request without hidden characters in any text or key, because hosts show them to a
+/// person and to a model. Base64 has no hidden characters, so images and sounds stay as they are.
 pub(super) fn visible_messages(params: &Json) -> Json {
     match params {
         Json::String(text) => Json::String(visible(text)),

@@ -40,7 +40,7 @@ use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
 use crate::sandbox::Stop;
 use crate::text::sanitise_line;
 
-/// The maximum number of questions of one call that wait concurrently, since protocol 2026-07-28.
+/// The maximum number of questions for one call that wait concurrently, since protocol 2026-07-28.
 pub(super) const MAX_QUESTIONS: usize = 16;
 /// The number of the next connection. The connection owns the tasks of a client without a token.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);

@@ -18,9 +18,9 @@ use crate::results::{SAVED_ID_BYTES, saved_id};
 
 /// Separates signatures of these handles from all other signatures.
 const PURPOSE: &[u8] = b"hyperlight-mcp/session/1";
-/// The maximum number of handles of one caller. If there are more, the handle that has been unused for longest ends.
+/// The maximum number of handles for one caller. If there are more, the handle that has been unused for longest ends.
 const MAX_OF_CALLER: usize = 32;
-/// The maximum number of handles of all callers. If there are more, the caller loses one of its own handles or gets no new one. No caller
+/// The maximum number of handles for all callers. If there are more, the caller loses one of its own handles or gets no new one. No caller
 /// can end another caller's handles.
 const MAX_OF_ALL: usize = 1_024;
 /// The maximum size of all values of one caller, and of all callers together, as multiples of `limits.maxSavedBytes`.
@@ -30,7 +30,7 @@ const SHARES_OF_ALL: usize = 64;
 const FOREIGN: &str = "this process has not given this caller such a handle. It is of another process, for example another replica or the one before a \
                        restart, or of another caller, or it was not copied as it is";
 const ENDED: &str =
-    "it has ended: it was left for too long, newer handles of this caller took its room, or the caller's token was withdrawn";
+    "it has ended: it was unused for too long, newer handles of this caller needed its space, or the caller's token was withdrawn";
 
 /// The limits on handles.
 #[derive(Debug, Clone, Copy)]

@@ -40,7 +40,7 @@ impl Lacking {
             return None;
         }
         let names = required.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
-        let message = format!("the tool needs what this client has not declared: {names}");
+        let message = format!("the tool needs capabilities that this client has not declared: {names}");
         Some(ErrorData::new(ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, message, Some(json!({ "requiredCapabilities": required }))))
     }
 }
@@ -59,6 +59,6 @@ mod tests {
         let refusal = json!(lacking.refusal());
         assert_eq!(refusal["code"], -32021);
         assert_eq!(refusal["data"]["requiredCapabilities"], json!({ "sampling": {}, "elicitation": { "form": {}, "url": {} } }));
-        assert_eq!(refusal["message"], "the tool needs what this client has not declared: sampling and elicitation");
+        assert_eq!(refusal["message"], "the tool needs capabilities that this client has not declared: sampling and elicitation");
     }
 }

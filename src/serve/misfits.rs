@@ -1,4 +1,4 @@
-//! Refuses requests whose method exists, and whose parameters do not have the form that the protocol defines for it.
+//! Refuses requests whose method exists, but whose parameters do not have the form that the protocol defines for this method.
 
 use rmcp::ErrorData;
 use rmcp::model::{

@@ -81,7 +81,7 @@ impl Places {
 }
 
 impl Share {
-    /// Takes places.
+    /// Takes `count` places, or returns [`Full`] if too few are free.
     pub(super) fn take(self: &Arc<Self>, count: usize) -> Result<Place, Full> {
         self.add(count)?;
         Ok(Place { share: Arc::clone(self), count })

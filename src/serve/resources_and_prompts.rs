@@ -48,7 +48,7 @@ pub(super) struct ResourcesAndPrompts {
     prompts: Vec<ServedPrompt>,
     /// The servers that have each URI, as a listed resource or as a view of a tool (MCP Apps). A view can be read even if it is not listed.
     owners: HashMap<String, BTreeSet<String>>,
-    /// The literal prefixes of the templates of each server.
+    /// For each server, the literal prefixes of its templates.
     starts: BTreeMap<String, BTreeSet<String>>,
     listed: OnceLock<Vec<Resource>>,
 }
@@ -209,7 +209,7 @@ fn has_start(starts: &BTreeSet<String>, uri: &str) -> bool {
 }
 
 impl ResourceEntry {
-    /// Returns the template, unless a URI of this program could match it.
+    /// Returns the template, unless it could match one of this program's own URIs.
     fn template(&self) -> Option<&str> {
         self.uri_template.as_deref().filter(|template| !is_ours(template))
     }

@@ -12,7 +12,7 @@ use super::places::{Full, Place, PlaceLimits, Places, Share};
 use crate::error::{Error, Result};
 use crate::sandbox::{CodeOwner, ComputeSlots, ParseOwner};
 
-/// The maximum number of runs of all callers, and of one caller. Runs that wait for an answer count too. The limits keep one caller from
+/// The maximum number of runs for all callers, and for one caller. Runs that wait for an answer count too. The limits keep one caller from
 /// using up everything. The last places are for callers that have no run ([`Places`]).
 const MAX_OF_ALL: usize = 128;
 const MAX_OF_CALLER: usize = 64;

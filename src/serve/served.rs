@@ -19,7 +19,7 @@ use crate::gateway::{Attached, Gateway};
 
 /// The time for requests in progress to finish when serving over standard input and output is closed.
 const DRAIN: Duration = Duration::from_secs(5);
-/// The time after that for the last answers to be written.
+/// The time after [`DRAIN`] in which the last answers can still be written.
 const LAST_WRITES: Duration = Duration::from_secs(1);
 
 /// The transport over which hosts connect to a served gateway.

@@ -15,9 +15,9 @@ use super::{Served, Shared};
 use crate::agent::Tool as AgentTool;
 use crate::error::{Error, Result};
 
-/// The name of the argument of `run_javascript` and of the field in its result.
+/// The name of an argument of `run_javascript`, and of a field in its result. Both have the handle.
 const FIELD: &str = "session";
-/// The key of the handle in the `_meta` of a call and of its result, for a host that passes the handle on itself.
+/// The key of the handle in `_meta`, both in a call and in its result, for a host that passes the handle on itself.
 const META: &str = "io.hyperlight-mcp/session";
 const DESCRIPTION: &str = "The session that an earlier result gave, so that saved(\"<id>\") finds its values; null for none.";
 const INVALID_REQUEST: &str = "ERR_INVALID_REQUEST";

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 /// The maximum length of a line from the host, in bytes. It is enough for a script of 1 MiB as a JSON string and the rest of its message.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Serves one host over two streams, until the host closes its end or `stop` is cancelled. Returns whether all of its requests were answered:
-/// when it closes its end, they have 5 s for it.
+/// Serves one host over two streams, until the host closes its end or `stop` is cancelled. Returns whether all requests were answered:
+/// after the host has closed its end, the requests in progress have 5 s to finish.
 ///
 /// # Errors
 /// `ERR_IO` if the host does not speak the protocol.

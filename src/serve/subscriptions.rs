@@ -16,7 +16,7 @@ use super::session::{CallerName, ClientNotification, Session};
 use super::{Shared, changes};
 use crate::gateway::Agent;
 
-/// The maximum number of resources of one stream. Further ones are not accepted, and the acknowledgment shows this.
+/// The maximum number of resources for one stream. Further ones are not accepted, and the acknowledgment shows this.
 const MAX_RESOURCES: usize = 64;
 
 /// Returns the part of a filter that a stream can accept.

@@ -33,10 +33,10 @@ const PROMPT: Duration = Duration::from_secs(2);
 const LIFE: Duration = Duration::from_mins(30);
 /// The polling interval that is recommended to clients.
 const POLL: Duration = Duration::from_millis(500);
-/// The maximum number of tasks of one caller, and of all callers. If there are more, further runs do not become tasks.
+/// The maximum number of tasks for one caller, and for all callers. If there are more, further runs do not become tasks.
 const MAX_OF_CALLER: usize = 32;
 const MAX_OF_ALL: usize = 512;
-/// The maximum number of waiting questions of one task. Runs have a separate limit for all their questions.
+/// The maximum number of waiting questions for one task. Runs have a separate limit for all their questions.
 const MAX_QUESTIONS: usize = 64;
 
 /// The tasks of all callers. Clones are cheap.
@@ -348,8 +348,8 @@ fn object(json: Json) -> JsonObject {
 }
 
 fn unknown() -> ErrorData {
-    let problem =
-        "there is no such task of this caller here. It ended more than 30 minutes after it began, or it is of another process or caller";
+    let problem = "no such task: tasks are removed 30 minutes after their start, and exist only in the process and for the caller that started \
+                   them";
     answers::refused(&Error::UnknownCall { field: "taskId", problem })
 }
 

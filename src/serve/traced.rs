@@ -22,7 +22,7 @@ impl HostTrace {
     pub(super) fn of(request: &RequestContext<RoleServer>) -> Self {
         let field = |key: &str| request.meta.get(key).and_then(Json::as_str);
         let context = field("traceparent").and_then(TraceContext::parse);
-        // A request that stands alone may name a session, but has none.
+        // A stateless request may name a session, but has none.
         let parts = request.extensions.get::<http::request::Parts>().filter(|_| stateless::owner(request).is_none());
         let session = parts.and_then(|parts| parts.headers.get(SESSION)?.to_str().ok()).map(Arc::from);
         Self {

@@ -26,7 +26,7 @@ impl Unanswered {
     /// Remembers a request. Forgets one that the host has cancelled, as it gets no answer.
     fn received(&self, message: &ClientJsonRpcMessage) {
         match message {
-            // A stream of updates lasts until the end, and so it is not cut off by it.
+            // A stream of updates always lasts until the server ends, so its end is not counted as cut off.
             ClientJsonRpcMessage::Request(request) if !matches!(request.request, ClientRequest::SubscriptionsListenRequest(_)) => {
                 self.0.lock().insert(request.id.clone());
             }

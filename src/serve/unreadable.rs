@@ -31,7 +31,7 @@ pub(super) struct Unreadable {
 pub(super) struct Watched<R> {
     input: R,
     line: Vec<u8>,
-    /// The length of the present line in bytes so far. At most `most` of them are stored.
+    /// The number of bytes in the current line so far. At most `most` of them are stored.
     length: usize,
     most: usize,
     told: mpsc::Sender<Unreadable>,

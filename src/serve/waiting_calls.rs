@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Error, Result};
 
-/// The maximum number of waiting calls of one caller, and of all callers. They are fewer than the requests in progress that one caller, and all
-/// callers, may have by default, so that some of these are left for calls that do not wait.
+/// The maximum number of waiting calls for one caller, and for all callers. Both are smaller than the default limits of requests in
+/// progress, so that calls that do not wait can still start.
 const MAX_OF_CALLER: usize = 64;
 const MAX_OF_ALL: usize = 256;
 

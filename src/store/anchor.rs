@@ -158,7 +158,7 @@ impl Anchor {
         let counts = Counts { id: hex::encode(id), ..Counts::default() };
         self.write(&counts, key)?;
         if let Some(store) = &mut self.seen.lock().store {
-            // This process has begun the new store itself.
+            // This process itself has begun the new store, so it remembers the id.
             store.clone_from(&counts.id);
         }
         Ok(counts)

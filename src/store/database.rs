@@ -31,7 +31,7 @@ const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517B, 0xFF53_4D42, 0x5346_414F
 /// connections. So no thread may connect until the thread that created the file has closed it.
 static CREATING: Mutex<()> = Mutex::new(());
 
-/// The number of virtual-machine steps of `SQLite` between two checks of the time limit.
+/// `SQLite` checks the time limit after this number of steps of its virtual machine.
 const STEPS: i32 = 50_000;
 /// The problem of a database whose schema contains a part that this program has not made. A trigger or view from another program could
 /// block or change each access.

@@ -12,12 +12,12 @@ use super::seal::{all_mac, row_mac, seal_mac};
 use super::{Kind, MachineKey, Rows};
 use crate::error::{Error, Result};
 
-/// The problem of a store that has replaced the store that this process has read.
+/// The problem if another store has replaced the store that this process has read.
 pub(super) const REPLACED: &str =
-    "another store has taken the place of the one that this process has read. If you did that, end this process and start it again";
+    "another store has replaced the one that this process has read. If you did that, end this process and start it again";
 
 /// The problem of seals whose kinds are from different moments.
-pub(super) const MIXED: &str = "the seals of its kinds are not of the same moment";
+pub(super) const MIXED: &str = "its seals were not written at the same time";
 
 /// The number that is added to the number of changes when rows are set aside. It is so large that no earlier state can have the new number,
 /// not even a state that was ahead of the anchor.

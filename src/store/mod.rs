@@ -349,7 +349,7 @@ impl Store {
             let raised =
                 |writer: &mut Database| writer.transaction_now(|transaction| self.anchor.raise(&self.key, &counts.id, &ahead, transaction));
             if let Some(Err(error)) = writer.as_mut().map(raised) {
-                tracing::debug!(%error, "the anchor of the store was not raised");
+                tracing::debug!(%error, "the store's anchor could not be updated to the current number of changes");
             }
         }
     }

@@ -362,7 +362,7 @@ fn a_process_that_has_seen_rows_takes_no_other_store_in_their_place_and_changes_
     let moved: Vec<_> = theirs.iter().map(|(path, bytes)| (folder.path().join(path.file_name().unwrap()), bytes.clone())).collect();
     Backup(moved).put_back(&["store.sqlite3", "store.anchor"], &folder);
     assert!(names(&store).is_empty() && store.rows(Kind::Toolbox).unwrap().is_empty());
-    assert!(damages.lock().iter().all(|damage| damage.contains("another store has taken the place")) && damages.lock().len() == 2);
+    assert!(damages.lock().iter().all(|damage| damage.contains("another store has replaced the one")) && damages.lock().len() == 2);
     let refused = store.change(Kind::Grant, |_| Ok(())).unwrap_err();
     assert!(refused.code() == "ERR_STORE" && refused.in_full().contains("start it again"), "{}", refused.in_full());
     assert_eq!(names(&open(&folder)), ["theirs"]);
@@ -392,7 +392,7 @@ fn rows_of_one_kind_from_an_earlier_time_are_told_also_with_the_anchor_of_that_t
     fs::write(folder.path().join("store.anchor"), &earlier.0[1].1).unwrap();
     let store = open(&folder);
     assert!(names(&store).is_empty() && store.rows(Kind::Approval).unwrap().is_empty());
-    assert!(store.damage(Kind::Grant).unwrap().contains("not of the same moment"));
+    assert!(store.damage(Kind::Grant).unwrap().contains("not written at the same time"));
     // A change of another kind does not make them valid.
     put_kind(&store, Kind::Approval, "t");
     for store in [&store, &open(&folder)] {

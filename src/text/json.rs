@@ -42,12 +42,12 @@ impl Write for Counter {
     }
 }
 
-/// Returns the number of bytes of a value that is written as JSON without whitespace.
+/// Returns the number of bytes in a value that is written as JSON without whitespace.
 pub(crate) fn json_bytes(value: &Json) -> usize {
     bytes_of(value)
 }
 
-/// Returns the number of bytes of an object that is written as JSON without whitespace.
+/// Returns the number of bytes in an object that is written as JSON without whitespace.
 pub(crate) fn object_bytes(fields: &Map<String, Json>) -> usize {
     bytes_of(fields)
 }

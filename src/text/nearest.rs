@@ -54,7 +54,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 const MAX_CANDIDATES: usize = 10_000;
 /// Maximum total number of character comparisons. So many take a few milliseconds.
 const MAX_WORK: usize = 200_000;
-/// Maximum number of characters of a name that are compared.
+/// Maximum number of characters in a name that are compared.
 const MAX_CHARS: usize = 128;
 
 #[cfg(test)]

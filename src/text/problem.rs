@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-/// Maximum number of characters of a field's name that a message shows.
+/// Maximum number of characters in a field's name that a message shows.
 const MAX_FIELD_CHARS: usize = 128;
 
 /// A problem in a config or an environment file. It never contains a value that may be a secret.

@@ -89,7 +89,7 @@ pub(crate) fn is_registry_name(name: &str) -> bool {
 
 /// Name for a server whose display name contains no letter that a name may have.
 const FALLBACK_NAME: &str = "server";
-/// Number of bytes of the digest in a name that [`server_name_of`] returns.
+/// Number of bytes of the digest that a name from [`server_name_of`] contains.
 const DIGEST_BYTES: usize = 4;
 
 /// Returns a name for a server with any display name. For example, `My Café!` becomes `my-cafe`. The name is valid, does not contain

@@ -13,7 +13,7 @@ const MIN_VALUE_CHARS: usize = 60;
 const MAX_BLANKS: usize = 16;
 /// Indentation of at most this many blanks is shown unchanged. Longer indentation is replaced by its number of blanks.
 const MAX_INDENTATION: usize = 64;
-/// Minimum number of items of a list that are shown.
+/// Minimum number of items in a list that are shown.
 const MIN_ITEMS: usize = 5;
 
 /// Returns the arguments of a call as text for an approval question, and the number of values that were cut.
@@ -65,7 +65,7 @@ fn folded(text: &str) -> String {
     out
 }
 
-/// Returns the value with each text cut to `limit` characters. The number of items of each list is cut in proportion to `limit`.
+/// Returns the value with each text cut to `limit` characters. The number of items in each list is cut in proportion to `limit`.
 fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
     match json {
         Json::String(text) => {

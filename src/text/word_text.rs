@@ -52,7 +52,7 @@ impl WordText {
         self.found([phrase]).contains(phrase)
     }
 
-    /// Returns those of the phrases that the text contains. All phrases are searched in one pass over the text, so many phrases hardly
+    /// Returns the phrases that the text contains. All phrases are searched in one pass over the text, so many phrases hardly
     /// take more time than one.
     #[must_use]
     pub fn found<'p>(&self, phrases: impl IntoIterator<Item = &'p str>) -> HashSet<&'p str> {
@@ -78,7 +78,7 @@ impl WordText {
         // An empty phrase is never found.
         let numbers: Vec<usize> = (0..phrases.len()).filter(|&number| !phrases[number].is_empty()).collect();
         let patterns = numbers.iter().map(|&number| phrases[number].as_bytes());
-        // This only fails if the phrases have more bytes than a config can have.
+        // The build only fails if the phrases have more bytes than a config can have.
         let Ok(automaton) = AhoCorasick::builder().kind(Some(AhoCorasickKind::ContiguousNFA)).build(patterns) else { return is_found };
         for found in automaton.find_overlapping_iter(&self.folded) {
             if self.boundaries[found.start()] && self.boundaries[found.end()] {

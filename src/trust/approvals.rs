@@ -60,7 +60,7 @@ impl ApprovalStore {
         approvals
     }
 
-    /// Reads the approvals and returns the degree to which the approval of this subject is valid now.
+    /// Reads the approvals, and returns which stages of this subject are approved now.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` if the approvals cannot be read. Then nothing is approved.

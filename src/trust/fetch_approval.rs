@@ -18,7 +18,7 @@ const OPERATOR: &str = ":operator";
 #[serde(rename_all = "camelCase")]
 pub struct FetchHosts {
     pub hosts: BTreeSet<String>,
-    /// Those of them that may have private addresses, as the operator allows it.
+    /// The hosts in `hosts` for which the operator allows private addresses.
     pub private_hosts: BTreeSet<String>,
 }
 
@@ -85,7 +85,7 @@ impl FetchHosts {
         digest(&form.list(hosts.iter().map(String::as_str)).list(private_hosts.iter().map(String::as_str)))
     }
 
-    /// Returns whether all these hosts are among those of an approval. A private host must have been shown as one.
+    /// Returns whether an approval contains all these hosts. A private host must have been shown as one.
     #[must_use]
     pub fn is_within(&self, approved: &Self) -> bool {
         self.hosts.is_subset(&approved.hosts) && self.private_hosts.is_subset(&approved.private_hosts)

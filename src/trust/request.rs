@@ -383,7 +383,7 @@ fn environment_lines(values: &[(String, SecretString)], removed: &[String]) -> V
 impl ManifestRequest {
     /// Creates the request of stage 2 for a server whose tools were just read. `live` contains all items of the server. `manifest` contains
     /// only the items that the config's filters admit. `others` are the approved manifests of other servers, by name: the audit compares
-    /// their tools with those of this server.
+    /// their tools with this server's tools.
     #[must_use]
     pub fn new(
         server: &ServerDefinition,

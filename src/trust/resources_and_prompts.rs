@@ -243,7 +243,7 @@ mod tests {
         }))
         .unwrap();
         let told = unoffered_warnings(&manifest, 100);
-        let long = "because a name or a literal of it is longer than an approval request shows";
+        let long = "because one of its names or literals is longer than an approval request shows";
         assert_eq!(told[0], format!("the tool \"u\" is not offered under a direct name (serve --direct), {long}"));
         assert!(told[1].starts_with("the resource \"a:bbb") && told[1].ends_with(&format!("is in no list, {long}")), "{told:?}");
         assert_eq!(told[2..], [format!("the prompt \"q\" is in no list, {long}")]);

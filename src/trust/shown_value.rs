@@ -164,7 +164,7 @@ fn names_host(name: &str, openness: Openness) -> bool {
     openness != Openness::Urls && (!may_name_a_secret(name) || ends_in_host_word(name))
 }
 
-/// Returns one word for display if it is a URL, a host, or an assignment of one.
+/// Returns one word for display if it is a URL or a host, or assigns a URL or a host to a name.
 fn word(name: &str, text: &str, openness: Openness) -> Option<String> {
     // If a `://` follows the end of a host and an `@`, it does not end a scheme.
     let Some(end) = text.find("://").filter(|end| !(text[..*end].contains(ENDS) && text[..*end].contains('@'))) else {

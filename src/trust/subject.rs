@@ -21,7 +21,7 @@ pub struct Subject {
     pub key: String,
     /// The digest of everything that a person decides about before the server is started.
     pub digest: String,
-    /// The same digest, extended by the current program. `approve` compares it, so that the request that is approved is the one that was
+    /// A digest of `digest` and the current program. `approve` compares it, so that the request that is approved is the one that was
     /// shown.
     pub shown_digest: String,
     /// The program that would be started now. `None` if it was not looked up or not found.

@@ -30,7 +30,7 @@ fn code<T>(outcome: Result<T>) -> &'static str {
     outcome.err().map_or("no error", |error| error.code())
 }
 
-/// Returns the number of requests of a method that have reached the server.
+/// Returns how many requests with this method have reached the server.
 fn requests(test_folder: &TestFolder, method: &str) -> usize {
     test_folder.events(ONE).iter().filter(|event| event["event"] == "request" && event["method"] == method).count()
 }

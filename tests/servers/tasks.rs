@@ -147,7 +147,8 @@ async fn a_task_that_takes_a_name_of_the_config_takes_it_for_its_own_runs_alone(
     let resolution = gateway.resolve(ResolveOptions { task: Some(task), ..ResolveOptions::default() }).await.unwrap();
     let [line] = &resolution.servers[..] else { panic!("{resolution:?}") };
     assert!(line.in_force && line.key == "extra", "{line:?}");
-    let expected = "\"extra\" is in force: the task names it; it comes from the task; it hides the server of this name of the config.";
+    let expected =
+        "\"extra\" is in force: the task names it; it comes from the task; it hides the server with this name that comes from the config.";
     assert_eq!(line.reason, expected);
     gateway.close().await;
 }

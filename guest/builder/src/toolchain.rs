@@ -118,7 +118,7 @@ fn find_rust() -> Result<Rust> {
     )
 }
 
-/// Returns the folder of the active Rust and of all toolchains of rustup.
+/// Returns the folders of the active Rust and of all toolchains that rustup has.
 fn rustup_sysroots() -> Vec<PathBuf> {
     let mut sysroots = Vec::new();
     // The environment is kept here, because RUSTUP_TOOLCHAIN selects the active Rust.

@@ -75,7 +75,7 @@ fn text<'a>(ctx: &Ctx<'_>, bytes: &'a [u8]) -> Result<&'a str> {
     core::str::from_utf8(bytes).map_err(|_| throw(ctx, "the host's answer is not UTF-8"))
 }
 
-/// The JSON text that stands before the index of a part that is a text.
+/// The JSON text before the index of a part that is a text.
 const TEXT_MARK: &str = "{\"$bytes\":\"";
 
 /// Decodes a list to a JavaScript array: the JSON as a string, then one entry for each blob. A blob becomes a string if the JSON refers to

@@ -6,7 +6,7 @@ use super::openapi::operations;
 use crate::boot::pages::{Page, PageKind};
 use crate::boot::plan::PlannedTool;
 
-/// The largest number of characters of all parts for one tool.
+/// The largest number of characters in all parts for one tool.
 pub(super) const MAX_RELEVANT_CHARS: usize = 40_000;
 /// The size at which a part ends, if a line ends there.
 const PART_CHARS: usize = 1_500;
@@ -33,7 +33,7 @@ pub(super) fn relevant<'a>(pages: &'a [Page], tool: &PlannedTool) -> Vec<(&'a Pa
     parts.filter(|(_, text)| !text.is_empty()).collect()
 }
 
-/// Returns the words with which a tool is searched in a documentation: the words of its name, and of the paths of its endpoints.
+/// Returns the words with which a tool is searched in a documentation: the words in its name and in the paths of its endpoints.
 fn words_of(tool: &PlannedTool) -> BTreeSet<String> {
     let paths = tool.endpoints.iter().filter_map(|endpoint| endpoint.url.split_once("://")).filter_map(|(_, rest)| rest.split_once('/'));
     let texts = paths.map(|(_, path)| path).chain([tool.name.as_str()]);

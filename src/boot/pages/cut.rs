@@ -1,10 +1,10 @@
-//! Cuts pages to the size that a model gets: each page to its limit, and all pages together to theirs.
+//! Cuts pages to the size that a model gets: each page to [`MAX_PAGE_CHARS`], and all pages together to [`MAX_CHARS`].
 
-/// The largest number of characters of one page.
+/// The largest number of characters in one page.
 pub const MAX_PAGE_CHARS: usize = 100_000;
-/// The largest number of characters of all pages together.
+/// The largest number of characters in all pages together.
 pub const MAX_CHARS: usize = 200_000;
-/// The number of characters that are kept of the beginning and of the end of a page that is cut.
+/// A page that is cut keeps up to this number of characters at its beginning, and the same at its end.
 const END_CHARS: usize = 20_000;
 const CUT_MARK: &str = "\n\n[… left out …]\n\n";
 

@@ -11,7 +11,7 @@ use crate::fetch::{
     AllowedHost, AllowedHosts, FetchPolicy, FetchRequest, FetchResponse, FetchSession, Fetcher, Methods, NoObserver, RedirectMode,
 };
 
-/// The largest number of redirects of one page.
+/// The largest number of redirects for one page.
 const MAX_REDIRECTS: usize = 10;
 const ACCEPT: &str = "application/json, application/yaml, text/markdown, text/html;q=0.9, text/plain;q=0.9, */*;q=0.5";
 

@@ -32,7 +32,7 @@ pub const PARALLEL_PAGES: usize = 8;
 /// The largest number of pages of one prompt. Further URLs are reported and not read.
 pub const MAX_PAGES: usize = 50;
 
-/// Gets pages. The pipeline knows the network only through it.
+/// Gets pages. The pipeline uses the network only through this trait.
 pub trait PageSource: Send + Sync {
     /// Gets a page, or finds out that the page still has this `ETag`. Follows redirects, and checks each of them.
     fn get<'a>(&'a self, url: &'a Url, etag: Option<&'a str>) -> BoxFuture<'a, Result<PageAnswer, PageProblem>>;

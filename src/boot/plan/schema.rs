@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use crate::text::sanitise_line;
 
 const MAX_SCHEMA_BYTES: usize = 32 * 1024;
-/// The largest number of parts of a schema after each reference is replaced by the part to which it refers.
+/// The largest number of parts in a schema after each reference is replaced by the part to which it refers.
 pub(in crate::boot) const MAX_EXPANDED_PARTS: usize = 5_000;
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";

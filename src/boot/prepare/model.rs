@@ -5,7 +5,7 @@ use super::{BootParts, PrepareOptions};
 use crate::boot::generate::GenerateRequest;
 use crate::error::{Error, ErrorText, Result};
 
-/// The largest number of bytes of all problems in an error.
+/// The largest number of bytes in all problems in an error.
 const MAX_PROBLEM_BYTES: usize = 1_000;
 
 /// The data from which all requests to the model in one call of `prepare` are made.

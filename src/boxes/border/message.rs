@@ -109,7 +109,7 @@ fn read_name(message: &[u8]) -> Option<(String, usize)> {
             name.push('.');
         }
         for byte in message.get(at..at + length)? {
-            // A dot within a part would make another name of it.
+            // With a dot inside of a part, the text would be another name.
             name.push(if byte.is_ascii_graphic() && *byte != b'.' { char::from(byte.to_ascii_lowercase()) } else { '\u{fffd}' });
         }
         at += length;
@@ -129,7 +129,7 @@ impl Question<'_> {
         let mut bytes = header(self.id, self.flags, code, [1, u16::from(data.is_some())]);
         bytes.extend(self.section);
         if let Some((kind, data)) = data {
-            // The name is that of the question, at this position.
+            // The name is the one in the question, at this position.
             bytes.extend([0xc0, 12]);
             bytes.extend([kind.to_be_bytes(), INTERNET.to_be_bytes()].concat());
             bytes.extend(LIFE_SECONDS.to_be_bytes());

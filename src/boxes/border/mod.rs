@@ -44,7 +44,7 @@ use sockets::Socket;
 
 /// The port of the name server of a box.
 pub const NAME_PORT: u16 = 53;
-/// The greatest number of sockets of a border. The kernel hands over at most 253 descriptors at once.
+/// The greatest number of sockets for a border. The kernel hands over at most 253 descriptors at once.
 pub const MAX_SOCKETS: usize = 253;
 
 /// Callback for each refusal that is reported.

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// The address of the name server of a box.
 pub const NAME_SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-/// The first address of a name. It and those that follow are for benchmarks (RFC 2544), so no host has them.
+/// The first address of a name. This address and the ones after it are reserved for benchmarks (RFC 2544), so no host has them.
 const FIRST: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
 /// Bits of the prefix 198.18.0.0/15.
 const PREFIX_BITS: u32 = 15;
-/// Maximum number of names of one box. Only a wildcard can lead to so many names.
+/// Maximum number of names for one box. Only a wildcard can lead to so many names.
 pub const MAX_NAMES: usize = 4096;
 
 /// The names of a box and their addresses.
@@ -61,7 +61,7 @@ impl Names {
     }
 }
 
-/// Returns whether an address is one of those that names get.
+/// Returns whether an address is in the range from which names get their addresses.
 pub(super) fn is_ours(address: Ipv4Addr) -> bool {
     (address.to_bits() ^ NAME_SERVER.to_bits()).leading_zeros() >= PREFIX_BITS
 }

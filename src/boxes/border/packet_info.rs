@@ -63,7 +63,8 @@ impl DatagramSocket {
 
 fn receive(socket: RawFd, buffer: &mut [u8]) -> io::Result<(SocketAddr, IpAddr, usize)> {
     // SAFETY: all fields of these structures are integers, bytes or pointers, for which zero is valid. The kernel writes within the lengths that are given,
-    // and all of the memory lives during the call. The walk over the messages is that of the C library, within what the kernel has written.
+    // and all of the memory lives during the call. The functions of the C library walk over the messages, within the bytes that the kernel
+    // has written.
     unsafe {
         let mut address: libc::sockaddr_storage = std::mem::zeroed();
         let mut control = Control([0; CONTROL_BYTES]);

@@ -1,4 +1,4 @@
-//! Finds the addresses of a destination outside, and keeps those that may be reached.
+//! Finds the addresses of a destination outside, and keeps the permitted ones.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -11,7 +11,7 @@ use crate::text::sanitise_line;
 
 /// Maximum number of refusals that are remembered, so that each is reported once.
 const MAX_REMEMBERED: usize = 1024;
-/// Number of refusals that are reported at once, and then in a minute.
+/// Limit for the refusals that are reported: `BURST` at once, and then one in each `EVERY`.
 const BURST: u32 = 30;
 const EVERY: Duration = Duration::from_secs(2);
 /// The longest host that is shown, in characters.
@@ -105,7 +105,7 @@ mod tests {
         let later = begin + Duration::from_hours(1);
         let told = (0..10_000).filter(|number| refusals.admit(refusal(&number.to_string()), later).is_some()).count();
         assert_eq!(told, 30);
-        // One that came in a flood can be told later.
+        // A refusal that was left out of the flood can be reported later.
         assert!(refusals.admit(refusal("9999"), later + EVERY).is_some());
     }
 

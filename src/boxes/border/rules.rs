@@ -59,7 +59,7 @@ impl Destination {
 pub struct Rules(Vec<Rule>);
 
 impl Rules {
-    /// Returns the rules for the hosts of a box and those of its start.
+    /// Returns the rules for the hosts of a box, and for the hosts that are allowed only for its start.
     ///
     /// ```
     /// use hyperlight_mcp::boxes::border::{Phase, Rules};
@@ -119,7 +119,7 @@ impl Rules {
         Ok(Destination::Name { name: name.to_owned(), port, may_be_private, until_started })
     }
 
-    /// Returns those of a name's addresses that may be reached.
+    /// Returns the permitted ones of a name's addresses.
     ///
     /// # Errors
     /// The kind of the first address, if none may be reached. A name that leads to a private address would reach services that only this

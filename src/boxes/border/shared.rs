@@ -16,17 +16,17 @@ use super::refusal::{Refusal, RefusalReason, Refusals};
 use super::rules::{Destination, Phase, Rules};
 use super::{BorderSettings, RefusalListener};
 
-/// Maximum number of simultaneous connections of one box.
+/// Maximum number of simultaneous connections for one box.
 pub const MAX_CONNECTIONS: usize = 256;
-/// Sessions of datagrams of one box at the same time: pairs of a socket and an address that it sends to.
+/// Maximum number of simultaneous datagram sessions for one box: pairs of a socket and an address that it sends to.
 pub const MAX_SESSIONS: usize = 64;
-/// Bytes of all datagrams of one box that wait to be sent.
+/// Maximum number of bytes in the datagrams of one box that wait to be sent.
 const MAX_WAITING_BYTES: usize = 4 << 20;
-/// Maximum number of new connections and sessions of one box: at once, and then in a second.
+/// Limit for new connections and sessions of one box: this number at once, and then one in each period.
 const CONNECTING: (u32, Duration) = (200, Duration::from_millis(10));
-/// Maximum number of name queries: at once, and then in a second. Faster queries wait, and are lost if too many wait.
+/// Limit for name queries of one box: this number at once, and then one in each period. Faster queries wait, and are lost if too many wait.
 const ASKING: (u32, Duration) = (200, Duration::from_millis(10));
-/// Maximum number of kernel refusals that are read: at once, and then in a second.
+/// Limit for the kernel refusals that are read: this number at once, and then one in each period.
 const WATCHING: (u32, Duration) = (200, Duration::from_millis(10));
 /// Number of refusals that are kept for the error of a failed start.
 const MAX_KEPT: usize = 20;

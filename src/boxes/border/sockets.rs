@@ -13,7 +13,7 @@ use super::packet_info::DatagramSocket;
 use super::shared::Shared;
 use super::{NAME_PORT, datagrams, name_server, streams, watch};
 
-/// A socket of a border. Its properties show its kind.
+/// A socket of a border. Its kind is found from the socket's own properties (domain, type, port).
 pub(super) enum Socket {
     Streams(TcpListener),
     Datagrams(DatagramSocket),

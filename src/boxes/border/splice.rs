@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 use tokio::net::TcpStream;
 
-/// Maximum number of bytes of one direction that are read and not yet written. If the reader is slow, the writer must wait.
+/// Maximum number of bytes in one direction that are read and not yet written. If the reader is slow, the writer must wait.
 const IN_FLIGHT_BYTES: usize = 128 * 1024;
 /// Time without a byte after which a connection is ended, at the latest after twice as long.
 const IDLE: Duration = Duration::from_mins(30);

@@ -18,7 +18,7 @@ pub(super) async fn serve(socket: &AsyncFd<OwnedFd>, shared: &Shared) {
     loop {
         let Ok(mut ready) = socket.readable().await else { return };
         let received = ready.try_io(|socket| recv(socket, &mut packet, RecvFlags::empty()).map_err(io::Error::from));
-        // An error is that of an earlier packet, or of an interface that has ended with its box.
+        // The error belongs to an earlier packet, or to an interface that has ended with its box.
         let Ok(Ok((length, _))) = received else { continue };
         // Packets that come too fast are lost in the kernel, and cost nothing.
         pace::wait(&shared.watching).await;

@@ -78,7 +78,7 @@ fn lost(contents: &Contents, landlock: i64) -> Option<String> {
     if matches!(network, Network::Own { ports } if !ports.is_empty()) {
         return Some("let named hosts through, as for box.network or the registry of a package".to_owned());
     }
-    // A rule of Landlock adds to those of the folders above, and takes nothing away.
+    // A Landlock rule adds rights to the rights on the parent folders, and removes none.
     let is_written = |path: &Path| given.iter().any(|above| above.access == Access::Write && path.starts_with(&above.path));
     if let Some(kept) = given.iter().find(|given| given.access == Access::Read && is_written(&given.path)) {
         return Some(format!("keep {} from being written within a folder that it may write", kept.path.display()));
@@ -110,7 +110,7 @@ fn keep(mut order: Order, fault: &Fault, lives: &OwnedFd, group: Option<&Group>)
         child => Pid::from_raw(child).ok_or_else(|| Failure::new(Step::StartServer, "it has no id"))?,
     };
     drop(order);
-    // The server stays in the group of the outer process, whose signals are for it.
+    // The server stays in the outer process's group, because signals to this group are meant for the server.
     let left = setpgid(None, None).at(Step::StartServer, "setpgid");
     let count = |now| {
         let problem = group.and_then(|group| group.beyond(&ceilings));
@@ -158,7 +158,7 @@ fn end_all() {
         if left.is_empty() {
             return;
         }
-        // What is stopped makes no other processes while these are being ended.
+        // Processes are stopped first, so that they start no others while they are being ended.
         for signal in [Signal::STOP, Signal::KILL] {
             for process in &left {
                 let _ = kill_process(*process, signal);

@@ -93,7 +93,7 @@ impl Disk {
     fn is_due(&self, now: Instant) -> bool {
         let Some(Last { began, ended, free_at_begin }) = &self.last else { return true };
         let rested = now.saturating_duration_since(*ended);
-        // What takes long is not done all the time.
+        // The pause is at least as long as the last measurement, so that a slow one does not run all the time.
         if rested < ended.saturating_duration_since(*began) {
             return false;
         }
@@ -162,7 +162,7 @@ impl Count {
             match openat(folder, name, FOLDER, Mode::empty()).and_then(Dir::new) {
                 Ok(opened) => self.folders.push(opened),
                 Err(Errno::ACCESS) => self.is_closed = true,
-                // It was removed in the meantime.
+                // The folder was removed in the meantime.
                 Err(_) => {}
             }
         }

@@ -108,7 +108,7 @@ const OF_PROCESS: [c_long; 5] =
     [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
 /// The id of init, which counts what the box uses. It has the same user as the server.
 const INIT: u64 = 1;
-/// Requests of `ioctl` that type into a terminal.
+/// `ioctl` requests that insert input into a terminal as if a person had typed it.
 const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 /// The first number of the calls of x32, a second set of calls on the same machine.
 const X32: u32 = 0x4000_0000;
@@ -198,11 +198,11 @@ fn weakening() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendEr
     Ok(rules)
 }
 
-/// Returns a program that refuses the calls of x32. Other foreign architectures are refused by the other filters, which look for theirs.
+/// Returns a program that refuses the calls of x32. The other filters refuse all other foreign architectures.
 fn without_x32() -> BpfProgram {
     let instruction = |code: u32, jt, jf, k| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
     vec![
-        // The call's number stands first in what a filter sees.
+        // The call's number comes first in the data that a filter gets.
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),

@@ -30,7 +30,7 @@ pub(super) enum Controller {
 }
 
 impl Controller {
-    /// Returns the kernel's name.
+    /// Returns the controller's name in the kernel's cgroup files.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -44,7 +44,7 @@ impl Controller {
         match self {
             Self::Memory => vec![
                 ("memory.max", ceilings.memory_bytes.to_string()),
-                // What is beyond memory would lie on the disk.
+                // With swap, memory beyond the limit would be moved to the disk.
                 ("memory.swap.max", "0".to_owned()),
                 ("memory.oom.group", "1".to_owned()),
             ],
@@ -145,9 +145,9 @@ impl Group {
         if self.memory_events.as_ref().is_some_and(|events| has_killed(&read(events).unwrap_or_default())) {
             return Some(format!("it needed more than {0} MiB of memory, and its box allows {0}", ceilings.memory_bytes >> 20));
         }
-        // Whoever manages the folder above may have taken the controller away.
+        // The program that manages the parent cgroup may have removed the controller.
         let is_lost = self.processor_limit.as_ref().is_some_and(|limit| read(limit).map_or(true, |text| text.starts_with("max")));
-        is_lost.then(|| "the limit of processor time of its box was taken away".to_owned())
+        is_lost.then(|| "its box's limit for processor time was removed by another program".to_owned())
     }
 
     /// Removes the group, which has no processes any more.
@@ -182,7 +182,7 @@ fn activate(folder: &Path, wanted: &[Controller]) -> io::Result<Vec<Controller>>
     let has = |text: &str, controller: Controller| text.split_ascii_whitespace().any(|name| name == controller.name());
     let active = fs::read_to_string(&file)?;
     for controller in wanted.iter().filter(|controller| !has(&active, **controller)) {
-        // It fails where the folder does not belong to this user.
+        // The write fails if the folder does not belong to this user.
         let _ = fs::write(&file, format!("+{}", controller.name()));
     }
     let active = fs::read_to_string(&file)?;
@@ -201,7 +201,7 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Returns the folders in which a group could be made: that of this process, and the one above.
+/// Returns the folders in which a group could be made: the cgroup of this process, and its parent.
 fn folders() -> Vec<PathBuf> {
     let (Ok(mounts), Ok(groups)) = (fs::read_to_string("/proc/self/mountinfo"), fs::read_to_string("/proc/self/cgroup")) else {
         return Vec::new();

@@ -38,7 +38,7 @@ pub(super) fn drop_own_capabilities(fault: &Fault) -> Outcome<()> {
     if own.contains(CapabilitySet::SETPCAP) {
         return drop_capabilities_but(fault, own & CapabilitySet::DAC_READ_SEARCH);
     }
-    // What could be won back by a program is forbidden by the next step.
+    // Rights that a program could regain are forbidden by the next step.
     fault.begin(Step::DropCapabilities)?;
     clear_ambient_capability_set().at(Step::DropCapabilities, "prctl")?;
     keep(own & CapabilitySet::DAC_READ_SEARCH)?;

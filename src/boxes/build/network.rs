@@ -15,7 +15,7 @@ use crate::boxes::order::Network;
 const LOOPBACK: u32 = 1;
 /// Connections that wait to be accepted, for each port.
 const WAITING: i32 = 128;
-/// The number of bytes that are kept of a packet: its headers, and those of the packet that an error of ICMP contains.
+/// The number of bytes that are kept of a packet: its headers, and the headers of the packet that an ICMP error contains.
 const KEPT_BYTES: u32 = 160;
 /// The bits of a TCP header's flags that refuse a connection: RST and ACK.
 const RESET: u32 = 0x14;

@@ -118,7 +118,7 @@ fn filter_calls() -> Outcome<()> {
     filter::apply(&Fault::default(), Hold::Namespaces, true, false)
 }
 
-/// Makes a group with all limits, or with those that there are. Returns their names.
+/// Makes a group with all limits that this machine supports. Returns the names of these limits.
 fn make_group() -> Result<String, Tried> {
     try_group(&ceilings()).or_else(|failure| try_group(&Ceilings { cpu_percent: None, ..ceilings() }).map_err(|_| failure))
 }

@@ -20,7 +20,7 @@ use super::{filter, limits, write_line};
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Access, Contents, Link, Network, Order, Report};
 
-/// The newest rules that are used. If an older kernel does not know some of them, only the mounts and namespaces enforce these.
+/// The newest rules that are used. If an older kernel does not know some of the rules, only mounts and namespaces enforce the same limits.
 const NEWEST: ABI = ABI::V6;
 /// Folders and devices of every box that can be written.
 const WRITABLE: [&str; 5] = ["/tmp", HOME, "/dev/shm", "/dev/null", "/dev/zero"];
@@ -49,7 +49,7 @@ pub(super) fn become_server(order: Order, fault: &Fault, group: Option<&Group>, 
     let advice = || format!("{}: it is not in the box unless read or write names it", working_directory.display());
     std::env::set_current_dir(&working_directory).map_err(|error| Failure::new(Step::EnterFolder, format!("{}: {error}", advice())))?;
     limits::limit_resources(fault, &contents.ceilings, hold)?;
-    // Some kernels let no process into a group that runs before all others, as it did until now.
+    // Some kernels refuse to move a process into a cgroup while the process has real-time priority, as this one had until now.
     fault.begin(Step::EnterGroup)?;
     group.map_or(Ok(()), Group::enter)?;
     close_descriptors(fault)?;
@@ -123,7 +123,7 @@ fn limit_all_files(contents: &Contents, fault: &Fault) -> Outcome<()> {
     let process = PROCESS_FILES.into_iter().map(|name| (Path::new(PROCESSES).join(own.to_string()).join(name), Access::Read));
     let devices = DEVICES.into_iter().map(|name| (Path::new("/dev").join(name), Access::Write));
     for (path, access) in machine.chain(process).chain(devices) {
-        // A machine need not have all of them.
+        // Files that this machine does not have are left out.
         opened.extend(open_path(&path, false).ok().map(|opened| (opened, access)));
     }
     fault.begin(Step::LimitFiles)?;
@@ -154,7 +154,7 @@ fn restrict(writable: &[&Path]) -> Result<RulesetStatus, Box<dyn std::error::Err
     let all = AccessFs::from_all(NEWEST);
     let rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        // What the first version of Landlock has must be there.
+        // The rules of the first Landlock version are required.
         .handle_access(AccessFs::from_all(ABI::V1))?
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(all)?

@@ -167,7 +167,7 @@ fn make_folders(root: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
         let folder = open_below(root, &made, OFlags::PATH)?;
         made.push(part);
         match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
-            // What is given already cannot be written, and need not be: it has the folder.
+            // A folder that was mounted before may be read-only. That is enough, because the part exists there.
             Ok(()) | Err(Errno::EXIST | Errno::ROFS) => {}
             Err(error) => return Err(error),
         }

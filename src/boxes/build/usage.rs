@@ -12,7 +12,7 @@ const MIB: u64 = 1 << 20;
 pub(super) fn problem(processes: io::Result<Vec<u32>>, ceilings: &Ceilings) -> Option<String> {
     match processes.and_then(|ids| Usage::of_all(&ids, ceilings.processes)) {
         Ok(usage) => usage.beyond(ceilings),
-        Err(error) => Some(format!("what it uses cannot be counted ({error})")),
+        Err(error) => Some(format!("the memory and processes that it uses cannot be counted ({error})")),
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn descendants() -> io::Result<Vec<u32>> {
 
 /// Returns the parent of a process from its `stat`. `None` if it has ended and only waits for its parent to notice.
 fn parent_of(stat: &str) -> Option<u32> {
-    // The name of the program stands in brackets, and can have any characters.
+    // The program's name is in brackets, and can have any characters.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let (state, parent) = (fields.first()?, fields.get(1)?);
     // If the main thread alone has ended, the process goes on in its other threads (`num_threads`, proc_pid_stat(5)).
@@ -148,7 +148,7 @@ fn unless_ended<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Reads the status of a process or a thread. That of one that has ended is empty.
+/// Reads the status of a process or a thread. The file of a process that has ended is empty.
 fn status_at(folder: &str) -> io::Result<String> {
     unless_ended(fs::read_to_string(format!("{folder}/status"))).map(Option::unwrap_or_default)
 }

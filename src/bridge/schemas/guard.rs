@@ -23,7 +23,7 @@ const MAX_CHAIN: usize = 100;
 const MAX_WAYS: u64 = 2_000;
 /// Maximum depth of a value. The JSON parser accepts no deeper values.
 const MAX_LEVELS: usize = 128;
-/// Number of bytes of a value, or of a subschema's keywords, that cost as much as one comparison.
+/// Number of bytes in a value, or in a subschema's keywords, that cost as much as one comparison.
 const BYTES_A_UNIT: usize = 64;
 
 /// Form of a keyword's value: one subschema, a list of them, or a map of them.
@@ -38,13 +38,15 @@ pub(super) enum Shape {
 /// The values to which the subschemas of a keyword apply.
 #[derive(Clone, Copy)]
 pub(super) enum Applies {
-    /// The same value to which the parent schema applies.
+    /// The subschemas apply to the same value as the parent schema.
     Here,
-    /// The child values of that value. Each subschema may apply to every child value.
+    /// The subschemas apply to the child values of the value to which the parent schema applies. Each subschema may apply to every child
+    /// value.
     Inside,
-    /// The child values of that value. At most one of the subschemas applies to each child value.
+    /// The subschemas apply to the child values of the value to which the parent schema applies. At most one of the subschemas applies to
+    /// each child value.
     OneInside,
-    /// No value, unless a reference refers to the subschemas.
+    /// The subschemas apply to no value, unless a reference refers to them.
     Nowhere,
 }
 
@@ -73,14 +75,14 @@ pub(super) const KEYWORDS: [(&str, Shape, Applies); 22] = [
     ("definitions", Shape::Map, Applies::Nowhere),
 ];
 
-/// A normalised schema that may be compiled, and the upper bound of the cost of comparisons with it.
+/// A normalised schema that may be compiled, with an upper bound for what comparisons with it cost.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pub(super) schema: Json,
     pub(super) bound: Bound,
 }
 
-/// Upper bound of the cost of a comparison with a schema.
+/// Upper bound for what a comparison with a schema costs.
 #[derive(Debug)]
 pub(super) struct Bound {
     /// Number of comparisons with one value, for each nesting level of the value.
@@ -90,7 +92,7 @@ pub(super) struct Bound {
     alternatives: bool,
 }
 
-/// Upper bound of the cost of checking one value.
+/// Upper bound for what the check of one value costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) comparisons: u64,

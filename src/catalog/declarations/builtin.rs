@@ -59,7 +59,7 @@ const SHARED: &str = r"  global {
     interface ToolError { error: string; code?: string }
   }
 ";
-/// The same about `ToolOutput` in a few words, for the declaration of one function.
+/// A short description of `ToolOutput`, for the declaration of one function.
 pub(super) const TOOL_OUTPUT_IN_WORDS: &str =
     "  // ToolOutput: text or parsed JSON, bytes, a resource, a link; a list of several; null for nothing.\n";
 
@@ -92,7 +92,7 @@ const MCP_TYPES: &str = r"  /** A result as the server sent it. */
 pub fn declare_mcp(style: &DeclarationStyle) -> String {
     // If the functions of servers return their errors, the comment mentions that the functions of `host:mcp` throw.
     let about = match style.failures {
-        Failures::Returned => "/** All servers. Unlike theirs, these functions throw where they fail. */\n",
+        Failures::Returned => "/** All servers. Unlike tools, these functions throw where they fail. */\n",
         Failures::Thrown => "/** All servers. */\n",
     };
     let default = default_export("host:mcp");

@@ -12,7 +12,7 @@ use crate::catalog::Wording;
 
 /// Nesting limit. For a deeper schema, only the keyword `type` is used.
 const MAX_DEPTH: usize = 24;
-/// Number of subschemas of one document, including all definitions, that are converted completely.
+/// Number of subschemas in one document, including all definitions, that are converted completely.
 const MAX_NODES: usize = 12_000;
 const MAX_HOPS: usize = 16;
 const MAX_ENUM: usize = 256;

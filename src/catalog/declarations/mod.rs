@@ -70,8 +70,8 @@ pub struct DeclarationStyle {
 }
 
 const INDENT: &str = "  ";
-/// Declares a server's module: `declare module "host:mcp-<server>" { … }`. The declaration compiles together with that of `host:mcp`
-/// ([`declare_mcp`]), which has the types that all servers share, and with those of other modules.
+/// Declares a server's module: `declare module "host:mcp-<server>" { … }`. The declaration compiles together with the
+/// declarations of other modules, and of `host:mcp` ([`declare_mcp`]), which has the types that all servers share.
 ///
 /// ```
 /// use hyperlight_mcp::catalog::{DeclarationStyle, Failures, Manifest, Tool, Wording, declare_server};

@@ -16,7 +16,7 @@ struct Field {
     weight: f32,
     usual: f32,
     length: f32,
-    /// Maximum number of words of the field that are indexed.
+    /// Maximum number of words in the field that are indexed.
     max_words: usize,
 }
 
@@ -28,15 +28,15 @@ const PARAMETERS: Field = Field { weight: 1.0, usual: 6.0, length: 0.6, max_word
 /// Field for the names of nested parameters, and for the descriptions and allowed values in the schema.
 const SCHEMA: Field = Field { weight: 0.4, usual: 30.0, length: 0.6, max_words: 1_000 };
 
-/// Maximum number of bytes of a text that are indexed. A description usually begins with the tool's purpose.
+/// Maximum number of bytes in a text that are indexed. A description usually begins with the tool's purpose.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 const MAX_NAME_BYTES: usize = 256;
-/// Maximum number of parts of a schema that are indexed. The outermost parts are indexed first.
+/// Maximum number of parts in a schema that are indexed. The outermost parts are indexed first.
 const MAX_SCHEMA_PARTS: usize = 4_000;
 /// Maximum number of words in all texts and parameters of one server that are indexed. After that, only the names of its tools are
 /// indexed.
 const MAX_SERVER_WORDS: usize = 200_000;
-/// Number of words that a word counts as when it first occurs in a server's tools. A new word needs memory, and also time when the
+/// A word counts as this many words when it first occurs in a server's tools. A new word needs memory, and also time when the
 /// indexes of the servers are merged.
 const NEW_WORD: usize = 5;
 /// Weight of the parts of a name within a text (`git` and `hub` of `GitHub`), relative to the whole name.

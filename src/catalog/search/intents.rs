@@ -3,9 +3,9 @@
 use super::synonyms::Synonyms;
 use super::words::{Chunk, chunks, term};
 
-/// Maximum number of intents of a question. The last one holds the rest.
+/// Maximum number of intents in a question. The last one holds the rest.
 const MAX_INTENTS: usize = 6;
-/// Maximum number of words and names of a question that are looked at.
+/// Maximum number of words and names in a question that are looked at.
 const MAX_TOKENS: usize = 192;
 /// Maximum number of characters at the end of a file's name that are its format.
 const MAX_FORMAT_CHARS: usize = 5;

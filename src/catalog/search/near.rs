@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::words::is_dense;
 
-/// Length and set of letters of a term. They are compared first, because this is fast.
+/// The length of a term, and the set of its letters. They are compared first, because this is fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outline {
     chars: u8,

@@ -62,7 +62,7 @@ struct Manner {
     capital: bool,
 }
 
-/// A word that no searched tool contains, and no synonym of it.
+/// A word of the query that no searched tool contains, and whose synonyms no searched tool contains.
 struct Unknown {
     term: String,
     manner: Manner,

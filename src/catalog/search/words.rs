@@ -6,9 +6,9 @@ use super::stem::stem;
 
 /// Maximum size of a word in the index and in a query. The rest of a longer word is ignored.
 const MAX_WORD_BYTES: usize = 64;
-/// Maximum number of parts of one chunk.
+/// Maximum number of parts in one chunk.
 const MAX_PARTS: usize = 64;
-/// Maximum number of characters of one chunk in a script that is written without spaces.
+/// Maximum number of characters in one chunk in a script that is written without spaces.
 const MAX_DENSE_CHARS: usize = 1_000;
 
 /// A sequence of characters without spaces, which is a word or a name of several words.

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use super::{SeenTool, Shape};
 
-/// Maximum number of parts of all shapes of an agent. Those of the tools that were called longest ago are dropped first.
+/// Maximum number of parts in all shapes of an agent. The shapes of tools that were called longest ago are dropped first.
 const MAX_PARTS_OF_AGENT: usize = 8_000;
 
-/// The shapes of tools, by server and raw name of the tool. `B` is the basis of a shape: a shape is only of use while its basis is the same.
+/// The shapes of tools, by server and raw name of the tool. `B` is the basis of a shape. The gateway uses the approved manifest as the
+/// basis, so a shape is valid only until another manifest is approved.
 #[derive(Debug)]
 pub struct Learnt<B> {
     servers: HashMap<String, HashMap<String, Entry<B>>>,
@@ -49,13 +50,13 @@ impl<B: Clone> Learnt<B> {
         while self.parts > MAX_PARTS_OF_AGENT && self.remove_oldest() {}
     }
 
-    /// Returns the shapes of a server's tools that were learnt on this basis.
+    /// Returns the shapes of a server's tools whose basis `is_basis` accepts.
     pub fn of<'a>(&'a self, server: &str, is_basis: impl Fn(&B) -> bool + 'a) -> impl Iterator<Item = (String, SeenTool)> + 'a {
         let entries = self.servers.get(server).into_iter().flatten();
         entries.filter(move |(_, entry)| is_basis(&entry.basis)).map(|(tool, entry)| (tool.clone(), entry.seen.clone()))
     }
 
-    /// Returns the servers of which something was learnt.
+    /// Returns the servers with learnt shapes.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.servers.keys().map(String::as_str)
     }

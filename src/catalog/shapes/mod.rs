@@ -21,9 +21,9 @@ pub use seen::{SeenResults, SeenTool};
 
 use std::collections::BTreeSet;
 
-/// Maximum number of properties of one object that have names. An object with more is taken for a map.
+/// Maximum number of properties in one object that have names. An object with more is taken for a map.
 const MAX_NAMED: usize = 48;
-/// Maximum number of parts of a tool's shape. A larger shape loses its innermost parts.
+/// Maximum number of parts in a tool's shape. A larger shape loses its innermost parts.
 const MAX_PARTS: usize = 150;
 /// Maximum nesting of a shape.
 const MAX_DEPTH: usize = 8;
@@ -69,7 +69,7 @@ struct Field {
 }
 
 impl Shape {
-    /// Returns the shape of values of which nothing is said.
+    /// Returns the shape of values about which nothing is known.
     fn unknown() -> Self {
         Self { any: true, ..Self::default() }
     }
@@ -107,7 +107,7 @@ impl Shape {
         self.list.as_deref().into_iter().chain(unnamed).chain(named.iter().map(|field| &field.shape))
     }
 
-    /// Returns the number of parts of the shape.
+    /// Returns the number of parts in the shape.
     fn parts(&self) -> usize {
         1 + self.children().map(Self::parts).sum::<usize>()
     }

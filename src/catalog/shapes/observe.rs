@@ -1,20 +1,20 @@
-//! Takes the shape of one result, with bounded work. The shape is that of the value which agent code gets (`bridge::shape`).
+//! Takes the shape of one result, with bounded work. The shape describes the value that agent code gets (`bridge::shape`).
 
 use serde_json::{Map, Value as Json};
 
 use super::{Field, Fields, MAX_DEPTH, MAX_NAMED, Shape, is_shown_key};
 
-/// Maximum number of parts of one result that are looked at.
+/// Maximum number of parts in one result that are looked at.
 const MAX_LOOKED_AT: usize = 2_000;
-/// Maximum number of items of one list that are looked at.
+/// Maximum number of items in one list that are looked at.
 const MAX_ITEMS: usize = 50;
 /// Maximum number of content blocks that are looked at.
 const MAX_BLOCKS: usize = 20;
 /// Maximum size in bytes of all texts of a result that are parsed as JSON.
 const MAX_TEXT_BYTES: usize = 256 * 1_024;
-/// Minimum number of properties of an object that is treated as a map because its values are objects with the same properties.
+/// Minimum number of properties in an object that is treated as a map because its values are objects with the same properties.
 const MIN_ALIKE: usize = 4;
-/// The same for values of one simple kind.
+/// Minimum number of properties in an object that is treated as a map because its values are of one simple kind.
 const MIN_ALIKE_SIMPLE: usize = 20;
 
 /// The part of a result that is needed for its shape. It is taken while the result is at hand, and texts are parsed later.
@@ -119,7 +119,7 @@ fn observe(value: &Json, depth: usize, left: &mut usize) -> Shape {
         Json::Array(items) => {
             let mut merged = Shape::default();
             for item in items.iter().take(MAX_ITEMS) {
-                // Items that are not looked at are taken to be like the others.
+                // Items beyond the limits are assumed to have the same shape as those before.
                 if *left == 0 {
                     break;
                 }

@@ -66,7 +66,7 @@ impl SeenTool {
 
     /// Returns a warning for a short description of the tool.
     pub(in crate::catalog) fn caveat(&self) -> String {
-        format!("its result has no schema: the type is that of {}, not a promise", self.count())
+        format!("its result has no schema: the type is only what {} had", self.count())
     }
 
     fn count(&self) -> String {

@@ -12,7 +12,7 @@ const FIRST_DECLARED: usize = 5;
 /// Number of times that the rest of the budget is filled. Declarations that are written together share types, so they cost less than the
 /// sum of their parts.
 const ROUNDS: usize = 6;
-/// Number of texts in a row that do not fit after which no further ones of their kind are tried, as there may be thousands.
+/// After this number of texts in a row that do not fit, no further texts of their kind are tried, because there may be thousands.
 const MAX_MISSED: usize = 200;
 /// Number of functions whose next text may be begun.
 const MAX_BEGUN: usize = 8;
@@ -21,15 +21,15 @@ const LEAST: usize = 4;
 /// Maximum total size of the tools whose declarations are built. Building them blocks the calling thread, which may be JavaScript's main
 /// thread, for a fraction of a second.
 const MAX_DECLARED_BYTES: usize = 1024 * 1024;
-/// Number of bytes of a tool for each token of the budget. A declaration has at least a tenth of the bytes of its JSON, and a token has
-/// about four bytes. So the declaration of a larger tool would not fit, and is not built.
+/// A tool with more than this number of bytes for each token of the budget is not declared. A declaration has at least a tenth of the bytes
+/// of its JSON, and a token has about four bytes. So the declaration of a larger tool would not fit, and is not built.
 const BYTES_PER_TOKEN: usize = 40;
 
 /// The amount of text about a module, besides its functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Told {
     Not,
-    /// Its name, in a list.
+    /// The name of the module, in a list.
     Named,
     /// A separate line.
     Line,
@@ -236,7 +236,7 @@ impl<'a> Fill<'a> {
             tried += 1;
             let whole = format!("{}\n", text.trim_end());
             let name = self.modules[place.0].name(place.1);
-            // One token is kept, as the text takes the place of an end of a line.
+            // One token is kept for the line end that the text replaces.
             let text = if estimate_tokens(&whole) < left { Some(whole) } else { cut(&text, &name, left - 1) };
             let Some(text) = text else { continue };
             self.begun.insert(place, text);
@@ -259,7 +259,7 @@ impl<'a> Fill<'a> {
                 self.lines.get(&place).cloned()
             }
             Some(Shown::Line) => {
-                // Its beginning fits even if the whole would not.
+                // The declaration's beginning fits even if the whole declaration does not.
                 let bytes = self.modules[place.0].bytes(place.1);
                 self.bytes = self.bytes.checked_sub(bytes)?;
                 Some(format!("    {}", in_one_line(&self.modules[place.0].declaration(&[place.1]))))

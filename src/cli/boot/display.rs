@@ -15,7 +15,7 @@ use crate::text::sanitise_line;
 /// Time between two drawings of the bar.
 const FRAME: Duration = Duration::from_millis(200);
 const BAR_CELLS: usize = 20;
-/// The largest number of characters of one line.
+/// The largest number of characters in one line.
 const MAX_LINE_CHARS: usize = 400;
 
 /// The display of one command.
@@ -139,7 +139,7 @@ fn lines(step: &Progress, verbose: bool) -> Vec<String> {
     }
 }
 
-/// Lists hosts, those with letters outside of ASCII in both forms.
+/// Lists hosts. Hosts with letters outside of ASCII are listed in both forms.
 pub(super) fn shown_hosts(hosts: &[String]) -> String {
     hosts.iter().map(|host| shown_host_entry(host)).collect::<Vec<_>>().join(", ")
 }

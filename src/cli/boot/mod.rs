@@ -120,7 +120,7 @@ async fn make(session: &Session, arguments: &Boot, gateway: &Gateway, options: B
     })
 }
 
-/// Replaces the name of an option of the gateway at the beginning of a problem by that of the command line.
+/// Replaces a gateway option's name at the beginning of a problem by the option of the command line.
 fn as_options(problem: &str) -> String {
     let names = [("secrets: ", "--secret: "), ("allowHosts: ", "--allow-host: "), ("name: ", "--name: ")];
     let found = names.iter().find_map(|(option, own)| Some((own, problem.strip_prefix(option)?)));

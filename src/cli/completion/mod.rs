@@ -40,8 +40,8 @@ pub(super) fn script(shell: Shell) -> String {
     }
 }
 
-/// Prints one line for each word that can stand at the cursor: the word, a tab, and its description. Prints nothing if the config cannot be
-/// read and a server is asked for: a message would end up within the line that a person types.
+/// Prints one line for each word that can be typed at the cursor: the word, a tab, and its description. Prints nothing if the config cannot
+/// be read and a server is asked for: a message would end up within the line that a person types.
 pub(super) fn print(session: &Session, arguments: &Complete) {
     let names = session.with_config(config_of(&arguments.words)).server_names().unwrap_or_default();
     let lines: Vec<String> = candidates(&arguments.words, &names).iter().map(line_of).collect();
@@ -64,7 +64,7 @@ fn candidates(words: &[String], names: &[String]) -> Vec<CompletionCandidate> {
     let all: Vec<OsString> = words.iter().map(OsString::from).collect();
     let found = complete(&mut command, all, words.len() - 1, None).unwrap_or_default();
     let is_option = |candidate: &CompletionCandidate| candidate.get_value().to_string_lossy().starts_with('-');
-    // Options are proposed once a hyphen is typed, or if nothing else can stand there.
+    // Options are proposed once a hyphen is typed, or if nothing else can be typed there.
     let has_others = last.is_empty() && found.iter().any(|candidate| !is_option(candidate));
     let is_left_out = |candidate: &CompletionCandidate| candidate.is_hide_set() || (has_others && is_option(candidate));
     found.into_iter().filter(|candidate| !is_left_out(candidate)).collect()

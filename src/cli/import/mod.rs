@@ -251,7 +251,9 @@ pub(super) fn warn_of_readers(session: &Session, plan: &Plan, path: &Path) {
     let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode() & 0o777);
     if mode & 0o077 != 0 && plan.additions.iter().any(|addition| !addition.secrets.is_empty()) {
         let file = path.display();
-        let text = format!("{file} contains what looks like a secret, and other users may read the file (mode {mode:o}): chmod 600 {file}");
+        let text = format!(
+            "{file} contains a value that looks like a secret, and other users may read the file (mode {mode:o}): chmod 600 {file}"
+        );
         session.terminal.note(Tone::Warning, "warning:", &text);
     }
 }

@@ -15,7 +15,7 @@ use crate::files::{Writing, private_folder, read_own, replace};
 const FOLDER: &str = "hosts";
 const VERSION: u32 = 1;
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// Number of characters of a path's digest that are used in a file name.
+/// Number of characters of a path's digest that a file name contains.
 const DIGEST_CHARS: usize = 24;
 
 /// The facts about one changed file. They may contain secrets of the host's config, so only this user may read them.
@@ -87,7 +87,7 @@ pub(super) fn read(state: &Path, path: &Path) -> io::Result<Option<InstallRecord
     // The message of serde is not used, because it could quote a value, which may be a secret.
     let record: InstallRecord = serde_json::from_slice(&bytes).map_err(|error| explained(format!("line {} is not valid", error.line())))?;
     if record.version != VERSION || record.path != path {
-        return Err(explained("it has the format of another version of hyperlight-mcp, or is about another file".to_owned()));
+        return Err(explained("another version of hyperlight-mcp has written it, or it belongs to another file".to_owned()));
     }
     Ok(Some(record))
 }

@@ -56,7 +56,7 @@ fn entry_text(host: &HostFile, name: &str, entry: &Json) -> String {
         Shape::Toml => table_text(name, &entry),
         Shape::Json(_) => {
             let text = json_text(&json!({ name: entry }));
-            // The braces around the server are not part of it.
+            // The braces around the server's entry are left out.
             text.lines().skip(1).filter(|line| *line != "}").fold(String::new(), |text, line| text + "    " + line + "\n")
         }
     }

@@ -368,14 +368,14 @@ impl Opening<'_> {
     }
 
     fn timeout(&self, command: &ResolvedCommand, process: &ServerProcess) -> Error {
-        // The names are words of the server, which this field must not have.
+        // The names of the hosts come from the server, and this field must not contain texts of the server.
         let refused = if process.has_refused() { "; its box has refused hosts, which its log names" } else { "" };
         let (server, limit_ms) = (self.launch.server.clone(), millis(self.launch.clock.limit));
         Error::ConnectTimeout { server, limit_ms, hint: format!("{}{refused}; its process was ended", runner_hint(command)).into() }
     }
 }
 
-/// Makes the failed attempt for a failed handshake. Its class decides which handshake is tried next.
+/// Converts the error of a handshake to a failed attempt. The class of the attempt decides which handshake is tried next.
 fn refused(server: &str, error: &ClientInitializeError) -> FailedAttempt {
     if let Some(failure) = failure_of_start(error) {
         // Over HTTP each request is independent, so a refused request does not show that another handshake would succeed.

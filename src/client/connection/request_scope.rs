@@ -28,7 +28,7 @@ const TURN_ENDS: Duration = Duration::from_secs(1);
 const PLACE_ENDS: Duration = Duration::from_mins(1);
 /// Time to wait for a late question. Another thread of the server may have been about to send it when the server read the cancellation.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Maximum number of open requests of a connection. A request is open while it waits for its answer, and until the server has accepted
+/// Maximum number of open requests on a connection. A request is open while it waits for its answer, and until the server has accepted
 /// its cancellation. Further requests wait, and this wait counts as part of their own time. Without this limit, abandoned requests would
 /// fill the memory if a server accepts no cancellations.
 pub(super) const MAX_OPEN_REQUESTS: usize = 1_024;

@@ -17,7 +17,7 @@ use crate::error::Error;
 
 /// Fields of the results of calls, resources, prompts and completions.
 const ANSWERS: [&str; 5] = ["content", "structuredContent", "contents", "messages", "completion"];
-/// Maximum number of rounds of one request. rmcp has the same limit.
+/// Maximum number of rounds for one request. rmcp has the same limit.
 const MAX_ROUNDS: usize = 10;
 
 /// Input that the result of the previous round requested. It is empty in the first round.

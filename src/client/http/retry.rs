@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
-/// Maximum number of retries of one request, after failures of any kind.
+/// Maximum number of retries for one request, after failures of any kind.
 const MORE_TRIES: u32 = 2;
 
 /// The failures after which a request may be sent again.

@@ -19,7 +19,7 @@ use super::rate_limit::{NOTICES, RateDecision, RateLimiter, Share};
 use super::routing::{Candidate, Origin, Route, route};
 use crate::client::clock::CallClock;
 
-/// Maximum number of questions of one call. It is also the maximum number of open questions that belong to no call. Further questions are
+/// Maximum number of questions for one call. It is also the maximum number of open questions that belong to no call. Further questions are
 /// cancelled.
 const MAX_QUESTIONS: u32 = 20;
 /// Key of a call. The request carries the key to the transport, so that the request's id is recorded before the server can answer.

@@ -28,7 +28,7 @@ enum Update {
 struct PendingUpdates {
     limiter: RateLimiter,
     uris: VecDeque<String>,
-    /// The same URIs as a set, for fast searches.
+    /// The URIs in `uris` as a set, for fast searches.
     known: HashSet<String>,
     /// The resources with a subscription.
     subscribed: BTreeSet<String>,

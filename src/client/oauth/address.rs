@@ -138,7 +138,7 @@ pub(super) fn origin_of(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Returns the kind of network of an IP address or of `localhost`. Returns `None` for a host name that must be resolved.
+/// Returns in which kind of network an IP address or `localhost` is. Returns `None` for a host name that must be resolved.
 pub(super) fn reach_of_literal(url: &Url) -> Option<Reach> {
     match url.host()? {
         Host::Ipv4(address) => Some(Reach::of(address.into())),

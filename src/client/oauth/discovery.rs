@@ -67,7 +67,7 @@ impl Discovery {
             return Ok(());
         }
         Err(Problem::failed(format!(
-            "its login page is on another host than its issuer, and it does not promise to name itself in its answers ({NAMES_ISSUER}). So an answer of another authorization server could be mistaken for its answer. Issuer: {}, page: {}. If this issuer is the right one, set oauth.issuer to it, and approve the server again",
+            "its login page is on another host than its issuer, and it does not promise to name itself in its answers ({NAMES_ISSUER}). So the answer of another authorization server could not be distinguished from its own. Issuer: {}, page: {}. If this issuer is the right one, set oauth.issuer to it, and approve the server again",
             self.issuer.name,
             origin_of(&page)
         )))

@@ -7,9 +7,9 @@ use crate::client::inbound::rate_limit::{Pace, SKIPPED};
 
 /// Number of bytes that are kept from each end of an oversized line. The message's id is searched in them.
 pub(super) const ID_WINDOW: usize = 512;
-/// Number of bytes of the first read of a line. Most lines are short.
+/// Size in bytes of the buffer for the start of a line. Most lines are short.
 const FIRST_PIECE: usize = 8 * 1024;
-/// Number of bytes of each further read of a line. It is the usual capacity of a pipe.
+/// Size in bytes of the buffer for each further part of a line. It is the usual capacity of a pipe.
 const PIECE: usize = 64 * 1024;
 
 /// A line that was read.

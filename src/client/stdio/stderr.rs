@@ -17,7 +17,7 @@ use crate::error::ForeignText;
 const LINES: usize = 20;
 /// Maximum length in bytes of a line that is shown or reported.
 const LINE_BYTES: usize = 4096;
-/// Maximum number of bytes of a line that are read into one piece.
+/// Maximum number of bytes in a line that are read into one piece.
 const PIECE_BYTES: u64 = 64 * 1024;
 /// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 32 * 1024;
@@ -29,7 +29,7 @@ const DRAINING: Duration = Duration::from_millis(100);
 /// Maximum number of bytes that are read after the process has ended. This is the capacity of the largest pipe that an unprivileged user
 /// gets by default (`pipe(7)`).
 const LAST_BYTES: usize = 1 << 20;
-/// Number of bytes of a line that count as one line for the rate limit.
+/// Number of bytes in a line that count as one line for the rate limit.
 const LINE_UNIT: usize = 1024;
 
 /// The last lines of a server's standard error.

@@ -20,7 +20,7 @@ pub(in crate::client) fn is_answer_without_content(message: &Json) -> bool {
     message.get("jsonrpc").is_some()
 }
 
-/// The knowledge about whether a request reached its server.
+/// An answer to the question whether a request has reached its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     /// The request was certainly not sent, so sending it again is safe.

@@ -4,8 +4,8 @@ use super::{Page, line};
 use crate::command::text::Tone;
 use crate::trust::{Finding, Severity};
 
-/// Maximum number of places that one kind of finding of each severity shows. The request as JSON has all of them. The worse a kind is, the
-/// more places are shown, because a few harmless places must not hide the one that matters.
+/// Maximum number of places that are shown for one kind of finding with this severity. The request as JSON has all of them. The worse a
+/// kind is, the more places are shown, because a few harmless places must not hide the one that matters.
 fn max_shown(severity: Severity) -> usize {
     match severity {
         Severity::High => 20,
@@ -37,7 +37,7 @@ pub(super) fn findings(page: &mut Page, findings: &[Finding]) {
     for (severity, word, tone) in SEVERITIES {
         let of_severity: Vec<_> = findings.iter().filter(|finding| finding.severity == severity).collect();
         let mut rules: Vec<&str> = of_severity.iter().map(|finding| finding.rule).collect();
-        // Findings of one rule may lie apart. Its place is that of the first.
+        // Findings of one rule may be separated by others. A rule takes the place of its first finding.
         let mut seen = Vec::new();
         rules.retain(|rule| {
             !seen.contains(rule) && {

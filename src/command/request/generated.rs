@@ -51,7 +51,8 @@ fn add_tool(page: &mut Page, tool: &GeneratedTool) {
         },
     );
     for (number, text) in code.lines().enumerate() {
-        // The number stands before each line, and a mark before what does not fit, so that no part can look like another line of this page.
+        // Each line begins with its number, and each continuation of a long line with a mark, so that no part can look like another line of
+        // this page.
         page.code(number + 1, text);
     }
 }

@@ -39,7 +39,7 @@ impl Gateway {
     /// Approves exactly the hosts that a person was shown. They replace the hosts that were approved for the agent before. Blocks.
     ///
     /// # Errors
-    /// `ERR_DIGEST_CHANGED` if the digest is not that of these hosts, and the errors of [`Self::fetch_approval`].
+    /// `ERR_DIGEST_CHANGED` if the digest does not belong to these hosts, and the errors of [`Self::fetch_approval`].
     pub fn approve_fetch(&self, agent: Option<&str>, hosts: Option<&[String]>, digest: &str) -> Result<FetchApproval> {
         const METHOD: &str = "Gateway.approveFetch";
         self.core.check_open()?;

@@ -43,12 +43,12 @@ pub(super) fn find(name: &str, starts: &[PathBuf]) -> Result<FoundPackage, Strin
     };
     match read(name, &folder)? {
         Some(found) => Ok(found),
-        None => Err(format!("its package.json has no \"{KEY}\": {{ \"provider\": \"./file\" }}: it brings no servers")),
+        None => Err(format!("its package.json has no \"{KEY}\": {{ \"provider\": \"./file\" }}: it provides no servers")),
     }
 }
 
-/// Finds all installed packages that are marked as providers, by name. A package in a nearer folder hides those of the same name in other
-/// folders.
+/// Finds all installed packages that are marked as providers, by name. A package in a nearer folder hides packages with the same name in
+/// other folders.
 pub(super) fn discover(starts: &[PathBuf]) -> BTreeMap<String, Result<FoundPackage, String>> {
     let (mut found, mut seen) = (BTreeMap::new(), BTreeSet::new());
     for folder in search_folders(starts) {
@@ -232,7 +232,7 @@ mod tests {
         assert!(problem(&manifest("github-official", "1.0.0")).contains("another name"));
         assert!(problem(&manifest("acme-mcp", "")).contains("no version"));
         assert!(problem(&manifest("acme-mcp", "1.0\\u202e")).contains("no version"));
-        assert!(problem(r#"{ "name": "acme-mcp", "version": "1.0.0" }"#).contains("brings no servers"));
+        assert!(problem(r#"{ "name": "acme-mcp", "version": "1.0.0" }"#).contains("provides no servers"));
         assert!(problem("{ \"hyperlight-mcp\": ").contains("is not JSON"));
         for file in ["../evil.js", "/evil.js", "evil.js", "./a/../../evil.js", "./", "."] {
             let text = format!(r#"{{ "name": "acme-mcp", "version": "1.0.0", "hyperlight-mcp": {{ "provider": "{file}" }} }}"#);

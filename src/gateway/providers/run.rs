@@ -100,7 +100,7 @@ impl Core {
             Ok(brought) => {
                 brought.warnings.into_iter().for_each(|warning| self.events.warn(warning));
                 let servers = brought.entries.iter().map(|entry| entry.name().to_owned()).collect();
-                // Their texts are the provider's own.
+                // The reasons contain texts of the provider.
                 let readable = |text: &str| self.redactor.readable_line(text, MAX_PROBLEM_CHARS);
                 let shown = |refused: RefusedServer| RefusedServer { name: refused.name, reason: readable(&refused.reason) };
                 let refused = brought.refused.into_iter().map(shown).collect();
@@ -121,7 +121,7 @@ impl Core {
         if let Some(problem) = &status.problem
             && (status.state == ProviderState::Failed || status.origin != super::ProviderOrigin::Discovered)
         {
-            self.events.warn(format!("the provider \"{}\" brings no servers ({}): {problem}", status.name, status.state.as_str()));
+            self.events.warn(format!("the provider \"{}\" has no servers ({}): {problem}", status.name, status.state.as_str()));
         }
     }
 

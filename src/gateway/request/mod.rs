@@ -39,7 +39,7 @@ use crate::error::{Error, Result};
 use crate::sandbox::{RunControl, Stop};
 use crate::text::json::{json_bytes, object_bytes};
 
-/// A request to a server. Names and URIs are those of the server.
+/// A request to a server. Names and URIs are the ones that the server uses.
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     CallTool {

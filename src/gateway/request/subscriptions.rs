@@ -110,7 +110,7 @@ impl Subscriptions {
         self.locked().get(server).map(|of_server| of_server.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// Replaces the watch of the earlier connection by that of the new connection.
+    /// Replaces the watch of the earlier connection by the watch of the new connection.
     fn renew(&self, server: &str, uri: &str, watch: Watch) {
         if let Some(subscribed) = self.locked().get_mut(server).and_then(|of_server| of_server.get_mut(uri)) {
             subscribed.watch = watch;

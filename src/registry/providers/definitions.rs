@@ -164,7 +164,7 @@ impl Reader<'_> {
         let Some(given) = definition.get("envRequired") else { return Vec::new() };
         let names: Option<Vec<&str>> = given.as_array().and_then(|names| names.iter().map(Json::as_str).collect());
         let Some(names) = names.filter(|names| names.len() <= MAX_VARIABLES && names.iter().all(|name| is_variable_name(name))) else {
-            self.wrong("envRequired", format!("must be a list of at most {MAX_VARIABLES} names of variables, like ACME_API_KEY"));
+            self.wrong("envRequired", format!("must be a list of at most {MAX_VARIABLES} variable names, like ACME_API_KEY"));
             return Vec::new();
         };
         let mut required: Vec<String> = Vec::new();

@@ -129,7 +129,8 @@ fn is_plain(text: &str, others: &str) -> bool {
 
 /// Returns the package name in a text that npx reads as a name in npm's registry, with or without a version.
 fn npm_name(spec: &str) -> Option<String> {
-    // npm has names with capital letters only for old packages. They are different packages from those in lower case.
+    // npm has names with capital letters only for old packages. They are different packages from the packages with the same names in lower
+    // case.
     let is_part = |part: &str| is_plain(part, "._-") && !part.chars().any(|next| next.is_ascii_uppercase());
     let start = usize::from(spec.starts_with('@'));
     let (name, version) = match spec.get(start..)?.split_once('@') {

@@ -17,9 +17,9 @@ const MAX_PARSES_EACH: usize = 2;
 const SHARE: Duration = Duration::from_millis(500);
 /// The time for which an owner of slow code is served after all others.
 const SLOW_FOR: Duration = Duration::from_mins(1);
-/// The maximum number of waiting questions of one owner. Further questions are refused, because each waiting question occupies a thread.
+/// The maximum number of waiting questions for one owner. Further questions are refused, because each waiting question occupies a thread.
 const MAX_WAITING_EACH: usize = 128;
-/// The maximum number of waiting questions of all owners.
+/// The maximum number of waiting questions for all owners.
 const MAX_WAITING: usize = 384;
 /// An owner with fewer waiting questions than this may always add a question, even if the queue is full.
 const FEW: usize = 8;

@@ -38,7 +38,7 @@ fn findings(code: &str, globals: &[&str]) -> Vec<(usize, String)> {
     let semantic = SemanticBuilder::new().with_check_syntax_error(true).build(&reading.program);
     let mut found: Vec<_> = semantic.errors.iter().map(|error| of_finding(Finding::of_diagnostic(error))).collect();
     if !is_one_function(&reading.program) {
-        found.push((0, "the code ends its function: it has a brace too many".to_owned()));
+        found.push((0, "the code closes its function too early: it has one closing brace too many".to_owned()));
     }
     let mut imports = Imports(Vec::new());
     imports.visit_program(&reading.program);

@@ -192,7 +192,7 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
 /// failed.
 ///
 /// # Errors
-/// `ERR_CODE_SYNTAX` for code that is valid in neither language; the error is that of the language whose parse got further. Also for
+/// `ERR_CODE_SYNTAX` for code that is valid in neither language; the error comes from the language whose parser got further. Also for
 /// TypeScript that is more than types: enums, namespaces with values, parameter properties, decorators, accessor fields, JSX.
 ///
 /// ```

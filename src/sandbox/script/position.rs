@@ -4,7 +4,7 @@
 const MAX_EXCERPT_CHARS: usize = 120;
 /// The number of characters before the position that stay visible when a line is cut.
 const CHARS_BEFORE: usize = 60;
-/// The maximum number of characters of a name in a message.
+/// The maximum number of characters of a name that a message quotes.
 const MAX_NAME_CHARS: usize = 100;
 
 /// A line and a column, counted from one. Columns are counted in UTF-16 code units, as in JavaScript's own tools.

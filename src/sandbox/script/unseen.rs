@@ -17,9 +17,9 @@ use crate::text::nearest;
 
 /// Methods that pass the items of a list to their callback.
 const CALLERS: [&str; 9] = ["map", "flatMap", "forEach", "filter", "some", "every", "find", "findLast", "toSorted"];
-/// Methods that return items of a list, or a list of them.
+/// Methods that return an item of a list, or a list of its items.
 const KEEPERS: [&str; 10] = ["filter", "find", "findLast", "at", "slice", "flat", "concat", "reverse", "toReversed", "toSorted"];
-/// Members that all texts, lists, bytes and objects have, and those of a failed call.
+/// Members that all texts, lists, bytes and objects have, and members of a failed call.
 const KNOWN: &[&str] = &[
     "at",
     "buffer",

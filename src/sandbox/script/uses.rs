@@ -67,7 +67,7 @@ struct Uses<'o, 'c> {
     calls: Vec<(usize, String, usize, usize)>,
     /// Names whose existence the code tests, or to which the code assigns.
     asked: HashSet<(usize, String)>,
-    /// Modules to which the code may have added names.
+    /// Modules whose names the code lists, or to which it may have added names. Their unknown functions are not reported.
     open: HashSet<usize>,
 }
 

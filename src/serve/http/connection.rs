@@ -36,8 +36,8 @@ const UNCONFIRMED_MS: u32 = 60_000;
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 const OTHER_USER: &[u8] =
-    b"HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 76\r\n\r\n\
-this server takes requests of its own user only; start it with a token file\n";
+    b"HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 106\r\n\r\n\
+this server accepts only requests from the user who runs it; to accept others, start it with --token-file\n";
 
 /// The addresses of both ends of a connection. They are stored in the extensions of each request.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,7 @@ type Digest = [u8; 32];
 #[derive(Debug, Default)]
 pub(super) struct KnownTokens(Mutex<Generations>);
 
-/// The tokens of the present generation, and those of the one before. A generation ends when it is full.
+/// The tokens of the present generation, and of the generation before. A generation ends when it is full.
 #[derive(Debug, Default)]
 struct Generations {
     present: HashSet<Digest>,

@@ -32,7 +32,7 @@ impl Listen {
     /// Parses `PORT`, `HOST:PORT` or `[IPV6]:PORT`.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` if the text is none of these.
+    /// `ERR_INVALID_OPTION` if the text has another form.
     pub fn parse(text: &str) -> Result<Self> {
         let (host, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
@@ -86,15 +86,15 @@ pub struct HttpLimits {
     pub max_connections: usize,
     /// The maximum number of simultaneous connections from one IP address. Default: 1024.
     pub max_connections_per_address: usize,
-    /// The maximum number of sessions of all callers. Default: 1000.
+    /// The maximum number of sessions for all callers. Default: 1000.
     pub max_sessions: usize,
-    /// The maximum number of sessions of one caller. Default: 500.
+    /// The maximum number of sessions for one caller. Default: 500.
     pub max_sessions_per_client: usize,
-    /// The maximum number of requests in progress of all callers. Default: 512.
+    /// The maximum number of requests in progress for all callers. Default: 512.
     pub max_requests: usize,
-    /// The maximum number of requests in progress of one caller. Default: 256.
+    /// The maximum number of requests in progress for one caller. Default: 256.
     pub max_requests_per_client: usize,
-    /// The maximum number of requests per second of one client, and the maximum burst. Default: 1000.
+    /// The maximum number of requests per second from one client, and the maximum burst. Default: 1000.
     pub requests_per_second: u32,
     /// The maximum time for the headers of a request, and for a connection without a request. Default: 15 s.
     pub header_timeout: Duration,

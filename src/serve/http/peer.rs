@@ -34,7 +34,8 @@ pub(super) fn is_of_another_user(client: SocketAddr, local: SocketAddr) -> bool 
     true
 }
 
-/// Returns whether a table lists sockets of this server. If so, it would list the client's socket too.
+/// Returns whether a table of the system lists sockets at this server's port. If not, nothing follows from the absence of the
+/// client's socket.
 fn lists(table: &str, local: SocketAddr) -> bool {
     let own = |line: &str| address(line.split_ascii_whitespace().nth(1)?);
     table.lines().skip(1).filter_map(own).any(|own| own.port() == local.port())

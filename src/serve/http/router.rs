@@ -283,7 +283,10 @@ impl<H: ServerHandler> Shared<H> {
             ),
             Refusal::BodyTime => (StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
             Refusal::Connections => (StatusCode::SERVICE_UNAVAILABLE, "too many connections are open; try again later"),
-            Refusal::User => (StatusCode::FORBIDDEN, "this server takes requests of its own user only; start it with a token file"),
+            Refusal::User => (
+                StatusCode::FORBIDDEN,
+                "this server accepts only requests from the user who runs it; to accept others, start it with --token-file",
+            ),
             Refusal::Draining => (StatusCode::SERVICE_UNAVAILABLE, "the server is closing; try again later"),
         };
         self.refuse_with(refusal, status, words)

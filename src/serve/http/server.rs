@@ -49,7 +49,7 @@ pub struct HttpServer {
 /// now. Another program may still take the port before [`listen`] does.
 ///
 /// # Errors
-/// Those of [`listen`].
+/// The errors of [`listen`].
 pub async fn check(options: &HttpOptions) -> Result<()> {
     let wanted = options.validate()?;
     Access::new(options)?;

@@ -14,7 +14,7 @@ use crate::serve::places::Place;
 
 /// The slots of one request, until the last holder drops them.
 pub(super) struct Slots {
-    /// The place among those of the caller and of all callers. Some requests need none.
+    /// The place, which counts for the caller and for all callers. Some requests need none.
     place: Option<Place>,
     /// The time for which the place stays occupied after the last holder has dropped the slots, for the copy of the answer that a session keeps.
     kept_for: OnceLock<Duration>,

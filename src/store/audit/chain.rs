@@ -197,7 +197,7 @@ impl<'a> Verification<'a> {
             }
             Some((next, _)) if next == *number => {}
             Some((next, _)) if next < *number => self.problem(missing(next, number - 1)),
-            Some(_) => self.problem(format!("row {number} stands before the first row")),
+            Some(_) => self.problem(format!("row {number} is before the first row")),
             // Without a head, the digest before the first row is not known.
             None => {}
         }
@@ -221,7 +221,7 @@ impl<'a> Verification<'a> {
             HeadFound::Missing | HeadFound::Changed => self.report.last.unwrap_or_default(),
         };
         if self.anchored == AnchoredAudit::Lost && last > 0 {
-            self.problem("store.anchor is missing or was changed, so that nothing says whether the audit is an older copy".to_owned());
+            self.problem("store.anchor is missing or was changed, so an older copy of the audit could not be detected".to_owned());
         }
         for (AuditEnd { number, digest }, noted) in self.known_ends() {
             if last < number {

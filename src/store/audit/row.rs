@@ -78,7 +78,7 @@ pub struct AuditDetails {
     /// The status of the response to a fetch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub status: Option<u16>,
-    /// The number of bytes of a fetch's body.
+    /// The number of bytes in a fetch's body.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sent_bytes: Option<u64>,
     /// The number of bytes that were read from the response to a fetch.

@@ -119,7 +119,7 @@ impl EarlierFile {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 renamed => {
                     renamed.map_err(|error| self.failed(&error))?;
-                    let message = format!("{problem}; it is kept as {name}, and what it approved needs approval again");
+                    let message = format!("{problem}; it is kept as {name}, and everything that it approved needs a new approval");
                     tracing::warn!("{message}");
                     (self.on_incident)(message);
                     return Ok(());

@@ -13,7 +13,7 @@ use crate::text::{hidden, sanitise_line, sanitise_text};
 
 /// The number of characters that an excerpt shows before the matching text.
 const CHARS_BEFORE: usize = 20;
-/// The number of matches of a pattern that are looked at, if those before were forbidden by their sentence.
+/// The number of matches of a pattern that are looked at, if the sentences of all earlier matches forbid a finding.
 const MAX_FORBIDDEN: usize = 8;
 /// Lengths above which a text is reported. Some honest descriptions exceed `UNUSUAL_CHARS`, but no honest name exceeds
 /// `EXCESSIVE_NAME_CHARS`.

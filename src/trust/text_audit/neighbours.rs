@@ -1,4 +1,4 @@
-//! Compares a server's tools with those of the other servers that a model can use.
+//! Compares a server's tools with the tools of the other servers that a model can use.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ const FILLERS: [&str; 22] = [
     "a", "an", "the", "my", "new", "tool", "function", "v", "pro", "plus", "official", "secure", "safe", "better", "fast", "real", "true",
     "best", "original", "updated", "improved", "enhanced",
 ];
-/// The minimum number of words of a sentence that can identify a tool.
+/// The minimum number of words in a sentence that can identify a tool.
 const MIN_SENTENCE_WORDS: usize = 4;
 /// The number of sentences at the beginning of a description that are compared. A copy may have another sentence before it.
 const COMPARED_SENTENCES: usize = 2;

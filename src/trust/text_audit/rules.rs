@@ -73,11 +73,11 @@ pub const TOO_MANY: Measure = measure("too-many-findings", High, "There are more
 pub const SAME_NAME: Measure =
     measure("same-name", Low, "A tool of another server has the same name. Which of the two a model means, only the server's name tells.");
 pub const SAME_TEXT: Measure =
-    measure("same-text", Low, "A tool of another server is described by the same words, so a model may take one for the other.");
+    measure("same-text", Low, "The description of another server's tool has the same sentence, so a model may confuse the two tools.");
 pub const IMITATION: Measure = measure(
     "imitates-another-tool",
     Medium,
     "The name only varies the name of another server's tool, so that a model may call this tool in its place.",
 );
 pub const NAMES_ANOTHER: Measure =
-    measure("names-another-tool", Medium, "The text speaks of a tool of another server, which can change how a model uses that one.");
+    measure("names-another-tool", Medium, "The text mentions another server's tool, and can change how a model uses that tool.");

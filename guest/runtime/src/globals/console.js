@@ -2,7 +2,7 @@
 (_web, { kindOf }, timers, log) => {
   const { create, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, keys } = Object;
   const MAX_DEPTH = 4;
-  /** The largest number of items of a list, set or map that is shown. More would make the log hard to read. */
+  /** The largest number of items in a list, set or map that is shown. More would make the log hard to read. */
   const MAX_ITEMS = 100;
 
   // ---- how values are written --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ pub(super) const SKIPPED: [&str; 14] = [
     "script", "style", "noscript", "template", "svg", "math", "iframe", "object", "textarea", "select", "canvas", "video", "audio",
     "datalist",
 ];
-/// The largest number of bytes of a tag. A longer tag is dropped.
+/// The largest number of bytes in a tag. A longer tag is dropped.
 const MAX_TAG_BYTES: usize = 16 * 1024;
 
 /// A tag as the page contains it.
