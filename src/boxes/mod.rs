@@ -17,5 +17,5 @@ pub(crate) use machine::PROBE;
 pub use machine::{BoxPart, BoxPartName, BoxesReport};
 pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report};
 pub use paths::{Disk, Kind, Lookup};
-pub use registry::{Registry, RunnerSettings, registry};
+pub use registry::{Registry, Runner, RunnerSettings, registry};
 pub use sentences::sentences;

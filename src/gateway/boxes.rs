@@ -1,5 +1,7 @@
 //! Prepares the box of a server that is about to start.
 
+mod start_registry;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -18,22 +20,20 @@ use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
 use crate::boxes::border::{BorderSettings, Refusal, RefusalListener};
-use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, RunnerSettings, contents, registry};
+use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, contents};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
-    BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, loads_code,
-    resolve_box_paths,
+    BoxDefinition, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, loads_code, resolve_box_paths,
 };
 use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
-use crate::files::{Links, private_folder, read_bounded};
+use crate::files::private_folder;
 use crate::network::NetworkRuntime;
 use crate::trust::{CommandRequest, NotApprovedReason, Subject, deciding_folder};
+use start_registry::start_sentence;
 
 /// The folder of the state folder with the private homes.
 const HOMES: &str = "boxes";
-/// The longest file with settings of a package manager.
-const MAX_SETTINGS_BYTES: u64 = 256 * 1024;
 /// Variables that lead into the private folders of the box, unless the entry sets them.
 const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
 
@@ -161,8 +161,14 @@ fn try_parts(program: &Path) -> Result<BoxesReport, String> {
 }
 
 impl Core {
-    /// Returns the process to start, within its box if the entry has one.
-    pub(super) async fn target(&self, server: &ServerDefinition, command: ResolvedCommand, program: PathBuf) -> GatewayResult<Target> {
+    /// Returns the process to start, within its box if the entry has one. `registry` is that of the approved subject.
+    pub(super) async fn target(
+        &self,
+        server: &ServerDefinition,
+        command: ResolvedCommand,
+        program: PathBuf,
+        registry: Registry,
+    ) -> GatewayResult<Target> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Ok(Target::Process { command, program, in_box: None }) };
         let paths = resolve_box_paths(server, settings, &self.surroundings)?;
         let workspace = deciding_folder(server, &self.surroundings);
@@ -171,21 +177,12 @@ impl Core {
         let (user_home, own_folders) = (self.surroundings.user_home.clone(), self.box_maker.own_folders());
         let program = command.working_directory.join(program);
         let mut command = within(command, server, &settings.environment);
-        let (hosts, hosts_all) = match &settings.network {
-            BoxNetwork::Any => (BTreeSet::new(), true),
-            BoxNetwork::Hosts(hosts) => (hosts.clone(), false),
+        let hosts = match &settings.network {
+            BoxNetwork::Any => BTreeSet::new(),
+            BoxNetwork::Hosts(hosts) => hosts.clone(),
         };
-        // As in the request that a person was shown: what a variable adds to the arguments brings no registry.
-        let (own, surroundings) = (server.transport.clone(), self.surroundings.clone());
-        let registry = blocking(move || {
-            let Transport::Stdio { command, arguments, .. } = &own else { return Ok(None) };
-            Ok(registry_of(command, arguments, &surroundings))
-        });
-        let registry = registry.await?.unwrap_or_default();
         let Registry { hosts: start_hosts, variables } = registry;
-        if !hosts_all {
-            add_missing(&mut command, variables);
-        }
+        add_missing(&mut command, variables);
         let starting = start_hosts.clone();
         let search = search_path(&command);
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
@@ -217,15 +214,14 @@ impl Core {
     /// Returns the request of stage 1, with what a package runner may reach until its server has started.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
-        let Transport::Stdio { command, arguments, working_directory, .. } = &server.transport else { return request };
+        let Transport::Stdio { working_directory, .. } = &server.transport else { return request };
         let (Some(in_box), Some(BoxDefinition::On(settings))) = (&mut request.in_box, &server.in_box) else { return request };
         // Folders that the box gives can tie the approval to the workspace, although the command does not start there.
         if working_directory.is_none() && self.locality(server) == Locality::Anywhere {
             request.cwd = Some(HOME.to_owned());
         }
         if let BoxNetwork::Hosts(hosts) = &settings.network {
-            let registry = registry_of(command, arguments, &self.surroundings).unwrap_or_default();
-            in_box.allows.extend(start_sentence(&registry.hosts, hosts));
+            in_box.allows.extend(start_sentence(&subject.registry, hosts));
         }
         request
     }
@@ -252,32 +248,6 @@ impl Gateway {
         let name = self.server_info(server)?.status.name;
         Ok(self.core.box_maker.refused.lock().get(&name).cloned().unwrap_or_default())
     }
-}
-
-/// Returns what a package runner needs, by the settings of the user's own package manager. A registry that only the entry names must be in `network`: whoever
-/// brings an entry does not choose a private address.
-fn registry_of(command: &str, arguments: &[String], surroundings: &Surroundings) -> Option<Registry> {
-    let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
-    let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);
-    let read = |path: PathBuf| {
-        let bytes = read_bounded(&path, Links::Follow, MAX_SETTINGS_BYTES).ok()?;
-        String::from_utf8(bytes).ok()
-    };
-    let npmrc = read(user_home.join(".npmrc"));
-    let pip_config = read(config.join("pip/pip.conf")).or_else(|| read(user_home.join(".pip/pip.conf")));
-    let uv_config = read(config.join("uv/uv.toml"));
-    let settings = RunnerSettings {
-        variables: environment.clone(),
-        npmrc: npmrc.as_deref(),
-        pip_config: pip_config.as_deref(),
-        uv_config: uv_config.as_deref(),
-    };
-    registry(command, arguments, &settings)
-}
-
-fn start_sentence(of_start: &BTreeSet<BoxHost>, hosts: &BTreeSet<BoxHost>) -> Option<String> {
-    let names: Vec<String> = of_start.difference(hosts).map(ToString::to_string).collect();
-    (!names.is_empty()).then(|| format!("may reach {} until it has started, to fetch its package", names.join(", ")))
 }
 
 /// Adds variables that the entry does not set itself.

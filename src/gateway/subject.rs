@@ -33,13 +33,14 @@ impl Core {
         // If the values cannot be determined, the server cannot be started. The attempt to start it reports the error.
         let pinned = server.pin_values.then(|| self.pinned_values(server, self.locality(server), read_file).unwrap_or_default());
         let addresses = addresses_of(server, Some(&self.surroundings));
+        let registry = self.start_registry(server);
         let key = self.store.key();
         if pinned.is_some() {
-            return Subject::new(server, key, Circumstances { executable, pinned, folder, addresses });
+            return Subject::new(server, key, Circumstances { executable, pinned, folder, addresses, registry });
         }
-        let known = self.trust.approval_cache.computed(server, folder.as_ref(), &addresses);
+        let known = self.trust.approval_cache.computed(server, folder.as_ref(), &addresses, &registry);
         let subject = known.unwrap_or_else(|| {
-            let subject = Subject::new(server, key, Circumstances { executable: None, pinned, folder, addresses });
+            let subject = Subject::new(server, key, Circumstances { executable: None, pinned, folder, addresses, registry });
             if let Some(definition) =
                 self.registry.server(&server.name).ok().filter(|definition| std::ptr::eq(Arc::as_ptr(definition), server))
             {
