@@ -19,7 +19,7 @@ use super::events::Event;
 use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
-use crate::boxes::border::{BorderSettings, Refusal, RefusalListener};
+use crate::boxes::border::{BorderSettings, Descriptors, Refusal, RefusalListener};
 use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, contents};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
@@ -206,7 +206,13 @@ impl Core {
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
         let BoxMaker { program: box_program, state_folder: _, threads, resolver, refused: _, snapshot_folder: _ } = &self.box_maker;
-        let border = BorderSettings { hosts, start_hosts, resolver: Arc::clone(resolver), on_refused: self.on_refused(&server.name) };
+        let border = BorderSettings {
+            hosts,
+            start_hosts,
+            resolver: Arc::clone(resolver),
+            on_refused: self.on_refused(&server.name),
+            descriptors: Descriptors::of_process(),
+        };
         let in_box = Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) }));
         Ok(Target::Process { command, program, in_box })
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyperlight_mcp::boxes::Report;
-use hyperlight_mcp::boxes::border::MAX_CONNECTIONS;
+use hyperlight_mcp::boxes::border::{Descriptors, MAX_CONNECTIONS};
 use hyperlight_mcp::config::{BoxBase, BoxNetwork, BoxSettings};
 
 use super::scene::{ATTACKER, Boxed, Ran, Scene, lines_of};
@@ -187,6 +187,28 @@ fn a_box_that_wants_too_much_is_held_up_and_another_is_not() {
     assert_went(&ran, &[false, true, true, false, true]);
     assert!(ran.refused.len() <= 60, "{}", ran.refused.len());
     assert!(ran.refused.iter().any(|told| told.ends_with("too-many")), "{:?}", ran.refused);
+}
+
+/// One box of many cannot take the descriptors of the gateway's process that others need.
+#[test]
+fn a_box_that_takes_all_connections_leaves_some_for_others() {
+    let (scene, other, host) = (Scene::new(), Scene::new(), Host::new());
+    let address = format!("127.0.0.1:{}", host.port);
+    let descriptors = Descriptors::new(200);
+    let mut greedy = attacker(&scene, std::slice::from_ref(&address));
+    greedy.descriptors = Arc::clone(&descriptors);
+    let mut holding = greedy.start(&format!("hold many\t{address} 150\n"));
+    let held = holding.output().lines().map(Result::unwrap).nth(1).unwrap();
+    let held: usize = held.strip_prefix("held ").unwrap().parse().unwrap();
+    assert!((20..50).contains(&held), "{held}");
+    let mut modest = attacker(&other, std::slice::from_ref(&address));
+    modest.descriptors = descriptors;
+    let ran = modest.run(&lines_of(&vec![("echo", format!("{address} 1000")); 5]));
+    assert_went(&ran, &[true; 5]);
+    // What is free again can be used again.
+    drop(holding);
+    let ran = greedy.run(&lines_of(&[("echo", format!("{address} 1000"))]));
+    assert_went(&ran, &[true]);
 }
 
 #[test]

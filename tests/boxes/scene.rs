@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use hyperlight_mcp::boxes::border::{Border, BorderSettings, Refusal};
+use hyperlight_mcp::boxes::border::{Border, BorderSettings, Descriptors, Refusal};
 use hyperlight_mcp::boxes::{BoxInput, Disk, HOME, Order, Report, contents};
 use hyperlight_mcp::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
 use hyperlight_mcp::fetch::Resolve;
@@ -132,6 +132,7 @@ impl Scene {
             write: Vec::new(),
             fails_at: None,
             home_bytes: None,
+            descriptors: Descriptors::of_process(),
         }
     }
 
@@ -172,6 +173,8 @@ pub struct Boxed<'a> {
     pub fails_at: Option<&'static str>,
     /// The size of the private home, if it is not the usual one.
     pub home_bytes: Option<u64>,
+    /// The descriptors that its border shares with others.
+    pub descriptors: Arc<Descriptors>,
 }
 
 impl Boxed<'_> {
@@ -270,7 +273,8 @@ fn start(order: &[u8], input: &[u8], boxed: Option<&Boxed<'_>>, is_bare: bool) -
             told.lock().unwrap().push(format!("{} {}", refusal.target(), reason.as_str().unwrap()));
         });
         let resolver = Arc::new(Names(boxed.names.clone(), Arc::clone(&looked_up)));
-        let settings = BorderSettings { hosts, start_hosts: boxed.start_hosts.clone(), resolver, on_refused };
+        let (start_hosts, descriptors) = (boxed.start_hosts.clone(), Arc::clone(&boxed.descriptors));
+        let settings = BorderSettings { hosts, start_hosts, resolver, on_refused, descriptors };
         Border::start(sockets, &settings, runtime().handle()).unwrap()
     });
     let _ = write.write_all(input);

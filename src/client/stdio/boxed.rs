@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::UnixStream;
 
 use super::pipe::Pipe;
-use crate::boxes::border::{Border, BorderSettings, MAX_SOCKETS};
+use crate::boxes::border::{Border, BorderSettings, Descriptors, MAX_SOCKETS};
 use crate::boxes::{Contents, Order, Report};
 use crate::client::border_threads;
 use crate::config::ResolvedCommand;
@@ -62,6 +62,7 @@ impl Boxed {
             start_hosts: BTreeSet::new(),
             resolver: Arc::new(SystemResolver),
             on_refused: Arc::new(|_| {}),
+            descriptors: Descriptors::of_process(),
         };
         Self { program, contents, border, threads: Arc::new(border_threads()) }
     }
