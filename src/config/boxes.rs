@@ -214,7 +214,7 @@ impl Reader<'_> {
         let program = command.rsplit('/').next().unwrap_or_default();
         if matches!(definition, Some(BoxDefinition::On(_))) && CONTAINER_PROGRAMS.contains(&program) {
             let problem = format!("must be \"off\" for {program}, because whoever can use its service can do anything on this machine");
-            self.wrong("box", node.unwrap_or(self.node), problem);
+            self.box_problem = Some(Problem::new(self.path("box"), node.unwrap_or(self.node).position, problem));
         }
         definition
     }
