@@ -261,3 +261,21 @@ fn a_slow_reader_holds_up_its_writer() {
     let line = running.output().lines().map(Result::unwrap).nth(1).unwrap();
     assert!(line.starts_with("refused\t") && line.contains("held up"), "{line}");
 }
+
+/// The kernel would load its parts for seldom used protocols, which have had many faults, when a socket asks for one.
+#[test]
+fn sockets_of_seldom_used_protocols_are_refused_before_the_kernel_looks_for_them() {
+    let attempts = ["socket of SCTP", "socket of SCTP by its type", "socket of DCCP", "socket of DCCP by its type", "socket of UDP-Lite"];
+    for (scene, can) in [(Scene::new(), true), (Scene::bare(), false)] {
+        let attempts = attempts.iter().copied().chain(["sockets of usual protocols"]).map(|name| (name, String::new()));
+        let ran = scene.command(&ATTACKER, &[]).run(&lines_of(&attempts.collect::<Vec<_>>()));
+        if ran.report != Some(Report::Ready) {
+            // Where Landlock cannot hold a box alone, nothing is started.
+            assert!(!can && !super::holds_alone(), "{ran:?}");
+            continue;
+        }
+        let lines: Vec<&str> = ran.output.lines().collect();
+        assert!(lines[..5].iter().all(|line| line.contains("Operation not permitted")), "{lines:?}");
+        assert_eq!(lines[5].starts_with("done\t"), can, "{lines:?}");
+    }
+}
