@@ -1,5 +1,6 @@
 //! Prepares the box of a server that is about to start.
 
+mod present;
 mod start_registry;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::geteuid;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
@@ -20,7 +22,7 @@ use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
 use crate::boxes::border::{BorderSettings, Descriptors, Refusal, RefusalListener};
-use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, contents};
+use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, Service, contents, services};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
     BoxDefinition, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, loads_code, resolve_box_paths,
@@ -48,10 +50,13 @@ pub(super) struct BoxMaker {
     refused: Arc<Mutex<HashMap<String, Vec<Refusal>>>>,
     /// The folder with the guest's snapshot. Who writes there chooses what runs in the VM.
     snapshot_folder: Option<PathBuf>,
+    /// The services whose sockets no folder brings along.
+    services: Vec<Service>,
 }
 
 impl BoxMaker {
     pub(super) fn new(options: &GatewayOptions) -> Self {
+        let home = options.environment.get("HOME").map_or("/", String::as_str);
         Self {
             program: options.box_program.clone(),
             state_folder: options.state_folder(),
@@ -59,6 +64,7 @@ impl BoxMaker {
             resolver: Arc::new(SystemResolver),
             refused: Arc::default(),
             snapshot_folder: options.snapshot_dir.clone(),
+            services: services(&options.environment, Path::new(home), geteuid().as_raw()),
         }
     }
 
@@ -174,7 +180,8 @@ impl Core {
         let workspace = deciding_folder(server, &self.surroundings);
         let private_home = self.box_maker.private_home(server, workspace.as_deref())?;
         let (settings, arguments) = (settings.clone(), command.arguments.clone());
-        let (user_home, own_folders) = (self.surroundings.user_home.clone(), self.box_maker.own_folders());
+        let (user_home, own_folders, services) =
+            (self.surroundings.user_home.clone(), self.box_maker.own_folders(), self.box_maker.services.clone());
         let program = command.working_directory.join(program);
         let mut command = within(command, server, &settings.environment);
         let hosts = match &settings.network {
@@ -200,12 +207,13 @@ impl Core {
                 user_home: &user_home,
                 own_folders: &own_folders,
                 private_home: &private_home,
+                services: &services,
             };
             Ok(contents(&request, &Disk))
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
-        let BoxMaker { program: box_program, state_folder: _, threads, resolver, refused: _, snapshot_folder: _ } = &self.box_maker;
+        let BoxMaker { program: box_program, threads, resolver, .. } = &self.box_maker;
         let border = BorderSettings {
             hosts,
             start_hosts,
@@ -229,6 +237,7 @@ impl Core {
         if let BoxNetwork::Hosts(hosts) = &settings.network {
             in_box.allows.extend(start_sentence(&subject.registry, hosts));
         }
+        in_box.allows.extend(self.present_in_box(server, subject));
         request
     }
 

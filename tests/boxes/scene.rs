@@ -217,6 +217,7 @@ impl Boxed<'_> {
             user_home: &user_home,
             own_folders: &own_folders,
             private_home: &home,
+            services: &[],
         };
         let (mut contents, program) = contents(&input, &Disk).unwrap();
         contents.ceilings.home_bytes = self.home_bytes.unwrap_or(contents.ceilings.home_bytes);
