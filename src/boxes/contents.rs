@@ -25,7 +25,6 @@ const THREADS_OF_PROCESS: u64 = 32;
 const OPEN_FILES: u64 = 16_384;
 const FILE_BYTES: u64 = 4 << 30;
 const TEMPORARY_BYTES: u64 = 512 << 20;
-const HOME_BYTES: u64 = 2 << 30;
 
 /// A server that is about to start, without placeholders.
 pub struct BoxInput<'a> {
@@ -81,7 +80,7 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     // A folder comes before what it contains, so that this is mounted upon it.
     given.sort_by_key(|given| given.path.components().count());
     // The variables are part of the command's environment already.
-    let BoxSettings { base: _, read: _, write: _, network: _, memory_mb, processes, cpu_percent, is_nested, environment: _ } =
+    let BoxSettings { base: _, read: _, write: _, network: _, memory_mb, disk_mb, processes, cpu_percent, is_nested, environment: _ } =
         request.settings;
     let (is_nested, memory_mb, processes) = (*is_nested, *memory_mb, *processes);
     let ceilings = Ceilings {
@@ -91,7 +90,7 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
         open_files: OPEN_FILES,
         file_bytes: FILE_BYTES,
         temporary_bytes: TEMPORARY_BYTES,
-        home_bytes: HOME_BYTES,
+        home_bytes: disk_mb << 20,
         cpu_percent: *cpu_percent,
     };
     Ok((Contents { given, hidden: own_folders, home: request.private_home.to_owned(), network, is_nested, ceilings }, program))

@@ -6,8 +6,9 @@ mod start_registry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +22,7 @@ use super::events::Event;
 use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
-use crate::boxes::border::{BorderSettings, Descriptors, Refusal, RefusalListener};
+use crate::boxes::border::{AbsoluteNames, BorderSettings, Descriptors, Refusal, RefusalListener};
 use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, Service, contents, services};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
@@ -61,7 +62,7 @@ impl BoxMaker {
             program: options.box_program.clone(),
             state_folder: options.state_folder(),
             threads: Arc::new(border_threads()),
-            resolver: Arc::new(SystemResolver),
+            resolver: Arc::new(AbsoluteNames(SystemResolver)),
             refused: Arc::default(),
             snapshot_folder: options.snapshot_dir.clone(),
             services: services(&options.environment, Path::new(home), geteuid().as_raw()),
@@ -119,7 +120,9 @@ fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
 /// The reports of the programs that make boxes. It depends on the machine alone, so all gateways of this process share it.
 static KNOWN: Mutex<BTreeMap<PathBuf, BoxesReport>> = Mutex::new(BTreeMap::new());
 /// Longest wait for the program that tries the parts of a box. It normally takes some milliseconds.
-const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest report of that program.
+const MAX_REPORT_BYTES: usize = 64 * 1024;
 
 impl Gateway {
     /// Reports which parts of a box this machine has, and what can be done about those that are missing. Tries them once for this process. Blocks.
@@ -131,7 +134,7 @@ impl Gateway {
         if let Some(report) = known.get(program) {
             return report.clone();
         }
-        match try_parts(program) {
+        match try_parts(program, PATIENCE) {
             Ok(report) => known.entry(program.clone()).or_insert(report).clone(),
             // It is tried again when it is asked for again.
             Err(problem) => BoxesReport::without_program(format!("the program {} cannot be run: {problem}", program_name(program))),
@@ -143,7 +146,7 @@ fn program_name(program: &Path) -> std::borrow::Cow<'_, str> {
     program.file_name().unwrap_or(program.as_os_str()).to_string_lossy()
 }
 
-fn try_parts(program: &Path) -> Result<BoxesReport, String> {
+fn try_parts(program: &Path, patience: Duration) -> Result<BoxesReport, String> {
     let mut command = Command::new(program);
     let mut child = command
         .arg(PROBE)
@@ -154,16 +157,26 @@ fn try_parts(program: &Path) -> Result<BoxesReport, String> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| error.to_string())?;
-    let mut line = Vec::new();
-    let read = child.stdout.take().ok_or_else(|| "it has no output".to_owned()).and_then(|mut output| {
-        let is_ready = poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&PATIENCE)).is_ok_and(|count| count > 0);
-        // The program writes one line at its end.
-        if is_ready { output.read_to_end(&mut line).map_err(|error| error.to_string()) } else { Err("it does not answer".to_owned()) }
-    });
+    let read = child.stdout.take().ok_or_else(|| "it has no output".to_owned()).and_then(|output| read_whole(output, patience));
     let _ = child.kill();
     let _ = child.wait();
-    read?;
-    serde_json::from_slice(&line).map_err(|error| error.to_string())
+    serde_json::from_slice(&read?).map_err(|error| error.to_string())
+}
+
+/// Reads the output of the program, which writes one line and ends.
+fn read_whole(mut output: ChildStdout, patience: Duration) -> Result<Vec<u8>, String> {
+    let (end, mut read, mut part) = (Instant::now() + patience, Vec::new(), [0; 4096]);
+    while read.len() <= MAX_REPORT_BYTES {
+        let rest = Timespec::try_from(end.saturating_duration_since(Instant::now())).map_err(|error| error.to_string())?;
+        if !poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&rest)).is_ok_and(|count| count > 0) {
+            return Err("it does not answer".to_owned());
+        }
+        match output.read(&mut part).map_err(|error| error.to_string())? {
+            0 => return Ok(read),
+            length => read.extend(&part[..length]),
+        }
+    }
+    Err("it says more than it has to".to_owned())
 }
 
 impl Core {
@@ -225,7 +238,8 @@ impl Core {
         Ok(Target::Process { command, program, in_box })
     }
 
-    /// Returns the request of stage 1, with what a package runner may reach until its server has started.
+    /// Returns the request of stage 1, with what a package runner may reach until its server has started, and with what the box has on this machine. Reads
+    /// the disk.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
         let Transport::Stdio { working_directory, .. } = &server.transport else { return request };
@@ -244,8 +258,8 @@ impl Core {
     /// Returns the function that tells what the box of a server has refused.
     fn on_refused(&self, server: &str) -> RefusalListener {
         let (events, refused, server) = (self.events.clone(), Arc::clone(&self.box_maker.refused), server.to_owned());
-        // Those of an earlier start say nothing about this one.
-        refused.lock().remove(&server);
+        // Those of an earlier start say nothing about this one, and nobody asks for those of a server that is gone.
+        refused.lock().retain(|known, _| *known != server && self.registry.server(known).is_ok());
         Arc::new(move |refusal: &Refusal| {
             let Refusal { host, port, reason } = refusal.clone();
             refused.lock().entry(server.clone()).or_default().push(refusal.clone());
@@ -288,4 +302,27 @@ fn within(mut command: ResolvedCommand, server: &ServerDefinition, in_box: &BTre
         command.working_directory = PathBuf::from(HOME);
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_says_too_much_or_never_ends_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |name: &str, script: &str, patience: Duration| {
+            let program = folder.path().join(name);
+            fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            try_parts(&program, patience).unwrap_err()
+        };
+        assert!(told("much", "exec cat /dev/zero", PATIENCE).contains("more than it has to"));
+        assert!(told("nothing", "exit 0", PATIENCE).contains("EOF"));
+        // The first bytes come at once, and nothing behind them.
+        assert!(told("slow", "echo '{'; exec sleep 1000", Duration::from_millis(300)).contains("does not answer"));
+    }
 }

@@ -185,7 +185,7 @@ fn with_box(form: Canonical, in_box: &BoxDefinition) -> Canonical {
     match in_box {
         BoxDefinition::Off => form.text("box").text("off"),
         BoxDefinition::On(settings) => {
-            let BoxSettings { base, read, write, network, memory_mb, processes, cpu_percent, is_nested, environment } = settings;
+            let BoxSettings { base, read, write, network, memory_mb, disk_mb, processes, cpu_percent, is_nested, environment } = settings;
             let form = form.text("box").text(base.as_str()).list(read.iter().map(String::as_str)).list(write.iter().map(String::as_str));
             let form = match network {
                 BoxNetwork::Any => form.text("any"),
@@ -194,7 +194,7 @@ fn with_box(form: Canonical, in_box: &BoxDefinition) -> Canonical {
                     form.text("hosts").list(hosts.iter().map(String::as_str))
                 }
             };
-            let form = form.text(&memory_mb.to_string()).text(&processes.to_string());
+            let form = form.text(&memory_mb.to_string()).text(&disk_mb.to_string()).text(&processes.to_string());
             let form = form.optional(cpu_percent.map(|percent| percent.to_string()).as_deref()).flag(*is_nested);
             let variables: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
             form.list(variables.iter().map(String::as_str))
@@ -318,7 +318,7 @@ mod tests {
         Subject::new(&server(fields), key, Circumstances::default()).digest
     }
 
-    const BOXES: [&str; 13] = [
+    const BOXES: [&str; 14] = [
         r#""command": "x", "box": "off""#,
         r#""command": "x", "box": "strict""#,
         r#""command": "x", "box": { "read": ["/a"] }"#,
@@ -331,6 +331,7 @@ mod tests {
         r#""command": "x", "box": { "nested": true }"#,
         r#""command": "x", "box": { "env": { "A": "b" } }"#,
         r#""command": "x", "box": { "memoryMb": 64 }"#,
+        r#""command": "x", "box": { "diskMb": 64 }"#,
         r#""command": "x", "box": { "processes": 2 }"#,
     ];
 

@@ -6,6 +6,7 @@
 //!
 //! Decisions are pure: [`Rules`], [`Names`], `message`, `attempt`, `refusal`. The other files have the effects.
 
+mod absolute;
 mod attempt;
 mod datagrams;
 mod descriptors;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 
+pub use absolute::AbsoluteNames;
 pub use attempt::attempt_of;
 pub use descriptors::Descriptors;
 pub use message::{Answer, Query, Question, Wanted, error_response, read_query};
