@@ -121,6 +121,16 @@ describe('A box with hosts', TIMEOUT, () => {
   })
 })
 
+/** Lets the variable name this registry until the end of the test. */
+function useRegistry(t, port) {
+  const before = process.env.npm_config_registry
+  process.env.npm_config_registry = `http://ada:password@127.0.0.1:${port}/`
+  t.after(() => {
+    if (before === undefined) delete process.env.npm_config_registry
+    else process.env.npm_config_registry = before
+  })
+}
+
 /** Starts a registry with one package, whose program is the server that reaches URLs. Returns its port and the paths that were asked for. */
 async function registry(t) {
   const path = folder(t)
@@ -145,12 +155,7 @@ async function registry(t) {
 
 test('npx fetches its package from the registry of its user, and once it has started reaches that no more', TIMEOUT, async (t) => {
   const { port, asked } = await registry(t)
-  const before = process.env.npm_config_registry
-  process.env.npm_config_registry = `http://ada:password@127.0.0.1:${port}/`
-  t.after(() => {
-    if (before === undefined) delete process.env.npm_config_registry
-    else process.env.npm_config_registry = before
-  })
+  useRegistry(t, port)
   const entry = { command: 'npx', args: ['-y', 'reaching'], confirm: 'never' }
   const shown = await openGateway(t, { it: entry })
   const { box } = await shown.approvalRequest('it')
@@ -161,6 +166,16 @@ test('npx fetches its package from the registry of its user, and once it has sta
   const late = await call('fetch', { url: `http://127.0.0.1:${port}/reaching` })
   assert.equal(late.isError, true, late.text)
   assert.equal(asked.length, count)
+})
+
+test('The registry is out of reach as soon as the handshake is done, before any list is read', TIMEOUT, async (t) => {
+  const { port, asked } = await registry(t)
+  useRegistry(t, port)
+  const late = `http://127.0.0.1:${port}/late`
+  const { gateway } = await open(t, { command: 'npx', args: ['-y', 'reaching', '--lists', late], confirm: 'never' })
+  const { tools } = await gateway.approvalRequest('it')
+  assert.equal(tools[0].description, 'Reads a URL: refused.')
+  assert.ok(!asked.includes('/late'), `${asked}`)
 })
 
 test('variables of a box come before those of the entry', TIMEOUT, async (t) => {

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
 use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
+use super::services::{Service, check_services, sockets_sentence};
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
 
 /// The home folder within a box.
@@ -24,7 +25,6 @@ const THREADS_OF_PROCESS: u64 = 32;
 const OPEN_FILES: u64 = 16_384;
 const FILE_BYTES: u64 = 4 << 30;
 const TEMPORARY_BYTES: u64 = 512 << 20;
-const HOME_BYTES: u64 = 2 << 30;
 
 /// A server that is about to start, without placeholders.
 pub struct BoxInput<'a> {
@@ -46,6 +46,8 @@ pub struct BoxInput<'a> {
     pub own_folders: &'a [PathBuf],
     /// The folder of the machine that becomes [`HOME`].
     pub private_home: &'a Path,
+    /// The services whose sockets no folder brings along.
+    pub services: &'a [Service],
 }
 
 /// Returns what exists in the box, and the path by which the program is started there.
@@ -65,6 +67,10 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
             paths.insert(path.clone(), access);
         }
     }
+    let named: Vec<&Path> = request.read.iter().chain(&request.write).map(PathBuf::as_path).collect();
+    for path in paths.keys() {
+        check_services(path, &named, request.services, lookup)?;
+    }
     let network = network_of(&request.settings.network, request.start_hosts);
     // A network of its own has its own table of names.
     let is_kept = |path: &&str| network == Network::Shared || !NAMING.contains(path);
@@ -74,7 +80,7 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     // A folder comes before what it contains, so that this is mounted upon it.
     given.sort_by_key(|given| given.path.components().count());
     // The variables are part of the command's environment already.
-    let BoxSettings { base: _, read: _, write: _, network: _, memory_mb, processes, cpu_percent, is_nested, environment: _ } =
+    let BoxSettings { base: _, read: _, write: _, network: _, memory_mb, disk_mb, processes, cpu_percent, is_nested, environment: _ } =
         request.settings;
     let (is_nested, memory_mb, processes) = (*is_nested, *memory_mb, *processes);
     let ceilings = Ceilings {
@@ -84,10 +90,38 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
         open_files: OPEN_FILES,
         file_bytes: FILE_BYTES,
         temporary_bytes: TEMPORARY_BYTES,
-        home_bytes: HOME_BYTES,
+        home_bytes: disk_mb << 20,
         cpu_percent: *cpu_percent,
     };
     Ok((Contents { given, hidden: own_folders, home: request.private_home.to_owned(), network, is_nested, ceilings }, program))
+}
+
+/// Says what the box has on this machine now, beside what the config names: the folders of the program, its runtime and its packages, and the sockets in what
+/// is given. It says nothing of a box that cannot be made.
+pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
+    let Ok((contents, _)) = contents(request, lookup) else { return Vec::new() };
+    let given: Vec<&Given> = contents.given.iter().filter(|given| given.link == Link::Refused).collect();
+    let named = request.arguments.iter().map(PathBuf::from).chain(request.read.iter().cloned()).chain(request.roots.iter().cloned());
+    let named: Vec<PathBuf> = named.map(|path| request.working_directory.map_or(path.clone(), |folder| folder.join(path))).collect();
+    let is_own = |given: &&&Given| given.access == Access::Read && !named.contains(&given.path);
+    let own = grouped(given.iter().filter(is_own).map(|given| given.path.as_path()));
+    let of_program = (!own.is_empty()).then(|| format!("its program, runtime and package are in {}", own.join(", ")));
+    of_program.into_iter().chain(given.iter().filter_map(|given| sockets_sentence(&given.path))).collect()
+}
+
+/// Returns paths as texts, with those of one folder in one text: `/a/{bin, lib}`. What another path contains is left out.
+fn grouped<'p>(paths: impl Iterator<Item = &'p Path>) -> Vec<String> {
+    let all: BTreeSet<&Path> = paths.collect();
+    let mut by_folder: BTreeMap<&Path, Vec<String>> = BTreeMap::new();
+    for path in all.iter().filter(|path| !path.ancestors().skip(1).any(|above| all.contains(above))) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        by_folder.entry(path.parent().unwrap_or(Path::new("/"))).or_default().push(name);
+    }
+    let text = |(folder, names): (&Path, Vec<String>)| match names.as_slice() {
+        [name] => folder.join(name).display().to_string(),
+        names => folder.join(format!("{{{}}}", names.join(", "))).display().to_string(),
+    };
+    by_folder.into_iter().map(text).collect()
 }
 
 /// Returns the network of a box. A box without hosts also has its own network, so that refused hosts can be reported.

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::boxes::services;
 
 /// A machine with these files. A path that ends with `/` is a folder, one with ` -> ` a link, one with ` #! ` a script, one with `=` a socket.
 #[derive(Default)]
@@ -75,6 +76,7 @@ struct Entry {
     write: Vec<PathBuf>,
     roots: Vec<PathBuf>,
     working_directory: Option<&'static Path>,
+    services: Vec<Service>,
 }
 
 fn entry(program: &'static str, arguments: &[&str]) -> Entry {
@@ -87,12 +89,13 @@ fn entry(program: &'static str, arguments: &[&str]) -> Entry {
         write: vec![],
         roots: vec![],
         working_directory: None,
+        services: services(&BTreeMap::new(), Path::new("/home/ada"), 1000),
     }
 }
 
 impl Entry {
-    fn contents(&self, machine: &Machine) -> Result<(Contents, PathBuf), String> {
-        let request = BoxInput {
+    fn with<T>(&self, made: impl FnOnce(&BoxInput<'_>) -> T) -> T {
+        made(&BoxInput {
             settings: &self.settings,
             program: Path::new(self.program),
             arguments: &self.arguments,
@@ -105,8 +108,16 @@ impl Entry {
             user_home: Path::new("/home/ada"),
             own_folders: &["/home/ada/.state".into(), "/home/ada/.cache/own".into()],
             private_home: Path::new("/home/ada/.state/boxes/a"),
-        };
-        contents(&request, machine)
+            services: &self.services,
+        })
+    }
+
+    fn contents(&self, machine: &Machine) -> Result<(Contents, PathBuf), String> {
+        self.with(|request| contents(request, machine))
+    }
+
+    fn present(&self, machine: &Machine) -> Vec<String> {
+        self.with(|request| present(request, machine))
     }
 
     /// Returns what the box has beside the system, as `r PATH` or `w PATH`.
@@ -269,4 +280,61 @@ fn what_is_named_is_given_and_the_state_folder_is_hidden_within() {
         server.write = vec![path.into()];
         assert!(server.contents(&home()).is_err(), "{path}");
     }
+}
+
+#[test]
+fn a_folder_with_the_socket_of_a_service_is_not_given_whole() {
+    let machine = machine(&[
+        "/usr/bin/node",
+        "/run/docker.sock=",
+        "/run/user/1000/bus=",
+        "/run/app/",
+        "/home/ada/.gnupg/S.gpg-agent=",
+        "/var/run -> /run",
+    ]);
+    let named = |path: &str, more: &[&str]| {
+        let mut server = entry("/usr/bin/node", &[]);
+        server.read = std::iter::once(path).chain(more.iter().copied()).map(PathBuf::from).collect();
+        server.contents(&machine).map(drop)
+    };
+    for (path, service) in
+        [("/run", "Docker"), ("/run/user", "session bus"), ("/run/user/1000", "session bus"), ("/home/ada/.gnupg", "GnuPG")]
+    {
+        let problem = named(path, &[]).unwrap_err();
+        assert!(problem.contains(&format!("socket of {service}")) || problem.contains(&format!("socket of the {service}")), "{problem}");
+    }
+    // An argument gives no more than `read`.
+    assert!(entry("/usr/bin/node", &["/run/user/1000"]).contents(&machine).is_err());
+    // A session that has no bus yet can get one.
+    assert!(named("/run/user/1000/systemd", &[]).is_err());
+    for path in ["/run/app", "/run/docker.sock", "/run/user/1000/bus"] {
+        assert_eq!(named(path, &[]), Ok(()), "{path}");
+    }
+    let all_of = [
+        "bus",
+        "systemd/private",
+        "docker.sock",
+        "podman/podman.sock",
+        "gnupg/S.gpg-agent",
+        "gnupg/S.gpg-agent.ssh",
+        "keyring/ssh",
+        "ssh-agent.socket",
+    ];
+    let all_of = all_of.map(|socket| format!("/run/user/1000/{socket}"));
+    assert_eq!(named("/run/user/1000", &all_of.each_ref().map(String::as_str)), Ok(()), "named themselves");
+}
+
+#[test]
+fn the_folders_of_the_program_and_its_packages_are_said_and_those_that_are_named_are_not() {
+    let npx = entry("/home/ada/.nvm/v22/bin/npx", &[]);
+    assert_eq!(npx.present(&home()), ["its program, runtime and package are in /home/ada/.nvm/v22/{bin, lib}"]);
+    let script = entry("/usr/bin/node", &["/home/ada/p/node_modules/@x/s/index.js", "/home/ada/p/data"]);
+    assert_eq!(script.present(&home()), ["its program, runtime and package are in /home/ada/p/node_modules"]);
+    let mut strict = entry("/usr/bin/node", &["./data", "/data"]);
+    strict.settings = BoxSettings::of(BoxBase::Strict);
+    strict.working_directory = Some(Path::new("/home/ada/p"));
+    (strict.read, strict.roots) = (vec!["/home/ada/q".into()], vec!["/home/ada/uv".into()]);
+    assert_eq!(strict.present(&home()), [] as [String; 0]);
+    let python = entry("/home/ada/.venv/bin/python", &[]);
+    assert_eq!(python.present(&home()), ["its program, runtime and package are in /home/ada/.venv, /home/ada/uv/3.12/{bin, lib}"]);
 }

@@ -83,11 +83,13 @@ pub struct BoxesReport {
 }
 
 impl BoxesReport {
-    pub(crate) fn of(parts: Vec<BoxPart>) -> Self {
+    /// `shows_processes`: the table of processes hides none, without which nothing but namespaces can end all of a box.
+    pub(crate) fn of(parts: Vec<BoxPart>, shows_processes: bool) -> Self {
         let has = |name| parts.iter().any(|part| part.available && part.name == name);
         Self {
             available: parts.iter().all(|part| part.available || !part.name.is_needed()),
-            landlock_alone: [BoxPartName::Landlock, BoxPartName::Scopes, BoxPartName::SystemCallFilter].into_iter().all(has),
+            landlock_alone: shows_processes
+                && [BoxPartName::Landlock, BoxPartName::Scopes, BoxPartName::SystemCallFilter].into_iter().all(has),
             parts,
             problem: None,
         }
@@ -106,9 +108,13 @@ mod tests {
     fn boxes_need_no_cgroup_and_all_namespaces() {
         let part = |name, available| BoxPart { name, available, detail: None, problem: None, remedy: None };
         let report = |cgroup, network| {
-            BoxesReport::of(vec![part(BoxPartName::NetworkNamespaces, network), part(BoxPartName::Cgroup, cgroup)]).available
+            BoxesReport::of(vec![part(BoxPartName::NetworkNamespaces, network), part(BoxPartName::Cgroup, cgroup)], true).available
         };
-        assert!(!BoxesReport::of(vec![part(BoxPartName::Landlock, true), part(BoxPartName::SystemCallFilter, true)]).landlock_alone);
+        let alone = |scopes, shows_processes| {
+            let parts = [(BoxPartName::Landlock, true), (BoxPartName::SystemCallFilter, true), (BoxPartName::Scopes, scopes)];
+            BoxesReport::of(parts.map(|(name, available)| part(name, available)).into(), shows_processes).landlock_alone
+        };
+        assert!(alone(true, true) && !alone(false, true) && !alone(true, false));
         assert!(report(true, true) && report(false, true) && !report(true, false));
     }
 }

@@ -11,12 +11,14 @@ mod order;
 pub(crate) mod paths;
 mod registry;
 pub(crate) mod sentences;
+mod services;
 
 pub use absent::{absent_arguments, bare_names};
-pub use contents::{BoxInput, HOME, contents};
+pub use contents::{BoxInput, HOME, contents, present};
 pub(crate) use machine::PROBE;
 pub use machine::{BoxPart, BoxPartName, BoxesReport};
 pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report};
 pub use paths::{Disk, Kind, Lookup};
-pub use registry::{Registry, RunnerSettings, registry};
+pub use registry::{Registry, Runner, RunnerSettings, registry};
 pub use sentences::sentences;
+pub use services::{Service, services};

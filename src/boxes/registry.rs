@@ -31,7 +31,7 @@ pub struct RunnerSettings<'a> {
 }
 
 /// The hosts and variables that a package runner needs until its server has started.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Registry {
     pub hosts: BTreeSet<BoxHost>,
     /// Variables that name the registry for the package manager in the box. They contain no user, password and query, but a token that is
@@ -41,7 +41,7 @@ pub struct Registry {
 
 /// The package managers that run a program of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Runner {
+pub enum Runner {
     Npm,
     Uv,
     Pip,
@@ -57,22 +57,26 @@ enum Runner {
 /// ```
 #[must_use]
 pub fn registry(command: &str, arguments: &[String], settings: &RunnerSettings<'_>) -> Option<Registry> {
-    Some(match runner(command, arguments)? {
+    Some(match Runner::of(command, arguments)? {
         Runner::Npm => npm(settings),
         Runner::Uv => python(uv(settings), &["UV_DEFAULT_INDEX", "UV_INDEX"]),
         Runner::Pip => python(pip(settings), &["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"]),
     })
 }
 
-fn runner(command: &str, arguments: &[String]) -> Option<Runner> {
-    let mut words = arguments.iter().map(String::as_str).filter(|argument| !argument.starts_with('-'));
-    match command.rsplit('/').next()? {
-        "npx" | "bunx" => Some(Runner::Npm),
-        "npm" => matches!(words.next(), Some("exec" | "x")).then_some(Runner::Npm),
-        "uvx" => Some(Runner::Uv),
-        "uv" => (words.next() == Some("tool") && words.next() == Some("run")).then_some(Runner::Uv),
-        "pipx" => (words.next() == Some("run")).then_some(Runner::Pip),
-        _ => None,
+impl Runner {
+    /// Returns the package manager of a command. `None` if it is no package runner.
+    #[must_use]
+    pub fn of(command: &str, arguments: &[String]) -> Option<Self> {
+        let mut words = arguments.iter().map(String::as_str).filter(|argument| !argument.starts_with('-'));
+        match command.rsplit('/').next()? {
+            "npx" | "bunx" => Some(Self::Npm),
+            "npm" => matches!(words.next(), Some("exec" | "x")).then_some(Self::Npm),
+            "uvx" => Some(Self::Uv),
+            "uv" => (words.next() == Some("tool") && words.next() == Some("run")).then_some(Self::Uv),
+            "pipx" => (words.next() == Some("run")).then_some(Self::Pip),
+            _ => None,
+        }
     }
 }
 

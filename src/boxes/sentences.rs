@@ -14,10 +14,10 @@ use crate::config::{BoxBase, BoxNetwork, BoxSettings};
 /// ```
 #[must_use]
 pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String]) -> Vec<String> {
-    let BoxSettings { base, read, write, network, memory_mb, processes, cpu_percent, is_nested, environment } = settings;
+    let BoxSettings { base, read, write, network, memory_mb, disk_mb, processes, cpu_percent, is_nested, environment } = settings;
     let mut said = vec![
         "may read the system's programs, and the folders of its own program, runtime and package".to_owned(),
-        "may write a private home, which is kept, and a private /tmp".to_owned(),
+        format!("may write a private home of {disk_mb} MiB, which is kept, and a private /tmp"),
     ];
     said.extend(read.iter().map(|path| format!("may read {path}")));
     said.extend(write.iter().map(|path| format!("may read and write {path}")));

@@ -422,7 +422,7 @@ mod tests {
             problem: (!available).then(|| "it is not there".to_owned()),
             remedy: (!available).then(|| "get it".to_owned()),
         };
-        let found = |parts| of_boxes(&BoxesReport::of(parts));
+        let found = |parts| of_boxes(&BoxesReport::of(parts, true));
         let all = found(vec![part(BoxPartName::Landlock, true), part(BoxPartName::Scopes, false), part(BoxPartName::Cgroup, false)]);
         let statuses = |found: &[Finding]| found.iter().map(|finding| finding.status).collect::<Vec<_>>();
         assert_eq!(statuses(&all), [Status::Ok, Status::Warning, Status::Ok], "{all:?}");

@@ -13,9 +13,12 @@ use super::tree::{self, Entry, Node, Value};
 use crate::fetch::{AddressKind, AllowedHost, kind_of};
 use crate::text::{Problem, displayed, displayed_within};
 
-const KEYS: [&str; 9] = ["base", "read", "write", "network", "memoryMb", "processes", "cpuPercent", "nested", "env"];
+const KEYS: [&str; 10] = ["base", "read", "write", "network", "memoryMb", "diskMb", "processes", "cpuPercent", "nested", "env"];
+/// The limits of `memoryMb` and `diskMb`.
 const MIN_MEMORY_MB: u64 = 16;
 const MAX_MEMORY_MB: u64 = 1 << 20;
+/// The size of a private home in MiB, unless the config says otherwise.
+const DISK_MB: u64 = 2_048;
 const MAX_PROCESSES: u64 = 4_096;
 const BASES: &str = "\"standard\", \"strict\" or \"off\"";
 const NETWORKS: &str = "a list of hosts, \"none\" or \"any\"";
@@ -137,6 +140,8 @@ pub struct BoxSettings {
     pub write: Vec<String>,
     pub network: BoxNetwork,
     pub memory_mb: u64,
+    /// The size of the private home.
+    pub disk_mb: u64,
     pub processes: u64,
     /// Processor time of all processes together, in percent of one processor. `None`: no limit.
     pub cpu_percent: Option<u64>,
@@ -165,6 +170,7 @@ impl BoxSettings {
             write: Vec::new(),
             network: BoxNetwork::none(),
             memory_mb,
+            disk_mb: DISK_MB,
             processes,
             cpu_percent: None,
             is_nested: false,
@@ -214,7 +220,7 @@ impl Reader<'_> {
         let program = command.rsplit('/').next().unwrap_or_default();
         if matches!(definition, Some(BoxDefinition::On(_))) && CONTAINER_PROGRAMS.contains(&program) {
             let problem = format!("must be \"off\" for {program}, because whoever can use its service can do anything on this machine");
-            self.wrong("box", node.unwrap_or(self.node), problem);
+            self.box_problem = Some(Problem::new(self.path("box"), node.unwrap_or(self.node).position, problem));
         }
         definition
     }
@@ -274,6 +280,7 @@ impl Reader<'_> {
             write,
             network: self.network(node).unwrap_or(defaults.network),
             memory_mb: self.number_within("memoryMb", node, MIN_MEMORY_MB, MAX_MEMORY_MB).unwrap_or(defaults.memory_mb),
+            disk_mb: self.number_within("diskMb", node, MIN_MEMORY_MB, MAX_MEMORY_MB).unwrap_or(defaults.disk_mb),
             processes: self.number_within("processes", node, 1, MAX_PROCESSES).unwrap_or(defaults.processes),
             cpu_percent: self.number_within("cpuPercent", node, 1, MAX_CPU_PERCENT),
             is_nested: self.nested(node),
@@ -404,7 +411,7 @@ mod tests {
         assert_eq!(read(r#""command": "x", "box": { "base": "off" }"#), Ok(Some(BoxDefinition::Off)));
         assert_eq!(settings(r#""standard""#), BoxSettings::of(BoxBase::Standard));
         assert_eq!(settings("{}"), BoxSettings::of(BoxBase::Standard));
-        let all = r#"{ "base": "strict", "read": ["/a"], "write": ["${workspaceFolder}"], "network": "any", "memoryMb": 64, "processes": 3,
+        let all = r#"{ "base": "strict", "read": ["/a"], "write": ["${workspaceFolder}"], "network": "any", "memoryMb": 64, "diskMb": 32, "processes": 3,
                 "cpuPercent": 50, "nested": true, "env": { "A": "b" } }"#;
         let expected = BoxSettings {
             base: BoxBase::Strict,
@@ -412,6 +419,7 @@ mod tests {
             write: vec!["${workspaceFolder}".to_owned()],
             network: BoxNetwork::Any,
             memory_mb: 64,
+            disk_mb: 32,
             processes: 3,
             cpu_percent: Some(50),
             is_nested: true,
@@ -467,6 +475,7 @@ mod tests {
             (r#"{ "read": [""] }"#, "is empty"),
             (r#"{ "read": ["${TOKEN}"] }"#, "TOKEN"),
             (r#"{ "memoryMb": 1 }"#, "from 16"),
+            (r#"{ "diskMb": 15 }"#, "from 16"),
             (r#"{ "processes": 0 }"#, "from 1"),
             (r#"{ "base": "off", "network": "none" }"#, "nothing else can be set"),
         ] {

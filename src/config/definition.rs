@@ -337,6 +337,9 @@ pub struct InvalidServer {
     pub source: ServerSource,
     /// `ERR_CONFIG_INVALID` with all problems of the entry.
     pub error: Error,
+    /// The server without a box, if that its program cannot be in one is the only problem of the entry. The operator's `boxes` can take the
+    /// box away from a server that others bring.
+    pub without_box: Option<Arc<ServerDefinition>>,
 }
 
 /// The definition of a value that a person is asked for: `${input:id}`.

@@ -2,6 +2,7 @@
 //! settings of VS Code), and the sections of other programs (`sections.rs`). Comments and trailing commas are permitted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
@@ -121,8 +122,8 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
         warnings.extend(odd);
         match outcome {
             Ok(server) => config.servers.push(server),
-            Err(problems) if is_fatal => fatal.extend(problems),
-            Err(problems) => config.invalid.push(invalid_server(&entry.name, file, problems)),
+            Err(unusable) if is_fatal => fatal.extend(unusable.problems),
+            Err(unusable) => config.invalid.push(invalid_server(&entry.name, file, unusable)),
         }
     }
     if is_fatal {
@@ -155,10 +156,11 @@ fn read_grants(root: &Node, (file, inputs): (&str, &Inputs), fatal: &mut Vec<Pro
     reader.settings
 }
 
-fn invalid_server(name: &str, file: &str, mut problems: Vec<Problem>) -> InvalidServer {
+fn invalid_server(name: &str, file: &str, server::Unusable { mut problems, without_box }: server::Unusable) -> InvalidServer {
     text::sort_problems(&mut problems);
     let error = Error::ConfigInvalid { file: file.into(), problems: problems.into() };
-    InvalidServer { name: displayed_within(name, MAX_DISPLAYED_NAME_CHARS), source: ServerSource::default(), error }
+    let (name, without_box) = (displayed_within(name, MAX_DISPLAYED_NAME_CHARS), without_box.map(Arc::new));
+    InvalidServer { name, source: ServerSource::default(), error, without_box }
 }
 
 /// The places of the servers and inputs in a config, and its other sections.

@@ -6,6 +6,7 @@ use secrecy::SecretString;
 use serde::de::value::Error as WordError;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
+use super::boxes::BoxDefinition;
 use super::definition::{Origin, Parallel, ServerDefinition, Transport, inputs_in};
 use super::inputs::Inputs;
 use super::source::ServerSource;
@@ -68,8 +69,15 @@ pub(super) struct Context<'a> {
     pub(super) rename_to: Option<String>,
 }
 
+/// An entry that is no server.
+pub(super) struct Unusable {
+    pub(super) problems: Vec<Problem>,
+    /// The server that it is without a box, if its box is the only problem.
+    pub(super) without_box: Option<ServerDefinition>,
+}
+
 /// Reads an entry of the section with this path. Also returns warnings.
-pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<ServerDefinition, Vec<Problem>>, Vec<Problem>) {
+pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<ServerDefinition, Unusable>, Vec<Problem>) {
     let field = format!("{section}.{}", displayed(&entry.name));
     let mut reader = Reader::new(entry, field, context.file, context.inputs);
     if let Err(problem) = crate::text::check_server_name(&entry.name) {
@@ -78,9 +86,14 @@ pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<S
         reader.problems.push(Problem::new(&reader.field, entry.position, problem));
     }
     let server = reader.server(&entry.name);
-    let outcome = match server {
-        Some(server) if reader.problems.is_empty() => Ok(server),
-        _ => Err(reader.problems),
+    let server = server.filter(|_| reader.problems.is_empty());
+    let outcome = match (server, reader.box_problem.take()) {
+        (Some(server), None) => Ok(server),
+        (server, problem) => {
+            reader.problems.extend(problem);
+            let without_box = server.map(|server| ServerDefinition { in_box: Some(BoxDefinition::Off), ..server });
+            Err(Unusable { problems: reader.problems, without_box })
+        }
     };
     (outcome, reader.warnings)
 }
@@ -93,6 +106,8 @@ pub(super) struct Reader<'a> {
     inputs: &'a Inputs,
     origin: Origin,
     problems: Vec<Problem>,
+    /// The problem of a program that cannot be in a box.
+    pub(super) box_problem: Option<Problem>,
     pub(super) warnings: Vec<Problem>,
 }
 
@@ -108,7 +123,16 @@ enum Kind {
 impl<'a> Reader<'a> {
     pub(super) fn new(entry: &'a Entry, field: String, file: &str, inputs: &'a Inputs) -> Self {
         let origin = Origin::new(file, field.clone());
-        Self { node: &entry.node, position: entry.position, inputs, origin, field, problems: Vec::new(), warnings: Vec::new() }
+        Self {
+            node: &entry.node,
+            position: entry.position,
+            inputs,
+            origin,
+            field,
+            problems: Vec::new(),
+            box_problem: None,
+            warnings: Vec::new(),
+        }
     }
 
     pub(super) fn into_problems(self) -> Vec<Problem> {

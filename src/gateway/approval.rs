@@ -57,7 +57,9 @@ impl Gateway {
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
         if let ApprovalStatus::Unapproved(lack) = self.core.trust.approvals.approval_status(&subject)? {
-            return Ok(ApprovalRequest::Command(Box::new(self.core.command_request(&server, &subject, Some(lack)))));
+            let core = Arc::clone(&self.core);
+            let request = blocking(move || Ok(core.command_request(&server, &subject, Some(lack)))).await?;
+            return Ok(ApprovalRequest::Command(Box::new(request)));
         }
         let (live, manifest) = self.discover(&server).await?;
         let before = self.core.trust.approvals.approval(&server.key())?.and_then(|approval| approval.manifest);

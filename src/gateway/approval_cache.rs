@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 
 use super::core::Core;
 use super::subject::ReadFile;
+use crate::boxes::Registry;
 use crate::config::{Address, ServerDefinition, read_env_file};
 use crate::error::Result;
 use crate::trust::{Approval, ApprovalStatus, Subject};
@@ -57,17 +58,21 @@ impl ApprovalCache {
         }
     }
 
-    /// Returns the computed subject, if it is for this very definition, with the same folder and addresses. Pointers are compared: the
+    /// Returns the computed subject, if it is for this very definition, with the same folder, addresses and registry. Pointers are compared: the
     /// cache keeps the definition alive, so no other definition can have its address.
     pub(super) fn computed(
         &self,
         server: &ServerDefinition,
         folder: Option<&PathBuf>,
         addresses: &[(&'static str, Address)],
+        registry: &Registry,
     ) -> Option<Subject> {
         let computed = self.computed.lock();
         let (definition, subject) = computed.get(&server.name)?;
-        let is_same = std::ptr::eq(Arc::as_ptr(definition), server) && subject.folder.as_ref() == folder && subject.addresses == addresses;
+        let is_same = std::ptr::eq(Arc::as_ptr(definition), server)
+            && subject.folder.as_ref() == folder
+            && subject.addresses == addresses
+            && subject.registry == *registry;
         is_same.then(|| subject.clone())
     }
 

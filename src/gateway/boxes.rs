@@ -1,13 +1,18 @@
 //! Prepares the box of a server that is about to start.
 
+mod present;
+mod start_registry;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::geteuid;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
@@ -17,23 +22,21 @@ use super::events::Event;
 use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
-use crate::boxes::border::{BorderSettings, Refusal, RefusalListener};
-use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, RunnerSettings, contents, registry};
+use crate::boxes::border::{AbsoluteNames, BorderSettings, Descriptors, Refusal, RefusalListener};
+use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, Service, contents, services};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
-    BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Surroundings, Transport, loads_code,
-    resolve_box_paths,
+    BoxDefinition, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, loads_code, resolve_box_paths,
 };
 use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
-use crate::files::{Links, private_folder, read_bounded};
+use crate::files::private_folder;
 use crate::network::NetworkRuntime;
 use crate::trust::{CommandRequest, NotApprovedReason, Subject, deciding_folder};
+use start_registry::start_sentence;
 
 /// The folder of the state folder with the private homes.
 const HOMES: &str = "boxes";
-/// The longest file with settings of a package manager.
-const MAX_SETTINGS_BYTES: u64 = 256 * 1024;
 /// Variables that lead into the private folders of the box, unless the entry sets them.
 const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
 
@@ -48,17 +51,21 @@ pub(super) struct BoxMaker {
     refused: Arc<Mutex<HashMap<String, Vec<Refusal>>>>,
     /// The folder with the guest's snapshot. A program that can write there decides what runs in the VM.
     snapshot_folder: Option<PathBuf>,
+    /// The services whose sockets no folder brings along.
+    services: Vec<Service>,
 }
 
 impl BoxMaker {
     pub(super) fn new(options: &GatewayOptions) -> Self {
+        let home = options.environment.get("HOME").map_or("/", String::as_str);
         Self {
             program: options.box_program.clone(),
             state_folder: options.state_folder(),
             threads: Arc::new(border_threads()),
-            resolver: Arc::new(SystemResolver),
+            resolver: Arc::new(AbsoluteNames(SystemResolver)),
             refused: Arc::default(),
             snapshot_folder: options.snapshot_dir.clone(),
+            services: services(&options.environment, Path::new(home), geteuid().as_raw()),
         }
     }
 
@@ -113,7 +120,9 @@ fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
 /// The reports of the programs that make boxes. They depend only on the machine, so all gateways of this process share them.
 static KNOWN: Mutex<BTreeMap<PathBuf, BoxesReport>> = Mutex::new(BTreeMap::new());
 /// Longest wait for the program that tries the parts of a box. It normally takes some milliseconds.
-const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest report of that program.
+const MAX_REPORT_BYTES: usize = 64 * 1024;
 
 impl Gateway {
     /// Reports the parts of a box that this machine has, and remedies for the missing ones. Tries them once for this process. Blocks.
@@ -125,7 +134,7 @@ impl Gateway {
         if let Some(report) = known.get(program) {
             return report.clone();
         }
-        match try_parts(program) {
+        match try_parts(program, PATIENCE) {
             Ok(report) => known.entry(program.clone()).or_insert(report).clone(),
             // It is tried again when it is asked for again.
             Err(problem) => BoxesReport::without_program(format!("the program {} cannot be run: {problem}", program_name(program))),
@@ -137,7 +146,7 @@ fn program_name(program: &Path) -> std::borrow::Cow<'_, str> {
     program.file_name().unwrap_or(program.as_os_str()).to_string_lossy()
 }
 
-fn try_parts(program: &Path) -> Result<BoxesReport, String> {
+fn try_parts(program: &Path, patience: Duration) -> Result<BoxesReport, String> {
     let mut command = Command::new(program);
     let mut child = command
         .arg(PROBE)
@@ -148,44 +157,52 @@ fn try_parts(program: &Path) -> Result<BoxesReport, String> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| error.to_string())?;
-    let mut line = Vec::new();
-    let read = child.stdout.take().ok_or_else(|| "it has no output".to_owned()).and_then(|mut output| {
-        let is_ready = poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&PATIENCE)).is_ok_and(|count| count > 0);
-        // The program writes one line at its end.
-        if is_ready { output.read_to_end(&mut line).map_err(|error| error.to_string()) } else { Err("it does not answer".to_owned()) }
-    });
+    let read = child.stdout.take().ok_or_else(|| "it has no output".to_owned()).and_then(|output| read_whole(output, patience));
     let _ = child.kill();
     let _ = child.wait();
-    read?;
-    serde_json::from_slice(&line).map_err(|error| error.to_string())
+    serde_json::from_slice(&read?).map_err(|error| error.to_string())
+}
+
+/// Reads the output of the program, which writes one line and ends.
+fn read_whole(mut output: ChildStdout, patience: Duration) -> Result<Vec<u8>, String> {
+    let (end, mut read, mut part) = (Instant::now() + patience, Vec::new(), [0; 4096]);
+    while read.len() <= MAX_REPORT_BYTES {
+        let rest = Timespec::try_from(end.saturating_duration_since(Instant::now())).map_err(|error| error.to_string())?;
+        if !poll(&mut [PollFd::new(&output, PollFlags::IN)], Some(&rest)).is_ok_and(|count| count > 0) {
+            return Err("it does not answer".to_owned());
+        }
+        match output.read(&mut part).map_err(|error| error.to_string())? {
+            0 => return Ok(read),
+            length => read.extend(&part[..length]),
+        }
+    }
+    Err("it says more than it has to".to_owned())
 }
 
 impl Core {
-    /// Returns the process to start, within its box if the entry has one.
-    pub(super) async fn target(&self, server: &ServerDefinition, command: ResolvedCommand, program: PathBuf) -> GatewayResult<Target> {
+    /// Returns the process to start, within its box if the entry has one. `registry` is that of the approved subject.
+    pub(super) async fn target(
+        &self,
+        server: &ServerDefinition,
+        command: ResolvedCommand,
+        program: PathBuf,
+        registry: Registry,
+    ) -> GatewayResult<Target> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Ok(Target::Process { command, program, in_box: None }) };
         let paths = resolve_box_paths(server, settings, &self.surroundings)?;
         let workspace = deciding_folder(server, &self.surroundings);
         let private_home = self.box_maker.private_home(server, workspace.as_deref())?;
         let (settings, arguments) = (settings.clone(), command.arguments.clone());
-        let (user_home, own_folders) = (self.surroundings.user_home.clone(), self.box_maker.own_folders());
+        let (user_home, own_folders, services) =
+            (self.surroundings.user_home.clone(), self.box_maker.own_folders(), self.box_maker.services.clone());
         let program = command.working_directory.join(program);
         let mut command = within(command, server, &settings.environment);
-        let (hosts, hosts_all) = match &settings.network {
-            BoxNetwork::Any => (BTreeSet::new(), true),
-            BoxNetwork::Hosts(hosts) => (hosts.clone(), false),
+        let hosts = match &settings.network {
+            BoxNetwork::Any => BTreeSet::new(),
+            BoxNetwork::Hosts(hosts) => hosts.clone(),
         };
-        // As in the request that a person was shown: what a variable adds to the arguments brings no registry.
-        let (own, surroundings) = (server.transport.clone(), self.surroundings.clone());
-        let registry = blocking(move || {
-            let Transport::Stdio { command, arguments, .. } = &own else { return Ok(None) };
-            Ok(registry_of(command, arguments, &surroundings))
-        });
-        let registry = registry.await?.unwrap_or_default();
         let Registry { hosts: start_hosts, variables } = registry;
-        if !hosts_all {
-            add_missing(&mut command, variables);
-        }
+        add_missing(&mut command, variables);
         let starting = start_hosts.clone();
         let search = search_path(&command);
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
@@ -203,38 +220,46 @@ impl Core {
                 user_home: &user_home,
                 own_folders: &own_folders,
                 private_home: &private_home,
+                services: &services,
             };
             Ok(contents(&request, &Disk))
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
-        let BoxMaker { program: box_program, state_folder: _, threads, resolver, refused: _, snapshot_folder: _ } = &self.box_maker;
-        let border = BorderSettings { hosts, start_hosts, resolver: Arc::clone(resolver), on_refused: self.on_refused(&server.name) };
+        let BoxMaker { program: box_program, threads, resolver, .. } = &self.box_maker;
+        let border = BorderSettings {
+            hosts,
+            start_hosts,
+            resolver: Arc::clone(resolver),
+            on_refused: self.on_refused(&server.name),
+            descriptors: Descriptors::of_process(),
+        };
         let in_box = Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) }));
         Ok(Target::Process { command, program, in_box })
     }
 
-    /// Returns the approval request for the command, with the hosts that a package runner may reach until its server has started.
+    /// Returns the approval request for the command, with the hosts that a package runner may reach until its server has started, and with
+    /// what the box has on this machine. Reads the disk.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
-        let Transport::Stdio { command, arguments, working_directory, .. } = &server.transport else { return request };
+        let Transport::Stdio { working_directory, .. } = &server.transport else { return request };
         let (Some(in_box), Some(BoxDefinition::On(settings))) = (&mut request.in_box, &server.in_box) else { return request };
         // Folders that the box gives can tie the approval to the workspace, although the command does not start there.
         if working_directory.is_none() && self.locality(server) == Locality::Anywhere {
             request.cwd = Some(HOME.to_owned());
         }
         if let BoxNetwork::Hosts(hosts) = &settings.network {
-            let registry = registry_of(command, arguments, &self.surroundings).unwrap_or_default();
-            in_box.allows.extend(start_sentence(&registry.hosts, hosts));
+            in_box.allows.extend(start_sentence(&subject.registry, hosts));
         }
+        in_box.allows.extend(self.present_in_box(server, subject));
         request
     }
 
     /// Returns the function that reports the refusals of a server's box.
     fn on_refused(&self, server: &str) -> RefusalListener {
         let (events, refused, server) = (self.events.clone(), Arc::clone(&self.box_maker.refused), server.to_owned());
-        // Those of an earlier start say nothing about this one.
-        refused.lock().remove(&server);
+        // Those of an earlier start say nothing about this one, and nobody asks for those of a server that is gone.
+        refused.lock().retain(|known, _| *known != server && self.registry.server(known).is_ok());
         Arc::new(move |refusal: &Refusal| {
             let Refusal { host, port, reason } = refusal.clone();
             refused.lock().entry(server.clone()).or_default().push(refusal.clone());
@@ -252,32 +277,6 @@ impl Gateway {
         let name = self.server_info(server)?.status.name;
         Ok(self.core.box_maker.refused.lock().get(&name).cloned().unwrap_or_default())
     }
-}
-
-/// Returns the hosts and variables that a package runner needs, according to the settings of the user's package manager. A registry that
-/// only the entry names must be in `network`, so that the author of an entry cannot choose a private address.
-fn registry_of(command: &str, arguments: &[String], surroundings: &Surroundings) -> Option<Registry> {
-    let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
-    let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);
-    let read = |path: PathBuf| {
-        let bytes = read_bounded(&path, Links::Follow, MAX_SETTINGS_BYTES).ok()?;
-        String::from_utf8(bytes).ok()
-    };
-    let npmrc = read(user_home.join(".npmrc"));
-    let pip_config = read(config.join("pip/pip.conf")).or_else(|| read(user_home.join(".pip/pip.conf")));
-    let uv_config = read(config.join("uv/uv.toml"));
-    let settings = RunnerSettings {
-        variables: environment.clone(),
-        npmrc: npmrc.as_deref(),
-        pip_config: pip_config.as_deref(),
-        uv_config: uv_config.as_deref(),
-    };
-    registry(command, arguments, &settings)
-}
-
-fn start_sentence(of_start: &BTreeSet<BoxHost>, hosts: &BTreeSet<BoxHost>) -> Option<String> {
-    let names: Vec<String> = of_start.difference(hosts).map(ToString::to_string).collect();
-    (!names.is_empty()).then(|| format!("may reach {} until it has started, to fetch its package", names.join(", ")))
 }
 
 /// Adds variables that the entry does not set itself.
@@ -303,4 +302,27 @@ fn within(mut command: ResolvedCommand, server: &ServerDefinition, in_box: &BTre
         command.working_directory = PathBuf::from(HOME);
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_says_too_much_or_never_ends_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = |name: &str, script: &str, patience: Duration| {
+            let program = folder.path().join(name);
+            fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            try_parts(&program, patience).unwrap_err()
+        };
+        assert!(told("much", "exec cat /dev/zero", PATIENCE).contains("more than it has to"));
+        assert!(told("nothing", "exit 0", PATIENCE).contains("EOF"));
+        // The first bytes come at once, and nothing behind them.
+        assert!(told("slow", "echo '{'; exec sleep 1000", Duration::from_millis(300)).contains("does not answer"));
+    }
 }

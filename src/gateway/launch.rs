@@ -50,16 +50,17 @@ impl Core {
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name).into());
         let command = command.ok_or_else(missing)?;
         self.register_secrets(server, &command);
+        let registry = subject.registry.clone();
         let program = self.approved_program(server, subject, &command).await?;
         let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        let target = self.target(server, command, program).await?;
+        let target = self.target(server, command, program, registry).await?;
         self.warn_of_absent_paths(server, &target).await?;
         self.launch_of(server, target, clock, self.caller(scope, control))
     }
 
     /// Checks the approval, and returns its subject and the command. The environment file is read only once. So the process gets exactly
     /// the bytes that `pinValues` compares with the approval, even if the file changes at the same time.
-    fn approved_command(
+    pub(super) fn approved_command(
         &self,
         server: &ServerDefinition,
         inputs: &Inputs,

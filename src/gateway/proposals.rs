@@ -8,6 +8,7 @@ use super::availability::exists_for;
 use super::core::Core;
 use super::events::Event;
 use super::{Agent, ApprovalRead, Gateway};
+use crate::blocking::blocking;
 use crate::config::{ServerDefinition, SourceKind, read_env_file};
 use crate::error::{Error, Result};
 use crate::registry::{AddedServer, Decider};
@@ -69,7 +70,8 @@ impl Gateway {
         let Some(added) = self.core.added.get(name).filter(|added| self.core.is_in_force(added)) else { return Ok(None) };
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
-        self.core.proposal(&added, &server, &subject, decided)
+        let core = Arc::clone(&self.core);
+        blocking(move || core.proposal(&added, &server, &subject, decided)).await
     }
 
     /// Sends the operator events, when the gateway opens, about servers that still await a decision. Ignores errors, because each later use

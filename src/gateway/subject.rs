@@ -9,7 +9,9 @@ use secrecy::SecretString;
 use super::core::Core;
 use super::launch::search_path;
 use crate::blocking::blocking;
-use crate::config::{Locality, OAuthSettings, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http};
+use crate::config::{
+    Locality, OAuthSettings, ResolvedCommand, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
+};
 use crate::error::Result;
 use crate::trust::{Circumstances, Executable, Subject, addresses_of, command_depends_on_workspace, deciding_folder};
 
@@ -33,13 +35,14 @@ impl Core {
         // If the values cannot be determined, the server cannot be started. The attempt to start it reports the error.
         let pinned = server.pin_values.then(|| self.pinned_values(server, self.locality(server), read_file).unwrap_or_default());
         let addresses = addresses_of(server, Some(&self.surroundings));
+        let registry = self.start_registry(server);
         let key = self.store.key();
         if pinned.is_some() {
-            return Subject::new(server, key, Circumstances { executable, pinned, folder, addresses });
+            return Subject::new(server, key, Circumstances { executable, pinned, folder, addresses, registry });
         }
-        let known = self.trust.approval_cache.computed(server, folder.as_ref(), &addresses);
+        let known = self.trust.approval_cache.computed(server, folder.as_ref(), &addresses, &registry);
         let subject = known.unwrap_or_else(|| {
-            let subject = Subject::new(server, key, Circumstances { executable: None, pinned, folder, addresses });
+            let subject = Subject::new(server, key, Circumstances { executable: None, pinned, folder, addresses, registry });
             if let Some(definition) =
                 self.registry.server(&server.name).ok().filter(|definition| std::ptr::eq(Arc::as_ptr(definition), server))
             {
@@ -72,16 +75,19 @@ impl Core {
     }
 
     pub(super) fn executable(&self, server: &ServerDefinition) -> Option<Executable> {
+        let command = self.command_without_inputs(server)?;
+        self.trust.executables.find(&command.command, &search_path(&command), &command.working_directory)
+    }
+
+    /// Returns the command as far as it is known before a person has answered its questions.
+    pub(super) fn command_without_inputs(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         let locality = self.locality(server);
         // An unreadable environment file is reported when the server is started. The program can be found without the file.
         let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, locality, read);
         let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new())));
         // A variable that is not set is reported when the server is started too.
-        let command = command
-            .or_else(|_| resolve_command(&with_path_alone(server), &self.surroundings, &inputs, locality, |_| Ok(Vec::new())))
-            .ok()??;
-        self.trust.executables.find(&command.command, &search_path(&command), &command.working_directory)
+        command.or_else(|_| resolve_command(&with_path_alone(server), &self.surroundings, &inputs, locality, |_| Ok(Vec::new()))).ok()?
     }
 }
 

@@ -80,8 +80,9 @@ impl Layers {
                     Some(owner) if *owner != source => hidden.entry(entry.name().to_owned()).or_default().push(source.clone()),
                     _ => {
                         owners.insert(entry.name(), source);
+                        let entry = self.boxed(entry.clone());
                         let list = if matches!(entry, Entry::Valid(_)) { &mut valid } else { &mut invalid };
-                        list.push(self.boxed(entry.clone()));
+                        list.push(entry);
                     }
                 }
             }
@@ -100,15 +101,19 @@ impl Layers {
         Merged { entries: valid, index, hidden, variants, inputs: self.inputs.clone(), has_other_sources }
     }
 
-    /// Returns the entry with the box that the operator gives it.
+    /// Returns the entry with the box that the operator gives it. A server whose program cannot be in a box is one without a box alone.
     fn boxed(&self, entry: Entry) -> Entry {
-        match (self.boxes.get(entry.name()), entry) {
-            (Some(given), Entry::Valid(server)) if server.in_box.is_some() && !server.source.is_operators_config() => {
-                let mut server = ServerDefinition::clone(&server);
+        let Some(given) = self.boxes.get(entry.name()) else { return entry };
+        match &entry {
+            Entry::Valid(server) if server.in_box.is_some() && !server.source.is_operators_config() => {
+                let mut server = ServerDefinition::clone(server);
                 server.in_box = Some(given.clone());
                 Entry::Valid(server.into())
             }
-            (_, entry) => entry,
+            Entry::Invalid(server) if *given == BoxDefinition::Off && !server.source.is_operators_config() => {
+                server.without_box.clone().map_or(entry, Entry::Valid)
+            }
+            Entry::Valid(_) | Entry::Invalid(_) => entry,
         }
     }
 
@@ -192,6 +197,25 @@ mod tests {
         assert_eq!((&merged.hidden["y"], &merged.hidden["z"]), (&vec![agent.clone()], &vec![agent]));
     }
 
+    #[test]
+    fn the_operator_can_take_the_box_away_from_a_program_that_cannot_be_in_one() {
+        let provider = ServerSource::named(SourceKind::Provider, "acme");
+        let definition = serde_json::json!({ "name": "files", "command": "docker", "args": ["run", "-i", "acme/files"] });
+        let (entry, _) = crate::registry::providers::read_definition(definition.as_object().unwrap(), "acme--files", &provider);
+        let with = |boxes: &str| {
+            let mut layers =
+                Layers { boxes: parse_text(&format!(r#"{{ "boxes": {boxes} }}"#), "c", 9).unwrap().boxes, ..Layers::default() };
+            layers.by_rank.insert(Rank::of(provider.clone()), vec![entry.clone()]);
+            layers.merged().get("acme--files").unwrap().clone()
+        };
+        let Entry::Valid(server) = with(r#"{ "acme--files": "off" }"#) else { panic!("it is not valid") };
+        assert_eq!((&server.in_box, &server.source), (&Some(BoxDefinition::Off), &provider));
+        for boxes in ["{}", r#"{ "other": "off" }"#, r#"{ "acme--files": "standard" }"#] {
+            let Entry::Invalid(server) = with(boxes) else { panic!("{boxes}: it is valid") };
+            assert!(server.error.clone().in_full().contains("must be \"off\" for docker"), "{boxes}");
+        }
+    }
+
     /// A layer of the tests: its kind, its position among the layers of its kind, and its servers, each with a flag that is true if its
     /// entry is valid.
     type Layer = (SourceKind, usize, Vec<(String, bool)>);
@@ -201,7 +225,7 @@ mod tests {
             return server(name, source);
         }
         let error = Error::Closed { what: "test" };
-        Entry::Invalid(Arc::new(InvalidServer { name: name.to_owned(), source: source.clone(), error }))
+        Entry::Invalid(Arc::new(InvalidServer { name: name.to_owned(), source: source.clone(), error, without_box: None }))
     }
 
     fn layers() -> impl Strategy<Value = Vec<Layer>> {

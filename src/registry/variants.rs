@@ -52,7 +52,9 @@ impl Variants {
 pub(super) fn entry_of(variant: &Variant, server: &ServerDefinition, inputs: &[InputDefinition]) -> Entry {
     match variant.of(server, inputs) {
         Ok(server) => Entry::Valid(Arc::new(server)),
-        Err(error) => Entry::Invalid(Arc::new(InvalidServer { name: variant.name(), source: server.source.clone(), error })),
+        Err(error) => {
+            Entry::Invalid(Arc::new(InvalidServer { name: variant.name(), source: server.source.clone(), error, without_box: None }))
+        }
     }
 }
 

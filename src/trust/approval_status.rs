@@ -53,6 +53,8 @@ pub enum NotApprovedReason {
     Never,
     /// The command is not the approved one.
     Changed,
+    /// The command is not the approved one, or the user's package manager has another registry.
+    ChangedOrRegistry,
     /// The command is not the approved one, and it depends on the workspace folder. The approval may be for another folder.
     Elsewhere,
     /// The approval has expired.
@@ -74,6 +76,9 @@ impl fmt::Display for NotApprovedReason {
         let text = match self {
             Self::Never => "nobody has approved it",
             Self::Changed => "its entry in the config changed after it was approved",
+            Self::ChangedOrRegistry => {
+                "its entry in the config, or the registry that your package manager's settings name, changed after it was approved"
+            }
             Self::Elsewhere => {
                 "its entry in the config changed after it was approved, or was approved in another workspace folder, where its paths name other files"
             }
@@ -96,10 +101,10 @@ impl fmt::Display for NotApprovedReason {
 pub(super) fn approval_status(approval: Option<&Approval>, subject: &Subject, now: SystemTime) -> ApprovalStatus {
     let Some(approval) = approval else { return ApprovalStatus::Unapproved(NotApprovedReason::Never) };
     if approval.command_digest != subject.digest {
-        return ApprovalStatus::Unapproved(if subject.folder.is_some() {
-            NotApprovedReason::Elsewhere
-        } else {
-            NotApprovedReason::Changed
+        return ApprovalStatus::Unapproved(match subject {
+            Subject { folder: Some(_), .. } => NotApprovedReason::Elsewhere,
+            Subject { registry, .. } if !registry.hosts.is_empty() => NotApprovedReason::ChangedOrRegistry,
+            _ => NotApprovedReason::Changed,
         });
     }
     if approval.is_expired(now) {

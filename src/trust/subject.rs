@@ -6,6 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::digest::digest;
 use super::executable::Executable;
+use crate::boxes::Registry;
 use crate::config::{
     Address, BoxDefinition, BoxNetwork, BoxSettings, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition,
     ServerDefinition, ServerSource, SigningAlgorithm, ToolFilter, Transport, UriFilter,
@@ -32,6 +33,9 @@ pub struct Subject {
     pub folder: Option<PathBuf>,
     /// The addresses in the entry with their fields, in the displayed form.
     pub addresses: Vec<(&'static str, Address)>,
+    /// The registry that a package runner reaches until its server has started. It is handed to the box as it was compared with the
+    /// approval. Empty if there is none.
+    pub registry: Registry,
 }
 
 /// The values outside of the entry that an approval depends on.
@@ -45,17 +49,20 @@ pub struct Circumstances {
     pub folder: Option<PathBuf>,
     /// The entry's addresses, with the hosts that variables currently give them ([`super::addresses_of`]).
     pub addresses: Vec<(&'static str, Address)>,
+    /// The registry that the settings of the user's package manager name, if the command is a package runner in a box.
+    pub registry: Registry,
 }
 
 impl Subject {
     /// Computes the digests of a server.
     #[must_use]
     pub fn new(server: &ServerDefinition, key: &MachineKey, circumstances: Circumstances) -> Self {
-        let Circumstances { executable, pinned, folder, addresses } = circumstances;
+        let Circumstances { executable, pinned, folder, addresses, registry } = circumstances;
         // The folder's name is in hexadecimal, so that two names that are not valid UTF-8 differ as well.
         let name = folder.as_ref().map(|folder| hex::encode(folder.as_os_str().as_encoded_bytes()));
         let form = name.iter().fold(form(server, key), |form, name| form.text("workspaceFolder").text(name));
         let form = addresses.iter().fold(form, |form, (field, address)| with_origin(form, key, field, address));
+        let form = with_registry(form, &registry);
         let form = match &pinned {
             None => form.flag(false),
             // The digests of the values are made with the machine's key, so that nobody can guess the values from the digest.
@@ -74,6 +81,7 @@ impl Subject {
             pin_executable: server.pin_executable,
             folder,
             addresses,
+            registry,
         }
     }
 
@@ -98,6 +106,15 @@ fn with_origin(form: Canonical, key: &MachineKey, field: &str, address: &Address
     }
     let origin = Canonical::new("origin").text(field).optional(address.decided_origin.as_deref());
     form.text("origin").text(&key.authenticate(&origin))
+}
+
+/// Adds the hosts of a registry, which are shown. Its variables are not: they only tell a package manager which of these hosts it asks.
+fn with_registry(form: Canonical, Registry { hosts, variables: _ }: &Registry) -> Canonical {
+    if hosts.is_empty() {
+        return form;
+    }
+    let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+    form.text("registry").list(hosts.iter().map(String::as_str))
 }
 
 /// Returns the form of everything that a person is shown. The machine's key hides the values in it. Each field of an entry is either
@@ -168,7 +185,7 @@ fn with_box(form: Canonical, in_box: &BoxDefinition) -> Canonical {
     match in_box {
         BoxDefinition::Off => form.text("box").text("off"),
         BoxDefinition::On(settings) => {
-            let BoxSettings { base, read, write, network, memory_mb, processes, cpu_percent, is_nested, environment } = settings;
+            let BoxSettings { base, read, write, network, memory_mb, disk_mb, processes, cpu_percent, is_nested, environment } = settings;
             let form = form.text("box").text(base.as_str()).list(read.iter().map(String::as_str)).list(write.iter().map(String::as_str));
             let form = match network {
                 BoxNetwork::Any => form.text("any"),
@@ -177,7 +194,7 @@ fn with_box(form: Canonical, in_box: &BoxDefinition) -> Canonical {
                     form.text("hosts").list(hosts.iter().map(String::as_str))
                 }
             };
-            let form = form.text(&memory_mb.to_string()).text(&processes.to_string());
+            let form = form.text(&memory_mb.to_string()).text(&disk_mb.to_string()).text(&processes.to_string());
             let form = form.optional(cpu_percent.map(|percent| percent.to_string()).as_deref()).flag(*is_nested);
             let variables: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
             form.list(variables.iter().map(String::as_str))
@@ -301,7 +318,7 @@ mod tests {
         Subject::new(&server(fields), key, Circumstances::default()).digest
     }
 
-    const BOXES: [&str; 13] = [
+    const BOXES: [&str; 14] = [
         r#""command": "x", "box": "off""#,
         r#""command": "x", "box": "strict""#,
         r#""command": "x", "box": { "read": ["/a"] }"#,
@@ -314,6 +331,7 @@ mod tests {
         r#""command": "x", "box": { "nested": true }"#,
         r#""command": "x", "box": { "env": { "A": "b" } }"#,
         r#""command": "x", "box": { "memoryMb": 64 }"#,
+        r#""command": "x", "box": { "diskMb": 64 }"#,
         r#""command": "x", "box": { "processes": 2 }"#,
     ];
 
@@ -402,6 +420,18 @@ mod tests {
         };
         let digests: std::collections::BTreeSet<_> = [None, Some("/a"), Some("/b")].map(within).into();
         assert_eq!(digests.len(), 3);
+    }
+
+    #[test]
+    fn the_hosts_of_a_registry_have_their_part() {
+        let (key, server) = (key(), server(r#""command": "npx", "args": ["a"]"#));
+        let of = |hosts: &[&str]| {
+            let registry = Registry { hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(), variables: Vec::new() };
+            Subject::new(&server, &key, Circumstances { registry, ..Circumstances::default() }).digest
+        };
+        let digests: std::collections::BTreeSet<_> =
+            [&[][..], &["a.example"], &["a.example:444"], &["b.example"], &["a.example", "b.example"]].map(of).into();
+        assert_eq!(digests.len(), 5);
     }
 
     #[test]

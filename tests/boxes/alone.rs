@@ -58,6 +58,30 @@ fn what_would_not_hold_is_refused_with_the_remedy() {
     assert!(fs::read_dir(scene.home()).unwrap().next().is_none());
 }
 
+/// A process that lets nobody look into its memory is not in such a table, so it would not be counted and ended.
+#[test]
+fn a_table_that_hides_processes_is_refused() {
+    // Others cannot mount the table.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scene = Scene::bare_and_hiding();
+    let told = if holds_alone() { "because /proc hides some (mount it with hidepid=0)" } else { "limit files, signals and sockets" };
+    assert_refused(&scene.command(SHELL, &["-c", "touch ran"]).run(""), told);
+    assert!(fs::read_dir(scene.home()).unwrap().next().is_none());
+}
+
+/// Where boxes with namespaces run already, the next one is not another kind of box.
+#[test]
+fn a_machine_whose_namespaces_are_all_in_use_has_no_box_without_them() {
+    let scene = Scene::full();
+    let ran = scene.command(SHELL, &["-c", "touch ran"]).run("");
+    assert_refused(&ran, "or no more than there are");
+    let Some(Report::Failed { problem, .. }) = &ran.report else { panic!() };
+    assert!(!problem.contains("without namespaces"), "{problem}");
+    assert!(fs::read_dir(scene.home()).unwrap().next().is_none());
+}
+
 #[test]
 fn what_a_server_leaves_behind_ends_with_it_and_with_the_outer_process() {
     if !holds_alone() {

@@ -61,6 +61,38 @@ fn named_folders_are_read_or_written_and_links_in_their_paths_are_refused() {
     assert!(problem.contains(&format!("write {} instead", read.display())), "{problem}");
 }
 
+/// A missing working folder is made in the box, and never on the disk of the machine.
+#[test]
+fn a_missing_working_folder_is_not_made_in_a_folder_that_was_given() {
+    let scene = Scene::new();
+    let write = scene.folder("write");
+    let mut command = scene.command(SHELL, &["-c", "pwd"]);
+    (command.write, command.working_directory) = (vec![write.clone()], write.join("a/b"));
+    let ran = command.run("");
+    assert_eq!((failed_step(&ran), ran.output.as_str()), (Some(Step::EnterFolder.name()), ""), "{ran:?}");
+    assert!(fs::read_dir(&write).unwrap().next().is_none());
+    command.working_directory = scene.path("elsewhere/a");
+    assert_eq!(command.run("").output, format!("{}\n", scene.path("elsewhere/a").display()));
+    assert!(!scene.path("elsewhere").exists());
+}
+
+/// A user without rights who runs a process with less urgency may not give it more, which nobody asks for.
+#[test]
+fn a_server_keeps_the_little_urgency_with_which_it_was_started() {
+    const POLICY: &str = "cut -d ' ' -f 41 /proc/self/stat";
+    let idle = std::thread::spawn(|| {
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the id 0 is this thread, and the parameters live during the call. A process that this thread starts has its policy.
+        assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) }, 0);
+        let scene = Scene::new();
+        scene.command(SHELL, &["-c", POLICY]).run("")
+    });
+    let ran = idle.join().unwrap();
+    assert_eq!(ran.output, format!("{}\n", libc::SCHED_IDLE), "{ran:?}");
+    let scene = Scene::new();
+    assert_eq!(scene.command(SHELL, &["-c", POLICY]).run("").output, format!("{}\n", libc::SCHED_OTHER));
+}
+
 /// The set-up is the same for all steps, so each is tried alone.
 #[test]
 fn each_step_that_fails_is_named_and_nothing_is_started() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyperlight_mcp::boxes::Report;
-use hyperlight_mcp::boxes::border::MAX_CONNECTIONS;
+use hyperlight_mcp::boxes::border::{Descriptors, MAX_CONNECTIONS};
 use hyperlight_mcp::config::{BoxBase, BoxNetwork, BoxSettings};
 
 use super::scene::{ATTACKER, Boxed, Ran, Scene, lines_of};
@@ -189,6 +189,28 @@ fn a_box_that_wants_too_much_is_held_up_and_another_is_not() {
     assert!(ran.refused.iter().any(|told| told.ends_with("too-many")), "{:?}", ran.refused);
 }
 
+/// One box of many cannot take the descriptors of the gateway's process that others need.
+#[test]
+fn a_box_that_takes_all_connections_leaves_some_for_others() {
+    let (scene, other, host) = (Scene::new(), Scene::new(), Host::new());
+    let address = format!("127.0.0.1:{}", host.port);
+    let descriptors = Descriptors::new(200);
+    let mut greedy = attacker(&scene, std::slice::from_ref(&address));
+    greedy.descriptors = Arc::clone(&descriptors);
+    let mut holding = greedy.start(&format!("hold many\t{address} 150\n"));
+    let held = holding.output().lines().map(Result::unwrap).nth(1).unwrap();
+    let held: usize = held.strip_prefix("held ").unwrap().parse().unwrap();
+    assert!((20..50).contains(&held), "{held}");
+    let mut modest = attacker(&other, std::slice::from_ref(&address));
+    modest.descriptors = descriptors;
+    let ran = modest.run(&lines_of(&vec![("echo", format!("{address} 1000")); 5]));
+    assert_went(&ran, &[true; 5]);
+    // What is free again can be used again.
+    drop(holding);
+    let ran = greedy.run(&lines_of(&[("echo", format!("{address} 1000"))]));
+    assert_went(&ran, &[true]);
+}
+
 #[test]
 fn the_end_of_the_gateway_ends_all_connections() {
     let (scene, host) = (Scene::new(), Host::new());
@@ -238,4 +260,22 @@ fn a_slow_reader_holds_up_its_writer() {
     stream.read_exact(&mut [0; 1000]).unwrap();
     let line = running.output().lines().map(Result::unwrap).nth(1).unwrap();
     assert!(line.starts_with("refused\t") && line.contains("held up"), "{line}");
+}
+
+/// The kernel would load its parts for seldom used protocols, which have had many faults, when a socket asks for one.
+#[test]
+fn sockets_of_seldom_used_protocols_are_refused_before_the_kernel_looks_for_them() {
+    let attempts = ["socket of SCTP", "socket of SCTP by its type", "socket of DCCP", "socket of DCCP by its type", "socket of UDP-Lite"];
+    for (scene, can) in [(Scene::new(), true), (Scene::bare(), false)] {
+        let attempts = attempts.iter().copied().chain(["sockets of usual protocols"]).map(|name| (name, String::new()));
+        let ran = scene.command(&ATTACKER, &[]).run(&lines_of(&attempts.collect::<Vec<_>>()));
+        if ran.report != Some(Report::Ready) {
+            // Where Landlock cannot hold a box alone, nothing is started.
+            assert!(!can && !super::holds_alone(), "{ran:?}");
+            continue;
+        }
+        let lines: Vec<&str> = ran.output.lines().collect();
+        assert!(lines[..5].iter().all(|line| line.contains("Operation not permitted")), "{lines:?}");
+        assert_eq!(lines[5].starts_with("done\t"), can, "{lines:?}");
+    }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use hyperlight_mcp::boxes::border::{Border, BorderSettings, Refusal};
+use hyperlight_mcp::boxes::border::{Border, BorderSettings, Descriptors, Refusal};
 use hyperlight_mcp::boxes::{BoxInput, Disk, HOME, Order, Report, contents};
 use hyperlight_mcp::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
 use hyperlight_mcp::fetch::Resolve;
@@ -40,8 +40,19 @@ fn placed(built: &'static str) -> String {
 /// A folder of the machine with a user's home, the gateway's own folder and the private home of one server.
 pub struct Scene {
     folder: tempfile::TempDir,
-    /// True if the machine has no namespaces.
-    is_bare: bool,
+    machine: Machine,
+}
+
+/// What the machine of a scene has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Machine {
+    All,
+    /// No namespaces.
+    Bare,
+    /// No namespaces, and a table of processes that hides some.
+    BareAndHiding,
+    /// Namespaces, of which all are in use.
+    Full,
 }
 
 /// The result of a program.
@@ -88,7 +99,7 @@ pub fn processes_with(argument: &str) -> usize {
 
 impl Scene {
     pub fn new() -> Self {
-        let scene = Self { folder: tempfile::Builder::new().prefix("hyperlight-mcp-box-").tempdir().unwrap(), is_bare: false };
+        let scene = Self { folder: tempfile::Builder::new().prefix("hyperlight-mcp-box-").tempdir().unwrap(), machine: Machine::All };
         for name in ["user/.ssh", "state/boxes/own", "state/boxes/other"] {
             fs::create_dir_all(scene.path(name)).unwrap();
         }
@@ -97,7 +108,17 @@ impl Scene {
 
     /// Returns a scene on a machine without namespaces.
     pub fn bare() -> Self {
-        Self { is_bare: true, ..Self::new() }
+        Self { machine: Machine::Bare, ..Self::new() }
+    }
+
+    /// Returns a scene on a machine without namespaces whose table of processes hides some. Only root can make it.
+    pub fn bare_and_hiding() -> Self {
+        Self { machine: Machine::BareAndHiding, ..Self::new() }
+    }
+
+    /// Returns a scene on a machine on which all namespaces are in use.
+    pub fn full() -> Self {
+        Self { machine: Machine::Full, ..Self::new() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -112,7 +133,7 @@ impl Scene {
 
     /// Returns the program that makes boxes, which is about to start.
     pub fn box_program(&self) -> Command {
-        box_program(self.is_bare)
+        box_program(self.machine)
     }
 
     /// Returns the folder that is the private home.
@@ -132,13 +153,15 @@ impl Scene {
             write: Vec::new(),
             fails_at: None,
             home_bytes: None,
+            descriptors: Descriptors::of_process(),
+            working_directory: HOME.into(),
         }
     }
 
     /// Gives these bytes to the program.
     pub fn raw(&self, bytes: &[u8]) -> Ran {
         assert!(self.home().is_dir());
-        start(bytes, b"", None, self.is_bare).finish()
+        start(bytes, b"", None, self.machine).finish()
     }
 
     /// Makes these attempts in one box, and returns the lines with their results.
@@ -172,6 +195,9 @@ pub struct Boxed<'a> {
     pub fails_at: Option<&'static str>,
     /// The size of the private home, if it is not the usual one.
     pub home_bytes: Option<u64>,
+    /// The descriptors that its border shares with others.
+    pub descriptors: Arc<Descriptors>,
+    pub working_directory: PathBuf,
 }
 
 impl Boxed<'_> {
@@ -191,6 +217,7 @@ impl Boxed<'_> {
             user_home: &user_home,
             own_folders: &own_folders,
             private_home: &home,
+            services: &[],
         };
         let (mut contents, program) = contents(&input, &Disk).unwrap();
         contents.ceilings.home_bytes = self.home_bytes.unwrap_or(contents.ceilings.home_bytes);
@@ -202,7 +229,7 @@ impl Boxed<'_> {
             environment: [("PATH", PATH), ("HOME", HOME), ("TMPDIR", "/tmp")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
-            working_directory: HOME.into(),
+            working_directory: self.working_directory.clone(),
             fails_at: self.fails_at.map(str::to_owned),
         };
         order.bytes().unwrap()
@@ -213,12 +240,12 @@ impl Boxed<'_> {
     }
 
     pub fn run_bytes(&self, input: &[u8]) -> Ran {
-        start(&self.order(), input, Some(self), self.scene.is_bare).finish()
+        start(&self.order(), input, Some(self), self.scene.machine).finish()
     }
 
     /// Starts the program, and leaves its input open.
     pub fn start(&self, input: &str) -> Running {
-        start(&self.order(), input.as_bytes(), Some(self), self.scene.is_bare)
+        start(&self.order(), input.as_bytes(), Some(self), self.scene.machine)
     }
 }
 
@@ -248,10 +275,10 @@ pub struct Running {
     pub looked_up: Arc<Mutex<Vec<String>>>,
 }
 
-fn start(order: &[u8], input: &[u8], boxed: Option<&Boxed<'_>>, is_bare: bool) -> Running {
+fn start(order: &[u8], input: &[u8], boxed: Option<&Boxed<'_>>, machine: Machine) -> Running {
     let (socket, theirs) = UnixStream::pair().unwrap();
     let (read, mut write) = io::pipe().unwrap();
-    let mut child = box_program(is_bare)
+    let mut child = box_program(machine)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -270,7 +297,8 @@ fn start(order: &[u8], input: &[u8], boxed: Option<&Boxed<'_>>, is_bare: bool) -
             told.lock().unwrap().push(format!("{} {}", refusal.target(), reason.as_str().unwrap()));
         });
         let resolver = Arc::new(Names(boxed.names.clone(), Arc::clone(&looked_up)));
-        let settings = BorderSettings { hosts, start_hosts: boxed.start_hosts.clone(), resolver, on_refused };
+        let (start_hosts, descriptors) = (boxed.start_hosts.clone(), Arc::clone(&boxed.descriptors));
+        let settings = BorderSettings { hosts, start_hosts, resolver, on_refused, descriptors };
         Border::start(sockets, &settings, runtime().handle()).unwrap()
     });
     let _ = write.write_all(input);
@@ -299,28 +327,52 @@ pub fn exchange(socket: &UnixStream, read: io::PipeReader) -> io::Result<Vec<Own
     Ok(rights.flatten().collect())
 }
 
-/// Returns the program that makes boxes, which is about to start on a machine with or without namespaces.
-fn box_program(is_bare: bool) -> Command {
+/// Returns the program that makes boxes, which is about to start on this machine.
+fn box_program(machine: Machine) -> Command {
     let mut command = Command::new(BOX.as_str());
     command.env_clear();
-    if is_bare {
+    if machine != Machine::All {
         // SAFETY: takes no arguments. The closure writes files, for which it may need memory: the C library lets a child allocate.
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-        unsafe { command.pre_exec(move || forbid_namespaces(user, group)) };
+        unsafe { command.pre_exec(move || move_to(machine, user, group)) };
     }
     command
 }
 
 /// Moves this process to a user namespace that has all of the machine, and in which no other namespace can be made.
-fn forbid_namespaces(user: u32, group: u32) -> std::io::Result<()> {
+fn move_to(machine: Machine, user: u32, group: u32) -> io::Result<()> {
+    if machine == Machine::BareAndHiding {
+        hide_processes()?;
+    }
+    enter_user_namespace(user, group)?;
+    let allowed = if machine == Machine::Full { "1" } else { "0" };
+    fs::write("/proc/sys/user/max_user_namespaces", allowed)?;
+    // The one that is allowed is made here, and has no limit of its own.
+    if machine == Machine::Full { enter_user_namespace(user, group) } else { Ok(()) }
+}
+
+fn enter_user_namespace(user: u32, group: u32) -> io::Result<()> {
     // SAFETY: takes an integer.
     if unsafe { libc::unshare(libc::CLONE_NEWUSER) } == -1 {
-        return Err(std::io::Error::last_os_error());
+        return Err(io::Error::last_os_error());
     }
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-    fs::write("/proc/sys/user/max_user_namespaces", "0")
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Mounts a table of processes upon that of the machine, for this process and its children.
+fn hide_processes() -> io::Result<()> {
+    let (none, proc) = (std::ptr::null(), c"proc".as_ptr());
+    // SAFETY: takes strings with their ends, and integers.
+    let results = unsafe {
+        [
+            libc::unshare(libc::CLONE_NEWNS),
+            libc::mount(none, c"/".as_ptr(), none, libc::MS_PRIVATE | libc::MS_REC, std::ptr::null()),
+            libc::mount(proc, c"/proc".as_ptr(), proc, 0, c"hidepid=2".as_ptr().cast()),
+        ]
+    };
+    if results == [0; 3] { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A test that fails leaves nothing behind: the box ends with its outer process.

@@ -35,6 +35,22 @@ async fn shown(gateway: &Gateway) -> Box<CommandRequest> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_request_names_the_folders_of_the_program_and_sockets_in_given_folders() {
+    let test_folder = TestFolder::new();
+    fs::create_dir_all(test_folder.path("shared/app")).unwrap();
+    let socket = test_folder.path("shared/app/app.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let gateway = open(&test_folder, &entry(&test_folder, &json!({ "read": [test_folder.path("shared")] })));
+    let allows = shown(&gateway).await.in_box.unwrap().allows;
+    let program = std::path::Path::new(FIXTURE);
+    let folders = allows.iter().find_map(|said| said.strip_prefix("its program, runtime and package are in ")).unwrap();
+    assert!(program.starts_with(folders), "{folders}");
+    let told = allows.iter().find(|said| said.starts_with("reaches the services behind the sockets in ")).unwrap();
+    assert!(told.ends_with(&format!(": {}", socket.display())), "{told}");
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_in_a_box_is_shown_as_such_serves_and_ends() {
     let test_folder = TestFolder::new();
     let gateway = open(&test_folder, &entry(&test_folder, &json!({ "network": "none", "read": ["/opt"] })));

@@ -466,6 +466,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
             pin_executable: false,
             folder: None,
             addresses: Vec::new(),
+            registry: hyperlight_mcp::boxes::Registry::default(),
         };
         store.approve_manifest(&subject, Arc::new(manifest), None, &store.basis("one").unwrap()).unwrap();
         std::fs::write(&may_go_on, "").unwrap();

@@ -172,6 +172,7 @@ impl TestFolder {
             own_folders: &[],
             start_hosts: &BTreeSet::new(),
             private_home: &home,
+            services: &[],
         };
         let (contents, _) = contents(&input, &Disk).unwrap();
         Some(Box::new(Boxed::new(BOX.into(), contents)))

@@ -92,7 +92,8 @@ impl Session {
     /// Runs the session until it is idle. Returns its ends.
     async fn run(self, waiting: mpsc::Receiver<Waiting>) -> Ends {
         let ends = (self.received.from, self.received.meant);
-        let Ok(_place) = Arc::clone(&self.shared.sessions).try_acquire_owned() else {
+        let place = Arc::clone(&self.shared.sessions).try_acquire_owned().ok();
+        let Some(_place) = place.zip(self.shared.descriptors.take(1)) else {
             self.shared.refuse_as(self.received.meant, RefusalReason::TooMany);
             return ends;
         };

@@ -6,8 +6,10 @@
 //!
 //! Decisions are pure functions: [`Rules`], [`Names`], `message`, `attempt`, `refusal`. The other files have side effects.
 
+mod absolute;
 mod attempt;
 mod datagrams;
+mod descriptors;
 mod message;
 mod name_server;
 mod names;
@@ -30,7 +32,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 
+pub use absolute::AbsoluteNames;
 pub use attempt::attempt_of;
+pub use descriptors::Descriptors;
 pub use message::{Answer, Query, Question, Wanted, error_response, read_query};
 pub use names::{MAX_NAMES, NAME_SERVER, Names};
 pub use refusal::{Refusal, RefusalReason};
@@ -58,6 +62,8 @@ pub struct BorderSettings {
     pub start_hosts: BTreeSet<BoxHost>,
     pub resolver: Arc<dyn Resolve>,
     pub on_refused: RefusalListener,
+    /// The descriptors that this border shares with others.
+    pub descriptors: Arc<Descriptors>,
 }
 
 /// The border of one running box. Dropping it ends all connections.
@@ -76,7 +82,9 @@ impl Border {
         let sockets: Vec<Socket> = sockets.into_iter().map(Socket::new).collect::<io::Result<_>>()?;
         let shared = Arc::new(Shared::new(settings));
         let serving = Arc::clone(&shared);
+        let open = shared.descriptors.note(sockets.len());
         let task = runtime.spawn(async move {
+            let _open = open;
             // Dropping the set ends its tasks.
             let mut tasks = JoinSet::new();
             for socket in sockets {

@@ -37,9 +37,12 @@ pub(super) async fn serve_streams(listener: &TcpListener, shared: &Arc<Shared>) 
     loop {
         tokio::select! {
             stream = accepted(listener) => {
-                if open.len() < MAX_CONNECTIONS {
+                if open.len() < MAX_CONNECTIONS && let Some(place) = shared.descriptors.take(1) {
                     let shared = Arc::clone(shared);
-                    open.spawn(async move { converse(stream, &shared).await });
+                    open.spawn(async move {
+                        converse(stream, &shared).await;
+                        drop(place);
+                    });
                 }
                 pace::wait(&shared.asking).await;
             }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::descriptors::Part;
 use super::message::{Answer, Wanted};
 use super::names::Names;
 use super::pace::Pace;
@@ -39,6 +40,7 @@ pub(super) struct Shared {
     refusals: Mutex<(Refusals, Vec<Refusal>)>,
     on_refused: RefusalListener,
     pub(super) reach: Reach,
+    pub(super) descriptors: Arc<Part>,
     pub(super) connections: Arc<Semaphore>,
     pub(super) sessions: Arc<Semaphore>,
     pub(super) waiting_bytes: Arc<Semaphore>,
@@ -49,7 +51,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(settings: &BorderSettings) -> Self {
-        let BorderSettings { hosts, start_hosts, resolver, on_refused } = settings;
+        let BorderSettings { hosts, start_hosts, resolver, on_refused, descriptors } = settings;
         let rules = Rules::new(hosts, start_hosts);
         let now = Instant::now();
         let pace = |(burst, interval)| Mutex::new(Pace::new(burst, interval, now));
@@ -60,6 +62,7 @@ impl Shared {
             refusals: Mutex::new((Refusals::new(now), Vec::new())),
             on_refused: Arc::clone(on_refused),
             reach: Reach::new(Arc::clone(resolver)),
+            descriptors: Part::new(descriptors),
             connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             sessions: Arc::new(Semaphore::new(MAX_SESSIONS)),
             waiting_bytes: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),

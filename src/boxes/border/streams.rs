@@ -14,6 +14,8 @@ use super::rules::Destination;
 use super::shared::Shared;
 use super::splice::splice;
 
+/// Descriptors of a connection: its end in the box, and the one outside.
+const OF_CONNECTION: usize = 2;
 /// The pause after a connection could not be accepted, because this process has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -24,7 +26,8 @@ pub(super) async fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
         tokio::select! {
             accepted = accepted(listener) => {
                 pace::wait(&shared.connecting).await;
-                let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
+                let place = Arc::clone(&shared.connections).try_acquire_owned().ok();
+                let Some(place) = place.zip(shared.descriptors.take(OF_CONNECTION)) else {
                     refuse(&accepted, shared);
                     continue;
                 };

@@ -15,13 +15,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    DumpableBehavior, Pid, PidfdFlags, Signal, kill_process, pidfd_open, set_dumpable_behavior, set_parent_process_death_signal, setpgid,
+    DumpableBehavior, Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_dumpable_behavior, set_parent_process_death_signal,
+    setpgid,
 };
 
 use super::disk::Disk;
 use super::group::Group;
 use super::init::{self, BEYOND_LIMIT, COUNTING};
 use super::restrict::{Hold, become_server, landlock_version};
+use super::root::PROCESSES;
 use super::step::{At as _, Failure, Fault, Outcome, Step};
 use super::usage;
 use super::{handover, leave_pipes, limits, report_failure, wait_for_init};
@@ -30,20 +32,34 @@ use crate::boxes::order::{Access, Contents, Network, Order};
 
 /// The first version of Landlock with all limits that a box needs: truncation (3), devices (5), signals and abstract sockets (6).
 pub(super) const NEEDED: i64 = 6;
-/// The start of the names of temporary folders in the private home. The rest is the id of the keeper.
+/// The start of the names of temporary folders in the private home. The rest is the mark of the keeper.
 const TEMPORARY: &str = ".box-tmp-";
+/// The kinds of namespaces of a box, as the kernel's limits name them.
+const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+/// The table of this process's mounts.
+const MOUNTS: &str = "/proc/self/mountinfo";
+/// Attempts to read the table of processes before it is given up.
+const ATTEMPTS: u32 = 5_000;
 /// Pause between two attempts to end all processes.
 const ENDING: Duration = Duration::from_millis(1);
 
-/// Returns whether this error means that the machine does not allow this user to make namespaces.
+/// Returns whether this error means that the machine does not allow this user to make namespaces. If all that it allows are in use, no box is
+/// made, because it would be another one than those before it.
 pub(super) fn is_for(failure: &Failure) -> bool {
-    let has_none = [Errno::PERM, Errno::ACCESS, Errno::NOSPC, Errno::NOSYS, Errno::INVAL, Errno::USERS];
-    failure.step == Step::Namespaces && failure.error.is_some_and(|error| has_none.contains(&error))
+    let has_none = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
+    let is_none = |error: Errno| has_none.contains(&error) || (error == Errno::NOSPC && forbids_namespaces());
+    failure.step == Step::Namespaces && failure.error.is_some_and(is_none)
+}
+
+/// Returns whether a limit of namespaces is 0.
+fn forbids_namespaces() -> bool {
+    let limit = |kind: &str| fs::read_to_string(format!("/proc/sys/user/max_{kind}_namespaces"));
+    KINDS.into_iter().any(|kind| limit(kind).is_ok_and(|limit| limit.trim() == "0"))
 }
 
 /// Makes the box, starts the server in it, and waits for the end. `cause` is the reason why there are no namespaces.
 pub(super) fn start(order: Order, fault: &Fault, group: Option<&Group>, cause: &Failure) -> Outcome<i32> {
-    if let Some(lost) = lost(&order.contents, landlock_version()) {
+    if let Some(lost) = lost(&order.contents, landlock_version(), shows_processes()) {
         let Failure { step, problem, remedy, error } = cause;
         let problem = format!("{problem}, and without namespaces this box cannot {lost}");
         return Err(Failure { step: *step, problem, remedy, error: *error });
@@ -67,10 +83,13 @@ pub(super) fn start(order: Order, fault: &Fault, group: Option<&Group>, cause: &
 }
 
 /// Returns the parts of the box that cannot be enforced without namespaces.
-fn lost(contents: &Contents, landlock: i64) -> Option<String> {
+fn lost(contents: &Contents, landlock: i64, shows_processes: bool) -> Option<String> {
     let Contents { given, hidden, home: _, network, is_nested, ceilings: _ } = contents;
     if landlock < NEEDED {
         return Some(format!("limit files, signals and sockets: this needs version {NEEDED} of Landlock (Linux 6.12), not {landlock}"));
+    }
+    if !shows_processes {
+        return Some("count and end all processes, because /proc hides some (mount it with hidepid=0)".to_owned());
     }
     if *is_nested {
         return Some("let a browser make namespaces (nested)".to_owned());
@@ -85,6 +104,23 @@ fn lost(contents: &Contents, landlock: i64) -> Option<String> {
     }
     let is_within = |folder: &&PathBuf| given.iter().any(|given| folder.starts_with(&given.path));
     hidden.iter().find(is_within).map(|folder| format!("hide {} within a folder that it may read", folder.display()))
+}
+
+/// Returns whether this process sees all processes of its user.
+pub(super) fn shows_processes() -> bool {
+    shows_all_processes(&fs::read_to_string(MOUNTS).unwrap_or_default())
+}
+
+/// Returns whether the table of processes shows all of this user's. With `hidepid`, a process that lets nobody look into its memory is not there.
+fn shows_all_processes(mounts: &str) -> bool {
+    let tables = mounts.lines().filter_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let (place, options) = (mount.split(' ').nth(4)?, kind.strip_prefix("proc ")?.split(' ').next_back()?);
+        (place == PROCESSES).then_some(options)
+    });
+    // The last one lies upon the others.
+    let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|value| !matches!(value, "0" | "off"));
+    tables.last().is_some_and(|options| !options.split(',').any(hides))
 }
 
 /// Runs the server as its keeper. Returns the status to end with.
@@ -151,21 +187,37 @@ fn attend(server: Pid, lives: &OwnedFd, mut count: impl FnMut(Instant) -> Option
 
 /// Ends all processes that the server has left behind.
 fn end_all() {
-    loop {
+    let mut unread = 0;
+    while unread < ATTEMPTS {
         init::reap_all();
-        let left: Vec<Pid> =
-            usage::descendants().unwrap_or_default().into_iter().filter_map(|id| Pid::from_raw(i32::try_from(id).ok()?)).collect();
-        if left.is_empty() {
-            return;
-        }
-        // What is stopped makes no other processes while these are being ended.
-        for signal in [Signal::STOP, Signal::KILL] {
-            for process in &left {
-                let _ = kill_process(*process, signal);
+        match descendants() {
+            Ok(left) if left.is_empty() => return,
+            Ok(left) => {
+                // What is stopped makes no other processes while these are being ended.
+                for signal in [Signal::STOP, Signal::KILL] {
+                    for process in &left {
+                        let _ = pidfd_send_signal(process, signal);
+                    }
+                }
             }
+            // What is not known is not at its end.
+            Err(_) => unread += 1,
         }
         std::thread::sleep(ENDING);
     }
+}
+
+/// Returns all processes that descend from this one. Another process may get the id of one that ends meanwhile: so each is held first, and then looked
+/// for again. What is held and still descends from this one is that process.
+fn descendants() -> io::Result<Vec<OwnedFd>> {
+    let held = usage::descendants()?.into_iter().filter_map(|id| {
+        let process = Pid::from_raw(i32::try_from(id).ok()?)?;
+        // It fails for a process that has ended.
+        Some((id, pidfd_open(process, PidfdFlags::empty()).ok()?))
+    });
+    let held: Vec<(u32, OwnedFd)> = held.collect();
+    let still = usage::descendants()?;
+    Ok(held.into_iter().filter(|(id, _)| still.contains(id)).map(|(_, process)| process).collect())
 }
 
 /// Lets processes whose parent has ended become children of this one.
@@ -179,12 +231,11 @@ fn become_reaper() -> io::Result<()> {
 fn make_temporary(home: &Path) -> io::Result<PathBuf> {
     for entry in fs::read_dir(home)?.flatten() {
         let name = entry.file_name();
-        let id = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)).and_then(|id| id.parse::<u32>().ok());
-        if id.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+        if name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)).is_some_and(usage::has_ended) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-    let folder = home.join(format!("{TEMPORARY}{}", std::process::id()));
+    let folder = home.join(format!("{TEMPORARY}{}", usage::own_mark()?));
     fs::DirBuilder::new().mode(0o700).create(&folder)?;
     Ok(folder)
 }
@@ -200,5 +251,38 @@ fn place(order: &mut Order, home: &Path, temporary: &Path) {
     }
     if let Ok(below) = order.working_directory.strip_prefix(HOME) {
         order.working_directory = home.join(below);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_hides_processes_is_known() {
+        let first = "22 1 0:21 / /proc rw,nosuid - proc proc rw,gid=4\n30 23 0:26 / /other rw - proc proc rw,hidepid=invisible\n";
+        assert!(shows_all_processes(first));
+        for (value, shows) in [("1", false), ("2", false), ("noaccess", false), ("invisible", false), ("ptraceable", false), ("0", true)] {
+            let upon = format!("{first}31 22 0:27 / /proc rw shared:3 - proc proc rw,gid=4,hidepid={value}\n");
+            assert_eq!(shows_all_processes(&upon), shows, "{value}");
+        }
+        // Where there is no table, nothing can be counted.
+        assert!(!shows_all_processes("") && !shows_all_processes("22 1 0:21 / /proc rw - tmpfs tmpfs rw\n"));
+    }
+
+    #[test]
+    fn only_what_descends_from_this_process_is_held() {
+        let mut child = std::process::Command::new("/bin/sleep").arg("100").spawn().unwrap();
+        let is_held = |id: u32| {
+            let mark = format!("Pid:\t{id}\n");
+            let text = |process: &OwnedFd| {
+                use std::os::fd::AsRawFd as _;
+                fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd())).unwrap()
+            };
+            descendants().unwrap().iter().any(|process| text(process).contains(&mark))
+        };
+        assert!(is_held(child.id()) && !is_held(std::process::id()) && !is_held(1));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

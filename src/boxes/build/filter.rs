@@ -86,6 +86,14 @@ const FOREIGN_NAMESPACES: [i32; 4] = [
 const BROWSER_NAMESPACES: [i32; 4] = [libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC];
 /// Kinds of sockets that exist. Others reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
 const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Families of sockets with many protocols, of which the kernel loads the seldom used ones when a socket asks for them.
+const INTERNET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
+/// Protocols of these families: the one that the type of the socket implies, TCP, UDP, and what `ping` uses. MPTCP is tried first by some runtimes.
+const PROTOCOLS: [i32; 6] = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6, libc::IPPROTO_MPTCP];
+/// Types of sockets that imply another protocol: SCTP and DCCP.
+const OTHER_TYPES: [i32; 3] = [libc::SOCK_SEQPACKET, libc::SOCK_DCCP, libc::SOCK_RDM];
+/// The bits of a socket's type that are not flags.
+const TYPE: u64 = 0xf;
 /// Calls that set the mode of a file, and the argument that has it.
 const MODES: [(c_long, u8); 7] = [
     (libc::SYS_chmod, 1),
@@ -158,13 +166,31 @@ fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Backen
         rules.extend([libc::SYS_unshare, libc::SYS_chroot].map(|call| (call, Vec::new())));
     }
     let other = SOCKETS.into_iter().map(|kind| Condition::new(0, Length::Dword, Compare::Ne, u64::from(kind.unsigned_abs())));
-    let sockets = vec![SeccompRule::new(other.collect::<Result<_, _>>()?)?];
+    let mut sockets = vec![SeccompRule::new(other.collect::<Result<_, _>>()?)?];
+    sockets.extend(of_internet()?);
     rules.insert(libc::SYS_socket, sockets.clone());
     rules.insert(libc::SYS_socketpair, sockets);
     let typing = TYPING.into_iter().map(|request| SeccompRule::new(vec![Condition::new(1, Length::Dword, Compare::Eq, request)?]));
     rules.insert(libc::SYS_ioctl, typing.collect::<Result<_, _>>()?);
     rules.extend(lending()?);
     rules.extend(weakening()?);
+    Ok(rules)
+}
+
+/// Returns rules against sockets of other protocols than programs use.
+fn of_internet() -> Result<Vec<SeccompRule>, BackendError> {
+    let value = |number: i32| u64::from(number.unsigned_abs());
+    let is_of = |family: i32| Condition::new(0, Length::Dword, Compare::Eq, value(family));
+    let mut rules = Vec::new();
+    for family in INTERNET {
+        let other = PROTOCOLS.into_iter().map(|protocol| Condition::new(2, Length::Dword, Compare::Ne, value(protocol)));
+        let protocols = std::iter::once(is_of(family)).chain(other).collect::<Result<_, _>>()?;
+        rules.push(SeccompRule::new(protocols)?);
+        for kind in OTHER_TYPES {
+            let has_type = Condition::new(1, Length::Dword, Compare::MaskedEq(TYPE), value(kind))?;
+            rules.push(SeccompRule::new(vec![is_of(family)?, has_type])?);
+        }
+    }
     Ok(rules)
 }
 

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 
 use super::step::{At as _, Failure, Fault, Outcome, Step};
+use super::usage;
 use crate::boxes::order::Ceilings;
 
-/// The start of the names of our folders. The rest is the id of the process that makes the box.
+/// The start of the names of our folders. The rest is the mark of the process that makes the box.
 const PREFIX: &str = "hyperlight-mcp-box-";
 /// The period of `cpu.max` in microseconds, which is the kernel's default.
 const PERIOD_MICROSECONDS: u64 = 100_000;
@@ -102,7 +103,7 @@ impl Group {
             return Err(io::ErrorKind::Unsupported.into());
         }
         sweep(above);
-        let name = format!("{PREFIX}{}", std::process::id());
+        let name = format!("{PREFIX}{}", usage::own_mark()?);
         let folder = above.join(&name);
         fs::create_dir(&folder)?;
         Self::fill(above, name, controllers, ceilings).inspect_err(|_| {
@@ -193,8 +194,7 @@ fn activate(folder: &Path, wanted: &[Controller]) -> io::Result<Vec<Controller>>
 fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let id = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|id| id.parse::<u32>().ok());
-        if id.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+        if name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(usage::has_ended) {
             // The kernel removes no group with processes.
             let _ = fs::remove_dir(entry.path());
         }

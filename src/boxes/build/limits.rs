@@ -1,5 +1,7 @@
 //! Capabilities and resource limits of a box.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
@@ -8,6 +10,10 @@ use rustix::thread::{
 use super::restrict::Hold;
 use super::step::{At as _, Fault, Outcome, Step};
 use crate::boxes::order::Ceilings;
+
+/// The scheduling policy that this process had before it ran first. It goes on to the processes that this one starts.
+static BEFORE: AtomicI32 = AtomicI32::new(UNCHANGED);
+const UNCHANGED: i32 = -1;
 
 /// Removes all capabilities of this process and its later children. Only init keeps the right to read the private home, because file modes
 /// there can forbid reading to the owner.
@@ -64,17 +70,23 @@ fn keep(kept: CapabilitySet) -> Outcome<()> {
 /// Gives this process a higher scheduling priority, if it may. The limit of processes does not apply to root, so a server of root can start
 /// processes until nothing else runs. The process that counts them must still run then.
 pub(super) fn run_first() {
-    schedule(libc::SCHED_FIFO, 1);
+    // SAFETY: the id 0 is this thread.
+    let before = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    if schedule(libc::SCHED_FIFO, 1) {
+        BEFORE.store(before, Ordering::Relaxed);
+    }
 }
 
-/// Lets this process run like any other.
+/// Lets this process run as it was started, and never before others. One that did not run first is left as it is: a user who has started it with less
+/// urgency may not have the right to change that.
 fn run_as_others(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::LimitResources)?;
-    if schedule(libc::SCHED_OTHER, 0) {
-        Ok(())
-    } else {
-        Err(std::io::Error::last_os_error()).at(Step::LimitResources, "sched_setscheduler")
-    }
+    let policy = match BEFORE.load(Ordering::Relaxed) {
+        UNCHANGED => return Ok(()),
+        before @ (libc::SCHED_BATCH | libc::SCHED_IDLE) => before,
+        _ => libc::SCHED_OTHER,
+    };
+    if schedule(policy, 0) { Ok(()) } else { Err(std::io::Error::last_os_error()).at(Step::LimitResources, "sched_setscheduler") }
 }
 
 fn schedule(policy: i32, priority: i32) -> bool {

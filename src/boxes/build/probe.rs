@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::group::Group;
 use super::restrict::Hold;
 use super::step::{At as _, Failure, Fault, Outcome, Step};
-use super::{filter, limits, make_namespaces, restrict, root};
+use super::{alone, filter, limits, make_namespaces, restrict, root};
 use crate::boxes::contents::HOME;
 use crate::boxes::machine::{BoxPart, BoxPartName, BoxesReport};
 use crate::boxes::order::{Ceilings, Contents, Network};
@@ -34,7 +34,7 @@ pub(super) fn report() -> BoxesReport {
     };
     let own = Network::Own { ports: Vec::new() };
     let nothing = |outcome: Result<(), Tried>| outcome.map(|()| None);
-    BoxesReport::of(vec![
+    let parts = vec![
         part(BoxPartName::UserNamespaces, nothing(in_child(|| make_namespaces(&Fault::default(), &Network::Shared).map(drop)))),
         part(BoxPartName::NetworkNamespaces, nothing(in_child(|| make_namespaces(&Fault::default(), &own).map(drop)))),
         part(BoxPartName::Mounts, nothing(in_child(make_root))),
@@ -42,7 +42,8 @@ pub(super) fn report() -> BoxesReport {
         part(BoxPartName::Scopes, scopes),
         part(BoxPartName::SystemCallFilter, nothing(in_child(filter_calls))),
         part(BoxPartName::Cgroup, make_group().map(Some)),
-    ])
+    ];
+    BoxesReport::of(parts, alone::shows_processes())
 }
 
 fn part(name: BoxPartName, outcome: Result<Option<String>, Tried>) -> BoxPart {

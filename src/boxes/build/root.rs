@@ -42,7 +42,7 @@ enum Source {
 }
 
 /// Makes the root folder and enters it. After this, only the given files and folders of the machine exist. The working folder exists too:
-/// empty, if nothing that was given contains it.
+/// empty, if nothing that was given contains it. The given files and folders are not changed for that.
 pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault, users: &Users) -> Outcome<()> {
     fault.begin(Step::OpenPaths)?;
     // Everything is opened before the first mount, as a mount hides what is below it.
@@ -65,7 +65,10 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     for (given, source) in &sources {
         add(&root, &given.path, source).at(Step::PlaceFolders, &given.path.to_string_lossy())?;
     }
-    make_folders(&root, working_directory).at(Step::PlaceFolders, &working_directory.to_string_lossy())?;
+    // In what was given, a folder would be made on the machine's disk.
+    if !contents.given.iter().any(|given| working_directory.starts_with(&given.path)) {
+        make_folders(&root, working_directory).at(Step::PlaceFolders, &working_directory.to_string_lossy())?;
+    }
     fault.begin(Step::MakeDevices)?;
     for (name, device) in devices {
         let device = device.map_err(std::io::Error::from).and_then(|device| {

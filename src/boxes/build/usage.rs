@@ -22,6 +22,31 @@ fn everyone() -> io::Result<Vec<u32>> {
     fs::read_dir("/proc")?.filter_map(id).collect()
 }
 
+/// Returns the mark of this process, which no other ever has: its id, and when it was started.
+///
+/// # Errors
+/// The process table cannot be read.
+pub(super) fn own_mark() -> io::Result<String> {
+    let id = std::process::id();
+    let start = start_of(id)?.ok_or(io::ErrorKind::InvalidData)?;
+    Ok(format!("{id}-{start}"))
+}
+
+/// Returns whether the process with this mark has ended. False for a text that is no mark.
+pub(super) fn has_ended(mark: &str) -> bool {
+    let read = || {
+        let (id, start) = mark.split_once('-')?;
+        Some((id.parse().ok()?, start.parse::<u64>().ok()?))
+    };
+    read().is_some_and(|(id, start)| start_of(id).is_ok_and(|now| now != Some(start)))
+}
+
+/// Returns when a process was started, in ticks since the start of the machine. `None` if there is no such process.
+fn start_of(id: u32) -> io::Result<Option<u64>> {
+    let stat = unless_ended(fs::read_to_string(format!("/proc/{id}/stat")))?;
+    Ok(stat.and_then(|stat| stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()))
+}
+
 /// Returns all processes of the PID namespace but its first.
 ///
 /// # Errors
@@ -163,6 +188,19 @@ mod tests {
     fn mapped_files_are_not_counted() {
         assert_eq!(Usage::of(STATUS), Usage { memory_bytes: 5 * MIB, processes: 1, threads: 11, has_memory: true });
         assert_eq!(Usage::of(""), Usage { memory_bytes: 0, processes: 1, threads: 0, has_memory: false });
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_id_and_its_start() {
+        let own = own_mark().unwrap();
+        assert!(!has_ended(&own) && has_ended(&format!("{}-1", std::process::id())), "another process with the same id");
+        assert!(!has_ended("") && !has_ended("7") && !has_ended("a-b"));
+        let mut child = std::process::Command::new("/bin/sleep").arg("100").spawn().unwrap();
+        let mark = format!("{}-{}", child.id(), start_of(child.id()).unwrap().unwrap());
+        assert!(!has_ended(&mark));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(has_ended(&mark));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::UnixStream;
 
 use super::pipe::Pipe;
-use crate::boxes::border::{Border, BorderSettings, MAX_SOCKETS};
+use crate::boxes::border::{Border, BorderSettings, Descriptors, MAX_SOCKETS};
 use crate::boxes::{Contents, Order, Report};
 use crate::client::border_threads;
 use crate::config::ResolvedCommand;
@@ -62,6 +62,7 @@ impl Boxed {
             start_hosts: BTreeSet::new(),
             resolver: Arc::new(SystemResolver),
             on_refused: Arc::new(|_| {}),
+            descriptors: Descriptors::of_process(),
         };
         Self { program, contents, border, threads: Arc::new(border_threads()) }
     }
@@ -175,4 +176,37 @@ async fn read_report(stdout: &mut Pipe) -> Option<Report> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::net::sockopt::set_socket_passcred;
+
+    use super::*;
+
+    fn send_sockets(socket: &StdUnixStream, count: usize) {
+        let file = File::open("/dev/null").unwrap();
+        let given = vec![file.as_fd(); count];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_SOCKETS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&given)));
+        sendmsg(socket, &[IoSlice::new(b"b")], &mut control, SendFlags::NOSIGNAL).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_border_of_which_sockets_were_lost_on_their_way_is_an_error() {
+        for (is_cut, expected) in [(false, Ok(MAX_SOCKETS)), (true, Err(Errno::MFILE.raw_os_error()))] {
+            let (ours, theirs) = StdUnixStream::pair().unwrap();
+            // The sender's credentials come first then, and leave no room for some of the sockets.
+            set_socket_passcred(&ours, is_cut).unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let ours = UnixStream::from_std(ours).unwrap();
+            send_sockets(&theirs, MAX_SOCKETS);
+            let received = ours.async_io(Interest::READABLE, || receive_sockets(&ours)).await;
+            let received = received.map(|sockets| sockets.len()).map_err(|error| error.raw_os_error().unwrap_or_default());
+            assert_eq!(received, expected, "{is_cut}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! each time, not copied.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -91,8 +92,12 @@ impl BaseLayer {
 
     fn take(&mut self, config: Config) {
         let source = &self.source;
-        self.servers.extend(config.servers.into_iter().map(|server| ServerDefinition { source: source.clone(), ..server }));
-        self.invalid.extend(config.invalid.into_iter().map(|server| InvalidServer { source: source.clone(), ..server }));
+        let of_source = |server| ServerDefinition { source: source.clone(), ..server };
+        self.servers.extend(config.servers.into_iter().map(of_source));
+        self.invalid.extend(config.invalid.into_iter().map(|server| {
+            let without_box = server.without_box.as_deref().map(|server| Arc::new(of_source(server.clone())));
+            InvalidServer { source: source.clone(), without_box, ..server }
+        }));
         self.inputs.extend(config.inputs);
         self.warnings.extend(config.warnings);
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::names::{full_name, provider_name};
 use super::policy::{Facts, judges_servers, refused_server};
 use super::started::started;
-use crate::config::{InvalidServer, Part, Placeholder, ProviderPolicy, ServerSource, Template, parse_object};
+use crate::config::{InvalidServer, Part, Placeholder, ProviderPolicy, ServerDefinition, ServerSource, Template, parse_object};
 use crate::error::Error;
 use crate::registry::Entry;
 use crate::text::{Problem, displayed, displayed_within};
@@ -112,17 +112,21 @@ pub(crate) fn read_definition(definition: &Map<String, Json>, name: &str, source
     if !reader.problems.is_empty() {
         return (invalid(name, source, reader.problems), Vec::new());
     }
+    let brought = |server| ServerDefinition {
+        source: source.clone(),
+        required_environment: required.clone(),
+        description: definition.get("description").and_then(Json::as_str).map(str::to_owned),
+        ..server
+    };
     match parse_object(&json!({ "mcpServers": { name: entry } }), &source.to_string(), 1) {
-        Err(error) => (invalid_with(name, source, error), Vec::new()),
+        Err(error) => (invalid_with(name, source, error, None), Vec::new()),
         Ok(mut config) => {
             let entry = match (config.servers.pop(), config.invalid.pop()) {
-                (Some(mut server), _) => {
-                    server.source = source.clone();
-                    server.required_environment = required;
-                    server.description = definition.get("description").and_then(Json::as_str).map(str::to_owned);
-                    Entry::Valid(Arc::new(server))
+                (Some(server), _) => Entry::Valid(Arc::new(brought(server))),
+                (None, Some(server)) => {
+                    let without_box = server.without_box.map(|server| Arc::new(brought(ServerDefinition::clone(&server))));
+                    invalid_with(&server.name, source, server.error, without_box)
                 }
-                (None, Some(server)) => invalid_with(&server.name, source, server.error),
                 (None, None) => invalid(name, source, vec![Problem::new("name", None, "is not a server")]),
             };
             (entry, config.warnings)
@@ -132,11 +136,12 @@ pub(crate) fn read_definition(definition: &Map<String, Json>, name: &str, source
 
 fn invalid(name: &str, source: &ServerSource, problems: Vec<Problem>) -> Entry {
     let error = Error::ConfigInvalid { file: source.to_string().into(), problems: problems.into() };
-    invalid_with(name, source, error)
+    invalid_with(name, source, error, None)
 }
 
-fn invalid_with(name: &str, source: &ServerSource, error: Error) -> Entry {
-    Entry::Invalid(Arc::new(InvalidServer { name: displayed_within(name, MAX_NAME_CHARS), source: source.clone(), error }))
+fn invalid_with(name: &str, source: &ServerSource, error: Error, without_box: Option<Arc<ServerDefinition>>) -> Entry {
+    let (name, source) = (displayed_within(name, MAX_NAME_CHARS), source.clone());
+    Entry::Invalid(Arc::new(InvalidServer { name, source, error, without_box }))
 }
 
 struct Reader<'d> {

@@ -118,6 +118,7 @@ mod tests {
             pin_executable: false,
             folder: None,
             addresses: Vec::new(),
+            registry: crate::boxes::Registry::default(),
         }
     }
 

@@ -16,6 +16,7 @@ pub(super) fn subject(digest: &str) -> Subject {
         pin_executable: false,
         folder: None,
         addresses: Vec::new(),
+        registry: crate::boxes::Registry::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use seccompiler::{
     BackendError, BpfProgram, SeccompCmpArgLen as Length, SeccompCmpOp as Compare, SeccompCondition as Condition, SeccompRule,
 };
 
-use super::filter;
+use super::{TYPE, filter};
 
 /// Calls of newer kernels that this version of libc has no names for.
 const SYS_FCHMODAT2: c_long = 452;
@@ -71,8 +71,6 @@ const FILE_REQUESTS: [u64; 3] = [0x94, 0x66, 0x58];
 const SOCKETS: [i32; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// Types of pairs of sockets that can send to a third one.
 const DATAGRAMS: [i32; 2] = [libc::SOCK_DGRAM, libc::SOCK_RAW];
-/// The bits of a socket's type that are not flags.
-const TYPE: u64 = 0xf;
 /// Calls that are for one process if the first argument is this, and for the caller if the second is 0.
 const PRIORITIES: [(c_long, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 

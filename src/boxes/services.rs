@@ -1,0 +1,168 @@
+//! Sockets of services that do for whoever reaches them what a box forbids: those of containers, of the session, and of keys.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+
+use super::paths::{Kind, Lookup};
+
+/// The folder in which services of this machine have their sockets.
+const RUN: &str = "/run";
+/// Services of the machine, and their sockets.
+const OF_MACHINE: [(&str, &str); 8] = [
+    ("Docker", "/run/docker.sock"),
+    ("Docker", "/var/run/docker.sock"),
+    ("containerd", "/run/containerd/containerd.sock"),
+    ("Podman", "/run/podman/podman.sock"),
+    ("CRI-O", "/run/crio/crio.sock"),
+    ("systemd", "/run/systemd/private"),
+    ("the system bus", "/run/dbus/system_bus_socket"),
+    ("LXD", "/var/lib/lxd/unix.socket"),
+];
+/// Services of the user, in the folder of the session.
+const OF_SESSION: [(&str, &str); 8] = [
+    ("the session bus", "bus"),
+    ("systemd", "systemd/private"),
+    ("Docker", "docker.sock"),
+    ("Podman", "podman/podman.sock"),
+    ("the GnuPG agent", "gnupg/S.gpg-agent"),
+    ("the SSH agent", "gnupg/S.gpg-agent.ssh"),
+    ("the SSH agent", "keyring/ssh"),
+    ("the SSH agent", "ssh-agent.socket"),
+];
+/// Services of the user, in the home.
+const OF_HOME: [(&str, &str); 3] =
+    [("the GnuPG agent", ".gnupg/S.gpg-agent"), ("Docker", ".docker/run/docker.sock"), ("Docker", ".docker/desktop/docker.sock")];
+/// Variables with the address of a service.
+const OF_VARIABLES: [(&str, &str); 3] =
+    [("the SSH agent", "SSH_AUTH_SOCK"), ("the session bus", "DBUS_SESSION_BUS_ADDRESS"), ("Docker", "DOCKER_HOST")];
+/// Files and folders that are looked at in one folder, and levels of folders, until it is said to have no sockets.
+const MAX_FILES: usize = 2_000;
+const MAX_DEPTH: usize = 3;
+/// Sockets that are named.
+const MAX_NAMED: usize = 3;
+
+/// A service, and the socket at which it is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    pub name: &'static str,
+    pub socket: PathBuf,
+}
+
+/// Returns the services that whoever reaches them can let act for this user. No box gets their folders as a whole.
+///
+/// ```
+/// use std::path::Path;
+/// let found = hyperlight_mcp::boxes::services(&[("SSH_AUTH_SOCK".into(), "/tmp/ssh-1/agent.2".into())].into(), Path::new("/home/ada"), 1000);
+/// assert!(found.iter().any(|service| service.socket == Path::new("/run/user/1000/bus")));
+/// assert!(found.iter().any(|service| service.socket == Path::new("/tmp/ssh-1/agent.2")));
+/// ```
+#[must_use]
+pub fn services(environment: &BTreeMap<String, String>, user_home: &Path, user: u32) -> Vec<Service> {
+    let own = PathBuf::from(format!("{RUN}/user/{user}"));
+    let session = environment.get("XDG_RUNTIME_DIR").map(PathBuf::from).into_iter().chain([own]);
+    let of_session = session.flat_map(|folder| OF_SESSION.map(|(name, socket)| (name, folder.join(socket))));
+    let of_home = OF_HOME.into_iter().map(|(name, socket)| (name, user_home.join(socket)));
+    let of_variables = OF_VARIABLES.into_iter().filter_map(|(name, variable)| Some((name, socket_of(environment.get(variable)?)?)));
+    let of_machine = OF_MACHINE.into_iter().map(|(name, socket)| (name, PathBuf::from(socket)));
+    let all = of_machine.chain(of_session).chain(of_home).chain(of_variables);
+    all.filter(|(_, socket)| socket.is_absolute()).map(|(name, socket)| Service { name, socket }).collect()
+}
+
+/// Returns the path in the address of a service: a path, `unix:///PATH` or `unix:path=PATH,…`.
+fn socket_of(address: &str) -> Option<PathBuf> {
+    let path = address.strip_prefix("unix://").or_else(|| address.strip_prefix("unix:path=")).unwrap_or(address);
+    path.split([',', ';']).next().map(PathBuf::from)
+}
+
+/// Checks that what is given does not bring the socket of a service along that was not named itself.
+///
+/// # Errors
+/// A sentence that names the service.
+pub(super) fn check_services(path: &Path, named: &[&Path], services: &[Service], lookup: &impl Lookup) -> Result<(), String> {
+    for Service { name, socket } in services {
+        let real = lookup.real(socket).unwrap_or_else(|| socket.clone());
+        let is_within = real != path && real.starts_with(path) && !named.contains(&real.as_path());
+        // What is not there yet can come later.
+        if is_within && (real.starts_with(RUN) || lookup.kind(&real) == Some(Kind::Other)) {
+            return Err(format!(
+                "{} cannot be given whole, because the socket of {name} is within, {}, with which a server can do what its box forbids: name the \
+                 folders within it that the server needs, or the socket itself",
+                path.display(),
+                real.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Says which sockets a given folder has. `None` if none was found, and the folder is not one in which services have theirs.
+pub(super) fn sockets_sentence(folder: &Path) -> Option<String> {
+    let found = sockets_in(folder);
+    let place = folder.display();
+    if found.is_empty() {
+        let told = format!("reaches services that have their sockets in {place}, also if it may only read there");
+        return (folder.starts_with(RUN) && folder.is_dir()).then_some(told);
+    }
+    let named: Vec<String> = found.iter().map(|socket| socket.display().to_string()).collect();
+    Some(format!("reaches the services behind the sockets in {place}, also if it may only read there: {}", named.join(", ")))
+}
+
+/// Finds sockets in a folder, in a bounded number of files. Follows no links.
+fn sockets_in(folder: &Path) -> Vec<PathBuf> {
+    let (mut found, mut left) = (Vec::new(), MAX_FILES);
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if left == 0 || found.len() == MAX_NAMED {
+                return found;
+            }
+            left -= 1;
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_socket() {
+                found.push(entry.path());
+            } else if kind.is_dir() && depth < MAX_DEPTH {
+                folders.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_services_are_read() {
+        let environment = [
+            ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/a/bus,guid=7"),
+            ("DOCKER_HOST", "unix:///b/docker.sock"),
+            ("SSH_AUTH_SOCK", "relative"),
+            ("XDG_RUNTIME_DIR", "/c"),
+        ];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let found = services(&environment, Path::new("/home/ada"), 7);
+        let has = |socket: &str| found.iter().any(|service| service.socket == Path::new(socket));
+        for socket in ["/a/bus", "/b/docker.sock", "/c/bus", "/run/user/7/bus", "/home/ada/.gnupg/S.gpg-agent", "/run/docker.sock"] {
+            assert!(has(socket), "{socket}");
+        }
+        assert!(!has("relative"));
+        let tcp = services(&[("DOCKER_HOST".to_owned(), "tcp://127.0.0.1:2375".to_owned())].into(), Path::new("/h"), 7);
+        assert!(tcp.iter().all(|service| service.socket.is_absolute()));
+    }
+
+    #[test]
+    fn the_sockets_of_a_folder_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("within")).unwrap();
+        assert_eq!(sockets_sentence(folder.path()), None);
+        let socket = folder.path().join("within/app.sock");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        assert!(sockets_sentence(folder.path()).unwrap().ends_with(&format!(": {}", socket.display())));
+        assert!(sockets_sentence(Path::new(RUN)).is_some());
+    }
+}

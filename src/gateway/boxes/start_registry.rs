@@ -1,0 +1,168 @@
+//! Finds the registry that a package runner in a box reaches until its server has started, by the settings of the user's own package manager.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::boxes::{Registry, Runner, RunnerSettings, registry};
+use crate::config::{BoxDefinition, BoxHost, BoxNetwork, ServerDefinition, Surroundings, Transport};
+use crate::files::{Links, read_bounded};
+use crate::gateway::core::Core;
+
+/// The longest file with settings of a package manager.
+const MAX_SETTINGS_BYTES: u64 = 256 * 1024;
+/// The starts of the names of variables with settings of package managers.
+const SETTINGS: [&str; 3] = ["npm_config_", "UV_", "PIP_"];
+
+impl Core {
+    /// Returns the registry of a server's package, which is part of its approval. Empty for a command that is no package runner, and for a server whose box reaches
+    /// all or that has none. It follows from the arguments as they are in the config and shown: what a placeholder stands for brings no registry.
+    pub(in crate::gateway) fn start_registry(&self, server: &ServerDefinition) -> Registry {
+        let Transport::Stdio { command, arguments, .. } = &server.transport else { return Registry::default() };
+        match &server.in_box {
+            Some(BoxDefinition::On(settings)) if settings.network != BoxNetwork::Any => {
+                registry_of(command, arguments, &self.surroundings).unwrap_or_default()
+            }
+            None | Some(BoxDefinition::Off | BoxDefinition::On(_)) => Registry::default(),
+        }
+    }
+}
+
+/// Returns what a package runner needs. A registry that only the entry names must be in `network`: whoever brings an entry does not choose a private address.
+fn registry_of(command: &str, arguments: &[String], surroundings: &Surroundings) -> Option<Registry> {
+    let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
+    let runner = Runner::of(command, arguments)?;
+    let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);
+    // Nothing is read that the package manager does not read.
+    let read = |reader: Runner, path: PathBuf| {
+        let bytes = if reader == runner { read_bounded(&path, Links::Follow, MAX_SETTINGS_BYTES).ok() } else { None };
+        String::from_utf8(bytes?).ok()
+    };
+    let npmrc = read(Runner::Npm, user_home.join(".npmrc"));
+    let pip_config = read(Runner::Pip, config.join("pip/pip.conf")).or_else(|| read(Runner::Pip, user_home.join(".pip/pip.conf")));
+    let uv_config = read(Runner::Uv, config.join("uv/uv.toml"));
+    let settings = RunnerSettings {
+        variables: environment.iter().filter(|(name, _)| is_setting(name)).map(|(name, value)| (name.clone(), value.clone())).collect(),
+        npmrc: npmrc.as_deref(),
+        pip_config: pip_config.as_deref(),
+        uv_config: uv_config.as_deref(),
+    };
+    registry(command, arguments, &settings)
+}
+
+fn is_setting(variable: &str) -> bool {
+    SETTINGS.iter().any(|start| variable.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start)))
+}
+
+/// Says which hosts of a registry a box reaches beside those of its list. `None` if it reaches none.
+pub(super) fn start_sentence(registry: &Registry, hosts: &BTreeSet<BoxHost>) -> Option<String> {
+    let names: Vec<String> = registry.hosts.difference(hosts).map(ToString::to_string).collect();
+    (!names.is_empty()).then(|| format!("may reach {} until it has started, to fetch its package", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use serde_json::{Value as Json, json};
+
+    use super::*;
+    use crate::client::Target;
+    use crate::config::read_env_file;
+    use crate::gateway::core::Inputs;
+    use crate::gateway::{Gateway, GatewayOptions};
+    use crate::trust::Subject;
+
+    /// A gateway with one server, in a home without settings, and in a workspace that is named like a package runner.
+    struct Scene {
+        home: tempfile::TempDir,
+        gateway: Gateway,
+        server: Arc<ServerDefinition>,
+    }
+
+    impl Scene {
+        fn new(entry: &Json) -> Self {
+            let home = tempfile::tempdir().unwrap();
+            let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+            options.config = Some(json!({ "mcpServers": { "a": entry } }));
+            options.state_dir = Some(home.path().join("state"));
+            let workspace = home.path().join("work/npx");
+            fs::create_dir_all(&workspace).unwrap();
+            options.workspace_folder = Some(workspace);
+            options.environment = [("HOME", home.path().to_str().unwrap()), ("PATH", "/usr/bin:/bin")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into();
+            let gateway = Gateway::open(options).unwrap();
+            let server = gateway.core.registry.server("a").unwrap();
+            Self { home, gateway, server }
+        }
+
+        async fn approve(&self) -> Subject {
+            let (core, approvals) = (&self.gateway.core, &self.gateway.core.trust.approvals);
+            let subject = core.full_subject(&self.server).await.unwrap();
+            approvals.approve_command(&subject, None, &approvals.basis("a").unwrap()).unwrap();
+            subject
+        }
+
+        fn use_registry(&self, url: &str) {
+            fs::write(self.home.path().join(".npmrc"), format!("registry={url}\n")).unwrap();
+        }
+
+        async fn shown(&self) -> Vec<String> {
+            let subject = self.gateway.core.full_subject(&self.server).await.unwrap();
+            let request = self.gateway.core.command_request(&self.server, &subject, None);
+            request.in_box.unwrap().allows.into_iter().filter(|sentence| sentence.contains("until it has started")).collect()
+        }
+
+        /// Returns the hosts of the start that the box gets, and the names of its variables.
+        async fn given(&self, subject: &Subject) -> (Vec<String>, Vec<String>) {
+            let core = &self.gateway.core;
+            let (_, command) = core.approved_command(&self.server, &Inputs::new(), &read_env_file).unwrap();
+            let target = core.target(&self.server, command.unwrap(), "/bin/sh".into(), subject.registry.clone()).await.unwrap();
+            let Target::Process { command, in_box: Some(in_box), .. } = target else { panic!("it has no box") };
+            let names = command.environment.into_iter().map(|(name, _)| name);
+            (in_box.border.start_hosts.iter().map(ToString::to_string).collect(), names.collect())
+        }
+    }
+
+    #[tokio::test]
+    async fn another_registry_than_the_one_that_was_shown_needs_a_new_approval() {
+        let scene = Scene::new(&json!({ "command": "npx", "args": ["-y", "a"] }));
+        let core = &scene.gateway.core;
+        assert_eq!(scene.shown().await, ["may reach registry.npmjs.org:443 until it has started, to fetch its package"]);
+        let subject = scene.approve().await;
+        assert!(core.check_approved(&scene.server, &read_env_file).is_ok());
+        scene.use_registry("https://other.example/npm/");
+        let refused = core.check_approved(&scene.server, &read_env_file).unwrap_err();
+        assert!(refused.code() == "ERR_NOT_APPROVED" && refused.to_string().contains("registry"), "{refused}");
+        assert_eq!(scene.shown().await, ["may reach other.example:443 until it has started, to fetch its package"]);
+        assert_ne!(core.full_subject(&scene.server).await.unwrap().shown_digest, subject.shown_digest);
+        // Another path is the same host, which is what was shown.
+        scene.use_registry("https://registry.npmjs.org/mirror/");
+        assert!(core.check_approved(&scene.server, &read_env_file).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_box_gets_the_registry_that_was_compared_with_the_approval() {
+        let scene = Scene::new(&json!({ "command": "npx", "args": ["-y", "a"] }));
+        let subject = scene.approve().await;
+        let given = scene.given(&subject).await;
+        assert!(given.0 == ["registry.npmjs.org:443"] && given.1.contains(&"npm_config_registry".to_owned()), "{given:?}");
+        // Its network has the registry anyway.
+        let open = Scene::new(&json!({ "command": "npx", "args": ["-y", "a"], "box": { "network": "any" } }));
+        let subject = open.approve().await;
+        let given = open.given(&subject).await;
+        assert!(given.0.is_empty() && !given.1.contains(&"npm_config_registry".to_owned()), "{given:?}");
+    }
+
+    #[tokio::test]
+    async fn what_a_placeholder_stands_for_brings_no_registry() {
+        let scene = Scene::new(&json!({ "command": "${workspaceFolder}", "args": ["a"] }));
+        let subject = scene.approve().await;
+        assert_eq!(scene.shown().await, [] as [String; 0]);
+        assert_eq!(scene.given(&subject).await.0, [] as [String; 0]);
+        let plain = Scene::new(&json!({ "command": "uv", "args": ["tool", "run", "a"] }));
+        let subject = plain.approve().await;
+        assert_eq!(plain.given(&subject).await.0, ["files.pythonhosted.org:443", "pypi.org:443"]);
+    }
+}
