@@ -238,8 +238,8 @@ impl Core {
         Ok(Target::Process { command, program, in_box })
     }
 
-    /// Returns the request of stage 1, with what a package runner may reach until its server has started, and with what the box has on this machine. Reads
-    /// the disk.
+    /// Returns the approval request for the command, with the hosts that a package runner may reach until its server has started, and with
+    /// what the box has on this machine. Reads the disk.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
         let Transport::Stdio { working_directory, .. } = &server.transport else { return request };

@@ -43,8 +43,8 @@ const ATTEMPTS: u32 = 5_000;
 /// Pause between two attempts to end all processes.
 const ENDING: Duration = Duration::from_millis(1);
 
-/// Returns whether a machine that did not make namespaces says by this error that it has none for this user. Where all that it allows are in use, a box
-/// is not made: it would be another one than those before it.
+/// Returns whether this error means that the machine does not allow this user to make namespaces. If all that it allows are in use, no box is
+/// made, because it would be another one than those before it.
 pub(super) fn is_for(failure: &Failure) -> bool {
     let has_none = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
     let is_none = |error: Errno| has_none.contains(&error) || (error == Errno::NOSPC && forbids_namespaces());

@@ -41,8 +41,8 @@ enum Source {
     },
 }
 
-/// Makes the root folder and enters it. After this, nothing of the machine is left but what was given.
-/// The working folder exists too: empty, if nothing that was given contains it. What was given is not changed for that.
+/// Makes the root folder and enters it. After this, only the given files and folders of the machine exist. The working folder exists too:
+/// empty, if nothing that was given contains it. The given files and folders are not changed for that.
 pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault, users: &Users) -> Outcome<()> {
     fault.begin(Step::OpenPaths)?;
     // Everything is opened before the first mount, as a mount hides what is below it.
