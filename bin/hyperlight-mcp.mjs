@@ -21,12 +21,14 @@ const model = {
     }
   },
 }
-const launch = [process.execPath, fileURLToPath(import.meta.url)]
-const [exitCode, stop] = addon.commandLine(process.argv.slice(2), columns, launch, model)
-// A second one ends this process at once; the watchdog ends the servers.
+let stop
+// They are caught before the command begins, and handled after it has begun. A second one ends this process at once; the watchdog ends the servers.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
   process.once(signal, () => {
     ended.abort()
     stop()
   })
+const launch = [process.execPath, fileURLToPath(import.meta.url)]
+const [exitCode, stopCommand] = addon.commandLine(process.argv.slice(2), columns, launch, model)
+stop = stopCommand
 process.exit(await exitCode)
