@@ -1174,6 +1174,8 @@ export interface CommandRequest {
   oauth?: string[]
   /** The tools of a generated server, with their code. Invisible characters are written as escapes. Missing for any other server. */
   generated?: GeneratedTools
+  /** Texts and code of `generated` that look like an attempt to influence a model. Missing if there are none. */
+  findings?: Finding[]
   confirm: 'never' | 'writes' | 'always'
   /** Patterns of names (`get_*`): tools without annotations that are reads, as the entry says. Missing if the entry names none. */
   reads?: string[]
@@ -2366,6 +2368,7 @@ export type BootProgress =
   | { type: 'hosts'; hosts: string[]; leftOut: number }
   | { type: 'from-cache'; tools: number; createdAtMs: number }
   | { type: 'planning'; attempt: number; requestBytes: number }
+  | { type: 'answered'; tool?: string; attempt: number; answerBytes: number; ms: number }
   | { type: 'planned'; tools: number; answerBytes: number; ms: number }
   | { type: 'plan-refused'; problems: string[] }
   | { type: 'compiling'; tools: number }

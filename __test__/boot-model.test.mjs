@@ -1,9 +1,11 @@
 // The model client of `boot`: what it sends to both kinds of provider, and what it says when one fails. The provider is a server of this test.
 import assert from 'node:assert/strict'
+import { chownSync, copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { model, PROVIDERS } from '../bin/model.mjs'
-import { afterwards } from './processes.mjs'
+import { afterwards, folder, root, run } from './support.mjs'
 
 const KEY = 'sk-test-0123456789abcdef'
 const messages = {
@@ -93,6 +95,107 @@ for (const kind of Object.keys(PROVIDERS)) {
     })
   })
 }
+
+test('OpenAI itself is asked by its responses, and any other server by chat completions', async (t) => {
+  const body = {
+    id: 'r',
+    object: 'response',
+    created_at: 1,
+    status: 'completed',
+    model: 'm',
+    output: [
+      {
+        type: 'message',
+        id: 'm',
+        role: 'assistant',
+        status: 'completed',
+        content: [{ type: 'output_text', text: 'an answer', annotations: [] }],
+      },
+    ],
+    usage: { input_tokens: 1, output_tokens: 1, total_tokens: 2 },
+  }
+  const local = await provider(t, [{ body }, { body }, { body: messages.openai('another') }])
+  // What is sent to OpenAI reaches the server of this test.
+  const { fetch } = globalThis
+  afterwards(t, () => Object.assign(globalThis, { fetch }))
+  globalThis.fetch = (url, options) => fetch(String(url).replace('https://api.openai.com/v1', local.baseUrl), options)
+  assert.equal(await ask('openai', {}), 'an answer')
+  assert.equal(await ask('openai', { baseUrl: 'https://api.openai.com/v1' }), 'an answer')
+  assert.equal(await ask('openai', local), 'another')
+  assert.deepEqual(
+    local.requests.map(({ url }) => url),
+    ['/v1/responses', '/v1/responses', '/v1/chat/completions'],
+  )
+  const [{ body: sent, headers }] = local.requests
+  assert.equal(sent.max_output_tokens, 16_384)
+  assert.match(JSON.stringify(sent.input), /the rules.*the task/)
+  assert.ok(headers.authorization.includes(KEY))
+})
+
+describe('the client of models', () => {
+  /** A folder with the client as npx has it, without the packages that it needs, and a working folder of a person. */
+  function installed(t) {
+    const [cache, work] = [folder(t), folder(t)]
+    mkdirSync(join(cache, 'bin'))
+    for (const file of ['bin/model.mjs', 'package.json']) copyFileSync(join(root, file), join(cache, file))
+    const ask = (baseUrl) => {
+      const settings = { provider: 'anthropic', apiKey: KEY, baseUrl, retries: 0 }
+      const code = `import { model } from ${JSON.stringify(join(cache, 'bin/model.mjs'))}
+        const generate = await model(${JSON.stringify(settings)}, (text) => console.error(text))
+        console.log(await generate({ system: 'the rules', user: 'the task', maxTokens: 10 }))`
+      return run(t, process.execPath, ['--input-type=module', '--eval', code], { cwd: work })
+    }
+    return { work, ask }
+  }
+
+  /** Writes a package to the modules of a folder. */
+  function write(work, name, version, code = 'throw new Error("it was loaded")') {
+    const at = join(work, 'node_modules', name)
+    mkdirSync(at, { recursive: true })
+    writeFileSync(join(at, 'package.json'), JSON.stringify({ name, version, main: 'index.js' }))
+    writeFileSync(join(at, 'index.js'), code)
+    return at
+  }
+
+  test('that does not have its packages beside it says how to get them', async (t) => {
+    const { ask } = installed(t)
+    const { stderr } = await ask('http://127.0.0.1:1/v1')
+    assert.match(
+      stderr,
+      /the package ai is not installed\. In this folder: npm install ai@6 @ai-sdk\/anthropic@3\. Or start with: npx -p hyperlight-mcp -p ai@6 -p @ai-sdk\/anthropic@3 hyperlight-mcp boot/,
+    )
+  })
+
+  test('takes them from the working folder, and says from where', async (t) => {
+    const local = await provider(t, [{ body: messages.anthropic('an answer') }])
+    const { work, ask } = installed(t)
+    symlinkSync(join(root, 'node_modules'), join(work, 'node_modules'))
+    const { stdout, stderr } = await ask(local.baseUrl)
+    assert.equal(stdout, 'an answer\n', stderr)
+    assert.match(stderr, /^ai is loaded from the working folder: \/.*\n@ai-sdk\/anthropic is loaded from the working folder: \/.*\n$/)
+  })
+
+  test('loads neither a version for which it was not written nor a package of another user', async (t) => {
+    const { work, ask } = installed(t)
+    const at = write(work, 'ai', '4.3.0')
+    const old = await ask('http://127.0.0.1:1/v1')
+    assert.match(old.stderr, /the package ai in .* has version 4\.3\.0, which cannot be used\. In this folder: npm install ai@6 /)
+    write(work, 'ai', '6.0.0')
+    if (process.getuid() === 0) {
+      chownSync(at, 12_345, 12_345)
+      assert.match((await ask('http://127.0.0.1:1/v1')).stderr, /belongs to another user and is not loaded/)
+      chownSync(at, 0, 0)
+    }
+    assert.match((await ask('http://127.0.0.1:1/v1')).stderr, /it was loaded/)
+  })
+})
+
+test('an error never shows what stands before the host of an address', async (t) => {
+  const local = await provider(t, [
+    { status: 400, body: { type: 'error', error: { type: 'x', message: 'no http://ada:password@host/v1 here' } } },
+  ])
+  await assert.rejects(ask('anthropic', local), { message: 'no http://***@host/v1 here (status 400)' })
+})
 
 test('a refusal of the model is an error', async (t) => {
   const local = await provider(t, [{ body: messages.openai('', 'content_filter') }])

@@ -166,10 +166,12 @@ export function model({ plans = [], handlers = {} } = {}) {
 
 /**
  * Starts a provider that speaks the wire format of `kind` and gives the model's answers. An answer that is an object is written unchanged.
+ * `onClose` is called when an answer is over, or nobody waits for it any more.
  */
-export async function provider(t, kind, { generate }) {
+export async function provider(t, kind, { generate, onClose = () => {} }) {
   const requests = []
   const server = createServer(async (request, response) => {
+    response.on('close', onClose)
     let body = ''
     for await (const chunk of request) body += chunk
     requests.push({ url: request.url, headers: request.headers, body })

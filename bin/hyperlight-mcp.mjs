@@ -6,11 +6,13 @@ import addon from '../index.js'
 
 const columns = isatty(1) ? process.stdout.columns : isatty(2) ? process.stderr.columns : undefined
 const ended = new AbortController()
+/** Prints a line on standard error. At a terminal, the last line may show progress, and is replaced. */
+const note = (text) => process.stderr.write(`${isatty(2) ? '\r\x1b[K' : ''}${text}\n`)
 let client
 const model = {
   /** Asks the model of `boot`. Its client is loaded only when tools have to be made. */
   async generate({ settings, request }) {
-    client ??= import('./model.mjs').then(({ model }) => model(settings))
+    client ??= import('./model.mjs').then(({ model }) => model(settings, note))
     try {
       return await (await client)({ ...request, signal: ended.signal })
     } catch (error) {
@@ -19,12 +21,14 @@ const model = {
     }
   },
 }
-const launch = [process.execPath, fileURLToPath(import.meta.url)]
-const [exitCode, stop] = addon.commandLine(process.argv.slice(2), columns, launch, model)
-// A second one ends this process at once; the watchdog ends the servers.
+let stop
+// They are caught before the command begins, and handled after it has begun. A second one ends this process at once; the watchdog ends the servers.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
   process.once(signal, () => {
     ended.abort()
     stop()
   })
+const launch = [process.execPath, fileURLToPath(import.meta.url)]
+const [exitCode, stopCommand] = addon.commandLine(process.argv.slice(2), columns, launch, model)
+stop = stopCommand
 process.exit(await exitCode)

@@ -1,4 +1,7 @@
 // The model that plans and writes the tools of `boot`, reached with the Vercel AI SDK. Only this command loads it, and only when a model is needed.
+import { readFileSync, statSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
 
 /** The providers: their package, the variable with the key, and the model that is used unless another is named. */
 export const PROVIDERS = {
@@ -15,19 +18,23 @@ const RETRIES = 2
 const PATIENCE = 10 * 60 * 1000
 /** The longest part of a provider's own words that is shown. */
 const MAX_WORDS = 300
+/** The only host that surely has OpenAI's newer protocol, the responses. */
+const OPENAI_HOST = 'api.openai.com'
 
 /**
  * Makes the function that asks a model. `settings` has `provider`, `model`, `apiKey` and `baseUrl`; an empty `apiKey` is allowed with a `baseUrl`, as local
- * servers need none. The function takes `{ system, user, maxTokens, signal }` and resolves with the model's text. Its errors never have the key.
+ * servers need none. The function takes `{ system, user, maxTokens, signal }` and resolves with the model's text. Its errors never have the key. `note` is
+ * called with a sentence for the person who started the program.
  */
-export async function model({ provider, model: id, apiKey, baseUrl, retries = RETRIES }) {
+export async function model({ provider, model: id, apiKey, baseUrl, retries = RETRIES }, note = () => {}) {
   const known = PROVIDERS[provider]
   // The SDK writes warnings to standard output, which belongs to a host that starts this program.
   globalThis.AI_SDK_LOG_WARNINGS = false
-  const [{ generateText }, sdk] = await Promise.all([load('ai', known), load(known.package, known)])
+  const [{ generateText }, sdk] = [await load('ai', known, note), await load(known.package, known, note)]
   const client = sdk[known.create]({ apiKey: apiKey || 'none', ...(baseUrl && { baseURL: baseUrl }) })
   // Compatible servers have chat completions; only OpenAI itself has the newer responses.
-  const language = provider === 'openai' && baseUrl ? client.chat(id ?? known.model) : client(id ?? known.model)
+  const isCompatible = provider === 'openai' && baseUrl && new URL(baseUrl).hostname !== OPENAI_HOST
+  const language = isCompatible ? client.chat(id ?? known.model) : client(id ?? known.model)
   return async ({ system, user, maxTokens, signal }) => {
     const limit = AbortSignal.timeout(PATIENCE)
     const abortSignal = signal ? AbortSignal.any([signal, limit]) : limit
@@ -42,16 +49,62 @@ export async function model({ provider, model: id, apiKey, baseUrl, retries = RE
   }
 }
 
-async function load(name, known) {
+/** Returns the major version of a package for which this program was written. */
+const majorOf = (name) => createRequire(import.meta.url)('../package.json').peerDependencies[name].match(/\d+/)[0]
+
+/** Returns what a person can type to get the packages. */
+function remedies(known) {
+  const [ai, sdk] = ['ai', known.package].map((name) => `${name}@${majorOf(name)}`)
+  return `In this folder: npm install ${ai} ${sdk}. Or start with: npx -p hyperlight-mcp -p ${ai} -p ${sdk} hyperlight-mcp boot …`
+}
+
+/**
+ * Loads a package that lies beside this program, or else in the working folder: a program that npx has fetched lies in npx's own cache, where a person cannot
+ * install anything. Code of the working folder is named before it runs.
+ */
+async function load(name, known, note) {
   try {
     return await import(name)
   } catch (error) {
     if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error
-    throw new Error(`the package ${name} is not installed: npm install ai ${known.package}`)
   }
+  const require = createRequire(join(process.cwd(), 'any.js'))
+  let path
+  try {
+    path = require.resolve(name)
+  } catch {
+    throw new Error(`the package ${name} is not installed. ${remedies(known)}`)
+  }
+  checkPackage(name, path, known)
+  note(`${name} is loaded from the working folder: ${path}`)
+  return require(path)
 }
 
-/** Says why a request failed, without the key. */
+/** Refuses a package of another user, who could run any code with it, and one of another version than this program was written for. */
+function checkPackage(name, path, known) {
+  const { folder, version } = packageOf(name, path)
+  const { uid } = statSync(folder)
+  if (uid !== 0 && uid !== process.getuid?.())
+    throw new Error(`the package ${name} in ${folder} belongs to another user and is not loaded. ${remedies(known)}`)
+  if (version.split('.')[0] !== majorOf(name))
+    throw new Error(`the package ${name} in ${folder} has version ${version}, which cannot be used. ${remedies(known)}`)
+}
+
+/** Returns the folder and the version of the package that has a file. */
+function packageOf(name, path) {
+  for (let folder = dirname(path); folder !== dirname(folder); folder = dirname(folder)) {
+    let found
+    try {
+      found = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+    } catch {
+      continue
+    }
+    if (found.name === name) return { folder, version: String(found.version) }
+  }
+  throw new Error(`the package ${name}, of which ${path} is a file, has no package.json with its name`)
+}
+
+/** Says why a request failed, without the key, and without a user name or a password in an address. */
 function words(error, { apiKey, timedOut }) {
   if (timedOut) return `the model did not answer within ${PATIENCE / 60_000} minutes`
   // After retries, the last failure says more than the number of them.
@@ -60,6 +113,6 @@ function words(error, { apiKey, timedOut }) {
   const cause = last.cause?.code ?? last.cause?.cause?.code
   const text = `${last.message}${cause ? `: ${cause}` : ''}`
   // The key goes before the text is cut, so that no part of it is left at the end.
-  const shown = (apiKey ? text.replaceAll(apiKey, '***') : text).replace(/\s+/g, ' ')
+  const shown = (apiKey ? text.replaceAll(apiKey, '***') : text).replace(/\/\/[^\s/@]*@/g, '//***@').replace(/\s+/g, ' ')
   return `${shown.slice(0, MAX_WORDS)}${status}`
 }

@@ -95,3 +95,14 @@ fn any_question_for_a_name_and_any_packet_is_read() {
 fn every_target_has_a_test() {
     assert_eq!(targets::TARGETS.len(), 14);
 }
+
+#[test]
+fn the_script_runs_every_target() {
+    let script = include_str!("../scripts/fuzz");
+    let line = script.lines().find_map(|line| line.split_once("|| targets=(")).expect("the line with all targets");
+    let mut listed: Vec<&str> = line.1.trim_end_matches(')').split(' ').collect();
+    let mut known = targets::TARGETS.map(|(name, _)| name);
+    listed.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(listed, known);
+}

@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { code, model, plan, planned, provider } from '../booting.mjs'
 import { blocks, follow } from '../guide.mjs'
-import { outputOf, runSync, typed } from '../processes.mjs'
+import { outputOf, run as runProgram, runSync, typed } from '../processes.mjs'
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const work = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-package-'))
@@ -139,10 +140,37 @@ describe('the published packages', () => {
     assert.match(stderr, /npm install/, 'the library for models is an optional dependency')
   })
 
+  it('make tools by npx in an empty folder, with the client of models that a person installs there or names beside it', async (t) => {
+    const { generate } = model({ plans: [plan(planned('add'))], handlers: { add: [code('return 1')] } })
+    const { baseUrl } = await provider(t, 'anthropic', { generate })
+    const cache = join(work, 'npx-cache')
+    mkdirSync(cache)
+    // What npx installs is new. What was downloaded before is used again.
+    symlinkSync(join(outputOf('npm', ['config', 'get', 'cache']).trim(), '_cacache'), join(cache, '_cacache'))
+    const env = { ...process.env, npm_config_cache: cache, npm_config_prefer_offline: 'true', npm_config_update_notifier: 'false' }
+    const packages = tarballs.flatMap((file) => ['-p', file])
+    const boot = ['hyperlight-mcp', 'boot', '--prompt', 'Add', '--dry-run', '--no-cache', '--api-key', 'k', '--base-url', baseUrl]
+    const npx = (folder, ...more) => runProgram(t, 'npx', ['--yes', ...packages, ...more, ...boot], { cwd: folder, env, limit: 300_000 })
+    const [plain, named] = ['plain', 'named'].map((name) => join(home, name))
+    for (const folder of [plain, named]) mkdirSync(folder)
+    const without = await npx(plain)
+    const [, install, beside] =
+      /In this folder: (npm install .*)\. Or start with: npx -p hyperlight-mcp (.*) hyperlight-mcp boot …/.exec(without.stderr) ?? []
+    assert.ok(install, without.stderr)
+    const [command, ...args] = install.split(' ')
+    outputOf(command, [...args, '--no-audit', '--no-fund'], { cwd: plain, env })
+    const found = await npx(plain)
+    assert.match(found.stderr, /ai is loaded from the working folder: .*\/home\/plain\/node_modules\/ai\//)
+    assert.match(found.stdout, /^add \(no network\)/, found.stderr)
+    const together = await npx(named, ...beside.split(' '))
+    assert.match(together.stdout, /^add \(no network\)/, together.stderr)
+    assert.doesNotMatch(together.stderr, /working folder/)
+  })
+
   it('load by require and by import as one module', () => {
-    const code = `import { createRequire } from 'node:module'; import * as esm from 'hyperlight-mcp'
+    const script = `import { createRequire } from 'node:module'; import * as esm from 'hyperlight-mcp'
       const cjs = createRequire(import.meta.url)('hyperlight-mcp'); console.log(Object.keys(cjs).every((name) => cjs[name] === esm[name]))`
-    assert.equal(node('--input-type=module', '--eval', code).stdout.trim(), 'true')
+    assert.equal(node('--input-type=module', '--eval', script).stdout.trim(), 'true')
   })
 
   it('have the program hyperlight-mcp', () => {

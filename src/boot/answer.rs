@@ -1,7 +1,8 @@
-//! Finds the requested part in a model's answer: JSON in prose, or code in a fence.
+//! Finds the requested part in a model's answer: JSON in prose, or a refusal.
 
 use serde_json::{Deserializer, Value as Json};
 
+use super::fences::fences;
 use crate::text::sanitise_line;
 
 /// The largest answer that is read, in bytes.
@@ -28,48 +29,6 @@ const REFUSALS: [&str; 12] = [
     "i'm not able",
     "i am not able",
 ];
-
-/// A block of code in Markdown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fence<'a> {
-    /// The word after the opening marks, in lower case.
-    pub(super) language: String,
-    pub(super) content: &'a str,
-    /// False if the answer ends within the block.
-    pub(super) is_closed: bool,
-}
-
-/// Returns the fenced blocks of a text, in its order.
-pub(super) fn fences(text: &str) -> Vec<Fence<'_>> {
-    let (mut found, mut open, mut at) = (Vec::new(), None::<(char, usize, String, usize)>, 0);
-    for line in text.split_inclusive('\n') {
-        let start = at;
-        at += line.len();
-        let trimmed = line.trim();
-        let Some(mark) = trimmed.chars().next().filter(|mark| matches!(mark, '`' | '~')) else { continue };
-        let length = trimmed.chars().take_while(|character| *character == mark).count();
-        let label = &trimmed[length..];
-        if length < 3 {
-            continue;
-        }
-        open = match open {
-            None if !label.contains(mark) => Some((mark, length, word(label), at)),
-            Some((opened, least, language, from)) if opened == mark && length >= least && label.is_empty() => {
-                found.push(Fence { language, content: &text[from..start], is_closed: true });
-                None
-            }
-            other => other,
-        };
-    }
-    if let Some((_, _, language, from)) = open {
-        found.push(Fence { language, content: &text[from..], is_closed: false });
-    }
-    found
-}
-
-fn word(label: &str) -> String {
-    label.trim().split(|next: char| next.is_whitespace() || matches!(next, '{' | ',' | ':')).next().unwrap_or_default().to_ascii_lowercase()
-}
 
 /// The JSON that was found in an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -241,9 +200,6 @@ mod tests {
         #[test]
         fn any_answer_is_read(text in "(\\{|\\}|\\[|\\]|\"tools\"|:|1|,|```|\n| |json|~~~){0,60}") {
             let _ = (found(&text), refusal(&text), unreadable(&text));
-            for fence in fences(&text) {
-                prop_assert!(text.contains(fence.content));
-            }
         }
     }
 }

@@ -44,7 +44,14 @@ mod tests {
 
     fn page(url: &str, text: &str) -> Page {
         let facts = PageFacts { read_url: url.to_owned(), digest: String::new(), etag: None };
-        Page { url: Url::parse(url).unwrap(), kind: PageKind::Markdown, chars: text.chars().count(), text: text.to_owned(), facts }
+        Page {
+            url: Url::parse(url).unwrap(),
+            kind: PageKind::Markdown,
+            chars: text.chars().count(),
+            text: text.to_owned(),
+            document: None,
+            facts,
+        }
     }
 
     #[test]

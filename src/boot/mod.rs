@@ -6,6 +6,7 @@
 mod answer;
 mod cache;
 mod digest;
+mod fences;
 mod generate;
 mod handlers;
 mod material;

@@ -25,6 +25,14 @@ pub enum Progress {
     FromCache { tools: usize, created_at_ms: u64 },
     /// A model is asked for the plan.
     Planning { attempt: u32, request_bytes: usize },
+    /// The model has answered the request for the code of `tool`, or without it for the plan. The answer has not been checked yet.
+    Answered {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool: Option<String>,
+        attempt: u32,
+        answer_bytes: usize,
+        ms: u64,
+    },
     /// The model has returned a plan that can be used.
     Planned { tools: usize, answer_bytes: usize, ms: u64 },
     /// The plan cannot be used, and the model is asked again.

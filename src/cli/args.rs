@@ -6,6 +6,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+pub use super::access::Access;
 pub use super::approve_args::{Approve, Revoke};
 use super::audit::Audit;
 pub use super::boot::Boot;
@@ -142,6 +143,7 @@ pub struct FollowedLogs {
 
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Args)]
+#[command(mut_group("Access", |access| access.requires("http")))]
 pub struct Serve {
     /// Only these servers, separated by commas [default: all approved]
     #[arg(long, value_name = "SERVERS", value_delimiter = ',')]
@@ -164,33 +166,8 @@ pub struct Serve {
     /// Serve over HTTP instead; the host is 127.0.0.1 if it is not given
     #[arg(long, value_name = "[HOST:]PORT")]
     pub http: Option<String>,
-    /// File of bearer tokens, one NAME:TOKEN a line, mode 0600; needed where other machines can connect
-    #[arg(long, value_name = "FILE", requires = "http")]
-    pub token_file: Option<PathBuf>,
-    /// Certificate chain for TLS, in PEM
-    #[arg(long, value_name = "FILE", requires = "http", requires = "tls_key")]
-    pub tls_cert: Option<PathBuf>,
-    /// Private key for TLS, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
-    /// Accept access tokens of this OAuth authorization server
-    #[arg(long, value_name = "URL", requires = "http", requires = "oauth_resource")]
-    pub oauth_issuer: Option<String>,
-    /// Address of this server, as the tokens must name it
-    #[arg(long, value_name = "URL", requires = "oauth_issuer")]
-    pub oauth_resource: Option<String>,
-    /// Address of the issuer's keys [default: as its metadata says]
-    #[arg(long, value_name = "URL", requires = "oauth_issuer")]
-    pub oauth_jwks: Option<String>,
-    /// Scopes that each access token must have, separated by commas
-    #[arg(long, value_name = "SCOPES", value_delimiter = ',', requires = "oauth_issuer")]
-    pub oauth_scopes: Vec<String>,
-    /// Names of this server besides its address, as a proxy passes them on: NAME or NAME:PORT, separated by commas
-    #[arg(long, value_name = "HOSTS", value_delimiter = ',', requires = "http")]
-    pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may connect, separated by commas
-    #[arg(long, value_name = "ORIGINS", value_delimiter = ',', requires = "http")]
-    pub allowed_origins: Vec<String>,
+    #[command(flatten)]
+    pub access: Access,
     /// Read a changed config again automatically [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", overrides_with = "no_watch")]
     pub watch: Option<bool>,

@@ -1,5 +1,6 @@
 //! The program `hyperlight-mcp` for a person in a shell. It runs in the native addon: `bin/hyperlight-mcp.mjs` passes the arguments to it.
 
+mod access;
 mod approve;
 mod approve_args;
 mod args;

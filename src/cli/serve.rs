@@ -1,17 +1,15 @@
 //! The command `serve`: provides the approved servers as one MCP server, for a host that starts this program.
 
 use super::Exit;
+use super::access::warn_without_token;
 use super::args::Serve;
 use super::error::CliError;
 use super::run::check_allowed;
 use super::session::Session;
 use crate::command::Tone;
-use crate::serve::http::{HttpOptions, Listen, ProtectedResource, TlsFiles};
+use crate::serve::http::Listen;
 use crate::serve::{Direct, Drain, ServeOptions, ServedGateway, Transport};
 use crate::trust::AllowedWrites;
-
-const NO_TOKEN: &str = "no token is required: every program on this machine that can reach the port can call the approved tools, \
-                        as far as the system does not show that it runs as another user. --token-file FILE requires one";
 
 const CUT_OFF: &str = "a request did not end in the time after the signal, and was cancelled: it may have been carried out in part";
 
@@ -31,12 +29,7 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
         );
         session.terminal.note(Tone::Warning, "warning:", &text);
     }
-    if let Transport::Http(http) = &transport
-        && http.token_file.is_none()
-        && http.oauth.is_none()
-    {
-        session.terminal.note(Tone::Warning, "warning:", NO_TOKEN);
-    }
+    warn_without_token(session, &transport);
     let options = ServeOptions {
         allow_writes,
         agent: arguments.agent.clone(),
@@ -78,26 +71,5 @@ fn direct(arguments: &Serve) -> Direct {
 fn transport(arguments: &Serve) -> Result<Transport, CliError> {
     let Some(listen) = &arguments.http else { return Ok(Transport::Stdio) };
     let listen = Listen::parse(listen).map_err(|error| CliError::Usage(format!("--http: {error}")))?;
-    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
-        (Some(certificate), Some(key)) => Some(TlsFiles { certificate: certificate.clone(), key: key.clone() }),
-        _ => None,
-    };
-    let oauth = match (&arguments.oauth_issuer, &arguments.oauth_resource) {
-        (Some(issuer), Some(resource)) => Some(ProtectedResource {
-            resource: resource.clone(),
-            issuer: issuer.clone(),
-            jwks_url: arguments.oauth_jwks.clone(),
-            scopes: arguments.oauth_scopes.clone(),
-        }),
-        _ => None,
-    };
-    Ok(Transport::Http(Box::new(HttpOptions {
-        listen,
-        token_file: arguments.token_file.clone(),
-        tls,
-        oauth,
-        allowed_hosts: arguments.allowed_hosts.clone(),
-        allowed_origins: arguments.allowed_origins.clone(),
-        ..HttpOptions::default()
-    })))
+    Ok(arguments.access.transport(listen))
 }

@@ -9,11 +9,13 @@ use super::ending::EndReason;
 use super::{Agent, Gateway};
 use crate::blocking::blocking;
 use crate::catalog::Manifest;
-use crate::config::{ServerDefinition, ServerSource};
+use crate::config::{ServerDefinition, ServerSource, Transport};
 use crate::error::{Error, Result};
 use crate::registry::Decider;
 use crate::store::audit::{ApprovalStage, AuditEvent, AuditParty, ServerChange};
-use crate::trust::{ApprovalBasis, ApprovalRequest, ApprovalStatus, ManifestRequest, Subject, filter_manifest, manifest_digest};
+use crate::trust::{
+    ApprovalBasis, ApprovalRequest, ApprovalStatus, Finding, ManifestRequest, Subject, audit_generated, filter_manifest, manifest_digest,
+};
 
 impl Gateway {
     /// Returns everything that a person must see before approving a server. At stage `manifest`, the server is started and its tools are read.
@@ -57,8 +59,9 @@ impl Gateway {
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
         if let ApprovalStatus::Unapproved(lack) = self.core.trust.approvals.approval_status(&subject)? {
-            let core = Arc::clone(&self.core);
-            let request = blocking(move || Ok(core.command_request(&server, &subject, Some(lack)))).await?;
+            let (core, own) = (Arc::clone(&self.core), Arc::clone(&server));
+            let mut request = blocking(move || Ok(core.command_request(&own, &subject, Some(lack)))).await?;
+            request.findings = generated_findings(server).await?;
             return Ok(ApprovalRequest::Command(Box::new(request)));
         }
         let (live, manifest) = self.discover(&server).await?;
@@ -283,6 +286,16 @@ impl Agent {
         self.core.record_decision(name, ServerChange::Disabled, self.identity.name.clone(), decider);
         Ok(())
     }
+}
+
+/// Audits the tools of a generated server. Reading much code takes long, so a runtime's worker does not do it.
+async fn generated_findings(server: Arc<ServerDefinition>) -> Result<Vec<Finding>> {
+    let Transport::Generated(_) = &server.transport else { return Ok(Vec::new()) };
+    blocking(move || match &server.transport {
+        Transport::Generated(tools) => Ok(audit_generated(tools)),
+        Transport::Stdio { .. } | Transport::Http { .. } => Ok(Vec::new()),
+    })
+    .await
 }
 
 /// Creates the request of stage 2. Reading the texts of a large manifest takes long, so a runtime's worker does not do it.

@@ -72,6 +72,8 @@ export interface CommandRequest {
   oauth?: string[]
   /** The tools of a generated server, with their code. Invisible characters are written as escapes. Missing for any other server. */
   generated?: GeneratedTools
+  /** Texts and code of `generated` that look like an attempt to influence a model. Missing if there are none. */
+  findings?: Finding[]
   confirm: 'never' | 'writes' | 'always'
   /** Patterns of names (`get_*`): tools without annotations that are reads, as the entry says. Missing if the entry names none. */
   reads?: string[]

@@ -94,6 +94,7 @@ export type BootProgress =
   | { type: 'hosts'; hosts: string[]; leftOut: number }
   | { type: 'from-cache'; tools: number; createdAtMs: number }
   | { type: 'planning'; attempt: number; requestBytes: number }
+  | { type: 'answered'; tool?: string; attempt: number; answerBytes: number; ms: number }
   | { type: 'planned'; tools: number; answerBytes: number; ms: number }
   | { type: 'plan-refused'; problems: string[] }
   | { type: 'compiling'; tools: number }

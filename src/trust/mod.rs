@@ -43,4 +43,4 @@ pub use shown::{addresses_of, shown_variable};
 pub use subject::{Circumstances, Subject};
 #[cfg(test)]
 pub(crate) use text_audit::texts_read;
-pub use text_audit::{Finding, Severity, audit_manifest, audit_manifest_among, audit_text};
+pub use text_audit::{Finding, Severity, audit_generated, audit_manifest, audit_manifest_among, audit_text};

@@ -126,6 +126,9 @@ pub struct CommandRequest {
     /// The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. They can look like other hosts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unicode_hosts: BTreeMap<String, String>,
+    /// Texts and code of `generated` that look like an attempt to influence a model or a person.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
     /// True if a text of `generated` has invisible characters, which are written as escapes there.
     #[serde(skip)]
     pub has_invisible_code: bool,
@@ -306,6 +309,7 @@ impl CommandRequest {
             oauth,
             unicode_hosts: generated.as_ref().map(unicode_hosts).unwrap_or_default(),
             generated,
+            findings: Vec::new(),
             has_invisible_code,
             confirm: server.confirm,
             reads: server.reads.clone(),

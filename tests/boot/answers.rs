@@ -99,6 +99,27 @@ async fn code_that_does_not_parse_is_asked_for_once_more_with_the_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_cannot_be_tried_is_named_with_the_reason() {
+    let service = Service::start().await;
+    let mut tool = pure("add");
+    tool["input_schema"]["properties"]["a"] = json!({ "type": "string", "not": { "const": "text" } });
+    let model = Model::planning([plan(&[tool])]).writing("add", &[GOOD]);
+    let made = run("Add", &PrepareOptions::default(), &service, &model).await;
+    let [warning] = &made.prepared().warnings[..] else { panic!("{:?}", made.prepared().warnings) };
+    assert!(warning.starts_with("the code of \"add\" was not tried: ") && warning.contains("at /a)"), "{warning}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_problem_with_line_breaks_is_an_error_of_one_line() {
+    let service = Service::start().await;
+    let mut tool = pure("add");
+    tool["endpoints"] = json!([{ "method": "GET", "url": "no\nURL\r\nat all" }]);
+    let model = Model::planning([plan(&[tool.clone()]), plan(&[tool])]);
+    let (code, message) = run("Add", &PrepareOptions::default(), &service, &model).await.failure();
+    assert!(code == "ERR_BOOT_PLAN" && message.contains("at all") && !message.contains(['\n', '\r']), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn code_whose_lines_end_unseen_is_asked_for_once_more_and_never_kept() {
     let (service, folder) = (Service::start().await, tempfile::tempdir().unwrap());
     for end in ["\r", "\u{2028}", "\u{2029}"] {

@@ -70,6 +70,8 @@ async fn the_model_reads_the_pages_as_data_and_of_each_tool_what_matters() {
     assert!(!planning.contains("elsewhere") && !planning.contains("track()"));
     let thing = requests.iter().find(|request| request.user.contains("\"name\": \"get_thing_7\"")).unwrap();
     assert!(thing.user.contains("/things7/{id}") && !thing.user.contains("/things8/{id}"), "{}", thing.user);
+    // The document was cut for the plan. Its operations are taken from the whole, with what they refer to.
+    assert!(thing.user.contains("{\"openapi\":\"3.1.0\"") && thing.user.contains("\"schemas\":{\"Thing"), "{}", thing.user);
     assert!(requests.iter().all(|request| request.max_tokens == 16_384));
     assert!(requests[1..].iter().all(|request| request.user.chars().count() < 70_000));
 }
@@ -93,8 +95,11 @@ async fn the_steps_are_told_in_their_order_with_counts() {
     let made = run(&format!("Add, as in {}", service.url("/guide.md")), &PrepareOptions::default(), &service, &model).await;
     made.prepared();
     let names: Vec<_> = made.steps.iter().map(|step| format!("{step:?}").split([' ', '{']).next().unwrap_or_default().to_owned()).collect();
-    assert_eq!(&names[..7], ["Reading", "PageRead", "Hosts", "Planning", "PlanRefused", "Planning", "Planned"], "{names:?}");
-    assert_eq!(names[7..].iter().filter(|name| *name == "Writing").count(), 3);
+    let expected = ["Reading", "PageRead", "Hosts", "Planning", "Answered", "PlanRefused", "Planning", "Answered", "Planned"];
+    assert_eq!(&names[..9], expected, "{names:?}");
+    // Refused answers have their size and time, too.
+    assert_eq!(names[9..].iter().filter(|name| *name == "Answered").count(), 3);
+    assert_eq!(names[9..].iter().filter(|name| *name == "Writing").count(), 3);
     let last = made.steps.last().unwrap();
     assert!(matches!(last, Progress::Written { done: 2, tools: 2, .. }), "{last:?}");
 }

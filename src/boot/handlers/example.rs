@@ -2,26 +2,29 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::boot::plan::{MAX_EXPANDED_PARTS, validator};
+use super::pattern::text_matching;
+use crate::boot::plan::{MAX_EXPANDED_PARTS, described, validator};
 
 /// The maximum length of a text and of a list in an example.
 const MAX_LENGTH: u64 = 1_000;
 
-/// Returns arguments that a tool's input schema allows: its required properties, and others that have a default or an example. `None` if no
-/// such value could be made, for example because of a pattern.
+/// Returns arguments that a tool's input schema allows: its required properties, and others that have a default or an example.
+///
+/// # Errors
+/// Says why no such value could be made, as a part of a sentence.
 ///
 /// ```
 /// use serde_json::json;
 /// let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 3 }, "q": { "type": "string" } }, "required": ["n"] });
-/// assert_eq!(hyperlight_mcp::boot::example_of(&schema), Some(json!({ "n": 3 })));
+/// assert_eq!(hyperlight_mcp::boot::example_of(&schema), Ok(json!({ "n": 3 })));
 /// ```
-#[must_use]
-pub fn example_of(schema: &Json) -> Option<Json> {
+pub fn example_of(schema: &Json) -> Result<Json, String> {
     // A schema that was checked has no cycle and a limited number of parts. The same is true of its example.
-    let validator = validator(schema).ok()?;
+    let validator = validator(schema)?;
     let mut maker = Maker { root: schema, left: MAX_EXPANDED_PARTS };
-    let value = maker.value(schema)?;
-    validator.is_valid(&value).then_some(value)
+    let value = maker.value(schema).ok_or("a value has too many parts, or a part of the schema allows no value")?;
+    validator.validate(&value).map_err(|error| described(&error))?;
+    Ok(value)
 }
 
 struct Maker<'a> {
@@ -87,8 +90,10 @@ impl Maker<'_> {
         }
         let more = fields.get("items").unwrap_or(&Json::Bool(true));
         let most = fields.get("maxItems").and_then(Json::as_u64).unwrap_or(u64::MAX);
+        let is_unique = fields.get("uniqueItems") == Some(&Json::Bool(true));
         while (items.len() as u64) < least.min(most) && more != &Json::Bool(false) {
-            items.push(self.value(more)?);
+            let value = self.value(more)?;
+            items.push(if is_unique && items.contains(&value) { another(more, &value, &items)? } else { value });
         }
         Some(Json::Array(items))
     }
@@ -130,7 +135,25 @@ fn kind(fields: &Map<String, Json>) -> &str {
     }
 }
 
+/// Returns a value that is not among `items`: the schema's next given value, or one that differs a little from `value`.
+fn another(schema: &Json, value: &Json, items: &[Json]) -> Option<Json> {
+    let listed = ["enum", "examples"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten().cloned();
+    let other = |number: usize| match value {
+        Json::String(text) => Some(Json::from(format!("{text}{number}"))),
+        Json::Number(first) => first.as_f64().and_then(|first| integer(first + f64::from(u32::try_from(number).ok()?))),
+        Json::Bool(first) => Some(Json::Bool(!first)),
+        _ => None,
+    };
+    listed.chain((1..=items.len()).filter_map(other)).find(|value| !items.contains(value))
+}
+
 fn text(fields: &Map<String, Json>) -> String {
+    let least = usize::try_from(fields.get("minLength").and_then(Json::as_u64).unwrap_or(0).min(MAX_LENGTH)).unwrap_or(0);
+    let most = fields.get("maxLength").and_then(Json::as_u64).and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+    let pattern = fields.get("pattern").and_then(Json::as_str);
+    if let Some(text) = pattern.and_then(|pattern| text_matching(pattern, least, most)) {
+        return text;
+    }
     let sample = match fields.get("format").and_then(Json::as_str) {
         Some("date") => "2024-05-17",
         Some("date-time") => "2024-05-17T12:00:00Z",
@@ -142,8 +165,6 @@ fn text(fields: &Map<String, Json>) -> String {
         Some("hostname") => "example.com",
         _ => "text",
     };
-    let least = usize::try_from(fields.get("minLength").and_then(Json::as_u64).unwrap_or(0).min(MAX_LENGTH)).unwrap_or(0);
-    let most = fields.get("maxLength").and_then(Json::as_u64).and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
     let mut text: String = sample.chars().take(most).collect();
     while text.chars().count() < least {
         text.push('x');
@@ -187,25 +208,37 @@ mod tests {
                 "both": { "allOf": [{ "type": "string" }, { "maxLength": 2 }] },
                 "flag": { "type": ["null", "boolean"] },
                 "page": { "type": "integer", "default": 7 },
-                "other": { "type": "string" }
+                "other": { "type": "string" },
+                "code": { "type": "string", "pattern": "^[A-Z]{2}-[0-9]{3,}$", "minLength": 8 },
+                "ids": { "type": "array", "items": { "type": "integer" }, "minItems": 3, "uniqueItems": true },
+                "units": { "type": "array", "items": { "enum": ["m", "km"] }, "minItems": 2, "uniqueItems": true },
+                "names": { "type": "array", "items": { "type": "string" }, "minItems": 2, "uniqueItems": true }
             },
-            "required": ["text", "day", "unit", "limit", "share", "tags", "place", "both", "flag"],
+            "required": ["text", "day", "unit", "limit", "share", "tags", "place", "both", "flag", "code", "ids", "units", "names"],
             "$defs": { "tag": { "type": "string", "examples": ["blue"] } }
         });
         let expected = json!({
             "text": "textxx", "day": "2024-05-17", "unit": "celsius", "limit": 12, "share": 0.5, "tags": ["blue", "blue"],
-            "place": { "lat": 1.0 }, "both": "te", "flag": true, "page": 7
+            "place": { "lat": 1.0 }, "both": "te", "flag": true, "page": 7,
+            "code": "AA-11111", "ids": [1, 2, 3], "units": ["m", "km"], "names": ["text", "text1"]
         });
-        assert_eq!(example_of(&schema), Some(expected));
+        assert_eq!(example_of(&schema), Ok(expected));
     }
 
     #[test]
     fn a_schema_for_which_no_value_is_found_has_none() {
         let property = |schema: Json| json!({ "type": "object", "properties": { "a": schema }, "required": ["a"] });
-        assert_eq!(example_of(&property(json!({ "type": "string", "pattern": "^[0-9]{4}$" }))), None);
-        assert_eq!(example_of(&property(json!(false))), None);
-        assert_eq!(example_of(&json!({ "type": "string" })), None);
-        assert_eq!(example_of(&json!({ "type": "object" })), Some(json!({})));
+        for (schema, reason) in [
+            (property(json!({ "type": "string", "not": { "const": "text" } })), "is not allowed for \"text\" at /a"),
+            (property(json!({ "type": "string", "pattern": "^a{30}$", "maxLength": 20 })), "does not match \"^a{30}$\" at /a"),
+            (property(json!({ "type": "array", "items": { "type": "boolean" }, "minItems": 3, "uniqueItems": true })), "allows no value"),
+            (property(json!(false)), "allows no value"),
+            (json!({ "type": "string" }), "must be an object"),
+        ] {
+            let problem = example_of(&schema).unwrap_err();
+            assert!(problem.contains(reason), "{problem}");
+        }
+        assert_eq!(example_of(&json!({ "type": "object" })), Ok(json!({})));
     }
 
     #[test]
@@ -213,6 +246,6 @@ mod tests {
         let nested = |inner: Json| json!({ "type": "array", "items": inner, "minItems": 1_000 });
         let schema =
             json!({ "type": "object", "properties": { "a": nested(nested(nested(json!({ "type": "string" })))) }, "required": ["a"] });
-        assert_eq!(example_of(&schema), None);
+        assert!(example_of(&schema).unwrap_err().contains("too many parts"));
     }
 }

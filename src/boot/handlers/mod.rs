@@ -4,6 +4,7 @@ mod example;
 mod generated;
 mod openapi;
 mod parse;
+mod pattern;
 mod relevant;
 mod request;
 
@@ -14,7 +15,7 @@ use serde_json::Value as Json;
 pub use example::example_of;
 pub use generated::generated_tool;
 pub use parse::{ParsedCode, parse_code};
-pub(super) use request::{HandlerMaterial, handler_request};
+pub(super) use request::{HandlerMaterial, cut_prompt, handler_request};
 
 use super::plan::PlannedTool;
 use super::secrets::SecretName;

@@ -4,16 +4,21 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value as Json};
 
+use crate::boot::pages::is_description;
 use crate::boot::plan::Endpoint;
 
 /// The largest number of references that are followed.
 const MAX_REFERENCES: usize = 500;
 
-/// Returns the part of an `OpenAPI` or Swagger document (JSON) that describes these endpoints; `None` for another document, or if it describes
-/// none of them.
-pub(super) fn operations(document: &str, endpoints: &[Endpoint]) -> Option<String> {
-    let document: Json = serde_json::from_str(document).ok()?;
-    let fields = document.as_object().filter(|fields| fields.contains_key("openapi") || fields.contains_key("swagger"))?;
+/// Returns the same as [`operations`] of a text in JSON.
+pub(super) fn operations_in(document: &str, endpoints: &[Endpoint]) -> Option<String> {
+    operations(&serde_json::from_str(document).ok()?, endpoints)
+}
+
+/// Returns the part of an `OpenAPI` or Swagger document that describes these endpoints; `None` for another document, or if it describes none of
+/// them.
+pub(super) fn operations(document: &Json, endpoints: &[Endpoint]) -> Option<String> {
+    let fields = document.as_object().filter(|_| is_description(document))?;
     let paths = fields.get("paths")?.as_object()?;
     let matching = paths.iter().filter(|(path, _)| endpoints.iter().any(|endpoint| ends_with(&endpoint.url, path)));
     let kept: Map<_, _> = matching.map(|(path, item)| (path.clone(), item.clone())).collect();
@@ -24,7 +29,7 @@ pub(super) fn operations(document: &str, endpoints: &[Endpoint]) -> Option<Strin
     let around = fields.iter().filter(|(key, _)| !matches!(key.as_str(), "paths" | "components" | "definitions" | "tags"));
     let mut reduced: Map<_, _> = around.map(|(key, value)| (key.clone(), value.clone())).collect();
     reduced.insert("paths".to_owned(), Json::Object(kept));
-    add_references(&mut reduced, &document);
+    add_references(&mut reduced, document);
     if let Some(schemes) = document.pointer("/components/securitySchemes") {
         insert_at(&mut reduced, &["components", "securitySchemes"], schemes.clone());
     }
@@ -113,7 +118,7 @@ mod tests {
     #[test]
     fn an_operation_is_kept_with_what_it_refers_to() {
         let reduced: Json =
-            serde_json::from_str(&operations(&document(), &endpoint("https://api.example.com/v1/items/{itemId}?a=b")).unwrap()).unwrap();
+            serde_json::from_str(&operations_in(&document(), &endpoint("https://api.example.com/v1/items/{itemId}?a=b")).unwrap()).unwrap();
         assert!(reduced["paths"]["/users"].is_null() && reduced["components"]["schemas"]["User"].is_null());
         assert!(reduced["paths"]["/items/{id}"].is_object() && reduced["components"]["schemas"]["Item"].is_object());
         assert!(reduced["components"]["securitySchemes"]["key"].is_object() && reduced["servers"].is_array());
@@ -121,8 +126,8 @@ mod tests {
 
     #[test]
     fn another_document_is_left_alone() {
-        assert_eq!(operations("{\"a\": 1}", &endpoint("https://a.example/x")), None);
-        assert_eq!(operations("text", &endpoint("https://a.example/x")), None);
-        assert_eq!(operations(&document(), &endpoint("https://api.example.com/v1/other")), None);
+        assert_eq!(operations_in("{\"a\": 1}", &endpoint("https://a.example/x")), None);
+        assert_eq!(operations_in("text", &endpoint("https://a.example/x")), None);
+        assert_eq!(operations_in(&document(), &endpoint("https://api.example.com/v1/other")), None);
     }
 }

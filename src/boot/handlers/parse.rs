@@ -1,7 +1,8 @@
 //! Reads the body of a handler out of a model's answer.
 
 use super::MAX_HANDLER_BYTES;
-use crate::boot::answer::{Fence, fences, refusal, unreadable};
+use crate::boot::answer::{refusal, unreadable};
+use crate::boot::fences::{Fence, fences};
 
 /// The parsed answer to the request for a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]

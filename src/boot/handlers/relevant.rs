@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::openapi::operations;
+use super::openapi::{operations, operations_in};
 use crate::boot::pages::{Page, PageKind};
 use crate::boot::plan::PlannedTool;
 
@@ -26,7 +26,11 @@ pub(super) fn relevant<'a>(pages: &'a [Page], tool: &PlannedTool) -> Vec<(&'a Pa
     let words = words_of(tool);
     let share = MAX_RELEVANT_CHARS / pages.len().max(1);
     let parts = pages.iter().map(|page| {
-        let operations = if page.kind == PageKind::Json { operations(&page.text, &tool.endpoints) } else { None };
+        let operations = match &page.document {
+            Some(document) => operations(document, &tool.endpoints),
+            None if page.kind == PageKind::Json => operations_in(&page.text, &tool.endpoints),
+            None => None,
+        };
         let text = operations.as_deref().unwrap_or(&page.text);
         (page, parts_of(text, &words, share))
     });
@@ -97,12 +101,19 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::boot::pages::PageFacts;
+    use crate::boot::pages::{PageFacts, cut_text};
     use crate::boot::plan::Endpoint;
 
     fn page(text: String) -> Page {
         let facts = PageFacts { read_url: String::new(), digest: String::new(), etag: None };
-        Page { url: Url::parse("https://a.example").unwrap(), kind: PageKind::Markdown, chars: text.chars().count(), text, facts }
+        Page {
+            url: Url::parse("https://a.example").unwrap(),
+            kind: PageKind::Markdown,
+            chars: text.chars().count(),
+            text,
+            document: None,
+            facts,
+        }
     }
 
     fn tool() -> PlannedTool {
@@ -130,6 +141,20 @@ mod tests {
         let text = &relevant(&pages, &tool())[0].1;
         assert!(text.starts_with("# The API begins") && text.contains("GET /weather gives the forecast."), "{text}");
         assert!(text.chars().count() <= MAX_RELEVANT_CHARS && text.matches(GAP).count() == 2, "{}", text.len());
+    }
+
+    #[test]
+    fn an_operation_in_the_middle_of_a_cut_description_is_found() {
+        let other = |number: usize| (format!("/other{number}"), json!({ "get": { "summary": "x".repeat(500) } }));
+        let mut paths: serde_json::Map<_, _> = (0..150).map(other).collect();
+        paths.insert("/v1/weather/{city}".to_owned(), json!({ "get": { "summary": "The forecast itself" } }));
+        paths.extend((150..300).map(other));
+        let document = json!({ "openapi": "3.1.0", "paths": paths });
+        let cut = cut_text(document.to_string(), 100_000);
+        assert!(!cut.contains("The forecast itself") && serde_json::from_str::<serde_json::Value>(&cut).is_err());
+        let page = Page { kind: PageKind::Json, document: Some(std::sync::Arc::new(document)), ..page(cut) };
+        let text = relevant(&[page], &tool())[0].1.clone();
+        assert!(text.contains("The forecast itself") && !text.contains("/other"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::relevant::relevant;
 use crate::boot::generate::GenerateRequest;
 use crate::boot::material::{ABOUT_DATA, pages_as_data};
-use crate::boot::pages::Page;
+use crate::boot::pages::{Page, cut_text};
 use crate::boot::plan::PlannedTool;
 use crate::boot::secrets::{SecretName, about_secrets};
 
@@ -28,6 +28,7 @@ const NETWORK: &str = "`fetch` exists, as the standard has it, with Headers, Req
 and throw an Error with the status and the server's message if it is false.";
 const READ_ONLY: &str = " Only GET and HEAD requests are possible.";
 const NO_NETWORK: &str = "The tool has no network: `fetch` does not exist, and neither do Headers and Response.";
+/// The largest number of characters of the prompt in a request for code. The request for the plan has all of it.
 const MAX_PROMPT_CHARS: usize = 20_000;
 
 /// The data from which a handler is made.
@@ -43,7 +44,7 @@ pub(in crate::boot) struct HandlerMaterial<'a> {
 pub(in crate::boot) fn handler_request(material: HandlerMaterial<'_>) -> GenerateRequest {
     let HandlerMaterial { prompt, pages, secrets, tool } = material;
     let plan = serde_json::to_string_pretty(tool).unwrap_or_default();
-    let prompt: String = prompt.trim().chars().take(MAX_PROMPT_CHARS).collect();
+    let prompt = cut_text(prompt.trim().to_owned(), MAX_PROMPT_CHARS);
     let network = if tool.needs_network {
         let read_only = if tool.read_only_hint { READ_ONLY } else { "" };
         let parts = relevant(pages, tool);
@@ -63,6 +64,14 @@ pub(in crate::boot) fn handler_request(material: HandlerMaterial<'_>) -> Generat
     GenerateRequest::new(SYSTEM.to_owned(), user)
 }
 
+/// Returns a warning if the requests for code have only parts of the prompt.
+pub(in crate::boot) fn cut_prompt(prompt: &str) -> Option<String> {
+    let chars = prompt.chars().count();
+    (chars > MAX_PROMPT_CHARS).then(|| {
+        format!("the prompt has {chars} characters: the requests for code have its beginning and its end, {MAX_PROMPT_CHARS} characters; the plan is made from all of it")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -70,9 +79,8 @@ mod tests {
     use super::*;
     use crate::boot::plan::Endpoint;
 
-    #[test]
-    fn the_request_says_what_the_code_has_and_has_not() {
-        let mut tool = PlannedTool {
+    fn tool() -> PlannedTool {
+        PlannedTool {
             name: "get_forecast".to_owned(),
             description: "Gets it.".to_owned(),
             input_schema: json!({ "type": "object" }),
@@ -80,7 +88,25 @@ mod tests {
             implementation_notes: "Read days.".to_owned(),
             needs_network: true,
             read_only_hint: true,
-        };
+        }
+    }
+
+    #[test]
+    fn of_a_long_prompt_the_beginning_and_the_end_stay_and_the_cut_is_told() {
+        let prompt = format!("Weather tools. {}Return degrees.", "Many words. ".repeat(5_000));
+        let tool = tool();
+        let user = handler_request(HandlerMaterial { prompt: &prompt, pages: &[], secrets: &[], tool: &tool }).user;
+        for part in ["Weather tools. Many", "left out", "Return degrees."] {
+            assert!(user.contains(part), "{part}");
+        }
+        assert!(user.chars().count() < MAX_PROMPT_CHARS + 2_000);
+        assert!(cut_prompt(&prompt).unwrap().starts_with("the prompt has 60030 characters"));
+        assert_eq!(cut_prompt(&"x".repeat(MAX_PROMPT_CHARS)), None);
+    }
+
+    #[test]
+    fn the_request_says_what_the_code_has_and_has_not() {
+        let mut tool = tool();
         let secrets = [SecretName { name: "KEY".to_owned(), host: "a.example".to_owned() }];
         let text =
             |tool: &PlannedTool| handler_request(HandlerMaterial { prompt: "the weather", pages: &[], secrets: &secrets, tool }).user;

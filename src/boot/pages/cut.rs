@@ -1,5 +1,7 @@
 //! Cuts pages to the size that a model gets: each page to [`MAX_PAGE_CHARS`], and all pages together to [`MAX_CHARS`].
 
+use crate::boot::fences::{Fence, fences};
+
 /// The largest number of characters in one page.
 pub const MAX_PAGE_CHARS: usize = 100_000;
 /// The largest number of characters in all pages together.
@@ -17,12 +19,12 @@ const CUT_MARK: &str = "\n\n[… left out …]\n\n";
 pub fn cut_pages(texts: Vec<String>) -> Vec<String> {
     let lengths: Vec<_> = texts.iter().map(|text| text.chars().count().min(MAX_PAGE_CHARS)).collect();
     let share = share(&lengths);
-    texts.into_iter().map(|text| shorten(text, share.min(MAX_PAGE_CHARS))).collect()
+    texts.into_iter().map(|text| cut_text(text, share.min(MAX_PAGE_CHARS))).collect()
 }
 
 /// Cuts one text to [`MAX_PAGE_CHARS`].
 pub(super) fn cut_page(text: String) -> String {
-    shorten(text, MAX_PAGE_CHARS)
+    cut_text(text, MAX_PAGE_CHARS)
 }
 
 /// Returns the largest number of characters that every text may have, so that all fit.
@@ -40,7 +42,8 @@ fn share(lengths: &[usize]) -> usize {
     MAX_PAGE_CHARS
 }
 
-fn shorten(text: String, limit: usize) -> String {
+/// Cuts one text to a number of characters. A mark shows where parts are missing.
+pub(in crate::boot) fn cut_text(text: String, limit: usize) -> String {
     let length = text.chars().count();
     if length <= limit {
         return text;
@@ -75,27 +78,11 @@ fn byte_at(text: &str, chars: usize) -> usize {
 
 /// Returns the fenced blocks of JSON and YAML in a text, with their fences.
 fn blocks_of(text: &str) -> Vec<&str> {
-    let (mut blocks, mut open, mut at) = (Vec::new(), None::<(usize, bool)>, 0);
-    for line in text.split_inclusive('\n') {
-        let start = at;
-        at += line.len();
-        let Some(label) = line.trim_start().strip_prefix("```") else { continue };
-        open = match open {
-            None => {
-                let label = label.trim().to_ascii_lowercase();
-                let is_data = ["json", "jsonc", "json5", "yaml", "yml"].iter().any(|known| label == *known)
-                    || label.is_empty() && text[at..].trim_start().starts_with(['{', '[']);
-                Some((start, is_data))
-            }
-            Some((begin, is_data)) => {
-                if is_data {
-                    blocks.push(text[begin..at].trim_end());
-                }
-                None
-            }
-        };
-    }
-    blocks
+    let is_data = |fence: &Fence<'_>| match fence.language.as_str() {
+        "" => fence.content.trim_start().starts_with(['{', '[']),
+        language => ["json", "jsonc", "json5", "yaml", "yml"].contains(&language),
+    };
+    fences(text).into_iter().filter(|fence| fence.is_closed && is_data(fence)).map(|fence| fence.whole.trim_end()).collect()
 }
 
 #[cfg(test)]
@@ -114,10 +101,12 @@ mod tests {
     fn a_long_page_keeps_its_beginning_its_end_and_its_blocks() {
         let filler = "Words of an introduction, and more of them.\n".repeat(3_000);
         let block = "```json\n{\"path\": \"/forecast\"}\n```";
-        let text = format!("The beginning\n{filler}\n{block}\n```sh\ncurl\n```\n{filler}The end");
+        let other = "~~~yaml\nkey: x\n~~~";
+        let text = format!("The beginning\n{filler}\n{block}\n{other}\n```sh\ncurl\n```\n{filler}The end");
         let cut = cut_pages(vec![text]).remove(0);
         assert!(cut.chars().count() <= MAX_PAGE_CHARS);
         assert!(cut.starts_with("The beginning") && cut.ends_with("The end") && cut.contains(block) && cut.contains("left out"));
+        assert!(cut.contains(other));
         assert!(!cut.contains("curl"));
     }
 

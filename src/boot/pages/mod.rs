@@ -4,6 +4,7 @@
 //! work even then.
 
 mod cut;
+mod document;
 mod fetched;
 pub mod html;
 mod kind;
@@ -11,16 +12,20 @@ mod read;
 mod repository;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use cut::cut_page;
+pub(super) use cut::cut_text;
 pub use cut::{MAX_CHARS, MAX_PAGE_CHARS, cut_pages};
+pub(super) use document::{Documents, is_description};
 pub use fetched::FetchedPages;
 pub use kind::PageKind;
 pub use read::read_pages;
@@ -70,6 +75,8 @@ pub struct Page {
     pub text: String,
     /// Number of characters before any cut.
     pub chars: usize,
+    /// The whole page, if it was cut and is a description of an API in JSON. Its operations are looked up there, as a cut text is no JSON.
+    pub document: Option<Arc<Json>>,
     pub facts: PageFacts,
 }
 

@@ -1,5 +1,6 @@
 //! Reads all pages of a prompt, some at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -10,7 +11,8 @@ use url::Url;
 use super::kind::{PageKind, decode};
 use super::repository::readmes;
 use super::{
-    KnownPages, PAGE_TIME, PARALLEL_PAGES, Page, PageAnswer, PageFacts, PageProblem, PageResult, PageSource, cut_page, url_digest,
+    Documents, KnownPages, MAX_PAGE_CHARS, PAGE_TIME, PARALLEL_PAGES, Page, PageAnswer, PageFacts, PageProblem, PageResult, PageSource,
+    cut_page, url_digest,
 };
 use crate::boot::prompt::has_user;
 use crate::text::visible;
@@ -33,15 +35,23 @@ async fn read_within(
     source: &dyn PageSource,
     done: &(dyn Fn(&PageResult) + Sync),
 ) -> Vec<PageResult> {
+    let documents = &Arc::new(Documents::new());
     let read = |url: Url| async move {
-        let result = read_page(time, url, known, source).await;
+        let result = read_page(time, url, known, Source { source, documents }).await;
         done(&result);
         result
     };
     stream::iter(urls).map(read).buffered(PARALLEL_PAGES).collect().await
 }
 
-async fn read_page(time: Duration, url: Url, known: &KnownPages, source: &dyn PageSource) -> PageResult {
+/// The source of pages, and the room for those that are kept whole.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    source: &'a dyn PageSource,
+    documents: &'a Arc<Documents>,
+}
+
+async fn read_page(time: Duration, url: Url, known: &KnownPages, source: Source<'_>) -> PageResult {
     if has_user(&url) {
         let problem = "has a user name or password in it, which is not sent".into();
         return PageResult::Failed { url, problem };
@@ -59,7 +69,7 @@ async fn read_page(time: Duration, url: Url, known: &KnownPages, source: &dyn Pa
 }
 
 /// Reads the first of these addresses that can be read.
-async fn read_first(url: &Url, addresses: Vec<Url>, known: Option<&PageFacts>, source: &dyn PageSource) -> Result<PageResult, PageProblem> {
+async fn read_first(url: &Url, addresses: Vec<Url>, known: Option<&PageFacts>, source: Source<'_>) -> Result<PageResult, PageProblem> {
     let mut problem = "cannot be read".into();
     for address in addresses {
         match read_address(url, address, known, source).await {
@@ -70,27 +80,32 @@ async fn read_first(url: &Url, addresses: Vec<Url>, known: Option<&PageFacts>, s
     Err(problem)
 }
 
-async fn read_address(url: &Url, address: Url, known: Option<&PageFacts>, source: &dyn PageSource) -> Result<PageResult, PageProblem> {
+async fn read_address(url: &Url, address: Url, known: Option<&PageFacts>, source: Source<'_>) -> Result<PageResult, PageProblem> {
     let read_url = url_digest(&address);
     let known = known.filter(|known| known.read_url == read_url);
     let etag = known.and_then(|known| known.etag.as_deref());
-    let answer = source.get(&address, etag).await?;
+    let answer = source.source.get(&address, etag).await?;
     let (content_type, etag, bytes) = match (answer, known) {
         (PageAnswer::Unchanged, Some(known)) => return Ok(PageResult::Unchanged { url: url.clone(), facts: known.clone() }),
         (PageAnswer::Unchanged, None) => return Err("answered that it has not changed, but it was never read".into()),
         (PageAnswer::Content { content_type, etag, bytes }, _) => (content_type, etag, bytes),
     };
     let path = address.path().to_owned();
+    let documents = Arc::clone(source.documents);
     // HTML takes some tenths of a second of computation.
-    let text = tokio::task::spawn_blocking(move || text_of(content_type.as_deref(), &bytes, &path)).await;
-    let (kind, text) = text.map_err(|_| PageProblem::from("cannot be parsed"))??;
-    let facts = PageFacts { read_url, digest: hex::encode(Sha256::digest(text.as_bytes())), etag };
+    let parsed = tokio::task::spawn_blocking(move || {
+        let (kind, text) = text_of(content_type.as_deref(), &bytes, &path)?;
+        let (digest, chars) = (hex::encode(Sha256::digest(text.as_bytes())), text.chars().count());
+        let document = if kind == PageKind::Json && chars > MAX_PAGE_CHARS { documents.keep(&text) } else { None };
+        // There may be fifty pages, so only as much of each page as a model may get is kept in memory, and of descriptions what there is room for.
+        Ok::<_, PageProblem>((kind, cut_page(text), digest, chars, document))
+    });
+    let (kind, text, digest, chars, document) = parsed.await.map_err(|_| PageProblem::from("cannot be parsed"))??;
+    let facts = PageFacts { read_url, digest, etag };
     if known.is_some_and(|known| known.digest == facts.digest) {
         return Ok(PageResult::Unchanged { url: url.clone(), facts });
     }
-    // There may be fifty pages, so only as much of each page as a model may get is kept in memory.
-    let chars = text.chars().count();
-    Ok(PageResult::Read(Box::new(Page { url: url.clone(), kind, chars, text: cut_page(text), facts })))
+    Ok(PageResult::Read(Box::new(Page { url: url.clone(), kind, chars, text, document, facts })))
 }
 
 /// Returns the text of a page that a model reads. It has no invisible characters, so that a person who looks at the page sees what the model
@@ -223,6 +238,42 @@ mod tests {
         let time = Duration::from_millis(300);
         let results = read_within(time, urls(&["https://github.com/o/r"]), &KnownPages::new(), &Slow, &|_| {}).await;
         assert!(matches!(&results[0], PageResult::Failed { problem, .. } if problem.0.contains("300 ms")), "{results:?}");
+    }
+
+    #[tokio::test]
+    async fn eight_pages_are_read_at_the_same_time_and_each_has_fifteen_seconds() {
+        struct Together(tokio::sync::Barrier, AtomicUsize, AtomicUsize);
+        impl PageSource for Together {
+            fn get<'a>(&'a self, _: &'a Url, _: Option<&'a str>) -> BoxFuture<'a, Result<PageAnswer, PageProblem>> {
+                async {
+                    self.2.fetch_max(1 + self.1.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+                    // With fewer than eight at the same time, none would ever be answered.
+                    self.0.wait().await;
+                    tokio::task::yield_now().await;
+                    self.1.fetch_sub(1, Ordering::Relaxed);
+                    Err("answered 404".into())
+                }
+                .boxed()
+            }
+        }
+        let source = Together(tokio::sync::Barrier::new(8), AtomicUsize::new(0), AtomicUsize::new(0));
+        let texts: Vec<_> = (0..24).map(|number| format!("https://a.example/{number}")).collect();
+        let results = read_pages(urls(&texts.iter().map(String::as_str).collect::<Vec<_>>()), &KnownPages::new(), &source, &|_| {}).await;
+        assert!(results.iter().all(|result| matches!(result, PageResult::Failed { problem, .. } if problem.0 == "answered 404")));
+        assert_eq!((source.2.load(Ordering::Relaxed), PAGE_TIME), (8, Duration::from_secs(15)));
+    }
+
+    #[tokio::test]
+    async fn a_long_description_of_an_api_is_kept_whole_for_its_operations() {
+        let document = serde_json::json!({ "openapi": "3.1.0", "info": "x".repeat(200_000) }).to_string();
+        let (text, plain): (&'static str, &'static str) = (document.leak(), "[\"word\"]".repeat(30_000).leak());
+        let texts = ["https://a.example/api", "https://a.example/other"];
+        let source =
+            Pages(BTreeMap::from([(texts[0], ("application/json", text)), (texts[1], ("application/json", plain))]), AtomicUsize::new(0));
+        let results = read(&source, &texts, &KnownPages::new()).await;
+        let [PageResult::Read(page), PageResult::Read(other)] = &results[..] else { panic!("{results:?}") };
+        assert!(page.is_cut() && page.document.as_ref().is_some_and(|document| document["openapi"] == "3.1.0"));
+        assert!(other.is_cut() && other.document.is_none());
     }
 
     #[tokio::test]

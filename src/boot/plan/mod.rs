@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 pub use check::problems_of;
 pub use parse::{Parsed, parse_plan};
 pub(super) use request::{PlanMaterial, plan_request};
-pub(super) use schema::{MAX_EXPANDED_PARTS, validator};
+pub(super) use schema::{MAX_EXPANDED_PARTS, described, validator};
 
 /// The tools that a model has planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -40,7 +40,8 @@ pub(in crate::boot) fn validator(schema: &Json) -> Result<Validator, String> {
     options.build(schema).map_err(|error| format!("cannot be used: {}", described(&error)))
 }
 
-fn described(error: &jsonschema::ValidationError<'_>) -> String {
+/// Returns the problem of a value, with its place.
+pub(in crate::boot) fn described(error: &jsonschema::ValidationError<'_>) -> String {
     let path = error.instance_path().to_string();
     let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
     format!("{}{}", sanitise_line(&error.to_string(), 300), sanitise_line(&place, 200))

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use serde_json::Value as Json;
 
-use super::model::{Asking, ask, joined};
+use super::model::{Answer, Asking, ask, joined};
 use crate::boot::handlers::{Handler, HandlerMaterial, HandlerTrial, ParsedCode, example_of, generated_tool, handler_request, parse_code};
 use crate::boot::plan::{Plan, PlannedTool};
 use crate::boot::progress::Progress;
@@ -50,12 +51,16 @@ async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Written
     let Asking { prompt, material, options, parts } = asking;
     let first = handler_request(HandlerMaterial { prompt, pages: &material.pages, secrets: &options.secrets, tool });
     let mut request = first.clone();
+    let example = example_of(&tool.input_schema);
+    let untried =
+        |reason| format!("the code of \"{}\" was not tried: no arguments could be made that its schema allows ({reason})", tool.name);
     let written = |body, doubt| Ok(Written { handler: Handler { tool: tool.name.clone(), body }, doubt });
     for attempt in 1..=2 {
         (parts.progress)(Progress::Writing { tool: tool.name.clone(), attempt, request_bytes: request.bytes() });
-        let answer = ask(asking, &request).await?;
-        let problems = match judge(asking, tool, &answer.text).await? {
-            Judged::Kept(body) => return written(body, None),
+        let Answer { text, ms } = ask(asking, &request).await?;
+        (parts.progress)(Progress::Answered { tool: Some(tool.name.clone()), attempt, answer_bytes: text.len(), ms });
+        let problems = match judge(asking, tool, &text, example.as_ref().ok()).await? {
+            Judged::Kept(body) => return written(body, example.err().map(untried)),
             // The model was told about the problem once, and has decided that the code is right.
             Judged::Doubted(body, problem) if attempt == 2 => {
                 return written(body, Some(format!("the tool \"{}\" is kept as the model has written it twice: {problem}", tool.name)));
@@ -67,7 +72,7 @@ async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Written
             return Err(Error::BootHandler { tool: ErrorText::own(&tool.name), problem: joined(&problems) });
         }
         (parts.progress)(Progress::CodeRefused { tool: tool.name.clone(), problems: problems.clone() });
-        request = first.again(&answer.text, &problems);
+        request = first.again(&text, &problems);
     }
     Err(Error::Internal("code was asked for more than twice".into()))
 }
@@ -80,7 +85,7 @@ enum Judged {
     Unusable(Vec<String>),
 }
 
-async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str) -> Result<Judged> {
+async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str, arguments: Option<&Json>) -> Result<Judged> {
     let body = match parse_code(answer, tool.needs_network) {
         ParsedCode::Body(body) => body,
         ParsedCode::Refused(reason) => {
@@ -94,8 +99,8 @@ async fn judge(asking: Asking<'_>, tool: &PlannedTool, answer: &str) -> Result<J
     if let Some(problem) = generated.hidden_line_end() {
         return Ok(Judged::Unusable(vec![problem]));
     }
-    let (module, arguments) = (generated.module(), example_of(&tool.input_schema));
-    let trial = HandlerTrial { tool, body: &body, module: &module, secrets: &asking.options.secrets, arguments: arguments.as_ref() };
+    let module = generated.module();
+    let trial = HandlerTrial { tool, body: &body, module: &module, secrets: &asking.options.secrets, arguments };
     Ok(match asking.parts.check.check(trial).await? {
         None => Judged::Kept(body),
         Some(CodeProblem::Refuses(problem)) => Judged::Doubted(body, problem),

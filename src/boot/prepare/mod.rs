@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::cache::{Cache, CacheEntry, EntryParts, Found, prompt_digest};
 use super::digest::digest_of;
 use super::generate::Generate;
-use super::handlers::{CodeCheck, Handler, generated_tool};
+use super::handlers::{CodeCheck, Handler, cut_prompt, generated_tool};
 use super::pages::{KnownPages, PageSource};
 use super::plan::Plan;
 use super::progress::{Clock, Progress, ProgressListener};
@@ -162,6 +162,9 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
         (Err(_), None) => return Err(Error::Internal("a page is known, and no tools of it are".into())),
     };
     let asking = model::Asking { prompt, material: &material, options, parts };
+    if let Some(warning) = cut_prompt(prompt).filter(|_| !options.plan_only) {
+        notes.warn(warning);
+    }
     let plan = plan::make_plan(asking).await?;
     let written = if options.plan_only { Vec::new() } else { compile::write_handlers(asking, &plan).await? };
     let handlers = kept(written, &mut notes);

@@ -4,6 +4,7 @@ use super::reading::Material;
 use super::{BootParts, PrepareOptions};
 use crate::boot::generate::GenerateRequest;
 use crate::error::{Error, ErrorText, Result};
+use crate::text::sanitise_line;
 
 /// The largest number of bytes in all problems in an error.
 const MAX_PROBLEM_BYTES: usize = 1_000;
@@ -32,7 +33,7 @@ pub(super) async fn ask(asking: Asking<'_>, request: &GenerateRequest) -> Result
     Ok(Answer { text: answer.map_err(late)??, ms: asking.parts.clock.now_ms().saturating_sub(start) })
 }
 
-/// Returns problems as a field of an error. They quote the model, so they are redacted before they are shown.
+/// Returns problems as a field of an error, in one line. They quote the model, so they are redacted before they are shown.
 pub(super) fn joined(problems: &[String]) -> ErrorText {
-    crate::error::ForeignText::cut(&problems.join("; "), MAX_PROBLEM_BYTES).into()
+    crate::error::ForeignText::cut(&sanitise_line(&problems.join("; "), MAX_PROBLEM_BYTES), MAX_PROBLEM_BYTES).into()
 }

@@ -1,6 +1,6 @@
 //! Asks a model for the plan, and asks once more if the plan cannot be used.
 
-use super::model::{Asking, ask, joined};
+use super::model::{Answer, Asking, ask, joined};
 use crate::boot::plan::{Parsed, Plan, PlanMaterial, parse_plan, plan_request, problems_of};
 use crate::boot::progress::Progress;
 use crate::error::{Error, Result};
@@ -12,10 +12,11 @@ pub(super) async fn make_plan(asking: Asking<'_>) -> Result<Plan> {
     let mut request = first.clone();
     for attempt in 1..=2 {
         (parts.progress)(Progress::Planning { attempt, request_bytes: request.bytes() });
-        let answer = ask(asking, &request).await?;
-        let problems = match judge(&answer.text, &material.hosts)? {
+        let Answer { text, ms } = ask(asking, &request).await?;
+        (parts.progress)(Progress::Answered { tool: None, attempt, answer_bytes: text.len(), ms });
+        let problems = match judge(&text, &material.hosts)? {
             Judged::Sound(plan) => {
-                (parts.progress)(Progress::Planned { tools: plan.tools.len(), answer_bytes: answer.text.len(), ms: answer.ms });
+                (parts.progress)(Progress::Planned { tools: plan.tools.len(), answer_bytes: text.len(), ms });
                 return Ok(plan);
             }
             Judged::Empty if attempt == 2 => return Err(Error::BootNoTools),
@@ -24,7 +25,7 @@ pub(super) async fn make_plan(asking: Asking<'_>) -> Result<Plan> {
             Judged::Wrong(problems) => problems,
         };
         (parts.progress)(Progress::PlanRefused { problems: problems.clone() });
-        request = first.again(&answer.text, &problems);
+        request = first.again(&text, &problems);
     }
     Err(Error::Internal("a plan was asked for more than twice".into()))
 }

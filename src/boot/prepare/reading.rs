@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{BootParts, Notes};
-use crate::boot::pages::{KnownPages, MAX_PAGES, Page, PageResult, cut_pages, read_pages, url_digest};
+use crate::boot::pages::{Documents, KnownPages, MAX_PAGES, Page, PageKind, PageResult, cut_pages, read_pages, url_digest};
 use crate::boot::progress::Progress;
 use crate::boot::prompt::{shown_url, urls_in};
 use crate::boot::whitelist::whitelist;
@@ -145,9 +145,14 @@ async fn read(urls: Vec<url::Url>, known: &KnownPages, parts: BootParts<'_>, not
 }
 
 fn cut(pages: &mut [Page], notes: &mut Notes<'_>) {
-    let texts = cut_pages(pages.iter_mut().map(|page| std::mem::take(&mut page.text)).collect());
-    for (page, text) in pages.iter_mut().zip(texts) {
+    let whole: Vec<_> = pages.iter_mut().map(|page| std::mem::take(&mut page.text)).collect();
+    let texts = cut_pages(whole.clone());
+    let documents = Documents::new();
+    for ((page, whole), text) in pages.iter_mut().zip(whole).zip(texts) {
         page.text = text;
+        if page.kind == PageKind::Json && page.document.is_none() && page.text.len() < whole.len() {
+            page.document = documents.keep(&whole);
+        }
         let kept_chars = page.text.chars().count();
         if kept_chars < page.chars {
             notes.tell(Progress::PageCut { url: shown_url(&page.url), chars: page.chars, kept_chars });

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use secrecy::SecretString;
 
+use crate::cli::access::Access;
+
 /// Arguments of `boot`.
 #[allow(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[derive(Debug, Clone, Args)]
@@ -24,7 +26,7 @@ pub struct Boot {
     pub model: Option<String>,
     #[arg(long, value_name = "KEY", value_parser = key, help = "Key of the provider [default: ANTHROPIC_API_KEY or OPENAI_API_KEY]")]
     pub api_key: Option<SecretString>,
-    /// Address of the provider, for example of a local server
+    /// Address of the provider, for example of a local server [default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL]
     #[arg(long, value_name = "URL")]
     pub base_url: Option<String>,
     /// Port of the tool server; 0 takes any free one
@@ -34,7 +36,7 @@ pub struct Boot {
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
     pub host: String,
     /// Serve on standard input and output instead
-    #[arg(long, conflicts_with_all = ["port", "host", "token_file", "tls_cert", "tls_key"])]
+    #[arg(long, conflicts_with_all = ["port", "host", "Access"])]
     pub stdio: bool,
     /// Name of the tool server [default: boot- and the beginning of the prompt's digest]
     #[arg(long, value_name = "NAME")]
@@ -63,15 +65,8 @@ pub struct Boot {
     /// Approve exactly the tools with this digest
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<String>,
-    /// File of bearer tokens, one NAME:TOKEN a line, mode 0600; needed where other machines can connect
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Certificate chain for TLS, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub tls_cert: Option<PathBuf>,
-    /// Private key for TLS, in PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub access: Access,
 }
 
 /// The provider of the model.
@@ -94,6 +89,14 @@ impl Provider {
         match self {
             Self::Anthropic => "ANTHROPIC_API_KEY",
             Self::Openai => "OPENAI_API_KEY",
+        }
+    }
+
+    /// Returns the variable that has the address, where `--base-url` is missing.
+    pub(super) fn address_variable(self) -> &'static str {
+        match self {
+            Self::Anthropic => "ANTHROPIC_BASE_URL",
+            Self::Openai => "OPENAI_BASE_URL",
         }
     }
 }

@@ -89,7 +89,7 @@ impl Display {
         if let Progress::Warning { text } = step {
             return self.terminal.note(Tone::Warning, "warning:", &sanitise_line(text, MAX_LINE_CHARS));
         }
-        let lines = lines(step, self.verbose);
+        let lines = lines(step, Shown { verbose: self.verbose, bar: self.drawing.is_some() });
         for line in lines {
             self.terminal.say(&format!("{}\n", sanitise_line(&line, MAX_LINE_CHARS)));
         }
@@ -104,9 +104,23 @@ impl Drop for Display {
     }
 }
 
+/// What a display shows besides the lines of each step.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    verbose: bool,
+    /// True at a terminal, where a bar shows that the model works.
+    bar: bool,
+}
+
 /// Returns the lines of a step. Some steps have lines only with `--verbose`.
-fn lines(step: &Progress, verbose: bool) -> Vec<String> {
-    let detail = |line: String| if verbose { vec![line] } else { Vec::new() };
+fn lines(step: &Progress, shown: Shown) -> Vec<String> {
+    let detail = |line: String| if shown.verbose { vec![line] } else { Vec::new() };
+    // Without a bar, a line says that the model works. A second try was told when the first answer was refused.
+    let asking = |what: &str, attempt: u32, bytes: usize| match shown {
+        Shown { verbose: true, .. } => vec![format!("asking the model for {what}, try {attempt}: {bytes} bytes to the model")],
+        Shown { bar: false, .. } if attempt == 1 => vec![format!("asking the model for {what}")],
+        Shown { .. } => Vec::new(),
+    };
     match step {
         Progress::Reading { pages } => vec![format!("reading {}", counted(*pages, "page"))],
         Progress::PageRead { url, kind, chars, ms } => vec![format!("  {url}: {}, {chars} characters, {}", kind.as_str(), time(*ms))],
@@ -116,17 +130,16 @@ fn lines(step: &Progress, verbose: bool) -> Vec<String> {
         Progress::FromCache { tools, created_at_ms } => {
             vec![format!("{} from the cache, made at {} UTC: no model is asked", counted(*tools, "tool"), date_time(*created_at_ms))]
         }
-        Progress::Planning { attempt, request_bytes } => detail(format!("  plan, try {attempt}: {request_bytes} bytes to the model")),
-        Progress::Planned { tools, answer_bytes, ms } => {
-            let size = if verbose { format!(", {answer_bytes} bytes from the model") } else { String::new() };
-            vec![format!("planned {}, {}{size}", counted(*tools, "tool"), time(*ms))]
+        Progress::Planning { attempt, request_bytes } => asking("the plan", *attempt, *request_bytes),
+        Progress::Answered { tool, attempt, answer_bytes, ms } => {
+            let what = tool.as_deref().unwrap_or("the plan");
+            detail(format!("  {what}, try {attempt}: {answer_bytes} bytes from the model, {}", time(*ms)))
         }
+        Progress::Planned { tools, answer_bytes: _, ms } => vec![format!("planned {}, {}", counted(*tools, "tool"), time(*ms))],
         Progress::PlanRefused { problems } => {
             vec![format!("the plan cannot be used, asking once more: {}", problems.join("; "))]
         }
-        Progress::Writing { tool, attempt, request_bytes } => {
-            detail(format!("  {tool}, try {attempt}: {request_bytes} bytes to the model"))
-        }
+        Progress::Writing { tool, attempt, request_bytes } => asking(&format!("the code of {tool}"), *attempt, *request_bytes),
         Progress::CodeRefused { tool, problems } => {
             vec![format!("the code of {tool} cannot be used, asking once more: {}", problems.join("; "))]
         }
@@ -159,20 +172,33 @@ mod tests {
 
     #[test]
     fn a_step_has_counts_and_times_and_sizes_only_if_they_are_asked_for() {
+        let [plain, verbose] = [false, true].map(|verbose| Shown { verbose, bar: true });
         let planned = Progress::Planned { tools: 1, answer_bytes: 900, ms: 1_250 };
-        assert_eq!(lines(&planned, false), ["planned 1 tool, 1.2 s"]);
-        assert_eq!(lines(&planned, true), ["planned 1 tool, 1.2 s, 900 bytes from the model"]);
-        let writing = Progress::Writing { tool: "add".to_owned(), attempt: 2, request_bytes: 70 };
-        assert!(lines(&writing, false).is_empty());
-        assert_eq!(lines(&writing, true), ["  add, try 2: 70 bytes to the model"]);
+        assert_eq!(lines(&planned, plain), ["planned 1 tool, 1.2 s"]);
+        for (tool, what) in [(None, "the plan"), (Some("add".to_owned()), "add")] {
+            let answered = Progress::Answered { tool, attempt: 2, answer_bytes: 900, ms: 1_250 };
+            assert!(lines(&answered, plain).is_empty());
+            assert_eq!(lines(&answered, verbose), [format!("  {what}, try 2: 900 bytes from the model, 1.2 s")]);
+        }
+        let writing = |attempt| Progress::Writing { tool: "add".to_owned(), attempt, request_bytes: 70 };
+        assert!(lines(&writing(1), plain).is_empty());
+        assert_eq!(lines(&writing(2), verbose), ["asking the model for the code of add, try 2: 70 bytes to the model"]);
+        // Where no bar shows that the model works, a line does.
+        let without = Shown { bar: false, ..plain };
+        assert_eq!(lines(&Progress::Planning { attempt: 1, request_bytes: 70 }, without), ["asking the model for the plan"]);
+        assert_eq!(lines(&writing(1), without), ["asking the model for the code of add"]);
+        assert!(lines(&writing(2), without).is_empty());
         let written = Progress::Written { tool: "add".to_owned(), done: 1, tools: 3, lines: 12, ms: 80 };
-        assert_eq!(lines(&written, false), ["wrote add (1 of 3): 12 lines, 80 ms"]);
+        assert_eq!(lines(&written, plain), ["wrote add (1 of 3): 12 lines, 80 ms"]);
     }
 
     #[test]
     fn tools_of_the_cache_say_from_when_they_are() {
         let found = Progress::FromCache { tools: 2, created_at_ms: 1_785_229_503_000 };
-        assert_eq!(lines(&found, false), ["2 tools from the cache, made at 2026-07-28 09:05:03 UTC: no model is asked"]);
+        assert_eq!(
+            lines(&found, Shown { verbose: false, bar: true }),
+            ["2 tools from the cache, made at 2026-07-28 09:05:03 UTC: no model is asked"]
+        );
     }
 
     #[test]

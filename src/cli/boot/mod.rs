@@ -8,13 +8,14 @@ mod review;
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use serde_json::{Value as Json, json};
 
 pub use args::Boot;
 pub use model::{ModelClient, ModelSettings};
 
+use super::access::warn_without_token;
 use super::error::CliError;
 use super::serve::until_ended;
 use super::session::Session;
@@ -24,7 +25,7 @@ use crate::booted::{BootOptions, Booted};
 use crate::command::{Tone, one_line};
 use crate::error::Error;
 use crate::gateway::Gateway;
-use crate::serve::http::{HttpOptions, Listen, TlsFiles};
+use crate::serve::http::Listen;
 use crate::serve::{Direct, ServeOptions, Transport};
 use crate::trust::AllowedWrites;
 use display::{Display, shown_hosts};
@@ -33,6 +34,8 @@ use model::CliModel;
 /// Makes the tools, asks a person about new ones, and serves them until a host or a signal ends it.
 pub(super) async fn boot(session: &Session, arguments: &Boot) -> Result<Exit, CliError> {
     let options = options(session, arguments).await?;
+    let settings = ModelSettings::of(arguments, &session.context.environment);
+    settings.check_given().map_err(CliError::Usage)?;
     let transport = transport(arguments)?;
     // Whatever keeps the tools from being served is told before a model is paid and a person reads.
     if let Transport::Http(http) = &transport
@@ -41,7 +44,7 @@ pub(super) async fn boot(session: &Session, arguments: &Boot) -> Result<Exit, Cl
         crate::serve::http::check(http).await?;
     }
     let gateway = session.open_boot()?;
-    let making = make(session, arguments, &gateway, options);
+    let making = make(session, settings, arguments.verbose, &gateway, options);
     let booted = tokio::select! {
         biased;
         () = session.stop.stopped() => return Err(CliError::Interrupted),
@@ -51,7 +54,7 @@ pub(super) async fn boot(session: &Session, arguments: &Boot) -> Result<Exit, Cl
         show_plan(session, &booted);
         return Ok(Exit::Done);
     }
-    let reviewing = review::review(session, &gateway, &booted, arguments.digest.as_deref());
+    let reviewing = review::review(session, &gateway, &booted, arguments);
     let is_approved = tokio::select! {
         biased;
         () = session.stop.stopped() => return Err(CliError::Interrupted),
@@ -89,30 +92,33 @@ async fn options(session: &Session, arguments: &Boot) -> Result<BootOptions, Cli
 }
 
 fn transport(arguments: &Boot) -> Result<Transport, CliError> {
-    let Boot { stdio, host, port, token_file, tls_cert, tls_key, .. } = arguments;
+    let Boot { stdio, host, port, access, .. } = arguments;
     if *stdio {
         return Ok(Transport::Stdio);
     }
     let address = if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let listen = Listen::parse(&address).map_err(|error| CliError::Usage(format!("--host: {error}")))?;
-    let tls = match (tls_cert, tls_key) {
-        (Some(certificate), Some(key)) => Some(TlsFiles { certificate: certificate.clone(), key: key.clone() }),
-        _ => None,
-    };
-    Ok(Transport::Http(Box::new(HttpOptions { listen, token_file: token_file.clone(), tls, ..HttpOptions::default() })))
+    Ok(access.transport(listen))
 }
 
-async fn make(session: &Session, arguments: &Boot, gateway: &Gateway, options: BootOptions) -> Result<Booted, CliError> {
-    let settings = ModelSettings::of(arguments, &session.context.environment);
+async fn make(
+    session: &Session,
+    settings: ModelSettings,
+    verbose: bool,
+    gateway: &Gateway,
+    options: BootOptions,
+) -> Result<Booted, CliError> {
     if let Some(key) = settings.api_key() {
         gateway.keep_secret(key);
     }
-    let model = CliModel { settings, client: session.context.model.clone(), lacks_key: AtomicBool::new(false) };
-    let display = Display::new(&session.terminal, arguments.verbose);
+    let model = CliModel { settings, client: session.context.model.clone(), misses: OnceLock::new() };
+    let display = Display::new(&session.terminal, verbose);
     let progress = move |step: Progress| display.show(&step);
     let made = gateway.boot(options, &model, &progress).await;
-    if made.is_err() && model.lacks_key.load(Ordering::Relaxed) {
-        return Err(CliError::Usage(model.settings.no_key()));
+    if made.is_err()
+        && let Some(problem) = model.misses.into_inner()
+    {
+        return Err(CliError::Usage(problem));
     }
     made.map_err(|error| match error {
         Error::InvalidOption { problem, .. } => CliError::Usage(as_options(&problem)),
@@ -132,11 +138,12 @@ async fn serve(session: &Session, arguments: &Boot, gateway: Gateway, booted: &B
     // A person has read the code of these tools and has approved it, so no call is asked about again. The host knows which tools only read.
     let allow_writes = AllowedWrites::read(std::slice::from_ref(name));
     gateway.enable(name)?;
+    warn_without_token(session, &transport);
     let options = ServeOptions { allow_writes, direct: Direct::Only(name.clone()), ..ServeOptions::default() };
     let served = Box::pin(crate::serve::serve(gateway, options, transport)).await?;
     if let Some(url) = served.url() {
         let mut entry = json!({ "type": "http", "url": url });
-        if arguments.token_file.is_some() {
+        if arguments.access.token_file.is_some() {
             entry["headers"] = json!({ "Authorization": "Bearer <a token of the file>" });
         }
         session.terminal.note(Tone::Good, "serving", &format!("{} at {url}", counted(&booted.plan)));

@@ -1,16 +1,19 @@
 //! The model of `boot`, which a client outside of this crate asks.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use futures::future::BoxFuture;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value as Json, json};
+use url::Url;
 
 use super::args::{Boot, Provider};
 use crate::boot::{Generate, GenerateRequest};
 use crate::error::{Error, ErrorText, Result};
+
+/// The option with the address of a provider.
+const BASE_URL: &str = "--base-url";
 
 /// Asks the model of a provider. The program in `bin/` has the client.
 pub trait ModelClient: Send + Sync {
@@ -27,16 +30,52 @@ pub struct ModelSettings {
     provider: Provider,
     model: Option<String>,
     api_key: Option<SecretString>,
-    base_url: Option<String>,
+    address: Option<Address>,
+}
+
+/// The address of a provider, and the option or variable that has it.
+#[derive(Debug, Clone)]
+struct Address {
+    url: String,
+    from: &'static str,
+}
+
+impl Address {
+    /// Checks that the address can be used. A problem never quotes the address, which may have a password.
+    fn check(&self) -> std::result::Result<(), String> {
+        let from = self.from;
+        let url = Url::parse(&self.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.ok_or_else(|| format!("{from} is no http or https URL, such as http://127.0.0.1:11434/v1"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(format!(
+                "{from} has a user name or password in it, which is not sent: leave it out, and give a key with --api-key"
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl ModelSettings {
-    /// Reads the settings of a command line. A key in it wins over the provider's variable.
+    /// Reads the settings of a command line. What stands there wins over the provider's variables.
     pub(super) fn of(arguments: &Boot, environment: &BTreeMap<String, String>) -> Self {
         let Boot { provider, model, api_key, base_url, .. } = arguments;
-        let variable = || environment.get(provider.variable()).filter(|key| !key.is_empty()).map(|key| SecretString::from(key.as_str()));
-        let given = api_key.clone().filter(|key| !key.expose_secret().is_empty());
-        Self { provider: *provider, model: model.clone(), api_key: given.or_else(variable), base_url: base_url.clone() }
+        let variable = |name: &str| environment.get(name).filter(|value| !value.is_empty());
+        let key = api_key.clone().filter(|key| !key.expose_secret().is_empty());
+        let address = |from: &'static str| move |url: &String| Address { url: url.clone(), from };
+        Self {
+            provider: *provider,
+            model: model.clone(),
+            api_key: key.or_else(|| variable(provider.variable()).map(|key| SecretString::from(key.as_str()))),
+            address: base_url.as_ref().map(address(BASE_URL)).or_else(|| {
+                let name = provider.address_variable();
+                variable(name).map(address(name))
+            }),
+        }
+    }
+
+    /// Checks an address of the command line. That of a variable matters only if a model is asked.
+    pub(super) fn check_given(&self) -> std::result::Result<(), String> {
+        self.address.as_ref().filter(|address| address.from == BASE_URL).map_or(Ok(()), Address::check)
     }
 
     pub(super) fn api_key(&self) -> Option<&SecretString> {
@@ -46,10 +85,10 @@ impl ModelSettings {
     /// Returns the settings for the client, with the key.
     #[must_use]
     pub fn exposed(&self) -> Json {
-        let Self { provider, model, api_key, base_url } = self;
+        let Self { provider, model, api_key, address } = self;
         let mut settings = json!({ "provider": provider.as_str(), "apiKey": api_key.as_ref().map(SecretString::expose_secret) });
         // The client has its own defaults for what is missing.
-        for (field, value) in [("model", model), ("baseUrl", base_url)] {
+        for (field, value) in [("model", model.as_ref()), ("baseUrl", address.as_ref().map(|address| &address.url))] {
             if let Some(value) = value {
                 settings[field] = value.as_str().into();
             }
@@ -57,12 +96,15 @@ impl ModelSettings {
         settings
     }
 
-    /// Returns whether the provider can be asked: a key is there, or a server of another address that may need none.
-    fn is_complete(&self) -> bool {
-        self.api_key.is_some() || self.base_url.is_some()
+    /// Returns why the provider cannot be asked: its address is wrong, or there is no key. A server of another address may need none.
+    fn misses(&self) -> Option<String> {
+        match &self.address {
+            Some(address) => address.check().err(),
+            None => self.api_key.is_none().then(|| self.no_key()),
+        }
     }
 
-    pub(super) fn no_key(&self) -> String {
+    fn no_key(&self) -> String {
         let Provider::Anthropic = self.provider else {
             return "no key for the model: set OPENAI_API_KEY, or pass --api-key KEY; a local server needs --base-url URL".to_owned();
         };
@@ -74,16 +116,16 @@ impl ModelSettings {
 pub(super) struct CliModel {
     pub(super) settings: ModelSettings,
     pub(super) client: Option<Arc<dyn ModelClient>>,
-    /// Set if a key was needed and is missing.
-    pub(super) lacks_key: AtomicBool,
+    /// Set when a model is needed and cannot be asked: what a person has to do.
+    pub(super) misses: OnceLock<String>,
 }
 
 impl Generate for CliModel {
     fn generate<'a>(&'a self, request: &'a GenerateRequest) -> BoxFuture<'a, Result<String>> {
         let problem = |text: &str| Box::pin(std::future::ready(Err(Error::BootModel { problem: ErrorText::own(text) })));
-        if !self.settings.is_complete() {
-            self.lacks_key.store(true, Ordering::Relaxed);
-            return problem("no API key was given");
+        if let Some(misses) = self.settings.misses() {
+            let _ = self.misses.set(misses);
+            return problem("its settings are not complete");
         }
         match &self.client {
             Some(client) => client.ask(&self.settings, request),

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::args::Boot;
 use crate::booted::Booted;
 use crate::cli::error::CliError;
 use crate::cli::session::Session;
@@ -11,7 +12,8 @@ use crate::gateway::Gateway;
 use crate::trust::ApprovalRequest;
 
 /// Returns whether the tools are approved. Tools that were approved before are not asked about. The page has plan, code, hosts and secrets.
-pub(super) async fn review(session: &Session, gateway: &Gateway, booted: &Booted, digest: Option<&str>) -> Result<bool, CliError> {
+pub(super) async fn review(session: &Session, gateway: &Gateway, booted: &Booted, arguments: &Boot) -> Result<bool, CliError> {
+    let digest = arguments.digest.as_deref();
     let name = &booted.name;
     let mut last = String::new();
     loop {
@@ -24,7 +26,7 @@ pub(super) async fn review(session: &Session, gateway: &Gateway, booted: &Booted
             return Err(Error::DigestChanged { server: name.clone() }.into());
         }
         request.digest().clone_into(&mut last);
-        if !(is_implied(&request) || digest == Some(request.digest()) || asked(session, &request, digest).await) {
+        if !(is_implied(&request) || digest == Some(request.digest()) || asked(session, &request, arguments).await) {
             return Ok(false);
         }
         gateway.approve(name, Some(request.digest()), None).await?;
@@ -41,9 +43,9 @@ fn is_implied(request: &ApprovalRequest) -> bool {
 }
 
 /// Shows the request on standard error, as standard output may belong to a host. Returns whether a person says yes.
-async fn asked(session: &Session, request: &ApprovalRequest, digest: Option<&str>) -> bool {
+async fn asked(session: &Session, request: &ApprovalRequest, arguments: &Boot) -> bool {
     let terminal = &session.terminal;
-    if session.can_ask() && digest.is_none() {
+    if session.can_ask() && arguments.digest.is_none() {
         let dialog = terminal.dialog().await;
         dialog.say(&request_text(request, &terminal.err));
         return dialog.confirm("Approve and serve?").await;
@@ -53,7 +55,18 @@ async fn asked(session: &Session, request: &ApprovalRequest, digest: Option<&str
     } else {
         terminal.say(request_text(request, &terminal.err).trim_start());
     }
-    let why = if digest.is_some() { "The digest is not that of these tools" } else { "These tools are new" };
-    terminal.say(&format!("\n{why}. After reading this, a person starts the same command with:\n  --digest {}\n", request.digest()));
+    terminal.say(&format!("\n{}\n", advice(arguments, request.digest())));
     false
+}
+
+/// Says how a person who cannot be asked approves the tools. With `--no-cache` the next start has other tools, as a model makes them anew.
+fn advice(arguments: &Boot, digest: &str) -> String {
+    let why = if arguments.digest.is_some() { "The digest is not that of these tools" } else { "These tools are new" };
+    if arguments.no_cache {
+        return format!(
+            "{why}, and --no-cache makes other ones at each start, with other digests. Leave --no-cache out, so that the tools that a person has read are \
+             those that are served."
+        );
+    }
+    format!("{why}. After reading this, a person starts the same command with:\n  --digest {digest}")
 }

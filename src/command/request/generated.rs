@@ -1,12 +1,14 @@
 //! Formats generated tools for an approval: what their code may reach, and all of the code.
 
+use super::findings::{findings, tally};
 use super::{LOOKALIKE, Page, line};
 use crate::command::text::Tone;
 use crate::config::{GeneratedTool, GeneratedTools};
 use crate::fetch::{AllowedHost, shown_host_entry, unicode_entries};
+use crate::trust::Finding;
 
-/// Adds the tools of a generated server, each with its code in full.
-pub(super) fn add(page: &mut Page, tools: &GeneratedTools) {
+/// Adds the tools of a generated server, each with its code in full. The findings of the audit come before them.
+pub(super) fn add(page: &mut Page, tools: &GeneratedTools, found: &[Finding]) {
     let GeneratedTools { tools, hosts, private_hosts, secrets } = tools;
     page.field(
         "runs",
@@ -28,6 +30,8 @@ pub(super) fn add(page: &mut Page, tools: &GeneratedTools) {
     if !unicode_entries(all).is_empty() {
         page.noted(Tone::Bad, LOOKALIKE);
     }
+    page.field("audit", &tally(found));
+    findings(page, found);
     for tool in tools {
         add_tool(page, tool);
     }
@@ -81,7 +85,7 @@ mod tests {
         let tools = GeneratedTools { tools: vec![tool], hosts: hosts.clone(), private_hosts: hosts, secrets };
         let (style, text) = (Style::default(), String::new());
         let mut page = Page { style: &style, text };
-        add(&mut page, &tools);
+        add(&mut page, &tools, &[]);
         page.text
     }
 

@@ -135,7 +135,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
         page.field("valid in", &format!("{} only, as in another folder the command would start or read other files", bordered(folder)));
     }
     if let Some(tools) = &request.generated {
-        generated::add(&mut page, tools);
+        generated::add(&mut page, tools, &request.findings);
     }
     given_values(&mut page, request);
     filters(&mut page, request);

@@ -176,3 +176,15 @@ impl HostFunctions for OnlyFetch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_has_thirty_seconds_and_a_hundred_requests() {
+        // BOOT.md and the request to the model promise both.
+        assert_eq!(CALL_TIMEOUT, Duration::from_secs(30));
+        assert_eq!(crate::fetch::FetchLimits::default().requests, 100);
+    }
+}
