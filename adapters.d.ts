@@ -17,12 +17,21 @@ export interface AiSdkTool {
   description: string
   inputSchema: any
   execute(args: any, options: { abortSignal?: AbortSignal; [key: string]: any }): Promise<any>
-  /** Images and sounds of a result go to the model as such. */
+  /** Images and sounds of a result go to the model as `media` says. */
   toModelOutput(given: any): any
 }
 
+/** What an adapter passes on of images and sounds. */
+export interface AiSdkOptions {
+  /**
+   * The kinds that the model's provider takes in the result of a tool, for example `['image']` for Anthropic and for OpenAI's Responses. Default: none,
+   * and a sentence tells the model. Name none that the provider does not take: OpenAI's chat models write them into the text.
+   */
+  media?: readonly ('image' | 'audio')[]
+}
+
 /** For `tools` of the AI SDK's `generateText` and `streamText`: `generateText({ model, tools: forAiSdk(tools), … })`. */
-export function forAiSdk(tools: AgentTool[]): Record<string, AiSdkTool>
+export function forAiSdk(tools: AgentTool[], options?: AiSdkOptions): Record<string, AiSdkTool>
 
 /** A tool of OpenAI's Chat Completions. */
 export interface OpenAiChatTool {
@@ -89,5 +98,23 @@ export function answerAnthropic(
   options?: AnswerOptions,
 ): Promise<{ role: 'user'; content: { type: 'tool_result'; tool_use_id: string; content: string | AnthropicPart[]; is_error?: boolean }[] }[]>
 
+/** How images and sounds of tools reach a chat model of LangChain. */
+export interface LangChainOptions<T> {
+  /** The function of `@langchain/core/tools`. */
+  tool: (func: any, fields: any) => T
+  /**
+   * `none` (default): they do not, and a sentence tells the model. `chat`: for Chat Completions of OpenAI and others, in a message of the user that
+   * `withMedia` adds. `responses`: images in the output of the call, for OpenAI's Responses. `blocks`: images as `image_url` in the tool's message,
+   * for packages that take them there, such as `@langchain/anthropic`. In each case they are in `artifact.media` of the tool's message.
+   */
+  media?: 'none' | 'chat' | 'responses' | 'blocks'
+}
+
 /** For LangChain: `tool` is that of `@langchain/core/tools`. */
-export function forLangChain<T>(tools: AgentTool[], langchain: { tool: (func: any, fields: any) => T }): T[]
+export function forLangChain<T>(tools: AgentTool[], options: LangChainOptions<T>): T[]
+
+/**
+ * The messages for a chat model of LangChain, with the images and sounds of tools that `forLangChain` made with `media: 'chat'`, in messages of the
+ * user after those of the tools: `model.invoke(withMedia(messages))`.
+ */
+export function withMedia<M>(messages: readonly M[]): (M | { role: 'user'; content: OpenAiChatPart[] })[]

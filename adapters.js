@@ -3,8 +3,14 @@
 /** The symbol that marks a schema for the AI SDK without its own `jsonSchema()` (`@ai-sdk/provider-utils`). */
 const AI_SCHEMA = Symbol.for('vercel.ai.schema')
 
-/** Returns tools for `tools` of the AI SDK's `generateText`, `streamText` and agents. */
-function forAiSdk(tools) {
+/**
+ * Returns tools for `tools` of the AI SDK's `generateText`, `streamText` and agents. `media` lists the kinds that the model's provider accepts
+ * in the result of a tool. None by default: the SDK does not say which provider an answer goes to, and some send what they do not know as text.
+ */
+function forAiSdk(tools, { media = [] } = {}) {
+  if (!Array.isArray(media) || media.some((kind) => kind !== 'image' && kind !== 'audio')) {
+    throw invalid("forAiSdk: media must be a list of 'image' and 'audio', the kinds that the provider takes in the result of a tool")
+  }
   return Object.fromEntries(
     tools.map(({ name, description, inputSchema, execute }) => [
       name,
@@ -12,7 +18,7 @@ function forAiSdk(tools) {
         description,
         inputSchema: { [AI_SCHEMA]: true, _type: undefined, jsonSchema: inputSchema, validate: undefined },
         execute: (args, { abortSignal } = {}) => execute(args, { signal: abortSignal }),
-        toModelOutput: aiSdkOutput,
+        toModelOutput: (given) => aiSdkOutput(given, media),
       },
     ]),
   )
@@ -21,12 +27,15 @@ function forAiSdk(tools) {
 /**
  * Returns the part of an answer that a model gets. Version 6 passes the answer as `output` with the call's id, version 5 the answer itself.
  */
-function aiSdkOutput(given) {
+function aiSdkOutput(given, kinds) {
   const output = isObject(given) && 'toolCallId' in given && 'output' in given ? given.output : given
   const content = mediaOf(output)
   if (content.length === 0) return { type: 'json', value: output ?? null }
-  const media = content.map(({ mimeType, data }) => ({ type: 'media', data, mediaType: mimeType }))
-  return { type: 'content', value: [{ type: 'text', text: text(output) }, ...media] }
+  // As one text where nothing is passed on: a provider that takes no list would write the list as JSON.
+  if (!content.some(({ type }) => kinds.includes(type))) return { type: 'text', value: textAlone(output) }
+  const part = ({ type, mimeType, data }) =>
+    kinds.includes(type) ? { type: 'media', data, mediaType: mimeType } : { type: 'text', text: notPassedOn(type, mimeType) }
+  return { type: 'content', value: [{ type: 'text', text: text(output) }, ...content.map(part)] }
 }
 
 /** Returns tools for `tools` of OpenAI's Chat Completions, or with `{ api: 'responses' }` of its Responses. */
@@ -45,11 +54,56 @@ function forOpenAi(tools, { api = 'chat', strict = true } = {}) {
 const shown = (value) =>
   value === null ? 'null' : Array.isArray(value) ? 'a list' : typeof value === 'object' ? 'an object' : typeof value
 
+/** Types of blocks and items that only one provider has. */
+const ANTHROPIC_BLOCKS = ['text', 'image', 'thinking', 'redacted_thinking', 'tool_use', 'server_tool_use', 'tool_result']
+const RESPONSES_PARTS = ['output_text']
+
+const hasAny = (list, types) => Array.isArray(list) && list.some((item) => types.includes(item?.type))
+
+/** Tells what `answerOpenAi` was given if it is neither a message nor an output: as words for its error, or `undefined`. */
+function notOfOpenAi(answer) {
+  const anthropic = 'a message of Anthropic, which answerAnthropic takes'
+  if (Array.isArray(answer)) {
+    if (answer.some((item) => isObject(item?.message))) return 'the choices of a completion: give choices[0].message'
+    if (hasAny(answer, ANTHROPIC_BLOCKS)) return 'the content of a message of Anthropic: give the message to answerAnthropic'
+    if (answer.some((item) => item?.role !== undefined && item.type === undefined)) return 'a list of messages: give the last one'
+    return answer.every((item) => typeof item?.type === 'string') ? undefined : 'a list of other things'
+  }
+  if (!isObject(answer)) return shown(answer)
+  if (Array.isArray(answer.choices)) return 'a completion: give choices[0].message'
+  if (Array.isArray(answer.output)) return 'a response: give its output'
+  if (hasAny(answer.content, RESPONSES_PARTS)) return 'one item of a response: give its whole output'
+  if (answer.type === 'message' || hasAny(answer.content, ['tool_use'])) return anthropic
+  if (hasAny(answer.content, ['tool-call'])) return 'a message of the AI SDK, which calls the tools of forAiSdk by itself'
+  const calls = answer.tool_calls ?? []
+  return (answer.role === 'assistant' || answer.tool_calls !== undefined) && Array.isArray(calls) ? undefined : 'an object'
+}
+
+/** The same for `answerAnthropic`. */
+function notOfAnthropic(message) {
+  if (!isObject(message) || Array.isArray(message)) return shown(message)
+  if (message.tool_calls !== undefined || message.refusal !== undefined) return 'a message of OpenAI, which answerOpenAi takes'
+  if (Array.isArray(message.choices)) return 'a completion of OpenAI: give choices[0].message to answerOpenAi'
+  if (Array.isArray(message.output) || hasAny(message.content, RESPONSES_PARTS)) {
+    return 'a response of OpenAI: give its output to answerOpenAi'
+  }
+  if (hasAny(message.content, ['tool-call'])) return 'a message of the AI SDK, which calls the tools of forAiSdk by itself'
+  if (message.role !== undefined && message.role !== 'assistant') return `a message of the role ${String(message.role).slice(0, 20)}`
+  if (typeof message.content === 'string') return undefined
+  const isContent = Array.isArray(message.content) && message.content.every((block) => typeof block?.type === 'string')
+  return isContent ? undefined : 'an object'
+}
+
 /**
  * Executes the calls of a model's answer and returns the items to append after it: `message` of a chat completion, or `output` of a
  * response. Empty where nothing is called.
  */
 async function answerOpenAi(tools, answer, options) {
+  const other = notOfOpenAi(answer)
+  if (other !== undefined) {
+    const expected = 'the message of a chat completion (completion.choices[0].message), or the output of a response (response.output)'
+    throw invalid(`answerOpenAi: expected ${expected}, not ${other}`)
+  }
   if (Array.isArray(answer)) {
     const calls = answer.filter((item) => item?.type === 'function_call')
     return each(calls, async ({ call_id, name, arguments: args }) => {
@@ -57,23 +111,20 @@ async function answerOpenAi(tools, answer, options) {
       return { type: 'function_call_output', call_id, output: responsesOutput(output) }
     })
   }
-  const calling = answer?.tool_calls ?? []
-  const isMessage = isObject(answer) && (answer.role === 'assistant' || answer.tool_calls !== undefined) && Array.isArray(calling)
-  if (!isMessage) {
-    const expected = 'the message of a chat completion (completion.choices[0].message), or the output of a response (response.output)'
-    throw invalid(`answerOpenAi: expected ${expected}, not ${shown(answer)}`)
-  }
-  const calls = calling.filter(isObject)
+  const calls = (answer.tool_calls ?? []).filter(isObject)
   const parts = []
   const answers = await each(calls, async ({ id, function: called, custom }) => {
     const output = await executed(tools, called?.name ?? custom?.name, called?.arguments ?? custom?.input, options)
-    const media = mediaOf(output)
-    if (media.length > 0) parts.push({ type: 'text', text: `The result of the call ${id} has:` }, ...media.map(chatPart))
+    parts.push(...shownToUser(id, mediaOf(output)))
     return { role: 'tool', tool_call_id: id, content: text(output) }
   })
   // A message of a tool takes text alone, so images and sounds follow in a message of the user, after the answers to all calls.
   return parts.length === 0 ? answers : [...answers, { role: 'user', content: parts }]
 }
+
+/** The parts of a message of the user in Chat Completions that shows what the result of a call has. */
+const shownToUser = (id, media) =>
+  media.length === 0 ? [] : [{ type: 'text', text: `The result of the call ${id} has:` }, ...media.map(chatPart)]
 
 /** A call's output for Responses: text, or a list with its images. */
 function responsesOutput(output) {
@@ -102,11 +153,9 @@ function forAnthropic(tools) {
 
 /** Executes the calls of a message and returns the messages to append after it: one with all results, or none if nothing is called. */
 async function answerAnthropic(tools, message, options) {
-  const isText = typeof message?.content === 'string'
-  if (!isText && !Array.isArray(message?.content)) {
-    throw invalid(`answerAnthropic: expected a message of the Messages API, with its content, not ${shown(message)}`)
-  }
-  const content = isText ? [] : message.content
+  const other = notOfAnthropic(message)
+  if (other !== undefined) throw invalid(`answerAnthropic: expected a message of the Messages API, with its content, not ${other}`)
+  const content = typeof message.content === 'string' ? [] : message.content
   const calls = content.filter((item) => item?.type === 'tool_use')
   if (calls.length === 0) return []
   const results = await each(calls, async ({ id, name, input }) => {
@@ -128,30 +177,59 @@ function anthropicContent(output) {
   return [{ type: 'text', text: text(output) }, ...media.map(part)]
 }
 
+/** Where `forLangChain` can put images and sounds. */
+const LANGCHAIN_MEDIA = ['none', 'chat', 'responses', 'blocks']
+
 /**
- * Returns tools for LangChain. `tool` is the function of `@langchain/core/tools`. The content of an answer is JSON text, followed by images
- * and sounds.
+ * Returns tools for LangChain. `tool` is the function of `@langchain/core/tools`. The content of an answer is JSON text, and its artifact has
+ * the images and sounds. `media` says where these go: each of LangChain's packages takes another form in a tool's message, and some write what they do not know as text.
  */
-function forLangChain(tools, { tool } = {}) {
+function forLangChain(tools, { tool, media = 'none' } = {}) {
   if (typeof tool !== 'function') throw invalid('forLangChain: give { tool }, the function of @langchain/core/tools')
+  if (!LANGCHAIN_MEDIA.includes(media)) throw invalid(`forLangChain: media must be one of ${LANGCHAIN_MEDIA.join(', ')}`)
   return tools.map(({ name, description, inputSchema, execute }) =>
-    tool(async (args, config) => langChainContent(await execute(args, { signal: config?.signal })), {
-      name,
-      description,
-      schema: lenient(inputSchema),
-    }),
+    tool(
+      async (args, config) => {
+        const output = await execute(args, { signal: config?.signal })
+        return [langChainContent(output, media), { [SHOWN]: media === 'chat', media: mediaOf(output) }]
+      },
+      { name, description, schema: lenient(inputSchema), responseFormat: 'content_and_artifact' },
+    ),
   )
 }
 
-/** LangChain's own packages for providers know these blocks: `image_url` for images, and the standard block for sounds. */
-function langChainContent(output) {
+/** Marks an artifact whose images and sounds `withMedia` adds to the messages. */
+const SHOWN = 'hyperlight-mcp:shown'
+
+/** The content of a tool's message. */
+function langChainContent(output, where) {
   const media = mediaOf(output)
-  if (media.length === 0) return text(output)
+  if (media.length === 0 || where === 'chat') return text(output)
+  if (where === 'responses') return responsesOutput(output)
+  if (where === 'none') return textAlone(output)
   const part = ({ type, mimeType, data }) =>
     type === 'image'
       ? { type: 'image_url', image_url: { url: `data:${mimeType};base64,${data}` } }
-      : { type: 'audio', source_type: 'base64', mime_type: mimeType, data }
+      : { type: 'text', text: notPassedOn(type, mimeType) }
   return [{ type: 'text', text: text(output) }, ...media.map(part)]
+}
+
+/** The messages of LangChain with the images and sounds of tools (`media: 'chat'`), each in a message of the user after the tools' messages. */
+function withMedia(messages) {
+  const all = []
+  let parts = []
+  const show = () => {
+    if (parts.length > 0) all.push({ role: 'user', content: parts })
+    parts = []
+  }
+  for (const message of messages) {
+    const isOfTool = message?.tool_call_id !== undefined
+    if (!isOfTool) show()
+    all.push(message)
+    if (isOfTool && message.artifact?.[SHOWN] === true) parts.push(...shownToUser(message.tool_call_id, message.artifact.media))
+  }
+  show()
+  return all
 }
 
 /** LangChain checks a model's arguments against the schema itself: parameters that may be null may be missing there. */
@@ -173,6 +251,9 @@ function mediaOf(output) {
 }
 
 const notPassedOn = (type, mimeType) => `(the ${type}, ${mimeType}, cannot be passed on: this API takes none here)`
+
+/** An answer whose images and sounds go nowhere: its JSON, and a sentence for each. */
+const textAlone = (output) => [text(output), ...mediaOf(output).map(({ type, mimeType }) => notPassedOn(type, mimeType))].join('\n')
 
 /** Returns an answer as the text that a model reads. `others` may return a value that JSON cannot express. */
 function text(output) {
@@ -201,4 +282,4 @@ async function executed(tools, name, args, { signal, others } = {}) {
   return { error: { code: 'ERR_UNKNOWN_TOOL', message } }
 }
 
-module.exports = { forAiSdk, forOpenAi, answerOpenAi, forAnthropic, answerAnthropic, forLangChain }
+module.exports = { forAiSdk, forOpenAi, answerOpenAi, forAnthropic, answerAnthropic, forLangChain, withMedia }

@@ -1,5 +1,5 @@
 // The same for `import`.
 import adapters from './adapters.js'
 
-export const { forAiSdk, forOpenAi, answerOpenAi, forAnthropic, answerAnthropic, forLangChain } = adapters
+export const { forAiSdk, forOpenAi, answerOpenAi, forAnthropic, answerAnthropic, forLangChain, withMedia } = adapters
 export default adapters

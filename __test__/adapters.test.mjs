@@ -9,7 +9,7 @@ import { asSchema, generateText, stepCountIs } from 'ai'
 import { MockLanguageModelV3 } from 'ai/test'
 import OpenAI from 'openai'
 import { answerAnthropic, answerOpenAi, forAiSdk, forAnthropic, forLangChain, forOpenAi } from '../adapters.mjs'
-import { startProviders } from './fixtures/providers.mjs'
+import { assertStrict, startProviders } from './fixtures/providers.mjs'
 import { failure, fixture, folder, ms, openApproved, outputOf, root, run as runProgram, wholeFile } from './support.mjs'
 
 const gateway = await openApproved(wholeFile, { fixture: fixture() })
@@ -89,17 +89,62 @@ describe('OpenAI', () => {
     const [answer] = await answerOpenAi(tools, message)
     assert.deepEqual([answer.role, answer.tool_call_id], ['tool', '1'])
     assert.match(JSON.parse(answer.content).error.message, /they are not JSON/)
-    assert.deepEqual(await answerOpenAi(tools, { role: 'assistant', content: 'hi' }), [])
-    for (const wrong of [undefined, null, 'hi', {}, { choices: [] }, { output: [] }, { role: 'assistant', tool_calls: 'x' }]) {
+    assert.throws(() => forOpenAi(tools, { api: 'assistants' }), /'chat' or 'responses'/)
+  })
+
+  test('what is no message of the provider is refused, and the right function named', async () => {
+    const block = { type: 'tool_use', id: '1', name: 'list_mcp_servers', input: {} }
+    const ofAnthropic = { id: 'msg_1', type: 'message', role: 'assistant', content: [block], stop_reason: 'tool_use' }
+    const ofOpenAi = { role: 'assistant', content: null, refusal: null, tool_calls: [] }
+    const ofResponses = { type: 'message', id: 'msg_1', role: 'assistant', content: [{ type: 'output_text', text: 'hi' }] }
+    const ofAiSdk = { role: 'assistant', content: [{ type: 'tool-call', toolCallId: '1', toolName: 'x', input: {} }] }
+    const toOpenAi = [
+      [ofAnthropic, /which answerAnthropic takes$/],
+      [{ ...ofAnthropic, content: [{ type: 'text', text: 'hi' }] }, /which answerAnthropic takes$/],
+      [{ role: 'assistant', content: [block] }, /which answerAnthropic takes$/],
+      [[block], /give the message to answerAnthropic$/],
+      [[{ index: 0, message: ofOpenAi }], /give choices\[0\]\.message$/],
+      [{ choices: [{ message: ofOpenAi }] }, /give choices\[0\]\.message$/],
+      [[{ role: 'user', content: 'hi' }, ofOpenAi], /a list of messages: give the last one$/],
+      [{ output: [ofResponses] }, /a response: give its output$/],
+      [ofResponses, /give its whole output$/],
+      [ofAiSdk, /by itself$/],
+      [[1], /a list of other things$/],
+      [[null], /a list of other things$/],
+      [['function_call'], /a list of other things$/],
+      ...[undefined, null, 'hi', {}, { role: 'user' }, { role: 'assistant', tool_calls: 'x' }].map((wrong) => [wrong, /, not /]),
+    ]
+    for (const [wrong, told] of toOpenAi) {
       const error = await failure(answerOpenAi(tools, wrong), 'ERR_INVALID_OPTION')
       assert.ok(error instanceof TypeError)
       assert.match(error.message, /^answerOpenAi: expected the message of a chat completion/)
+      assert.match(error.message, told)
     }
-    for (const wrong of [undefined, null, 'hi', [], {}, { role: 'assistant' }, { content: {} }]) {
-      assert.match((await failure(answerAnthropic(tools, wrong), 'ERR_INVALID_OPTION')).message, /^answerAnthropic: expected a message/)
+    const toAnthropic = [
+      [ofOpenAi, /which answerOpenAi takes$/],
+      [{ role: 'assistant', content: 'hi', refusal: null }, /which answerOpenAi takes$/],
+      [{ role: 'assistant', content: 'hi', tool_calls: [] }, /which answerOpenAi takes$/],
+      [{ choices: [{ message: ofOpenAi }] }, /to answerOpenAi$/],
+      [{ output: [ofResponses] }, /to answerOpenAi$/],
+      [ofResponses, /to answerOpenAi$/],
+      [ofAiSdk, /by itself$/],
+      [{ role: 'user', content: 'hi' }, /role user$/],
+      ...[undefined, null, 'hi', [], {}, { role: 'assistant' }, { content: {} }, { content: ['hi'] }].map((wrong) => [wrong, /, not /]),
+    ]
+    for (const [wrong, told] of toAnthropic) {
+      const { message } = await failure(answerAnthropic(tools, wrong), 'ERR_INVALID_OPTION')
+      assert.match(message, /^answerAnthropic: expected a message/)
+      assert.match(message, told)
     }
+  })
+
+  test('what calls nothing has no answer', async () => {
+    assert.deepEqual(await answerOpenAi(tools, { role: 'assistant', content: 'hi' }), [])
+    assert.deepEqual(await answerOpenAi(tools, { role: 'assistant', content: [{ type: 'text', text: 'hi' }] }), [])
+    assert.deepEqual(await answerOpenAi(tools, []), [])
+    assert.deepEqual(await answerOpenAi(tools, [{ type: 'reasoning', id: 'rs_1', summary: [] }, { type: 'a_new_item' }]), [])
     assert.deepEqual(await answerAnthropic(tools, { role: 'assistant', content: 'hi' }), [])
-    assert.throws(() => forOpenAi(tools, { api: 'assistants' }), /'chat' or 'responses'/)
+    assert.deepEqual(await answerAnthropic(tools, { role: 'assistant', content: [{ type: 'a_new_block' }] }), [])
   })
 
   test('tools of the agent’s own are asked for by name', async () => {
@@ -126,6 +171,7 @@ describe('Anthropic', () => {
       messages.push({ role: 'assistant', content: message.content }, ...answers)
     }
     checkAnswers(seen)
+    for (const { input_schema } of seen.bodies[0].tools) assertStrict(input_schema)
   })
 
   test('an answer that is an error says so', async () => {

@@ -1,14 +1,15 @@
 // Compiled, never run: the results of the adapters are valid input for the providers' own packages.
 import Anthropic from '@anthropic-ai/sdk'
+import type { BaseMessage } from '@langchain/core/messages'
 import { tool } from '@langchain/core/tools'
 import { ChatOpenAI } from '@langchain/openai'
 import { generateText, type LanguageModel } from 'ai'
 import type { AgentTool } from 'hyperlight-mcp'
-import { answerAnthropic, answerOpenAi, forAiSdk, forAnthropic, forLangChain, forOpenAi } from 'hyperlight-mcp/adapters'
+import { answerAnthropic, answerOpenAi, forAiSdk, forAnthropic, forLangChain, forOpenAi, withMedia } from 'hyperlight-mcp/adapters'
 import OpenAI from 'openai'
 
 export async function aiSdk(tools: AgentTool[], model: LanguageModel): Promise<string> {
-  const { text } = await generateText({ model, tools: forAiSdk(tools), prompt: '' })
+  const { text } = await generateText({ model, tools: forAiSdk(tools, { media: ['image'] }), prompt: '' })
   return text
 }
 
@@ -27,6 +28,11 @@ export async function anthropic(tools: AgentTool[], client: Anthropic): Promise<
   const messages: Anthropic.MessageParam[] = []
   const message = await client.messages.create({ model: '', max_tokens: 1, messages, tools: forAnthropic(tools) })
   messages.push({ role: 'assistant', content: message.content }, ...(await answerAnthropic(tools, message)))
+}
+
+export async function langChainWithMedia(tools: AgentTool[], messages: BaseMessage[]): Promise<unknown> {
+  const model = new ChatOpenAI({ model: '' }).bindTools(forLangChain(tools, { tool, media: 'chat' }))
+  return model.invoke(withMedia(messages))
 }
 
 export function langChain(tools: AgentTool[]): unknown {
