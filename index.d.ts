@@ -1298,10 +1298,24 @@ export interface ToolSummary {
   readsByConfig?: boolean
   /** The tool's `_meta`. An MCP host may act on it, for example show a view (MCP Apps). */
   meta?: unknown
+  /** The tool's icons. An MCP host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  icons?: unknown
+}
+
+/** Fields of a resource, a template or a prompt that only an MCP host uses: to show it, or to act on it. */
+export interface HostFieldsSummary {
+  /** For whom it is (`audience`), and how important it is (`priority`). */
+  annotations?: unknown
+  /** The size of a resource in bytes. */
+  size?: number
+  /** A host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  icons?: unknown
+  /** Its `_meta`, for example the addresses to which a view may connect (MCP Apps). */
+  meta?: unknown
 }
 
 /** A resource, with the texts that a person sees before an approval. The content is only read on request. */
-export interface ResourceSummary {
+export interface ResourceSummary extends HostFieldsSummary {
   uri: string
   /** The digest of this entry alone, without the content. */
   digest: string
@@ -1312,7 +1326,7 @@ export interface ResourceSummary {
 }
 
 /** A resource template, with the texts that a person sees before an approval. */
-export interface ResourceTemplateSummary {
+export interface ResourceTemplateSummary extends HostFieldsSummary {
   uriTemplate: string
   digest: string
   /** True if the gateway supports the form of this template. Otherwise, no resource can be read with it. */
@@ -1324,7 +1338,7 @@ export interface ResourceTemplateSummary {
 }
 
 /** A prompt, with the texts that a person sees before an approval. */
-export interface PromptSummary {
+export interface PromptSummary extends HostFieldsSummary {
   name: string
   digest: string
   title?: string
@@ -2080,6 +2094,11 @@ export interface ServeOptions {
   /** Limits over HTTP. Defaults: see `ServeLimits`. */
   limits?: Partial<ServeLimits>
   /**
+   * The only servers that the hosts have, whatever the gateway has enabled. No model can enable another one. A server that is not approved yet is
+   * served as soon as it is. Default: all.
+   */
+  servers?: string[]
+  /**
    * Calls that may change something but need no permission of a person: `SERVER`, or `SERVER.TOOL` with the name that the server gives the tool.
    * Default: none.
    */
@@ -2105,7 +2124,8 @@ export interface ServeOptions {
 
 /**
  * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, or an IP
- * address if there are no tokens. A request that exceeds a limit gets status 413, or 503 with `Retry-After`.
+ * address if there are no tokens. A body that is too large gets status 413, a request beyond `requestsPerSecond` 429, and whatever there is no place for
+ * 503, the last two with `Retry-After`. A run for which there is no place is `ERR_BUSY` in the result of its call.
  */
 export interface ServeLimits {
   /** The maximum size of the body of one request. Default 4 MiB, at most 64 MiB. */
@@ -2966,7 +2986,7 @@ export declare class Gateway {
    * `console.error`. Over HTTP it may be called several times. Questions about a call go to the host that made it, and not to the
    * callbacks of the gateway.
    *
-   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites` or `direct`, `ERR_IO` for a file that cannot
+   * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `servers`, `allowWrites` or `direct`, `ERR_IO` for a file that cannot
    * be read or a port that is in use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
    *
    * ```js

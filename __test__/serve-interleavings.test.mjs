@@ -3,12 +3,13 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { approved } from './command-line.mjs'
 import { ERAS, overHttp, runs, served } from './serving.mjs'
-import { deferred, gated } from './support.mjs'
+import { deferred, fixture, gated } from './support.mjs'
 
 /** The same orders are tried in each run; `scripts/test --seeds` tries others. */
 const SEED = Number(process.env.HYPERLIGHT_MCP_SEED ?? 20261123)
 const ROUNDS = 24
 const CALLS_OF_A_HOST = 2
+const OLD_ROUNDS = 6
 
 /** A generator of numbers from a seed (mulberry32): integers below `bound`. */
 function numbers(seed) {
@@ -140,6 +141,55 @@ async function round({ clients, table }, below, name) {
     assert.deepEqual(structuredContent.value, calls[index].expected, JSON.stringify({ call: calls[index], structuredContent }))
   }
 }
+
+/**
+ * Makes calls of all hosts at once that ask through a server of an older protocol, whose questions do not name their calls. Each host answers its
+ * questions after as many turns of the event loop as the seed says. Returns the answers by host.
+ */
+async function crossed(clients, below, name) {
+  const answers = {}
+  const calls = Object.entries(clients).flatMap(([host, client]) => {
+    answers[host] = []
+    return Array.from({ length: 1 + below(3) }, async (_, index) => {
+      for (let turns = below(20); turns > 0; turns -= 1) await new Promise(setImmediate)
+      const token = `${name}-${host}-${index}-end`
+      const { structuredContent } = await runs(client, `fixture.elicit({ message: '${token}' })`)
+      const { value, error } = structuredContent
+      if (error) return
+      // The host of the call has answered, and with the text of this question.
+      if (value.action === 'accept') assert.equal(value.content.answer, `${host} answers ${token}`)
+      answers[host].push(value.action)
+    })
+  })
+  await Promise.all(calls)
+  return answers
+}
+
+test('A server of 2025-11-25 that asks for two hosts at once gets answers of the host whose call asked, or none', async (t) => {
+  const below = numbers(SEED)
+  const at = await approved(t, { fixture: fixture('--protocol', '2025-11-25', '--tools', 'elicit') })
+  const { url } = await served(t, at)
+  const [clients, wrong] = [{}, []]
+  for (const era of Object.keys(ERAS)) {
+    for (const name of ['a', 'b']) {
+      const host = `host-${name}-${era}`
+      const onElicit = async ({ message }) => {
+        const [token] = /\S+-end/.exec(message)
+        if (!token.includes(host)) wrong.push(`${host} was asked for ${token}`)
+        for (let turns = below(20); turns > 0; turns -= 1) await new Promise(setImmediate)
+        return { action: 'accept', content: { answer: `${host} answers ${token}` } }
+      }
+      clients[host] = await overHttp(t, url, { name: host, era, onElicit })
+    }
+  }
+  const accepted = Object.fromEntries(Object.keys(clients).map((host) => [host, 0]))
+  for (let count = 0; count < OLD_ROUNDS; count += 1) {
+    const answers = await crossed(clients, below, `round${count}`)
+    for (const [host, actions] of Object.entries(answers)) accepted[host] += actions.filter((action) => action === 'accept').length
+  }
+  assert.deepEqual(wrong, [], `with HYPERLIGHT_MCP_SEED=${SEED}`)
+  for (const [host, count] of Object.entries(accepted)) assert.ok(count > 0, `${host} has answered ${count} questions`)
+})
 
 test('Two hosts that are asked at once get each answer where it belongs, in any order and in both eras', async (t) => {
   const below = numbers(SEED)

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
+import { request } from 'node:https'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
@@ -87,7 +88,7 @@ test('What is wrong with an option is said in one line, and the exit code is 1 o
   }
 })
 
-test('A wrong word is named in the first line, with the usage after it, and the exit code is 2', async (t) => {
+test('A wrong word is named in one line, and the exit code is 2', async (t) => {
   const at = place(t, { fixture: small() })
   for (const [words, says] of [
     [['--htp', '0'], /'--htp'/],
@@ -100,8 +101,54 @@ test('A wrong word is named in the first line, with the usage after it, and the 
   ]) {
     const { code, stdout, stderr } = await run(at, ['serve', ...words])
     assert.deepEqual([code, stdout], [2, ''], words.join(' '))
-    assert.match(stderr.split('\n')[0], says)
+    const [line, ...more] = stderr.trim().split('\n')
+    assert.match(line, says)
+    assert.deepEqual(more, [], words.join(' '))
   }
+})
+
+/** The certificate above for another key: its public key is replaced, and it is signed anew. */
+function certificateFor({ publicKey, privateKey }) {
+  const der = Buffer.from(CERTIFICATE.replaceAll(/-----.*-----|\s/g, ''), 'base64')
+  const key = publicKey.export({ type: 'spki', format: 'der' })
+  // The certificate is a sequence of its content, the algorithm and the signature, which ends it.
+  const content = der.subarray(4, 4 + 3 + der[6])
+  key.copy(content, content.indexOf(key.subarray(0, 12)))
+  sign(null, content, privateKey).copy(der, der.length - 64)
+  return `-----BEGIN CERTIFICATE-----\n${der.toString('base64').replaceAll(/.{64}/g, '$&\n')}\n-----END CERTIFICATE-----\n`
+}
+
+test('With --tls-cert and --tls-key, hosts come in by TLS and by nothing else', async (t) => {
+  const at = await approved(t, { fixture: small() })
+  const keys = generateKeyPairSync('ed25519')
+  const certificate = certificateFor(keys)
+  writeFileSync(join(at.work, 'certificate.pem'), certificate)
+  writeFileSync(join(at.work, 'key.pem'), keys.privateKey.export({ type: 'pkcs8', format: 'pem' }), { mode: 0o600 })
+  const { url } = await serving(t, at, ['--tls-cert', 'certificate.pem', '--tls-key', 'key.pem'])
+  assert.match(url, /^https:\/\/127\.0\.0\.1:\d+\/mcp$/)
+  const { port } = new URL(url)
+  const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
+  const message = {
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'initialize',
+    params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'Test Host', version: '1' } },
+  }
+  const answer = await new Promise((resolve, reject) => {
+    const options = { host: '127.0.0.1', port, path: '/mcp', method: 'POST', headers, ca: certificate, servername: 'localhost' }
+    const asking = request(options, (response) => {
+      let body = ''
+      response.on('data', (data) => {
+        body += data
+        if (body.includes('"result"')) resolve(body)
+      })
+      response.once('end', () => resolve(body))
+    })
+    asking.once('error', reject).end(JSON.stringify(message))
+  })
+  assert.match(answer, /"serverInfo":\{"name":"hyperlight-mcp"/)
+  await assert.rejects(fetch(`http://127.0.0.1:${port}/health`))
+  await assert.rejects(fetch(`https://127.0.0.1:${port}/health`), 'a certificate that nobody trusts')
 })
 
 test('SIGTERM lets a request under way end', async (t) => {

@@ -109,13 +109,13 @@ test('A host', async (t) => {
     assert.match(returning.getInstructions(), /returns \{ error/)
   })
 
-  await t.test('is told of the progress of inner calls, and a call that it cancels ends the run', async (t) => {
+  await t.test('goes on after a run that it has cancelled', async (t) => {
     const log = `${place(t).home}/log`
     const at = await approved(t, { fixture: fixture('--log', log) })
     const { client } = await host(t, at)
     const controller = new AbortController()
     const begun = deferred()
-    const ended = runs(client, 'fixture.hang({})', { signal: controller.signal, onprogress: () => {} })
+    const ended = runs(client, 'fixture.hang({})', { signal: controller.signal })
     const waiting = setInterval(() => arrived(log, 'hang').length > 0 && begun.resolve(), 50)
     await begun.promise
     clearInterval(waiting)

@@ -128,6 +128,7 @@ fn manifest(tools: usize) -> Manifest {
         annotations: None,
         execution: None,
         meta: None,
+        icons: None,
     };
     Manifest { tools: (0..tools).map(tool).collect(), ..Manifest::default() }
 }

@@ -68,6 +68,7 @@ fn manifest() -> Manifest {
         title: Some(format!("Tool {index}")),
         execution: None,
         meta: None,
+        icons: None,
         description: Some(format!(
             "Reads record {index} of the collection that the caller names, and returns its fields as they are stored"
         )),

@@ -72,6 +72,7 @@ fn tool(name: &str, input_schema: Json) -> Tool {
         annotations: None,
         execution: None,
         meta: None,
+        icons: None,
     }
 }
 

@@ -134,6 +134,7 @@ fn a_hostile_manifest_is_described_without_harm() {
         annotations: Some(serde_json::json!("no object")),
         execution: Some(serde_json::json!(7)),
         meta: Some(serde_json::json!("no object")),
+        icons: Some(serde_json::json!("no object")),
     };
     let tools = vec![
         tool("wide", serde_json::json!({ "properties": properties, "required": ["p0\n- evil"] })),

@@ -9,12 +9,13 @@ use crate::sandbox::{Problem, ProblemKind};
 /// The maximum number of problems in one answer.
 const MAX_PROBLEMS: usize = 5;
 
-/// Converts an error to an answer for a model. Uses only the parts of the message that a model may read.
-pub(super) fn failure(error: &Error) -> Json {
+/// Converts an error to an answer for a model. Uses only the parts of the message that a model may read. `sign_in` is the hint for a server
+/// to which a person has to sign in.
+pub(super) fn failure(error: &Error, sign_in: Option<&str>) -> Json {
     let mut fields = Map::new();
     fields.insert("code".to_owned(), error.code().into());
     fields.insert("message".to_owned(), error.for_model().into());
-    if let Some(hint) = hint(error.code()) {
+    if let Some(hint) = hint(error.code(), sign_in) {
         fields.insert("hint".to_owned(), hint.into());
     }
     json!({ "error": fields })
@@ -22,8 +23,8 @@ pub(super) fn failure(error: &Error) -> Json {
 
 /// Adds a hint to an error report that another module created. If there is none for its code, the hint is the first of those that the check of
 /// the code gave: a property that no result had is often the reason of an error.
-pub(super) fn advise(report: &mut Json, of_check: &[Problem]) {
-    let hint = report.pointer("/error/code").and_then(Json::as_str).and_then(hint);
+pub(super) fn advise(report: &mut Json, of_check: &[Problem], sign_in: Option<&str>) {
+    let hint = report.pointer("/error/code").and_then(Json::as_str).and_then(|code| hint(code, sign_in));
     let hint = hint.or_else(|| of_check.first().map(|first| first.message.as_str()));
     if let (Some(hint), Some(fields)) = (hint, report.get_mut("error").and_then(Json::as_object_mut)) {
         fields.insert("hint".to_owned(), hint.into());
@@ -54,7 +55,7 @@ fn other(problem: &Problem) -> Json {
 }
 
 /// Returns a hint for a model about an error whose message is written for the author of the agent.
-fn hint(code: &str) -> Option<&'static str> {
+fn hint<'h>(code: &str, sign_in: Option<&'h str>) -> Option<&'h str> {
     Some(match code {
         "ERR_NOT_APPROVED" => "only a person can approve the server: call manage_mcp with the action propose, then ask the user",
         "ERR_NOT_ENABLED" => "call manage_mcp with the action enable",
@@ -70,7 +71,7 @@ fn hint(code: &str) -> Option<&'static str> {
         "ERR_BUSY" => "wait for the calls that are under way, then call again",
         "ERR_RUN_TIMEOUT" => "do less in one run, or give a larger timeoutMs where the limit allows it",
         "ERR_GUEST_MEMORY" | "ERR_VALUE_TOO_LARGE" => "work on less at once and return less",
-        "ERR_AUTHORIZATION_REQUIRED" | "ERR_AUTHORIZATION_FAILED" => "the user has to sign in to the server",
+        "ERR_AUTHORIZATION_REQUIRED" | "ERR_AUTHORIZATION_FAILED" => sign_in.unwrap_or("the user has to sign in to the server"),
         "ERR_NO_HYPERVISOR" | "ERR_APPROVAL_STORE" | "ERR_PLUGIN_OFF" | "ERR_CLOSED" => {
             "you cannot fix this: tell the user what the message says"
         }

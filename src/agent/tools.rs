@@ -123,7 +123,7 @@ impl AgentTools {
         let mut answer = match self.answer(name, arguments, options).await {
             Ok(answer) => answer,
             Err(error @ Error::Aborted { .. }) => return Err(error),
-            Err(error) => self.agent.shown_to_model(&failure(&error)),
+            Err(error) => self.agent.shown_to_model(&failure(&error, self.options.sign_in.as_deref())),
         };
         // Images and sounds are counted by the run, and are no part of the JSON that is measured here.
         let content = answer.as_object_mut().filter(|_| name == Tool::RunJavascript.name()).and_then(|fields| fields.shift_remove(CONTENT));
@@ -191,7 +191,7 @@ impl AgentTools {
         if let Some(error @ Error::Aborted { .. }) = run.error {
             return Err(error);
         }
-        advise(&mut run.report, &looked_at.hints);
+        advise(&mut run.report, &looked_at.hints, self.options.sign_in.as_deref());
         Ok(run.report)
     }
 

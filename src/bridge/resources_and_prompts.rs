@@ -11,7 +11,7 @@ use super::arguments::check_sendable;
 use super::parallel::turn_of_read;
 use super::server_calls::ServerCalls;
 use super::shape::Shaper;
-use crate::catalog::{Manifest, PromptArgument, unshown_prompt, unshown_uri};
+use crate::catalog::{HostFields, Manifest, PromptArgument, unshown_prompt, unshown_uri};
 use crate::client::ResourceOrPromptRequest;
 use crate::error::{Error, Result};
 use crate::sandbox::{Arguments, HostAnswer, HostReply, RunControl, Value};
@@ -49,6 +49,9 @@ pub struct ResourceEntry {
     pub description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
+    /// Fields for a host. Agent code does not get them.
+    #[serde(skip)]
+    pub host: HostFields,
 }
 
 /// A prompt, as an entry of a list for agent code or agents. The name is unchanged, as the server gave it.
@@ -61,6 +64,9 @@ pub struct PromptEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     pub arguments: Vec<PromptArgument>,
+    /// Fields for a host. Agent code does not get them.
+    #[serde(skip)]
+    pub host: HostFields,
 }
 
 /// Returns the resources of a server, followed by its resource templates. If an approval request would not show a URI completely, the
@@ -77,6 +83,7 @@ pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> 
             title: shown.title,
             description: shown.description,
             mime_type: shown.mime_type,
+            host: shown.host,
         }
     });
     let templates = manifest.resource_templates.iter().filter(|template| unshown_uri(&template.uri_template).is_none()).map(|template| {
@@ -89,6 +96,7 @@ pub fn resource_entries(server: &str, manifest: &Manifest, max_chars: usize) -> 
             title: shown.title,
             description: shown.description,
             mime_type: shown.mime_type,
+            host: shown.host,
         }
     });
     resources.chain(templates).collect()
@@ -113,6 +121,7 @@ pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Ve
                 .zip(shown.arguments)
                 .map(|(raw, shown)| PromptArgument { name: raw.name.clone(), ..shown })
                 .collect(),
+            host: shown.host,
         }
     };
     manifest.prompts.iter().filter(|prompt| unshown_prompt(prompt).is_none()).map(entry).collect()

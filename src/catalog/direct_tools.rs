@@ -30,6 +30,8 @@ pub struct DirectTool {
     pub annotations: Option<Json>,
     /// The approved `_meta`, and the tool's source.
     pub meta: Map<String, Json>,
+    /// The approved icons.
+    pub icons: Option<Json>,
 }
 
 impl DirectTool {
@@ -51,6 +53,7 @@ impl DirectTool {
             output_schema: tool.output_schema.as_ref().map(|schema| result_schema(schema, wording)).transpose()?.flatten(),
             annotations: tool.annotations.as_ref().map(|hints| shown_annotations(hints, wording)),
             meta: shown_meta(server, tool),
+            icons: tool.icons.clone(),
         })
     }
 }

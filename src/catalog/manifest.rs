@@ -37,6 +37,9 @@ pub struct Tool {
     /// The tool's `_meta`. A host may use it, for example to find the tool's view (MCP Apps).
     #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Json>,
+    /// The tool's icons, as in [`HostFields`](super::HostFields).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icons: Option<Json>,
 }
 
 /// URI scheme for the views of MCP Apps.
@@ -58,11 +61,11 @@ impl Tool {
         uri.starts_with(VIEW_SCHEME).then_some(uri)
     }
 
-    /// Returns whether a call has the same meaning for this tool and for `other`. `_meta` is not compared. A host only gets the approved
-    /// `_meta`, and some servers were approved by versions that did not read `_meta`.
+    /// Returns whether a call has the same meaning for this tool and for `other`. `_meta` and icons are not compared. A host only gets the
+    /// approved ones, and some servers were approved by versions that did not read them.
     #[must_use]
     pub fn is_called_as(&self, other: &Self) -> bool {
-        let Self { name, title, description, input_schema, output_schema, annotations, execution, meta: _ } = self;
+        let Self { name, title, description, input_schema, output_schema, annotations, execution, meta: _, icons: _ } = self;
         *name == other.name
             && *title == other.title
             && *description == other.description
@@ -303,6 +306,7 @@ mod tests {
             annotations: None,
             execution: None,
             meta: None,
+            icons: None,
         };
         Manifest { tools: names.iter().enumerate().map(tool).collect(), ..Manifest::default() }
     }

@@ -1,6 +1,39 @@
 //! Resources, resource templates and prompts, as described by their server.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::direct_tools::drop_our_keys;
+use super::offered::offered_meta;
+
+/// Fields of an item that only a host uses: to show the item, or to act on it. Agent code does not get them, and no request depends on them.
+/// Absent fields are left out of the JSON, so that approvals of versions that did not read them stay valid.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostFields {
+    /// For whom the item is (`audience`), and how important it is (`priority`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Json>,
+    /// The size of a resource in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Json>,
+    /// A list of icons, each with `src`: a URL with `https:`, or the image itself with `data:`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icons: Option<Json>,
+    #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
+}
+
+impl HostFields {
+    /// Returns the fields in the form in which a host gets them: as the approval request shows them, and without this program's own keys.
+    #[must_use]
+    pub fn offered(&self) -> Self {
+        let meta = self.meta.as_ref().and_then(Json::as_object).map(offered_meta).map(|mut meta| {
+            drop_our_keys(&mut meta);
+            meta
+        });
+        Self { meta: meta.filter(|meta| !meta.is_empty()).map(Json::Object), ..self.clone() }
+    }
+}
 
 /// A resource that a server lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +47,8 @@ pub struct Resource {
     pub description: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
+    #[serde(flatten)]
+    pub host: HostFields,
 }
 
 /// A resource template (RFC 6570), which is one entry for all resources whose URIs match it.
@@ -28,6 +63,8 @@ pub struct ResourceTemplate {
     pub description: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
+    #[serde(flatten)]
+    pub host: HostFields,
 }
 
 /// A prompt that a server lists.
@@ -41,6 +78,8 @@ pub struct Prompt {
     pub description: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<PromptArgument>,
+    #[serde(flatten)]
+    pub host: HostFields,
 }
 
 /// An argument of a prompt.
@@ -54,4 +93,40 @@ pub struct PromptArgument {
     pub description: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
+}
+
+impl Resource {
+    /// Returns whether reading has the same meaning for both. The fields for hosts are not compared: a host gets the approved ones, and some
+    /// servers were approved by versions that did not read them.
+    #[must_use]
+    pub fn is_read_as(&self, other: &Self) -> bool {
+        let Self { uri, name, title, description, mime_type, host: _ } = self;
+        *uri == other.uri
+            && *name == other.name
+            && *title == other.title
+            && *description == other.description
+            && *mime_type == other.mime_type
+    }
+}
+
+impl ResourceTemplate {
+    /// Returns whether reading has the same meaning for both, like [`Resource::is_read_as`].
+    #[must_use]
+    pub fn is_read_as(&self, other: &Self) -> bool {
+        let Self { uri_template, name, title, description, mime_type, host: _ } = self;
+        *uri_template == other.uri_template
+            && *name == other.name
+            && *title == other.title
+            && *description == other.description
+            && *mime_type == other.mime_type
+    }
+}
+
+impl Prompt {
+    /// Returns whether getting the prompt has the same meaning for both, like [`Resource::is_read_as`].
+    #[must_use]
+    pub fn is_got_as(&self, other: &Self) -> bool {
+        let Self { name, title, description, arguments, host: _ } = self;
+        *name == other.name && *title == other.title && *description == other.description && *arguments == other.arguments
+    }
 }

@@ -6,7 +6,9 @@ use super::args::Serve;
 use super::error::CliError;
 use super::run::check_allowed;
 use super::session::Session;
-use crate::command::Tone;
+use crate::command::{Tone, one_line};
+use crate::gateway::Gateway;
+use crate::registry::{ServerState, ServerStatus};
 use crate::serve::http::Listen;
 use crate::serve::{Direct, Drain, ServeOptions, ServedGateway, Transport};
 use crate::trust::AllowedWrites;
@@ -29,6 +31,7 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
         );
         session.terminal.note(Tone::Warning, "warning:", &text);
     }
+    warn_of_questions(session, &gateway)?;
     warn_without_token(session, &transport);
     let options = ServeOptions {
         allow_writes,
@@ -36,12 +39,34 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
         direct: direct(arguments),
         names: arguments.names.into(),
         tool_errors: Some(arguments.tool_errors.into()),
+        sign_in: Some(format!(
+            "the user has to sign in to the server, by this command in a terminal: {}",
+            session.next_command.with("test SERVER")
+        )),
+        servers: None,
     };
     let served = Box::pin(crate::serve::serve(gateway, options, transport)).await?;
     if let Some(url) = served.url() {
         session.terminal.note(Tone::Good, "serving", url);
     }
     until_ended(session, &served).await
+}
+
+/// Warns of servers that cannot be started, because a person would have to type a value and there is no terminal.
+fn warn_of_questions(session: &Session, gateway: &Gateway) -> Result<(), CliError> {
+    let asked = gateway.inputs_without_default();
+    let is_served = |status: &ServerStatus| status.state != ServerState::Disabled && !status.disabled_by_person;
+    for status in gateway.servers()?.iter().filter(|status| is_served(status)) {
+        if let Some(id) = asked.get(&status.name).and_then(|ids| ids.first()) {
+            let text = format!(
+                "server \"{}\" asks for its input \"{}\" when it starts, and there is no terminal here, so it cannot be started. Write a variable (${{NAME}}) or envFile in place of ${{input:…}} in its entry",
+                status.name,
+                one_line(id)
+            );
+            session.terminal.note(Tone::Warning, "warning:", &text);
+        }
+    }
+    Ok(())
 }
 
 /// Serves until the host or a signal ends it. After a signal, the current requests have some time to end. If one did not, this is reported,

@@ -134,17 +134,19 @@ impl Session {
         }
         let registry_name = |name: &String| agent.server_info(name).map_or_else(|_| name.clone(), |info| info.status.name);
         let names: Option<Vec<_>> = servers.map(|names| names.iter().map(registry_name).collect());
-        enable(&gateway, names.as_deref())?;
+        enable(&gateway, names.as_deref(), Unapproved::Refuse)?;
         Ok((gateway, agent))
     }
 
     /// Opens the gateway for a host. Nobody is asked at this terminal, because the host uses standard input. If `servers` is given, no
-    /// other server is ever enabled.
+    /// other server is ever enabled. A server that is not approved yet is served as soon as it is, whether it is named or not.
     pub(super) fn open_served(&self, servers: Option<&[String]>, watch: bool) -> Result<Gateway> {
         let mut options = self.options();
         options.watch = watch;
         options.only = servers.map(<[String]>::to_vec);
-        self.open_enabled(options, servers)
+        let gateway = self.opened(options)?;
+        enable(&gateway, servers, Unapproved::Wait)?;
+        Ok(gateway)
     }
 
     /// Opens the gateway. These hosts may have private addresses.
@@ -204,7 +206,7 @@ impl Session {
 
     fn open_enabled(&self, options: GatewayOptions, servers: Option<&[String]>) -> Result<Gateway> {
         let gateway = self.opened(options)?;
-        enable(&gateway, servers)?;
+        enable(&gateway, servers, Unapproved::Refuse)?;
         Ok(gateway)
     }
 
@@ -251,8 +253,17 @@ pub(super) fn name_in_code<'s>(agent: &Agent, server: &'s ServerStatus) -> Optio
     }
 }
 
+/// What happens to a named server that is not approved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unapproved {
+    /// It is an error, because a script would not find its server.
+    Refuse,
+    /// It stays as it is, because it is enabled as soon as a person approves it.
+    Wait,
+}
+
 /// Enables these servers, or all approved ones.
-fn enable(gateway: &Gateway, servers: Option<&[String]>) -> Result<()> {
+fn enable(gateway: &Gateway, servers: Option<&[String]>, unapproved: Unapproved) -> Result<()> {
     let known: Vec<ServerStatus> = gateway.servers()?;
     let has_approved_variant = |name: &String| known.iter().any(|server| server.approved && server.variant_of.as_ref() == Some(name));
     let enable_named = |name: &String| match gateway.enable(name) {
@@ -260,6 +271,7 @@ fn enable(gateway: &Gateway, servers: Option<&[String]>) -> Result<()> {
             gateway.enable_variants(name);
             Ok(())
         }
+        Err(Error::NotApproved { .. }) if unapproved == Unapproved::Wait => Ok(()),
         other => other,
     };
     let enable_known = |server: &ServerStatus| match &server.variant_of {
@@ -296,6 +308,13 @@ fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
                     server()
                 ));
             }
+        }
+        "approval-proposed" => {
+            let request = &event["request"];
+            let name = sanitise_text(request["server"].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
+            let what = if request["stage"] == "manifest" { "what it offers" } else { "what would run" };
+            let approve = next_command.with(&format!("approve {name}"));
+            warn(format!("a model asks you to approve server \"{name}\". To read {what}, and decide: {approve}"));
         }
         "executable-changed" => warn(format!("the program of server \"{}\" has changed since its approval: {}", server(), text("path"))),
         "tools-changed" => {

@@ -39,6 +39,8 @@ pub struct IdentityOptions {
     /// Names of the agent's profiles. If the config has profiles, an agent without a profile has no servers. Default: the profiles in the
     /// agent's entry in the config.
     pub profiles: Option<Vec<String>>,
+    /// The names of the only servers that exist for the agent, whatever it is granted. Default: no such limit.
+    pub only: Option<Arc<BTreeSet<String>>>,
     /// The owner of the agent's code. Agents with the same owner use one share of the code parser, and the same compute slots. Default: the
     /// agent and its sandboxes have shares of their own, and no limit of guests that execute.
     pub code_owner: Option<CodeOwner>,
@@ -82,6 +84,8 @@ pub(super) struct Identity {
     pub(super) granted_name: Option<String>,
     /// Names of the profiles with which the agent was opened.
     pub(super) profiles: Vec<String>,
+    /// The names of the only servers that exist for the agent. `None` if it has no such limit.
+    pub(super) only: Option<Arc<BTreeSet<String>>>,
     pub(super) callbacks: CallbackChain,
     pub(super) listener: Option<EventListener>,
     /// Calls that a person allowed for the session.
@@ -172,7 +176,7 @@ impl Identity {
         options: IdentityOptions,
         closed: &CancellationToken,
     ) -> Self {
-        let IdentityOptions { callbacks: _, on_event: listener, name_origin, profiles, code_owner: shared_code_owner } = options;
+        let IdentityOptions { callbacks: _, on_event: listener, name_origin, profiles, only, code_owner: shared_code_owner } = options;
         let profiles = profiles.unwrap_or_default();
         let (allowed_calls, saved, code_owner, work) =
             (AllowedCalls::default(), Mutex::default(), shared_code_owner.clone().unwrap_or_default(), TaskTracker::new());
@@ -182,6 +186,7 @@ impl Identity {
             name,
             granted_name,
             profiles,
+            only,
             refused: Mutex::default(),
             callbacks,
             listener,

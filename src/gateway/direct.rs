@@ -84,6 +84,16 @@ impl Agent {
         self.core.trust.approvals.direct_names(&server.key())
     }
 
+    /// Returns the names of the approved prompts of a server for hosts, by the server's own names.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub(crate) fn prompt_names(&self, server: &str) -> Result<BTreeMap<String, String>> {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let Ok(server) = self.core.registry.server(granted.registry_name(server)) else { return Ok(BTreeMap::new()) };
+        self.core.trust.approvals.prompt_names(&server.key()).map_err(|error| self.core.redacted(error))
+    }
+
     /// Calls a tool by its direct name. Returns the same as [`Agent::call_tool`].
     ///
     /// # Errors

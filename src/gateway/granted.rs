@@ -28,6 +28,8 @@ pub(super) struct Granted {
     stack: Option<Stack>,
     /// Servers that agents of this name have added. The agent may use them even if its toolboxes and profiles do not allow them.
     own: OwnServers,
+    /// The names of the only servers that exist for the agent. `None` if it has no such limit.
+    only: Option<Arc<BTreeSet<String>>>,
     /// The search index of what the agent sees. Agents with the same grants share it, so that it is not built for each of them.
     pub(super) search: Arc<ToolSearch>,
     /// The reduced manifests, by server.
@@ -61,7 +63,12 @@ impl OwnServers {
 
 impl Granted {
     pub(super) fn new(access: Access, stack: Option<Stack>, own: OwnServers) -> Self {
-        Self { access, stack, own, search: Arc::default(), reduced: Mutex::default() }
+        Self { access, stack, own, only: None, search: Arc::default(), reduced: Mutex::default() }
+    }
+
+    /// Returns the same grants for an agent for which only these servers exist.
+    pub(super) fn limited_to(self, only: Option<Arc<BTreeSet<String>>>) -> Self {
+        Self { only, ..self }
     }
 
     /// Returns the grants of the operator's own agent.
@@ -71,7 +78,7 @@ impl Granted {
 
     /// Returns whether the agent may use everything that is approved and enabled.
     pub(super) fn is_everything(&self) -> bool {
-        self.access == Access::All && self.stack.is_none()
+        self.access == Access::All && self.stack.is_none() && self.only.is_none()
     }
 
     /// Returns whether this server has taken the name of a server that the agent has added.
@@ -100,7 +107,7 @@ impl Granted {
 
     /// Returns whether the agent itself has added this server.
     fn has_added(&self, server: ServerRef<'_>) -> bool {
-        self.own.has(server)
+        self.is_within_limit(server) && self.own.has(server)
     }
 
     /// Returns whether another agent has added this server, and the operator has granted it to this agent by name.
@@ -120,7 +127,12 @@ impl Granted {
 
     /// Returns whether the agent's profiles contain a server of the registry. If the config has no profiles, this is true of every server.
     fn is_of_profiles(&self, server: ServerRef<'_>) -> bool {
-        self.stack.as_ref().is_none_or(|stack| stack.reaches(server.registry_name))
+        self.is_within_limit(server) && self.stack.as_ref().is_none_or(|stack| stack.reaches(server.registry_name))
+    }
+
+    /// Returns whether a server is one of those that exist for the agent. A variant has the name of its server.
+    fn is_within_limit(&self, server: ServerRef<'_>) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(server.name))
     }
 
     /// Returns the registry's names of the servers that the agent may use through its profiles.
@@ -205,8 +217,9 @@ pub(super) struct GrantState {
     pub(super) everything: Arc<Granted>,
 }
 
-/// Everything that determines the grants of an agent: its name if it has an entry, its profiles, and the servers that it has added.
-type GrantedKey = (Option<String>, Vec<String>, OwnServers);
+/// Everything that determines the grants of an agent: its name if it has an entry, its profiles, the servers that it has added, and the only
+/// servers that exist for it.
+type GrantedKey = (Option<String>, Vec<String>, OwnServers, Option<Arc<BTreeSet<String>>>);
 
 /// The grants as they were last read. The store returns the same rows (by pointer) until they change.
 struct Loaded {
@@ -244,23 +257,29 @@ impl Core {
         if identity.is_operator() {
             return Ok(Arc::clone(&self.grants.everything));
         }
-        self.granted_to(identity.granted_name.as_deref(), &identity.profiles, read)
+        self.granted_to(identity.granted_name.as_deref(), &identity.profiles, identity.only.as_ref(), read)
     }
 
-    /// Returns the present grants of an agent of this name that was opened with these profiles.
-    pub(super) fn granted_to(&self, granted_name: Option<&str>, own_profiles: &[String], read: ApprovalRead) -> Result<Arc<Granted>> {
+    /// Returns the present grants of an agent of this name that was opened with these profiles, and for which only these servers exist.
+    pub(super) fn granted_to(
+        &self,
+        granted_name: Option<&str>,
+        own_profiles: &[String],
+        only: Option<&Arc<BTreeSet<String>>>,
+        read: ApprovalRead,
+    ) -> Result<Arc<Granted>> {
         let own = granted_name.map(|name| self.added_by(name)).unwrap_or_default();
         let granted = self.with_loaded(read, |loaded| {
             let name = granted_name.filter(|name| loaded.grants.toolboxes_of(name).is_some());
             let profiles = loaded.grants.profiles_of(granted_name, own_profiles);
-            let key = (name.map(str::to_owned), profiles.to_vec(), own.clone());
+            let key = (name.map(str::to_owned), profiles.to_vec(), own.clone(), only.cloned());
             if let Some(known) = loaded.granted.get(&key) {
                 return Ok(Arc::clone(known));
             }
             let stack = loaded.grants.stack(profiles).map_err(|conflict| profile_conflict(&conflict))?;
             let granted = match (loaded.grants.access(name), stack) {
-                (Access::All, None) if own.names.is_empty() => Arc::clone(&self.grants.everything),
-                (access, stack) => Arc::new(Granted::new(access, stack, own)),
+                (Access::All, None) if own.names.is_empty() && only.is_none() => Arc::clone(&self.grants.everything),
+                (access, stack) => Arc::new(Granted::new(access, stack, own).limited_to(only.cloned())),
             };
             loaded.granted.insert(key, Arc::clone(&granted));
             Ok(granted)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
+use super::Gateway;
 use super::callbacks::{CallbackChain, pause};
 use super::core::{Core, Inputs};
 use crate::config::{ServerDefinition, inputs_of};
@@ -42,6 +43,16 @@ impl InputQuestion {
 
 fn default_of<'s>(server: &'s ServerDefinition, id: &str) -> Option<&'s SecretString> {
     server.input_defaults.iter().find(|(known, _)| *known == id).map(|(_, default)| default)
+}
+
+impl Gateway {
+    /// Returns the ids of the inputs of each server that have no default, by server. Such a server starts only if a person can be asked.
+    pub(crate) fn inputs_without_default(&self) -> BTreeMap<String, Vec<String>> {
+        let asked =
+            |server: &ServerDefinition| inputs_of(server).into_iter().filter(|id| default_of(server, id).is_none()).collect::<Vec<_>>();
+        let all = self.core.registry.servers().into_iter().map(|server| (server.name.clone(), asked(&server)));
+        all.filter(|(_, ids)| !ids.is_empty()).collect()
+    }
 }
 
 impl Core {
@@ -85,7 +96,7 @@ mod tests {
     use parking_lot::Mutex;
     use serde_json::{Value as Json, json};
 
-    use super::super::{Answer, Callbacks, Gateway, GatewayOptions};
+    use super::super::{Answer, Callbacks, GatewayOptions};
     use super::*;
     use crate::config::parse_text;
 

@@ -89,7 +89,7 @@ impl Core {
         let identity = agent.as_deref().and_then(|name| self.agents.named(name));
         let granted = match (agent, &identity) {
             (_, Some(identity)) => self.granted(identity, ApprovalRead::Fresh)?,
-            (Some(name), None) => self.granted_to(Some(name), &[], ApprovalRead::Fresh)?,
+            (Some(name), None) => self.granted_to(Some(name), &[], None, ApprovalRead::Fresh)?,
             (None, None) => Arc::clone(&self.grants.everything),
         };
         let view = match (agent, &identity) {

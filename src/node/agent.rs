@@ -72,6 +72,7 @@ impl ToolsOptions {
             max_pending_runs: whole(method, "maxPendingRuns", self.max_pending_runs)?,
             manage: self.manage,
             tool_errors: self.tool_errors,
+            sign_in: None,
             run_setup: None,
         })
     }

@@ -196,10 +196,24 @@ export interface ToolSummary {
   readsByConfig?: boolean
   /** The tool's `_meta`. An MCP host may act on it, for example show a view (MCP Apps). */
   meta?: unknown
+  /** The tool's icons. An MCP host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  icons?: unknown
+}
+
+/** Fields of a resource, a template or a prompt that only an MCP host uses: to show it, or to act on it. */
+export interface HostFieldsSummary {
+  /** For whom it is (`audience`), and how important it is (`priority`). */
+  annotations?: unknown
+  /** The size of a resource in bytes. */
+  size?: number
+  /** A host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  icons?: unknown
+  /** Its `_meta`, for example the addresses to which a view may connect (MCP Apps). */
+  meta?: unknown
 }
 
 /** A resource, with the texts that a person sees before an approval. The content is only read on request. */
-export interface ResourceSummary {
+export interface ResourceSummary extends HostFieldsSummary {
   uri: string
   /** The digest of this entry alone, without the content. */
   digest: string
@@ -210,7 +224,7 @@ export interface ResourceSummary {
 }
 
 /** A resource template, with the texts that a person sees before an approval. */
-export interface ResourceTemplateSummary {
+export interface ResourceTemplateSummary extends HostFieldsSummary {
   uriTemplate: string
   digest: string
   /** True if the gateway supports the form of this template. Otherwise, no resource can be read with it. */
@@ -222,7 +236,7 @@ export interface ResourceTemplateSummary {
 }
 
 /** A prompt, with the texts that a person sees before an approval. */
-export interface PromptSummary {
+export interface PromptSummary extends HostFieldsSummary {
   name: string
   digest: string
   title?: string

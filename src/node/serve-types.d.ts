@@ -31,6 +31,11 @@ export interface ServeOptions {
   /** Limits over HTTP. Defaults: see `ServeLimits`. */
   limits?: Partial<ServeLimits>
   /**
+   * The only servers that the hosts have, whatever the gateway has enabled. No model can enable another one. A server that is not approved yet is
+   * served as soon as it is. Default: all.
+   */
+  servers?: string[]
+  /**
    * Calls that may change something but need no permission of a person: `SERVER`, or `SERVER.TOOL` with the name that the server gives the tool.
    * Default: none.
    */
@@ -56,7 +61,8 @@ export interface ServeOptions {
 
 /**
  * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, or an IP
- * address if there are no tokens. A request that exceeds a limit gets status 413, or 503 with `Retry-After`.
+ * address if there are no tokens. A body that is too large gets status 413, a request beyond `requestsPerSecond` 429, and whatever there is no place for
+ * 503, the last two with `Retry-After`. A run for which there is no place is `ERR_BUSY` in the result of its call.
  */
 export interface ServeLimits {
   /** The maximum size of the body of one request. Default 4 MiB, at most 64 MiB. */

@@ -1,6 +1,7 @@
 //! `Gateway.serve`, and the class `ServedGateway` for Node.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use napi::Env;
 use napi::bindgen_prelude::{Either, FnArgs, Object, Unknown};
@@ -32,6 +33,7 @@ struct ServeOptions {
     allowed_hosts: Option<Vec<String>>,
     allowed_origins: Option<Vec<String>>,
     limits: Option<ServeLimits>,
+    servers: Option<Vec<String>>,
     allow_writes: Vec<String>,
     agent: Option<String>,
     direct: Option<DirectOption>,
@@ -112,6 +114,7 @@ impl ServeOptions {
             allowed_hosts,
             allowed_origins,
             limits,
+            servers,
             allow_writes,
             agent,
             direct,
@@ -128,7 +131,15 @@ impl ServeOptions {
             ("limits", limits.is_some()),
         ];
         let direct = direct_of(only, direct)?;
-        let options = serve::ServeOptions { allow_writes: AllowedWrites::read(&allow_writes), agent, direct, names, tool_errors };
+        let options = serve::ServeOptions {
+            servers: servers.map(|servers| Arc::new(servers.into_iter().collect())),
+            allow_writes: AllowedWrites::read(&allow_writes),
+            agent,
+            direct,
+            names,
+            tool_errors,
+            ..serve::ServeOptions::default()
+        };
         let Some(address) = http else {
             if stdio == Some(false) {
                 return Err(invalid("stdio: must not be false without http: give a port in http".to_owned()));
@@ -224,7 +235,7 @@ impl Gateway {
     /// `console.error`. Over HTTP it may be called several times. Questions about a call go to the host that made it, and not to the
     /// callbacks of the gateway.
     ///
-    /// Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `allowWrites` or `direct`, `ERR_IO` for a file that cannot
+    /// Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `servers`, `allowWrites` or `direct`, `ERR_IO` for a file that cannot
     /// be read or a port that is in use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
     ///
     /// ```js

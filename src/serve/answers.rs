@@ -76,6 +76,16 @@ pub(super) fn result(mut answer: Json) -> CallToolResult {
     result
 }
 
+/// Renames the field `meta` to the protocol's `_meta`.
+pub(super) fn with_meta(mut value: Json) -> Json {
+    if let Some(fields) = value.as_object_mut()
+        && let Some(meta) = fields.remove("meta")
+    {
+        fields.insert("_meta".to_owned(), meta);
+    }
+    value
+}
+
 /// Parses a value of this package as a result of the protocol that ends its request. Since 2026-07-28, such a result must say so in
 /// `resultType`; rmcp omits that field for clients of older protocols.
 pub(super) fn complete<T: DeserializeOwned>(mut value: Json) -> Result<T, ErrorData> {

@@ -41,9 +41,9 @@ pub(super) async fn next(changes: &mut broadcast::Receiver<()>) -> bool {
     !matches!(changes.recv().await, Err(broadcast::error::RecvError::Closed))
 }
 
-/// Reads the approvals regularly while the gateway is served, and notifies the clients of changes.
-pub(super) async fn watch(shared: Weak<Shared>, closed: CancellationToken) {
-    let mut before = None;
+/// Reads the approvals regularly while the gateway is served, and notifies the clients of changes. `before` is what was seen before any client
+/// could connect.
+pub(super) async fn watch(shared: Weak<Shared>, mut before: String, closed: CancellationToken) {
     while let Some(served) = shared.upgrade() {
         let seen = {
             let served = std::sync::Arc::clone(&served);
@@ -51,7 +51,8 @@ pub(super) async fn watch(shared: Weak<Shared>, closed: CancellationToken) {
         };
         match seen {
             Ok(seen) => {
-                if before.replace(seen.clone()).is_some_and(|before| before != seen) {
+                if before != seen {
+                    before = seen;
                     served.changes.tell();
                 }
             }

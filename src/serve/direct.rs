@@ -8,8 +8,8 @@ use rmcp::{ErrorData, RoleServer};
 use serde::Deserialize as _;
 use serde_json::{Map, Value as Json, json};
 
-use super::answers::{data, refused};
-use super::handler::{Answer, Handler, in_rounds, with_meta};
+use super::answers::{data, refused, with_meta};
+use super::handler::{Answer, Handler, in_rounds};
 use super::paused_calls::Step;
 use super::resources_and_prompts::ResourcesAndPrompts;
 use super::{ServeOptions, stateless};
@@ -92,7 +92,7 @@ impl Handler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Answer<CallToolResponse> {
-        let refusal = |error: &Error, stateless| Ok(CallToolResponse::from(result(failure(error), stateless)));
+        let refusal = |error: &Error, stateless| Ok(CallToolResponse::from(result(failure(error, None), stateless)));
         let stateless = in_rounds(&context);
         if let Err(error) = self.check_arguments(&request) {
             return refusal(&error, stateless);
@@ -109,10 +109,15 @@ impl Handler {
             Ok(input) => input,
             Err(error) => return refusal(&error, stateless),
         };
+        let (sign_in, links) = (self.served.0.options.sign_in.clone(), self.links());
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
-            let answer = client.session.agent.call_for_model((&server, &tool), arguments, options, &client.stop).await;
-            let answer = answer.map_or_else(|error| failure(&error), of_server);
+            let agent = &client.session.agent;
+            let answer = match agent.call_for_model((&server, &tool), arguments, options, &client.stop).await {
+                Ok(answer) => links.served(agent, &server, answer).await,
+                refused => refused,
+            };
+            let answer = answer.map_or_else(|error| failure(&error, sign_in.as_deref()), of_server);
             // Since 2026-07-28, a call that fails without a capability of the client must be refused by naming it. A call that succeeds did not
             // need it.
             let refusal = (stateless && answer["isError"] == true).then(|| client.callbacks.lacking.refusal()).flatten();
@@ -186,7 +191,7 @@ fn found(options: &ServeOptions, agent: &Agent, name: &str) -> Result<Option<(St
 }
 
 fn definition(tool: DirectTool, items: &ResourcesAndPrompts) -> Tool {
-    let DirectTool { name, server, tool: _, title, description, input_schema, output_schema, annotations, meta } = tool;
+    let DirectTool { name, server, tool: _, title, description, input_schema, output_schema, annotations, meta, icons } = tool;
     let mut definition = Tool::default();
     definition.name = name.into();
     definition.title = title;
@@ -194,6 +199,7 @@ fn definition(tool: DirectTool, items: &ResourcesAndPrompts) -> Tool {
     definition.input_schema = Arc::new(input_schema);
     definition.output_schema = output_schema.map(Arc::new);
     definition.annotations = annotations.as_ref().map(hints);
+    definition.icons = icons.and_then(|icons| serde_json::from_value(icons).ok());
     definition.meta = Some(MetaObject::from(with_served_view(meta, &server, items)));
     definition
 }
@@ -230,9 +236,11 @@ fn of_server(mut answer: Json) -> Json {
 
 /// Converts an error of the gateway to a result, so that the model reads it in the same way as a failure of the tool. The message may
 /// contain text of the server, because the server is approved and the model gets its results anyway. The code is in `_meta`, because
-/// `structuredContent` would have to match the tool's schema.
-fn failure(error: &Error) -> Json {
-    json!({ "content": [{ "type": "text", "text": error.for_guest() }], "isError": true, "meta": { CODE_KEY: error.code() } })
+/// `structuredContent` would have to match the tool's schema. `sign_in` follows the message of an error about a missing authorization.
+fn failure(error: &Error, sign_in: Option<&str>) -> Json {
+    let advice = sign_in.filter(|_| matches!(error, Error::AuthorizationRequired { .. } | Error::AuthorizationFailed { .. }));
+    let text = advice.map_or_else(|| error.for_guest(), |advice| format!("{}: {advice}", error.for_guest()));
+    json!({ "content": [{ "type": "text", "text": text }], "isError": true, "meta": { CODE_KEY: error.code() } })
 }
 
 /// Converts a server's result. It stays unchanged, except for content blocks of unknown types, which become text. Up to protocol 2025-11-25
@@ -297,10 +305,21 @@ mod tests {
 
     #[test]
     fn a_refusal_is_a_result_that_a_model_reads_and_no_structured_content() {
-        let failed = json!(result(failure(&Error::NotEnabled { server: "a".into() }), true));
+        let failed = json!(result(failure(&Error::NotEnabled { server: "a".into() }, Some("sign in")), true));
         assert!(failed["content"][0]["text"].as_str().unwrap().contains("not enabled"));
         assert_eq!((&failed["isError"], &failed["_meta"][CODE_KEY]), (&json!(true), &json!("ERR_NOT_ENABLED")));
         assert_eq!(failed.get("structuredContent"), None);
+    }
+
+    #[test]
+    fn a_missing_authorization_is_followed_by_what_the_user_can_do() {
+        let error = Error::authorization_required("a", None, crate::error::MissingCallback::Page);
+        let text = |sign_in| failure(&error, sign_in)["content"][0]["text"].clone();
+        assert_eq!(
+            text(Some("the user has to sign in: x test SERVER")),
+            "the server needs an authorization: the user has to sign in: x test SERVER"
+        );
+        assert_eq!(text(None), "the server needs an authorization");
     }
 
     #[test]

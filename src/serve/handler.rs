@@ -19,21 +19,23 @@ use serde_json::{Map, Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::answers::{complete_of, data, no_such_resource, refused, typed};
+use super::answers::{complete_of, data, no_such_resource, refused, typed, with_meta};
 use super::asking::{ClientCallbacks, ClientChannel, QuestionSupport};
 use super::direct::MAX_NAME_CHARS;
 use super::http::{Owner, Principal};
 use super::lacking::Lacking;
+use super::links::Links;
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::{Step, work};
-use super::resources_and_prompts::{self, ResourcesAndPrompts, ServedPrompt, Target, prompt_definition};
+use super::prompts::{ServedPrompt, prompt_definition};
+use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
 use super::rounds::{Input, until_cancelled, worked};
 use super::run_limits::RunPermit;
 use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
 use super::traced::HostTrace;
-use super::{Served, answers, changes, misfits, stateless, subscriptions};
+use super::{Served, Shared, answers, changes, misfits, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
@@ -184,6 +186,12 @@ impl Handler {
         done.await.map_err(|error| refused(&error))
     }
 
+    /// Returns access to the lists of this caller, for the links in its results.
+    pub(super) fn links(&self) -> Links {
+        let Shared { items, options, .. } = &*self.served.0;
+        Links { lists: items.clone(), caller: self.caller.key.clone(), direct: options.direct.clone() }
+    }
+
     /// Returns the resource that a URI refers to.
     async fn target(&self, context: &RequestContext<RoleServer>, uri: &str) -> Answer<Target> {
         let asked = uri.to_owned();
@@ -205,16 +213,6 @@ impl Handler {
 /// Returns whether questions to the client are sent in answers to its requests (since protocol 2026-07-28).
 pub(super) fn in_rounds(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
-}
-
-/// Renames the field `meta` to the protocol's `_meta`.
-pub(super) fn with_meta(mut value: Json) -> Json {
-    if let Some(fields) = value.as_object_mut()
-        && let Some(meta) = fields.remove("meta")
-    {
-        fields.insert("_meta".to_owned(), meta);
-    }
-    value
 }
 
 impl ServerHandler for Handler {
@@ -447,12 +445,14 @@ impl ServerHandler for Handler {
         let arguments: Map<String, Json> = typed(json!(request.arguments.unwrap_or_default()))?;
         let bound = json!(["prompts/get", server, prompt, arguments]);
         let input = self.input(request.request_state, request.input_responses, &bound).map_err(|error| refused(&error))?;
-        let of = server.clone();
+        let (of, links) = (server.clone(), self.links());
         let step = self.asking(context, input, move |client| async move {
             let options = client.call_options();
             let agent = &client.session.agent;
-            let got = agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await;
-            got.map(|messages| agent.answer_for_model(&with_meta(messages))).map_err(|error| refused(&error))
+            let got = agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await.map(with_meta);
+            let got = got.map_err(|error| refused(&error))?;
+            let served = links.served(agent, &server, got).await.map_err(|error| refused(&error))?;
+            Ok(agent.answer_for_model(&served))
         });
         Ok(match step.await? {
             Step::Done(prompt) => GetPromptResponse::from(complete_of::<GetPromptResult>(&of, "prompts/get", prompt)?),
@@ -469,11 +469,10 @@ impl ServerHandler for Handler {
             }
             Reference::Resource(_) => {
                 let uri = reference["uri"].as_str().unwrap_or_default().to_owned();
-                let template = uri.clone();
-                let server = self.with_items(&context, move |_, items| Ok(items.template_server(&template))).await?;
+                let found = self.with_items(&context, move |_, items| Ok(items.template_server(&uri))).await?;
                 let problem = "there is no such resource template, or several servers have it";
-                let server = server.ok_or_else(|| ErrorData::invalid_params(problem, Some(data("ERR_UNKNOWN_RESOURCE"))))?;
-                (server, Completed::Template(uri))
+                let (server, own) = found.ok_or_else(|| ErrorData::invalid_params(problem, Some(data("ERR_UNKNOWN_RESOURCE"))))?;
+                (server, Completed::Template(own))
             }
             _ => {
                 return Err(ErrorData::invalid_params("ref: must be a prompt or a resource template", Some(data("ERR_INVALID_ARGUMENTS"))));

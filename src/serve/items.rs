@@ -72,10 +72,10 @@ impl ItemLists {
     /// Returns the lists of what an agent sees now. The approvals are read each time. Starts no server.
     fn of(&self, agent: &Agent, direct: &Direct) -> Result<Arc<ResourcesAndPrompts>> {
         let sources = sources(agent, direct)?;
-        Ok(self.known_or(sources, |sources| ResourcesAndPrompts::read(agent, direct, sources)))
+        self.known_or(sources, |sources| ResourcesAndPrompts::read(agent, direct, sources))
     }
 
-    fn known_or(&self, sources: Sources, read: impl FnOnce(&Sources) -> ResourcesAndPrompts) -> Arc<ResourcesAndPrompts> {
+    fn known_or(&self, sources: Sources, read: impl FnOnce(&Sources) -> Result<ResourcesAndPrompts>) -> Result<Arc<ResourcesAndPrompts>> {
         let known = |kept: &mut VecDeque<(Sources, Arc<ResourcesAndPrompts>)>| {
             let at = kept.iter().position(|(known, _)| is_same(known, &sources))?;
             let found = kept.remove(at)?;
@@ -84,19 +84,19 @@ impl ItemLists {
             Some(lists)
         };
         if let Some(lists) = known(&mut self.0.kept.lock()) {
-            return lists;
+            return Ok(lists);
         }
-        let lists = Arc::new(read(&sources));
+        let lists = Arc::new(read(&sources)?);
         let mut kept = self.0.kept.lock();
         // Another request may have made the same lists in the meantime.
         if let Some(lists) = known(&mut kept) {
-            return lists;
+            return Ok(lists);
         }
         kept.push_front((sources, Arc::clone(&lists)));
         let surplus = (kept.len() > MAX_KEPT).then(|| kept.pop_back());
         drop(kept);
         drop(surplus);
-        lists
+        Ok(lists)
     }
 }
 
@@ -142,10 +142,11 @@ mod tests {
         let lists = ItemLists::default();
         let made = std::cell::Cell::new(0);
         let of = |sources: &Sources| {
-            lists.known_or(sources.clone(), |_| {
+            let read = |_: &Sources| {
                 made.set(made.get() + 1);
-                ResourcesAndPrompts::new(Vec::new(), Vec::new(), Vec::new())
-            })
+                Ok(ResourcesAndPrompts::new(Vec::new(), Vec::new(), Vec::new()))
+            };
+            lists.known_or(sources.clone(), read).unwrap()
         };
         let one = vec![("a".to_owned(), manifest()), ("b".to_owned(), manifest())];
         let first = of(&one);

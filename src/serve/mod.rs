@@ -22,10 +22,12 @@ pub mod http;
 mod instructions;
 mod items;
 mod lacking;
+mod links;
 mod listeners;
 mod misfits;
 mod paused_calls;
 mod places;
+mod prompts;
 mod resources_and_prompts;
 mod rounds;
 mod run_limits;
@@ -42,6 +44,7 @@ mod unanswered;
 mod unreadable;
 mod waiting_calls;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -51,6 +54,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bridge::ToolErrors;
 use crate::error::{Error, Result};
 use crate::gateway::{Agent, Gateway, IdentityOptions};
+use crate::registry::ServerState;
 use crate::trust::AllowedWrites;
 
 pub use crate::catalog::NameStyle;
@@ -78,6 +82,8 @@ use self::waiting_calls::WaitingCalls;
 pub struct ServeOptions {
     /// Tools that may be called without asking a person before each call.
     pub allow_writes: AllowedWrites,
+    /// The only servers that exist for the clients, also those that are approved later. Default: all.
+    pub servers: Option<Arc<BTreeSet<String>>>,
     /// The name of the agents of all clients. Default: the name that each client reports.
     pub agent: Option<String>,
     /// The servers whose tools are listed directly, each under its own name, together with this program's tools.
@@ -86,6 +92,8 @@ pub struct ServeOptions {
     pub names: NameStyle,
     /// The form in which failed calls appear in the code of models, and in its declarations. Default: [`ToolErrors::FOR_MODELS`].
     pub tool_errors: Option<ToolErrors>,
+    /// The hint for a model about a server to which a person has to sign in. Default: a sentence without a command.
+    pub sign_in: Option<String>,
 }
 
 /// A served gateway: the state that all its clients share. Clones are cheap.
@@ -152,8 +160,8 @@ impl Served {
             closed,
         };
         let served = Self(Arc::new(shared));
-        served.enable_approved()?;
-        runtime.spawn(changes::watch(Arc::downgrade(&served.0), served.0.closed.clone()));
+        let seen = served.0.enable_approved()?;
+        runtime.spawn(changes::watch(Arc::downgrade(&served.0), seen, served.0.closed.clone()));
         Ok(served)
     }
 
@@ -181,10 +189,6 @@ impl Served {
         self.0.handles.clear();
         self.0.held_agents.clear();
     }
-
-    fn enable_approved(&self) -> Result<()> {
-        self.0.enable_approved().map(drop)
-    }
 }
 
 impl ServeOptions {
@@ -198,15 +202,23 @@ impl Shared {
     /// would end with the request, because the agent itself ends with the request.
     fn hold_servers_of(&self, agent: &Agent) -> Result<()> {
         let Some(name) = agent.granted_name().filter(|_| agent.has_servers_by_profiles()) else { return Ok(()) };
-        self.held_agents.hold(name, Instant::now(), || self.gateway.agent(name, IdentityOptions::default()))
+        let options = || IdentityOptions { only: self.options.servers.clone(), ..IdentityOptions::default() };
+        self.held_agents.hold(name, Instant::now(), || self.gateway.agent(name, options()))
     }
 
     /// Enables the approved servers that no person has disabled. Returns a text that changes whenever the information that clients see of
     /// the servers changes.
     fn enable_approved(&self) -> Result<String> {
         let gateway = &self.gateway;
+        let mut hidden = Vec::new();
         for status in gateway.servers()? {
-            if status.approved && !status.enabled && !status.disabled_by_person {
+            // What a person or the config disables disappears from the lists, although its approval and its manifest stay.
+            if status.state == ServerState::Disabled || status.disabled_by_person {
+                hidden.push(status.name.clone());
+            }
+            let name = status.variant_of.as_ref().unwrap_or(&status.name);
+            let is_served = self.options.servers.as_ref().is_none_or(|servers| servers.contains(name));
+            if status.approved && !status.enabled && !status.disabled_by_person && is_served {
                 // A variant follows its server, so that a person who disables the server disables both.
                 if let Some(server) = &status.variant_of {
                     gateway.enable_variants(server);
@@ -221,6 +233,6 @@ impl Shared {
         let seen = gateway.approved_manifests()?;
         // If the grants are damaged, agents see nothing.
         let grants = gateway.toolboxes().ok();
-        Ok(format!("{seen:?} {grants:?}"))
+        Ok(format!("{seen:?} {grants:?} {hidden:?}"))
     }
 }

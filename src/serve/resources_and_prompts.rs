@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
-use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate};
+use rmcp::model::{MetaObject, Resource, ResourceTemplate};
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
-use sha2::{Digest as _, Sha256};
 
 use super::direct::Direct;
-use crate::bridge::{PromptEntry, ResourceEntry, ToolErrors};
-use crate::catalog::{Manifest, UriTemplate};
+use super::prompts::{ServedPrompt, served_prompts};
+use crate::bridge::{ResourceEntry, ToolErrors};
+use crate::catalog::{HostFields, Manifest, UriTemplate};
 use crate::error::Result;
 use crate::gateway::Agent;
 
@@ -27,8 +28,9 @@ const SHARED_VIEW: &str = "ui://mcp-resource/";
 const VIEW: &str = "ui://";
 /// The maximum number of templates that are compared with one URI.
 const MAX_TRIED: usize = 256;
-/// The length in bytes of the digest that is appended to a prompt's name to make it unique. Each byte is two hexadecimal digits.
-const DIGEST_BYTES: usize = 4;
+/// The beginning of a URI that follows the server's name as it is: `mcp-resource://weather/-/<the URI>`. A template that two servers have is
+/// listed so, because its expansion is only a URI of the server if nothing of it is encoded once more.
+const VERBATIM: &str = "-/";
 
 /// The object to which a URI in the list refers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,38 +52,47 @@ pub(super) struct ResourcesAndPrompts {
     owners: HashMap<String, BTreeSet<String>>,
     /// For each server, the literal prefixes of its templates.
     starts: BTreeMap<String, BTreeSet<String>>,
+    /// The templates that several servers have.
+    shared_templates: BTreeSet<String>,
     listed: OnceLock<Vec<Resource>>,
 }
 
 impl ResourcesAndPrompts {
     /// Makes the lists of the resources and prompts of the served servers that an agent sees.
-    pub(super) fn read(agent: &Agent, direct: &Direct, sources: &[(String, Arc<Manifest>)]) -> Self {
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`.
+    pub(super) fn read(agent: &Agent, direct: &Direct, sources: &[(String, Arc<Manifest>)]) -> Result<Self> {
         let (mut resources, mut prompts, mut views) = (Vec::new(), Vec::new(), Vec::new());
         for (server, manifest) in sources {
             let (of_server, prompts_of_server) = agent.entries(server, manifest);
             resources.extend(of_server);
-            prompts.extend(prompts_of_server);
+            let names = if direct.only().is_some() { None } else { Some(agent.prompt_names(server)?) };
+            prompts.extend(served_prompts(prompts_of_server, names.as_ref()));
             views.extend(manifest.distinct_tools().filter_map(|tool| Some((server.clone(), tool.view()?.to_owned()))));
         }
         let servers: Vec<_> = sources.iter().map(|(server, _)| server.clone()).collect();
-        let prompts = served_prompts(prompts, &servers);
-        Self { only: direct.only().map(str::to_owned), prompts, ..Self::new(servers, resources, views) }
+        Ok(Self { only: direct.only().map(str::to_owned), prompts, ..Self::new(servers, resources, views) })
     }
 
     pub(super) fn new(servers: Vec<String>, resources: Vec<ResourceEntry>, views: Vec<(String, String)>) -> Self {
         let (mut owners, mut starts) = (HashMap::<_, BTreeSet<_>>::new(), BTreeMap::<_, BTreeSet<_>>::new());
+        let mut template_owners = HashMap::<&str, BTreeSet<&str>>::new();
         for entry in &resources {
             if let Some(uri) = &entry.uri {
                 owners.entry(uri.clone()).or_default().insert(entry.server.clone());
             }
             if let Some(template) = entry.template() {
                 starts.entry(entry.server.clone()).or_default().insert(literal_start(template).to_owned());
+                template_owners.entry(template).or_default().insert(&entry.server);
             }
         }
         for (server, uri) in views {
             owners.entry(uri).or_default().insert(server);
         }
-        Self { only: None, servers, resources, prompts: Vec::new(), owners, starts, listed: OnceLock::new() }
+        let shared = template_owners.into_iter().filter(|(_, owners)| owners.len() > 1);
+        let shared_templates = shared.map(|(template, _)| template.to_owned()).collect();
+        Self { only: None, servers, resources, prompts: Vec::new(), owners, starts, shared_templates, listed: OnceLock::new() }
     }
 
     pub(super) fn prompts(&self) -> &[ServedPrompt] {
@@ -111,6 +122,9 @@ impl ResourcesAndPrompts {
             resource.title.clone_from(&entry.title);
             resource.description.clone_from(&entry.description);
             resource.mime_type.clone_from(&entry.mime_type);
+            let HostFields { annotations, size, icons, meta } = &entry.host;
+            (resource.annotations, resource.icons, resource.meta) = (typed(annotations), typed(icons), meta_of(meta));
+            resource.size = size.as_ref().and_then(Json::as_u64);
             Some(resource)
         });
         types.chain(of_servers).collect()
@@ -118,21 +132,33 @@ impl ResourcesAndPrompts {
 
     pub(super) fn templates(&self) -> Vec<ResourceTemplate> {
         let templates = self.resources.iter().filter_map(|entry| {
-            let mut template = ResourceTemplate::new(entry.template()?.to_owned(), entry.name.clone());
+            let mut template = ResourceTemplate::new(self.served_template(&entry.server, entry.template()?), entry.name.clone());
             template.title.clone_from(&entry.title);
             template.description.clone_from(&entry.description);
             template.mime_type.clone_from(&entry.mime_type);
+            let HostFields { annotations, size: _, icons, meta } = &entry.host;
+            (template.annotations, template.icons, template.meta) = (typed(annotations), typed(icons), meta_of(meta));
             Some(template)
         });
         templates.collect()
     }
 
-    /// Returns the server that has a resource template. Returns `None` if no server has it, and if several servers have it: then it is
-    /// unclear which server is meant, and the text that was typed so far must reach only that one.
-    pub(super) fn template_server(&self, template: &str) -> Option<String> {
-        let mut servers = self.resources.iter().filter(|entry| entry.template() == Some(template)).map(|entry| &entry.server);
-        let first = servers.next()?;
-        servers.all(|server| server == first).then(|| first.clone())
+    /// Returns the template under which a server's template is listed. This is the server's own, unless another server has the same.
+    fn served_template(&self, server: &str, template: &str) -> String {
+        if !self.shared_templates.contains(template) {
+            return template.to_owned();
+        }
+        let start = if template.starts_with(VIEW) { SHARED_VIEW } else { SHARED };
+        format!("{start}{server}/{VERBATIM}{template}")
+    }
+
+    /// Returns the server that has a listed resource template, and the server's own text of it. Returns `None` if no server has it, and if
+    /// several servers have it: then it is unclear which server is meant, and the text that was typed so far must reach only that one.
+    pub(super) fn template_server(&self, served: &str) -> Option<(String, String)> {
+        let listed =
+            |entry: &&ResourceEntry| entry.template().is_some_and(|template| self.served_template(&entry.server, template) == served);
+        let entry = self.resources.iter().find(listed)?;
+        Some((entry.server.clone(), entry.template()?.to_owned()))
     }
 
     /// Returns the object to which a URI refers. Returns `None` if no server has it, or if it is unclear which of several servers is meant.
@@ -145,8 +171,9 @@ impl ResourcesAndPrompts {
             if !self.serves(server) {
                 return None;
             }
-            let decoded = percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
-            return Some(Target::ServerResource { server: server.to_owned(), uri: decoded });
+            let decoded = || percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
+            let uri = encoded.strip_prefix(VERBATIM).map_or_else(decoded, str::to_owned);
+            return Some(Target::ServerResource { server: server.to_owned(), uri });
         }
         let owners = self.owners_of(uri);
         let server = owners.first().filter(|_| owners.len() == 1)?;
@@ -186,6 +213,15 @@ impl ResourcesAndPrompts {
         }
         owners
     }
+}
+
+/// Reads a field that only a host uses. It was checked when the server listed it.
+pub(super) fn typed<T: DeserializeOwned>(field: &Option<Json>) -> Option<T> {
+    field.as_ref().and_then(|field| serde_json::from_value(field.clone()).ok())
+}
+
+pub(super) fn meta_of(meta: &Option<Json>) -> Option<MetaObject> {
+    meta.as_ref().and_then(Json::as_object).map(|meta| MetaObject::from(meta.clone()))
 }
 
 /// Returns the part of a template before its first expression.
@@ -238,59 +274,6 @@ fn is_ours(uri: &str) -> bool {
     format!("{scheme}://{host}/") == SHARED_VIEW
 }
 
-/// Returns the servers that have each name.
-fn owners<'a>(named: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
-    let mut owners = BTreeMap::<_, BTreeSet<_>>::new();
-    named.for_each(|(name, server)| {
-        owners.entry(name).or_default().insert(server);
-    });
-    owners
-}
-
-/// A prompt of a server, with the name under which it is listed.
-pub(super) struct ServedPrompt {
-    pub(super) name: String,
-    pub(super) entry: PromptEntry,
-}
-
-/// Returns the prompts of all servers. If two servers have a prompt of the same name, or the name looks like a name of another server,
-/// the prompt is listed as `<server>_<name>`.
-fn served_prompts(entries: Vec<PromptEntry>, servers: &[String]) -> Vec<ServedPrompt> {
-    let names = prompt_names(&entries, servers);
-    entries.into_iter().zip(names).map(|(entry, name)| ServedPrompt { name, entry }).collect()
-}
-
-fn prompt_names(entries: &[PromptEntry], servers: &[String]) -> Vec<String> {
-    let owners = owners(entries.iter().map(|entry| (entry.name.as_str(), entry.server.as_str())));
-    let looks_foreign = |entry: &PromptEntry| {
-        let of = |server: &String| entry.name.strip_prefix(server.as_str()).is_some_and(|rest| rest.starts_with('_'));
-        servers.iter().any(|server| *server != entry.server && of(server))
-    };
-    let mut used = BTreeSet::new();
-    let mut name = |entry: &PromptEntry| {
-        let PromptEntry { server, name: own, .. } = entry;
-        let long = format!("{server}_{own}");
-        let digest = hex::encode(&Sha256::digest(format!("{server}\0{own}"))[..DIGEST_BYTES]);
-        let short = (owners[own.as_str()].len() == 1 && !looks_foreign(entry)).then(|| own.clone());
-        let with_digest = format!("{long}_{digest}");
-        let mut wanted = short.into_iter().chain([long, with_digest.clone()]).chain((2..).map(|number| format!("{with_digest}_{number}")));
-        wanted.find(|name| used.insert(name.clone())).unwrap_or_else(|| unreachable!("the sequence of names never ends"))
-    };
-    entries.iter().map(&mut name).collect()
-}
-
-pub(super) fn prompt_definition(prompt: &ServedPrompt) -> Prompt {
-    let ServedPrompt { name, entry } = prompt;
-    let arguments: Vec<PromptArgument> = entry
-        .arguments
-        .iter()
-        .filter_map(|argument| serde_json::to_value(argument).and_then(serde_json::from_value::<PromptArgument>).ok())
-        .collect();
-    let mut definition = Prompt::new(name.clone(), entry.description.clone(), (!arguments.is_empty()).then_some(arguments));
-    definition.title.clone_from(&entry.title);
-    definition
-}
-
 /// Replaces the server's own URI in contents by the URI in the list. Also replaces each URI that only this program may use.
 pub(super) fn renamed(mut contents: Json, own: &str, served: &str) -> Json {
     let parts = contents.get_mut("contents").and_then(Json::as_array_mut).into_iter().flatten();
@@ -317,6 +300,7 @@ mod tests {
             title: None,
             description: None,
             mime_type: None,
+            host: HostFields::default(),
         }
     }
 
@@ -428,20 +412,45 @@ mod tests {
     }
 
     #[test]
-    fn no_prompt_takes_the_name_of_another() {
-        let prompt = |server: &str, name: &str| PromptEntry {
-            server: server.into(),
-            name: name.into(),
-            title: None,
-            description: None,
-            arguments: Vec::new(),
-        };
-        let entries = [("a", "x"), ("b", "x"), ("b", "a_x"), ("a", "b_x"), ("a", "y"), ("a", "y"), ("a_b", "c"), ("a", "b_c"), ("b", "c")];
-        let entries: Vec<_> = entries.into_iter().map(|(server, name)| prompt(server, name)).collect();
-        let names = prompt_names(&entries, &["a".into(), "b".into(), "a_b".into()]);
-        assert_eq!(names[..5], ["a_x", "b_x", "b_a_x", "a_b_x", "y"]);
-        let unique: BTreeSet<_> = names.iter().collect();
-        assert_eq!(unique.len(), names.len(), "{names:?}");
+    fn a_template_that_two_servers_have_leads_to_the_one_that_is_named() {
+        let (files, views) = ("file://{+path}", "ui://{view}");
+        let of_both = ["a", "b"].into_iter().flat_map(|server| [files, views].map(|template| entry(server, None, Some(template))));
+        let items = items(of_both.collect());
+        let listed: BTreeSet<_> = items.templates().into_iter().map(|template| template.uri_template).collect();
+        let expected = [
+            "note://{id}",
+            "mcp-resource://a/-/file://{+path}",
+            "mcp-resource://b/-/file://{+path}",
+            "ui://mcp-resource/a/-/ui://{view}",
+            "ui://mcp-resource/b/-/ui://{view}",
+        ];
+        assert_eq!(listed, expected.map(str::to_owned).into());
+        for served in &listed {
+            let (server, own) = items.template_server(served).unwrap();
+            let (filled, expected) = (served.replace("{+path}", "/x%20y/z"), own.replace("{+path}", "/x%20y/z"));
+            assert!(own == "note://{id}" || items.target(&filled) == Some(of(&server, &expected)), "{served}");
+        }
+        assert!(items.template_server(files).is_none() && items.target("file:///x").is_none());
+        assert_eq!(items.template_server("note://{id}"), Some(("b".to_owned(), "note://{id}".to_owned())));
+    }
+
+    #[test]
+    fn a_host_gets_the_approved_fields_of_a_resource_and_none_of_ours() {
+        let given = serde_json::from_value::<HostFields>(json!({
+            "annotations": { "audience": ["user"], "priority": 0.5 }, "size": 5, "icons": [{ "src": "https://e.example/i", "theme": "dark" }],
+            "_meta": { "ui": { "csp": { "connectDomains": ["https://api.example"] } }, "io.hyperlight-mcp/session": "stolen" },
+        }));
+        let host = given.unwrap().offered();
+        let more = [("a", Some("x://1"), None), ("a", None, Some("x://t/{id}"))];
+        let items = items(more.map(|(server, uri, template)| ResourceEntry { host: host.clone(), ..entry(server, uri, template) }).into());
+        let resource = json!(items.resources().iter().find(|resource| resource.uri == "x://1"));
+        let template = json!(items.templates().iter().find(|template| template.uri_template == "x://t/{id}"));
+        for listed in [&resource, &template] {
+            assert_eq!(listed["annotations"], json!({ "audience": ["user"], "priority": 0.5 }), "{listed}");
+            assert_eq!(listed["icons"], json!([{ "src": "https://e.example/i", "theme": "dark" }]));
+            assert_eq!(listed["_meta"], json!({ "ui": { "csp": { "connectDomains": ["https://api.example"] } } }));
+        }
+        assert_eq!(resource["size"], 5);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub struct ServedGateway {
 /// ```
 ///
 /// # Errors
-/// `ERR_INVALID_OPTION`; `ERR_UNKNOWN_SERVER` for a server in `allow_writes` or `direct`; `ERR_IO` for a file that cannot be read or a port
+/// `ERR_INVALID_OPTION`; `ERR_UNKNOWN_SERVER` for a server in `servers`, `allow_writes` or `direct`; `ERR_IO` for a file that cannot be read or a port
 /// that is in use; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
 pub async fn serve(gateway: Gateway, options: ServeOptions, transport: Transport) -> Result<ServedGateway> {
     let redacting = gateway.clone();
@@ -69,7 +69,8 @@ async fn begin(gateway: Gateway, options: ServeOptions, transport: Transport) ->
     }
     let runtime = tokio::runtime::Handle::current();
     let starting = move || {
-        let named = options.allow_writes.servers().chain(options.direct.servers());
+        let served = options.servers.iter().flat_map(|servers| servers.iter().map(String::as_str));
+        let named = options.allow_writes.servers().chain(options.direct.servers()).chain(served);
         named.map(|server| gateway.server_info(server)).try_for_each(|found| found.map(drop))?;
         Served::new(gateway, options, &runtime)
     };

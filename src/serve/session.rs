@@ -55,10 +55,11 @@ impl Session {
         // Each request without a protocol session opens a new `Session` here. All share the caller's owner of code, so that code counts for the
         // caller.
         let code_owner = Some(shared.code_owners.of(caller));
-        let options = IdentityOptions { on_event, name_origin, code_owner, ..IdentityOptions::default() };
+        let only = shared.options.servers.clone();
+        let options = IdentityOptions { on_event, name_origin, code_owner, only, ..IdentityOptions::default() };
         let agent = shared.gateway.agent(&name, options)?;
-        let tools =
-            AgentTools::new(agent.clone(), None, AgentOptions { tool_errors: Some(shared.options.errors()), ..AgentOptions::default() })?;
+        let (tool_errors, sign_in) = (Some(shared.options.errors()), shared.options.sign_in.clone());
+        let tools = AgentTools::new(agent.clone(), None, AgentOptions { tool_errors, sign_in, ..AgentOptions::default() })?;
         Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
     }
 

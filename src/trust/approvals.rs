@@ -146,6 +146,7 @@ impl ApprovalStore {
             if let Some(known) = &mut known {
                 known.first_approval_id().clone_into(&mut first_id);
                 fresh.direct_names = std::mem::take(&mut known.direct_names);
+                fresh.prompt_names = std::mem::take(&mut known.prompt_names);
             }
             let fresh = Approval { first_id: first_id.clone(), ..fresh };
             let approval = match known.filter(|known| known.command_digest == subject.digest && outlasts(known, &fresh)) {
@@ -182,6 +183,7 @@ impl ApprovalStore {
             *known = Approval {
                 executable: known.executable.take(),
                 direct_names: std::mem::take(&mut known.direct_names),
+                prompt_names: std::mem::take(&mut known.prompt_names),
                 first_id: known.first_approval_id().to_owned(),
                 manifest: Some(manifest),
                 manifest_digest: Some(digest),
@@ -269,7 +271,12 @@ impl ApprovalStore {
         let is_same = known.iter().zip(&rows).all(|(known, now)| Arc::ptr_eq(known, now));
         let approvals = match outcome {
             Some(approvals) if is_same => approvals,
-            outcome => Arc::new(parsed(&rows, &known, outcome.as_deref()).map_err(|problem| self.problem(&problem))?),
+            outcome => {
+                let mut approvals = parsed(&rows, &known, outcome.as_deref()).map_err(|problem| self.problem(&problem))?;
+                // Approvals of versions that had no names of prompts get them here. Each process gives the same ones.
+                approvals.name_prompts();
+                Arc::new(approvals)
+            }
         };
         Ok((rows, approvals))
     }
@@ -295,6 +302,7 @@ impl ApprovalStore {
             let mut approvals = before.clone();
             change(&mut approvals)?;
             approvals.name_tools();
+            approvals.name_prompts();
             write_changed(rows, &before, &approvals).map_err(|problem| self.problem(&problem))
         });
         changed.map_err(as_approvals)
@@ -335,6 +343,7 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
         manifest: None,
         manifest_digest: None,
         direct_names: BTreeMap::new(),
+        prompt_names: BTreeMap::new(),
         first_id: id.clone(),
         id,
         approved_at: seconds(now),
@@ -354,6 +363,7 @@ fn seconds(time: SystemTime) -> u64 {
 
 mod direct_names;
 mod earlier_file;
+mod prompt_names;
 mod rows;
 #[cfg(test)]
 mod tests;

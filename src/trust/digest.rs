@@ -48,8 +48,10 @@ pub fn tool_digest(tool: &Tool) -> String {
     let form = optional(optional(form, tool.output_schema.as_ref()), tool.annotations.as_ref());
     // `execution` is added only if present, so that digests of tools that were approved before this field existed stay valid.
     let form = if tool.execution.is_some() { optional(form, tool.execution.as_ref()) } else { form };
-    // `_meta` is also added only if present. The text "_meta" distinguishes it from `execution`.
-    digest(&if let Some(meta) = &tool.meta { form.text("_meta").json(meta) } else { form })
+    // `_meta` and icons are also added only if present. The text before them distinguishes them from `execution`.
+    let named = [("_meta", &tool.meta), ("icons", &tool.icons)];
+    let named = named.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    digest(&named.fold(form, |form, (name, value)| form.text(name).json(value)))
 }
 
 /// Returns the SHA-256 of everything that a server declares about a resource, a template or a prompt. `kind` keeps the digests of different kinds
@@ -73,6 +75,7 @@ mod tests {
             annotations: None,
             execution: None,
             meta: None,
+            icons: None,
         };
         Manifest {
             protocol_version: "2025-11-25".into(),
@@ -120,6 +123,8 @@ mod tests {
             Tool { execution: Some(json!({})), ..tool() },
             Tool { meta: Some(json!({})), ..tool() },
             Tool { execution: Some(json!({})), meta: Some(json!({})), ..tool() },
+            Tool { icons: Some(json!({})), ..tool() },
+            Tool { meta: Some(json!({})), icons: Some(json!({})), ..tool() },
         ];
         let digests: std::collections::BTreeSet<_> = variants.iter().map(tool_digest).collect();
         assert_eq!(digests.len(), variants.len());

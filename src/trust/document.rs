@@ -33,6 +33,9 @@ pub struct Approval {
     /// The names of the approved tools for hosts that call them directly, by raw name. They are kept while the server is approved.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub direct_names: BTreeMap<String, DirectNames>,
+    /// The names of the approved prompts for hosts, by raw name. They are kept while the server is approved.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompt_names: BTreeMap<String, String>,
     /// A random id of this approval, which distinguishes it from earlier and later ones. Empty in files of versions that had no ids.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
@@ -188,6 +191,7 @@ mod tests {
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),
+            prompt_names: BTreeMap::new(),
             id: String::new(),
             first_id: String::new(),
             approved_at: 1_700_000_000,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use crate::catalog::{Manifest, Tool};
+use crate::catalog::{Manifest, Prompt, Resource, ResourceTemplate, Tool};
 
 /// The result of comparing one tool with its approved form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,10 +52,6 @@ impl Changes {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
     }
 
-    fn between<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> &str) -> Self {
-        Self::compared(before, now, name, T::eq)
-    }
-
     /// Compares two lists by name. If two items have the same name, the first one is used, as in calls.
     fn compared<T>(before: &[T], now: &[T], name: impl Fn(&T) -> &str, same: impl Fn(&T, &T) -> bool) -> Self {
         let by_name = |items| <&[T]>::into_iter(items).rev().map(|item| (name(item), item)).collect::<BTreeMap<_, _>>();
@@ -76,6 +72,14 @@ impl Changes {
     }
 }
 
+/// How items of each kind are compared.
+struct Same {
+    tool: fn(&Tool, &Tool) -> bool,
+    resource: fn(&Resource, &Resource) -> bool,
+    template: fn(&ResourceTemplate, &ResourceTemplate) -> bool,
+    prompt: fn(&Prompt, &Prompt) -> bool,
+}
+
 impl Drift {
     /// Compares two manifests item by item. The result is the same as if digests were compared.
     ///
@@ -89,24 +93,31 @@ impl Drift {
     /// ```
     #[must_use]
     pub fn between(approved: &Manifest, live: &Manifest) -> Self {
-        Self::compared(approved, live, Tool::eq)
+        Self::compared(approved, live, &Same { tool: Tool::eq, resource: Resource::eq, template: ResourceTemplate::eq, prompt: Prompt::eq })
     }
 
-    /// Compares an approved manifest with a live one. Ignores differences of tools that do not matter to calls.
+    /// Compares an approved manifest with a live one. Ignores differences that do not matter to calls and other requests.
     #[must_use]
     pub fn of_calls(approved: &Manifest, live: &Manifest) -> Self {
-        Self::compared(approved, live, Tool::is_called_as)
+        let same = Same {
+            tool: Tool::is_called_as,
+            resource: Resource::is_read_as,
+            template: ResourceTemplate::is_read_as,
+            prompt: Prompt::is_got_as,
+        };
+        Self::compared(approved, live, &same)
     }
 
-    fn compared(approved: &Manifest, live: &Manifest, same: impl Fn(&Tool, &Tool) -> bool) -> Self {
-        let Changes { added, removed, changed } = Changes::compared(&approved.tools, &live.tools, |tool| &tool.name, same);
+    fn compared(approved: &Manifest, live: &Manifest, same: &Same) -> Self {
+        let Changes { added, removed, changed } = Changes::compared(&approved.tools, &live.tools, |tool| &tool.name, same.tool);
+        let (templates, live_templates) = (&approved.resource_templates, &live.resource_templates);
         Self {
             added,
             removed,
             changed,
-            resources: Changes::between(&approved.resources, &live.resources, |resource| &resource.uri),
-            resource_templates: Changes::between(&approved.resource_templates, &live.resource_templates, |template| &template.uri_template),
-            prompts: Changes::between(&approved.prompts, &live.prompts, |prompt| &prompt.name),
+            resources: Changes::compared(&approved.resources, &live.resources, |resource| &resource.uri, same.resource),
+            resource_templates: Changes::compared(templates, live_templates, |template| &template.uri_template, same.template),
+            prompts: Changes::compared(&approved.prompts, &live.prompts, |prompt| &prompt.name, same.prompt),
         }
     }
 

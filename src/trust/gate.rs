@@ -80,6 +80,7 @@ mod tests {
             annotations,
             execution: None,
             meta: None,
+            icons: None,
         }
     }
 

@@ -35,7 +35,8 @@ pub use gate::{Decision, Gate, gate, read_gate};
 pub use reads::is_read;
 pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
 pub use resources_and_prompts::{
-    PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt, shown_resource, shown_template,
+    HostFieldsSummary, PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt,
+    shown_resource, shown_template,
 };
 pub use revocations::ApprovalBasis;
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};

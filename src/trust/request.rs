@@ -224,6 +224,9 @@ pub struct ToolSummary {
     /// The tool's `_meta`. A host may act on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub meta: Option<Json>,
+    /// The tool's icons. A host may fetch them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icons: Option<Json>,
 }
 
 /// Raw names and differences of the changed items. The values are complete, with invisible characters written as escapes.
@@ -436,6 +439,7 @@ fn summaries(manifest: &Manifest, reads: &[String], max_chars: usize) -> Vec<Too
         annotations: tool.annotations.as_ref().map(|hints| sanitise_json(hints, max_chars)),
         reads_by_config: is_read_by_config(tool, reads),
         meta: tool.meta.as_ref().map(|meta| sanitise_json(meta, MAX_SHOWN_META_CHARS)),
+        icons: tool.icons.as_ref().map(|icons| sanitise_json(icons, MAX_SHOWN_META_CHARS)),
     };
     manifest.tools.iter().map(summary).collect()
 }

@@ -1,14 +1,35 @@
 //! Prepares resources, templates and prompts for display to a person, applies the config's filters to them, and warns about unused filter entries.
 
 use serde::Serialize;
+use serde_json::Value as Json;
 
 use super::digest::item_digest;
 use crate::catalog::{
-    MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, MAX_SHOWN_URI_CHARS as MAX_URI_CHARS, Manifest, Prompt, PromptArgument, Resource,
-    ResourceTemplate, Unshown, UriTemplate, Wording, unshown_prompt, unshown_tool, unshown_uri,
+    HostFields, MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, MAX_SHOWN_URI_CHARS as MAX_URI_CHARS, Manifest, Prompt,
+    PromptArgument, Resource, ResourceTemplate, Unshown, UriTemplate, Wording, unshown_prompt, unshown_tool, unshown_uri,
 };
 use crate::config::{ServerDefinition, covers, matches_name};
-use crate::text::{sanitise_line, sanitise_text};
+use crate::text::{sanitise_json, sanitise_line, sanitise_text};
+
+/// Fields of an item that only a host uses, in the form that is shown to a person. A host may act on them.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct HostFieldsSummary {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icons: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
+}
+
+impl From<&HostFields> for HostFieldsSummary {
+    fn from(HostFields { annotations, size, icons, meta }: &HostFields) -> Self {
+        let shown = |field: &Option<Json>| field.as_ref().map(|field| sanitise_json(field, MAX_SHOWN_META_CHARS));
+        Self { annotations: shown(annotations), size: shown(size), icons: shown(icons), meta: shown(meta) }
+    }
+}
 
 /// A resource in the form that is shown to a person.
 #[derive(Debug, Clone, Serialize)]
@@ -24,6 +45,8 @@ pub struct ResourceSummary {
     pub description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
+    #[serde(flatten)]
+    pub host: HostFieldsSummary,
 }
 
 /// A resource template in the form that is shown to a person.
@@ -41,6 +64,8 @@ pub struct ResourceTemplateSummary {
     pub description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
+    #[serde(flatten)]
+    pub host: HostFieldsSummary,
 }
 
 /// A prompt in the form that is shown to a person.
@@ -54,6 +79,8 @@ pub struct PromptSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     pub arguments: Vec<PromptArgument>,
+    #[serde(flatten)]
+    pub host: HostFieldsSummary,
 }
 
 /// Returns a resource with sanitised texts, for a model or a person.
@@ -65,6 +92,7 @@ pub fn shown_resource(resource: &Resource, max_chars: usize) -> Resource {
         title: resource.title.as_deref().map(line),
         description: resource.description.as_ref().map(|text| sanitise_text(text, max_chars)),
         mime_type: resource.mime_type.as_deref().map(line),
+        host: resource.host.offered(),
     }
 }
 
@@ -77,6 +105,7 @@ pub fn shown_template(template: &ResourceTemplate, max_chars: usize) -> Resource
         title: template.title.as_deref().map(line),
         description: template.description.as_ref().map(|text| sanitise_text(text, max_chars)),
         mime_type: template.mime_type.as_deref().map(line),
+        host: template.host.offered(),
     }
 }
 
@@ -94,14 +123,15 @@ pub fn shown_prompt(prompt: &Prompt, max_chars: usize) -> Prompt {
         title: prompt.title.as_deref().map(line),
         description: prompt.description.as_ref().map(|text| sanitise_text(text, max_chars)),
         arguments: prompt.arguments.iter().map(argument).collect(),
+        host: prompt.host.offered(),
     }
 }
 
 pub(super) fn resource_summaries(manifest: &Manifest, max_chars: usize) -> Vec<ResourceSummary> {
     let summary = |resource: &Resource| {
         let digest = item_digest("resource", resource);
-        let Resource { uri, name, title, description, mime_type } = shown_resource(resource, max_chars);
-        ResourceSummary { uri, digest, name, title, description, mime_type }
+        let Resource { uri, name, title, description, mime_type, host: _ } = shown_resource(resource, max_chars);
+        ResourceSummary { uri, digest, name, title, description, mime_type, host: (&resource.host).into() }
     };
     manifest.resources.iter().map(summary).collect()
 }
@@ -109,8 +139,8 @@ pub(super) fn resource_summaries(manifest: &Manifest, max_chars: usize) -> Vec<R
 pub(super) fn template_summaries(manifest: &Manifest, max_chars: usize) -> Vec<ResourceTemplateSummary> {
     let summary = |template: &ResourceTemplate| {
         let (digest, usable) = (item_digest("template", template), UriTemplate::parse(&template.uri_template).is_some());
-        let ResourceTemplate { uri_template, name, title, description, mime_type } = shown_template(template, max_chars);
-        ResourceTemplateSummary { uri_template, digest, usable, name, title, description, mime_type }
+        let ResourceTemplate { uri_template, name, title, description, mime_type, host: _ } = shown_template(template, max_chars);
+        ResourceTemplateSummary { uri_template, digest, usable, name, title, description, mime_type, host: (&template.host).into() }
     };
     manifest.resource_templates.iter().map(summary).collect()
 }
@@ -118,8 +148,8 @@ pub(super) fn template_summaries(manifest: &Manifest, max_chars: usize) -> Vec<R
 pub(super) fn prompt_summaries(manifest: &Manifest, max_chars: usize) -> Vec<PromptSummary> {
     let summary = |prompt: &Prompt| {
         let digest = item_digest("prompt", prompt);
-        let Prompt { name, title, description, arguments } = shown_prompt(prompt, max_chars);
-        PromptSummary { name, digest, title, description, arguments }
+        let Prompt { name, title, description, arguments, host: _ } = shown_prompt(prompt, max_chars);
+        PromptSummary { name, digest, title, description, arguments, host: (&prompt.host).into() }
     };
     manifest.prompts.iter().map(summary).collect()
 }

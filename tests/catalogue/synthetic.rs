@@ -173,6 +173,7 @@ fn tool(service: &Service, name: String, description: String, parameters: &[&str
         annotations: Some(json!({ "readOnlyHint": reads })),
         execution: None,
         meta: None,
+        icons: None,
         name,
     }
 }

@@ -41,6 +41,7 @@ fn tool(name: &str, input_schema: Json, output_schema: Option<Json>) -> Tool {
         annotations: None,
         execution: None,
         meta: None,
+        icons: None,
     }
 }
 

@@ -80,7 +80,7 @@ const INDENT: &str = "  ";
 ///
 /// let input_schema = json!({ "type": "object", "properties": { "location": { "type": "string" } }, "required": ["location"] });
 /// let tool = Tool { name: "get-forecast".into(), title: None, description: Some("The weather.".into()), input_schema,
-///     output_schema: None, annotations: None, execution: None, meta: None };
+///     output_schema: None, annotations: None, execution: None, meta: None, icons: None };
 /// let manifest = Manifest { tools: vec![tool], ..Manifest::default() };
 /// let style = DeclarationStyle {
 ///     wording: Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 },

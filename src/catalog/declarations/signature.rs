@@ -24,7 +24,7 @@ const MAX_LITERAL_CHARS: usize = 40;
 /// let schema = json!({ "type": "object", "properties": { "city": { "type": "string" }, "days": { "type": "integer" } }, "required": ["city"] });
 /// let tool = Tool { name: "get-forecast".into(), title: None, description: None, input_schema: schema,
 ///     output_schema: Some(json!({ "type": "object", "properties": { "sky": { "type": "string" } }, "required": ["sky"] })),
-///     annotations: None, execution: None, meta: None };
+///     annotations: None, execution: None, meta: None, icons: None };
 /// let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
 /// let style = DeclarationStyle { wording, failures: Failures::Returned, seen: Default::default() };
 /// assert_eq!(signature(&tool, "get_forecast", &style), "get_forecast(input: { city: string; days?: number }): { sky: string }");

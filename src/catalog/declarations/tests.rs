@@ -22,6 +22,7 @@ fn tool(name: &str, input_schema: Json, output_schema: Option<Json>) -> Tool {
         annotations: None,
         execution: None,
         meta: None,
+        icons: None,
     }
 }
 

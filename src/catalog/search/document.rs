@@ -269,6 +269,7 @@ mod tests {
             annotations: None,
             execution: None,
             meta: None,
+            icons: None,
         }
     }
 

@@ -25,7 +25,7 @@ use plan::{Read, plan, snippet};
 
 pub(super) use found::converted;
 pub use found::{FoundServer, Secret, found_in};
-pub(super) use plan::{Addition, Plan, edited, found_entry, plan_named, readable, shown_found};
+pub(super) use plan::{Addition, Plan, Skipped, edited, found_entry, plan_named, readable, shown_found};
 pub(super) use words::shown_text;
 
 /// The reason why no command changes a config in YAML: it would lose comments and layout.

@@ -16,11 +16,11 @@ use serde_json::{Map, Value as Json, json};
 use super::args::{Install, Program, Scope};
 use super::edit::{self, Piece, RemovedServer, Shape};
 use super::error::{CliError, FILE};
-use super::import::{self, Plan, converted, edited, plan_named, warn_of_readers};
+use super::import::{self, Plan, Skipped, converted, edited, plan_named, warn_of_readers};
 use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
-use crate::config::{inputs_in, servers_of, starts_gateway};
+use crate::config::{inputs_in, inputs_of_entry, servers_of, starts_gateway};
 use crate::files::{lock_within, replace_kept, target_in_project, target_of_user};
 
 use hosts::{HostFile, NAME, NoFile, ServeOptions};
@@ -185,14 +185,17 @@ fn planned(session: &Session, arguments: &Install, target_config: &TargetConfig,
     let host = &target_config.host;
     let root = target_config.parsed()?;
     let servers = target_config.servers()?;
+    let inputs = inputs_in(&root);
     let ours = servers.iter().find(|(_, entry)| starts_gateway(entry));
     let (names, found): (Vec<&String>, Vec<_>) = servers
         .iter()
         .filter(|(name, _)| ours.is_none_or(|(ours, _)| ours != *name))
         .map(|(name, entry)| (name, converted(host.program, name, entry)))
+        .filter(|(_, found)| asked_inputs(&found.entry, &inputs).is_empty())
         .unzip();
     let from = format!("{} ({})", host.program.title(), host.path.display());
-    let (plan, new_names) = plan_named(existing, vec![(from, found, inputs_in(&root))]);
+    let (mut plan, new_names) = plan_named(existing, vec![(from.clone(), found, inputs.clone())]);
+    plan.skipped.extend(asking(host, &servers, &inputs, &from));
     let moved: Vec<(String, String)> = names.into_iter().zip(new_names).filter_map(|(name, new)| Some((name.clone(), new?))).collect();
     check_servers(arguments, existing, &plan)?;
     let left = |name: &str| servers.contains_key(name) && !moved.iter().any(|(moved, _)| moved == name);
@@ -218,6 +221,27 @@ fn planned(session: &Session, arguments: &Install, target_config: &TargetConfig,
         edit::replaced(host.shape, target_config.text(), &remove, &insert).map_err(|problem| target_config.unusable(&problem))?
     };
     Ok(Change { plan, name, entry, was_there, moved, text })
+}
+
+/// Returns the inputs of an entry for which its host asks a person, because they have no default.
+fn asked_inputs(entry: &Json, inputs: &[Json]) -> Vec<String> {
+    let has_default = |id: &String| inputs.iter().any(|input| input["id"] == id.as_str() && input["default"].is_string());
+    inputs_of_entry(entry).into_iter().filter(|id| !has_default(id)).collect()
+}
+
+/// Returns the servers that stay in the host's config because a person must type a value when they start. The host can ask for it; `serve`
+/// cannot, because the host uses its standard input and output.
+fn asking(host: &HostFile, servers: &Map<String, Json>, inputs: &[Json], from: &str) -> Vec<Skipped> {
+    let asking = servers.iter().filter_map(|(name, entry)| {
+        let found = converted(host.program, name, entry);
+        let asked = asked_inputs(&found.entry, inputs);
+        let first = asked.first().map(|id| one_line(id))?;
+        let why = format!(
+            "it asks for \"{first}\" when it starts, which serve cannot ask for. To move it, write a variable (${{NAME}}) or envFile in place of ${{input:{first}}}"
+        );
+        Some(Skipped { name: found.name, from: from.to_owned(), why })
+    });
+    asking.collect()
 }
 
 /// Fails if `--servers` names a server that is not in the config.

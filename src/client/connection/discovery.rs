@@ -5,17 +5,15 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, Proto
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value as Json;
 
+use super::host_fields::{is_kept_meta, kept_icons};
 use super::{paging, resources_and_prompts};
 use crate::catalog::{Manifest, Tool};
 use crate::client::http::{HttpFailure, failure_of, raw_result};
 use crate::client::wire::answer::{error_data, in_error, protocol_error};
 use crate::error::{Error, Result};
-use crate::text::json::json_bytes;
 
 /// Longest name of a tool. MCP recommends at most 64 characters.
 const MAX_TOOL_NAME_BYTES: usize = 1_024;
-/// Maximum size of a tool's `_meta`. The `_meta` is shown to a person and stored. Servers that use it need a few hundred bytes.
-const MAX_META_BYTES: usize = 16 * 1024;
 
 /// Reads all lists that the server offers.
 pub(in crate::client) async fn discover(server: &str, peer: &Peer<RoleClient>) -> Result<Manifest> {
@@ -87,19 +85,11 @@ fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
         // An output schema of `true` or `false` does not describe the result, so it is dropped.
         tool.output_schema = tool.output_schema.take().filter(|schema| !schema.is_boolean());
         tool.meta = tool.meta.take().filter(|meta| is_kept_meta(server, meta));
+        tool.icons = kept_icons(server, tool.icons.as_ref());
     } else {
         tracing::warn!(server, "a malformed tool was left out");
     }
     parsed
-}
-
-/// Returns whether a tool's `_meta` is kept. A tool works without it, so a malformed one does not make the tool malformed.
-fn is_kept_meta(server: &str, meta: &Json) -> bool {
-    let is_small = json_bytes(meta) <= MAX_META_BYTES;
-    if !is_small {
-        tracing::warn!(server, "the _meta of a tool was left out: it has more than {MAX_META_BYTES} bytes");
-    }
-    is_small && meta.as_object().is_some_and(|fields| !fields.is_empty())
 }
 
 /// Returns whether the tool's name is short enough and its schemas and annotations have valid JSON types. Missing fields are valid. A schema
@@ -142,7 +132,7 @@ mod tests {
     fn meta_is_kept_where_it_is_an_object_of_some_size() {
         let kept = |meta: Json| read_tool("s", &json!({ "name": "a", "_meta": meta })).unwrap().meta;
         assert_eq!(kept(json!({ "a": 1 })), Some(json!({ "a": 1 })));
-        for meta in [json!({}), json!(null), json!("x"), json!([1]), json!({ "a": "x".repeat(MAX_META_BYTES) })] {
+        for meta in [json!({}), json!(null), json!("x"), json!([1]), json!({ "a": "x".repeat(super::super::host_fields::MAX_BYTES) })] {
             assert_eq!(kept(meta), None);
         }
     }

@@ -2,6 +2,7 @@
 
 pub(in crate::client) mod discovery;
 pub(in crate::client) mod era;
+mod host_fields;
 pub(in crate::client) mod link;
 pub(in crate::client) mod list_changes;
 pub(in crate::client) mod listening;

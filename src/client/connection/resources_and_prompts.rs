@@ -16,8 +16,8 @@ use super::discovery::unlisted;
 use super::request_scope::RequestScope;
 use super::rounds::{GivenInput, Round, RoundsResult};
 use super::tools::TASK_UNASKED;
-use super::{Connection, paging};
-use crate::catalog::{Prompt, Resource, ResourceTemplate};
+use super::{Connection, host_fields, paging};
+use crate::catalog::{HostFields, Prompt, Resource, ResourceTemplate};
 use crate::client::clock::CallLimits;
 use crate::client::http::raw_result;
 use crate::client::inbound::caller::Caller;
@@ -128,14 +128,25 @@ pub(in crate::client) async fn discover(
         let resources = |params| ClientRequest::ListResourcesRequest(ListResourcesRequest { params, ..Default::default() });
         let listed = list(server, "resources", |cursor| page(peer, resources(cursor))).await?;
         resources_and_prompts.resources = items(server, "resource", &listed, |resource: &Resource| &resource.uri);
+        for resource in &mut resources_and_prompts.resources {
+            resource.host = host_fields::kept(server, std::mem::take(&mut resource.host));
+        }
         let templates = |params| ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest { params, ..Default::default() });
         let listed = list(server, "resourceTemplates", |cursor| page(peer, templates(cursor))).await?;
         resources_and_prompts.resource_templates = items(server, "template", &listed, |template: &ResourceTemplate| &template.uri_template);
+        for template in &mut resources_and_prompts.resource_templates {
+            // A template stands for many resources, so it has no size.
+            template.host = HostFields { size: None, ..host_fields::kept(server, std::mem::take(&mut template.host)) };
+        }
     }
     if capabilities.prompts.is_some() {
         let prompts = |params| ClientRequest::ListPromptsRequest(ListPromptsRequest { params, ..Default::default() });
         let listed = list(server, "prompts", |cursor| page(peer, prompts(cursor))).await?;
         resources_and_prompts.prompts = items(server, "prompt", &listed, |prompt: &Prompt| &prompt.name);
+        for prompt in &mut resources_and_prompts.prompts {
+            let HostFields { icons, meta, .. } = host_fields::kept(server, std::mem::take(&mut prompt.host));
+            prompt.host = HostFields { icons, meta, ..HostFields::default() };
+        }
     }
     Ok(resources_and_prompts)
 }

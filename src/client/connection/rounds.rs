@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use serde_json::{Value as Json, json};
+use futures::future::join_all;
+use serde_json::{Map, Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Connection;
@@ -101,7 +102,8 @@ impl Connection {
         Error::UnusableAnswer { server: self.server.clone(), tool: scope.what.into(), problem: in_error(problem).into() }.into()
     }
 
-    /// Collects the answers to a result's `inputRequests`. Returns `None` if the result has no `inputRequests`.
+    /// Collects the answers to a result's `inputRequests`. A person and a model are asked at the same time, but a person gets one question
+    /// after the other, so that each is answered by itself. Returns `None` if the result has no `inputRequests`.
     pub(in crate::client) async fn answers(
         &self,
         scope: &RequestScope<'_>,
@@ -109,12 +111,14 @@ impl Connection {
     ) -> std::result::Result<Option<BTreeMap<String, Json>>, CallFailure> {
         let Some(asked) = result.get("inputRequests").and_then(Json::as_object) else { return Ok(None) };
         let answering = async {
-            let mut answers = BTreeMap::new();
-            for (name, request) in asked {
-                let answer = self.answer(scope, request).await;
-                answers.insert(name.clone(), answer);
-            }
-            answers
+            let each = by_method(asked).into_iter().map(|alike| async move {
+                let mut answers = Vec::new();
+                for (name, request) in alike {
+                    answers.push((name.clone(), self.answer(scope, request).await));
+                }
+                answers
+            });
+            join_all(each).await.into_iter().flatten().collect::<BTreeMap<_, _>>()
         };
         tokio::select! {
             biased;
@@ -156,6 +160,18 @@ impl Connection {
     }
 }
 
+/// Returns the input requests of each method, in the order in which the server named the methods first.
+fn by_method(asked: &Map<String, Json>) -> Vec<Vec<(&String, &Json)>> {
+    let mut kinds: Vec<Vec<(&String, &Json)>> = Vec::new();
+    for (name, request) in asked {
+        match kinds.iter_mut().find(|alike| alike[0].1.get("method") == request.get("method")) {
+            Some(alike) => alike.push((name, request)),
+            None => kinds.push(vec![(name, request)]),
+        }
+    }
+    kinds
+}
+
 /// Makes a model's answer whose only text is the reason of a refusal.
 fn refused(reason: &str) -> Json {
     json!({ "role": "assistant", "content": { "type": "text", "text": reason }, "model": "none", "stopReason": "refused" })
@@ -164,6 +180,18 @@ fn refused(reason: &str) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn questions_of_one_kind_follow_each_other_and_those_of_another_do_not_wait_for_them() {
+        let of = |method: &str| json!({ "method": method });
+        let asked = json!({ "a": of("form"), "b": of("roots"), "c": of("form"), "d": of("sample"), "e": {} });
+        let kinds: Vec<Vec<_>> = by_method(asked.as_object().unwrap())
+            .into_iter()
+            .map(|alike| alike.into_iter().map(|(name, _)| name.as_str()).collect())
+            .collect();
+        assert_eq!(kinds, [vec!["a", "c"], vec!["b"], vec!["d"], vec!["e"]]);
+        assert!(by_method(&Map::new()).is_empty());
+    }
 
     #[test]
     fn a_result_of_an_unknown_type_fails() {

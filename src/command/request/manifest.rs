@@ -9,7 +9,7 @@ use super::leaves::{differences, leaves};
 use super::schema::show_schema;
 use super::{Page, line};
 use crate::command::text::{Style, Tone, printable};
-use crate::trust::{Changes, Item, ManifestChanges, ManifestRequest, ToolSummary};
+use crate::trust::{Changes, HostFieldsSummary, Item, ManifestChanges, ManifestRequest, ToolSummary};
 
 pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String {
     let mut page = Page { style, text: String::new() };
@@ -116,12 +116,7 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     if tool.reads_by_config {
         page.text.push_str(&page.style.wrapped("      ", "a read because the config says so (reads); the tool itself does not say it"));
     }
-    for (word, fields) in [("annotations", &tool.annotations), ("_meta", &tool.meta)] {
-        let listed = fields.as_ref().map(listed).unwrap_or_default();
-        if !listed.is_empty() {
-            page.text.push_str(&page.style.wrapped("      ", &format!("{word}: {listed}")));
-        }
-    }
+    show_fields(page, &[("annotations", &tool.annotations), ("icons", &tool.icons), ("_meta", &tool.meta)]);
     if let Some(title) = &tool.title {
         page.text.push_str(&page.style.wrapped("      ", &line(title)));
     }
@@ -162,10 +157,34 @@ fn hint(tool: &ToolSummary, name: &str) -> Option<bool> {
     tool.annotations.as_ref()?.get(name)?.as_bool()
 }
 
+/// Shows fields on which a host may act, one kind a line.
+fn show_fields(page: &mut Page, fields: &[(&str, &Option<Json>)]) {
+    for (word, fields) in fields {
+        let listed = fields.as_ref().map(listed).unwrap_or_default();
+        if !listed.is_empty() {
+            page.text.push_str(&page.style.wrapped("      ", &format!("{word}: {listed}")));
+        }
+    }
+}
+
+fn show_host_fields(page: &mut Page, fields: &HostFieldsSummary) {
+    let HostFieldsSummary { annotations, size, icons, meta } = fields;
+    show_fields(page, &[("annotations", annotations), ("size", size), ("icons", icons), ("_meta", meta)]);
+}
+
+/// Returns a value as the server wrote it. Of an image, only its kind and size are shown, because its bytes say nothing to a person.
+fn said(value: &Json) -> String {
+    let image = value.as_str().filter(|text| text.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("data:image/")));
+    match image.and_then(|text| text.split_once(',')) {
+        Some((kind, data)) => format!("{kind} ({} bytes)", data.len()),
+        None => value.to_string(),
+    }
+}
+
 /// Lists all fields as the server wrote them. Nested values are named by their JSON pointers.
 fn listed(fields: &Json) -> String {
-    let said = |(at, value): (String, &Json)| line(&format!("{} {value}", at.trim_start_matches('/')));
-    leaves(fields, &HashSet::new()).into_iter().map(said).collect::<Vec<_>>().join(", ")
+    let field = |(at, value): (String, &Json)| line(format!("{} {}", at.trim_start_matches('/'), said(value)).trim_start());
+    leaves(fields, &HashSet::new()).into_iter().map(field).collect::<Vec<_>>().join(", ")
 }
 
 /// Shows the resources and prompts. After the approval, a model can use all of them without a further question.
@@ -188,12 +207,14 @@ fn resources_and_prompts(page: &mut Page, request: &ManifestRequest) {
             resource.title.as_ref(),
             resource.description.as_ref(),
         );
+        show_host_fields(page, &resource.host);
     }
     for template in &request.resource_templates {
         let kind = template.mime_type.as_ref().map(|kind| format!(" ({})", line(kind))).unwrap_or_default();
         let usable = if template.usable { "" } else { " (unsupported template: nothing can be read with it)" };
         let head = format!("{} {}{kind}{usable}", line(&template.uri_template), line(&template.name));
         described(page, head, template.title.as_ref(), template.description.as_ref());
+        show_host_fields(page, &template.host);
     }
     if !request.prompts.is_empty() {
         page.heading(&format!("Prompts ({})", request.prompts.len()));
@@ -202,6 +223,7 @@ fn resources_and_prompts(page: &mut Page, request: &ManifestRequest) {
         let arguments: Vec<_> = prompt.arguments.iter().map(|argument| line(&argument.name)).collect();
         let head = format!("{}({})", line(&prompt.name), arguments.join(", "));
         described(page, head, prompt.title.as_ref(), prompt.description.as_ref());
+        show_host_fields(page, &prompt.host);
         for argument in &prompt.arguments {
             let texts: Vec<_> = [&argument.title, &argument.description].into_iter().flatten().map(|text| line(text)).collect();
             if !texts.is_empty() {
@@ -216,6 +238,14 @@ mod tests {
     use unicode_width::UnicodeWidthStr as _;
 
     use super::*;
+
+    #[test]
+    fn an_icon_is_shown_by_its_address_or_its_kind_and_size() {
+        let icons =
+            serde_json::json!([{ "src": "https://e.example/i.png" }, { "src": format!("data:image/png;base64,{}", "A".repeat(5_000)) }]);
+        assert_eq!(listed(&icons), "0/src \"https://e.example/i.png\", 1/src data:image/png;base64 (5000 bytes)");
+        assert_eq!(listed(&serde_json::json!(42)), "42");
+    }
 
     #[test]
     fn a_tool_with_a_long_name_has_a_heading_within_the_width() {

@@ -94,8 +94,8 @@ impl From<Readable<'_>> for ResourceEntry {
 impl ResourceEntry {
     fn is_in(&self, live: &Manifest) -> bool {
         match self {
-            Self::Listed(resource) => live.resources.contains(resource),
-            Self::FollowsTemplate(template) => live.resource_templates.contains(template),
+            Self::Listed(resource) => live.resources.iter().any(|present| present.is_read_as(resource)),
+            Self::FollowsTemplate(template) => is_template_in(template, live),
             Self::ViewOf { tool, uri } => live.tool(tool).and_then(Tool::view) == Some(uri),
         }
     }
@@ -144,8 +144,8 @@ impl ApprovedItem {
                 ToolComparison::Vanished => return Err(Error::ToolVanished { server: server.to_owned(), tool: tool.name.clone().into() }),
             },
             Self::Resource { entries, .. } => entries.iter().any(|entry| entry.is_in(live)),
-            Self::Template(template) => live.resource_templates.contains(template),
-            Self::Prompt(prompt) => live.prompt(&prompt.name) == Some(prompt),
+            Self::Template(template) => is_template_in(template, live),
+            Self::Prompt(prompt) => live.prompt(&prompt.name).is_some_and(|present| present.is_got_as(prompt)),
         };
         if is_same { Ok(()) } else { Err(self.changed(server)) }
     }
@@ -192,6 +192,10 @@ impl ApprovedItem {
         let hint = |name: &str| tool.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool) == Some(true);
         hint("readOnlyHint") || hint("idempotentHint")
     }
+}
+
+fn is_template_in(template: &ResourceTemplate, live: &Manifest) -> bool {
+    live.resource_templates.iter().any(|present| present.is_read_as(template))
 }
 
 fn unknown_resource(server: &str, approved: &Manifest, uri: &str) -> Error {

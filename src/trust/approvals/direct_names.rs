@@ -46,7 +46,7 @@ impl Approvals {
 
 /// Returns the key that determines the names of a server's tools. For a variant, this is the key of its base server. An agent uses only one
 /// of them, and calls its tools by the same names.
-fn shared_key(key: &str) -> &str {
+pub(super) fn shared_key(key: &str) -> &str {
     let server = server_of_key(key);
     variant_of(server).map_or(key, |base| &key[..key.len() - (server.len() - base.len())])
 }

@@ -174,6 +174,7 @@ mod tests {
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),
+            prompt_names: BTreeMap::new(),
             id: "x".to_owned(),
             first_id: "x".to_owned(),
             approved_at: 1,

@@ -26,7 +26,7 @@ pub(crate) use self::hits::texts_read;
 use self::hits::{Hit, hits};
 use self::neighbours::Neighbours;
 pub use self::rules::Severity;
-use crate::catalog::Manifest;
+use crate::catalog::{HostFields, Manifest};
 use crate::config::GeneratedTools;
 use crate::text::{MAX_LEVELS, sanitise_line};
 
@@ -68,6 +68,7 @@ pub fn audit_text(text: &str, field: &str) -> Vec<Finding> {
 ///     annotations: None,
 ///     execution: None,
 ///     meta: None,
+///     icons: None,
 /// };
 /// let manifest = Manifest {
 ///     protocol_version: "2025-06-18".to_owned(),
@@ -104,7 +105,9 @@ pub fn audit_manifest_among(manifest: &Manifest, others: &[(&str, &Manifest)]) -
         audit.text(tool.title.as_deref().unwrap_or_default(), name, "title");
         audit.text(tool.description.as_deref().unwrap_or_default(), name, "description");
         audit.json(&tool.input_schema, name, "inputSchema");
-        for (value, field) in [(&tool.output_schema, "outputSchema"), (&tool.annotations, "annotations"), (&tool.meta, "_meta")] {
+        for (value, field) in
+            [(&tool.output_schema, "outputSchema"), (&tool.annotations, "annotations"), (&tool.meta, "_meta"), (&tool.icons, "icons")]
+        {
             audit.json(value.as_ref().unwrap_or(&Json::Null), name, field);
         }
     }
@@ -113,6 +116,7 @@ pub fn audit_manifest_among(manifest: &Manifest, others: &[(&str, &Manifest)]) -
         let owner = Some(Owner::Prompt(&prompt.name));
         audit.described(&prompt.name, prompt.title.as_deref(), prompt.description.as_deref(), owner);
         audit.json(arguments, owner, "arguments");
+        audit.host_fields(&prompt.host, owner);
     }
     audit.findings.finish()
 }
@@ -162,12 +166,22 @@ impl<'a> Audit<'a> {
             self.text(&resource.uri, owner, "uri");
             self.described(&resource.name, resource.title.as_deref(), resource.description.as_deref(), owner);
             self.text(resource.mime_type.as_deref().unwrap_or_default(), owner, "mimeType");
+            self.host_fields(&resource.host, owner);
         }
         for template in &manifest.resource_templates {
             let owner = Some(Owner::Resource(&template.uri_template));
             self.text(&template.uri_template, owner, "uriTemplate");
             self.described(&template.name, template.title.as_deref(), template.description.as_deref(), owner);
             self.text(template.mime_type.as_deref().unwrap_or_default(), owner, "mimeType");
+            self.host_fields(&template.host, owner);
+        }
+    }
+
+    fn host_fields(&mut self, fields: &'a HostFields, owner: Option<Owner<'a>>) {
+        for (value, field) in [(&fields.icons, "icons"), (&fields.meta, "_meta")] {
+            if let Some(value) = value {
+                self.json(value, owner, field);
+            }
         }
     }
 
