@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::args::Resolve;
 use super::error::CliError;
+use super::grants::AsAgent;
 use super::session::Session;
 use super::terminal::json_text;
 use super::{Exit, files};
@@ -31,9 +32,9 @@ pub(super) async fn resolve(session: &Session, arguments: &Resolve) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// Prints the servers that a script would get for a task.
-pub(super) async fn show_for_run(session: &Session, gateway: &Gateway, text: Option<&str>) -> Result<Exit, CliError> {
-    let options = ResolveOptions { task: text.map(task_of), dry_run: true, agent: None };
+/// Prints the servers that a script of an agent would get for a task.
+pub(super) async fn show_for_run(session: &Session, gateway: &Gateway, as_agent: &AsAgent, text: Option<&str>) -> Result<Exit, CliError> {
+    let options = ResolveOptions { agent: as_agent.agent.clone(), task: text.map(task_of), dry_run: true };
     show(session, &gateway.resolve(options).await?, None, None);
     Ok(Exit::Done)
 }

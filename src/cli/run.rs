@@ -36,12 +36,14 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
     let needs = |server: &str| imports(&code, server);
     let (fetch, private_hosts) = (hosts_of("--fetch", &arguments.fetch)?, hosts_of("--private-hosts", &arguments.private_hosts)?);
     let changes = Opening { allowed: allowed.clone(), private_hosts, limits: limits_of(arguments)? };
-    let opening = session.open_for_script(arguments.servers.as_deref(), changes, &arguments.as_agent, needs);
-    let (gateway, agent) = opening.await?;
-    check_allowed(session, &gateway, &allowed)?;
+    let servers = arguments.servers.as_deref();
     if arguments.resolve_only {
-        return show_for_run(session, &gateway, arguments.task.as_deref()).await;
+        let gateway = session.open_to_resolve(servers, changes, &arguments.as_agent)?;
+        check_allowed(session, &gateway, &allowed)?;
+        return show_for_run(session, &gateway, &arguments.as_agent, arguments.task.as_deref()).await;
     }
+    let (gateway, agent) = session.open_for_script(servers, changes, &arguments.as_agent, needs).await?;
+    check_allowed(session, &gateway, &allowed)?;
     let sandbox = boot(&agent, arguments.tool_errors.into()).await?;
     let logs = Arc::clone(&session.terminal);
     let options = RunOptions {

@@ -132,10 +132,29 @@ impl Session {
                 other => other?,
             }
         }
-        let registry_name = |name: &String| agent.server_info(name).map_or_else(|_| name.clone(), |info| info.status.name);
-        let names: Option<Vec<_>> = servers.map(|names| names.iter().map(registry_name).collect());
-        enable(&gateway, names.as_deref(), Unapproved::Refuse)?;
+        enable(&gateway, registry_names(&agent, servers).as_deref(), Unapproved::Refuse)?;
         Ok((gateway, agent))
+    }
+
+    /// Opens the gateway of a script that is not run, only to resolve what it would have. Asks nobody, so that nothing is approved or started.
+    /// Enables what [`Self::open_for_script`] would enable, except what it would ask about.
+    pub(super) fn open_to_resolve(&self, servers: Option<&[String]>, changes: Opening, as_agent: &AsAgent) -> Result<Gateway> {
+        let Opening { allowed: _, private_hosts, limits } = changes;
+        let gateway = self.opened(GatewayOptions { fetch_private_hosts: private_hosts, limits, ..self.options() })?;
+        let agent = agent_of(self, &gateway, as_agent)?;
+        match registry_names(&agent, servers) {
+            None => enable(&gateway, None)?,
+            Some(names) => {
+                for name in names {
+                    match enable(&gateway, Some(&[name])) {
+                        // The resolution says why the script would not have the server.
+                        Err(Error::NotApproved { .. } | Error::ServerDisabled { .. } | Error::ConfigInvalid { .. }) => {}
+                        other => other?,
+                    }
+                }
+            }
+        }
+        Ok(gateway)
     }
 
     /// Opens the gateway for a host. Nobody is asked at this terminal, because the host uses standard input. If `servers` is given, no
@@ -260,6 +279,12 @@ enum Unapproved {
     Refuse,
     /// It stays as it is, because it is enabled as soon as a person approves it.
     Wait,
+}
+
+/// Returns the registry's names of servers that are named as the agent's code names them.
+fn registry_names(agent: &Agent, servers: Option<&[String]>) -> Option<Vec<String>> {
+    let registry_name = |name: &String| agent.server_info(name).map_or_else(|_| name.clone(), |info| info.status.name);
+    servers.map(|names| names.iter().map(registry_name).collect())
 }
 
 /// Enables these servers, or all approved ones.
