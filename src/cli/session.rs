@@ -143,10 +143,10 @@ impl Session {
         let gateway = self.opened(GatewayOptions { fetch_private_hosts: private_hosts, limits, ..self.options() })?;
         let agent = agent_of(self, &gateway, as_agent)?;
         match registry_names(&agent, servers) {
-            None => enable(&gateway, None)?,
+            None => enable(&gateway, None, Unapproved::Wait)?,
             Some(names) => {
                 for name in names {
-                    match enable(&gateway, Some(&[name])) {
+                    match enable(&gateway, Some(&[name]), Unapproved::Refuse) {
                         // The resolution says why the script would not have the server.
                         Err(Error::NotApproved { .. } | Error::ServerDisabled { .. } | Error::ConfigInvalid { .. }) => {}
                         other => other?,

@@ -117,6 +117,7 @@ mod tests {
             pin_executable: false,
             folder: None,
             addresses: Vec::new(),
+            registry: crate::boxes::Registry::default(),
         }
     }
 
