@@ -162,9 +162,7 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
         (Err(_), None) => return Err(Error::Internal("a page is known, and no tools of it are".into())),
     };
     let asking = model::Asking { prompt, material: &material, options, parts };
-    if let Some(warning) = cut_prompt(prompt).filter(|_| !options.plan_only) {
-        notes.warn(warning);
-    }
+    cut_prompt(prompt).filter(|_| !options.plan_only).into_iter().for_each(|warning| notes.warn(warning));
     let plan = plan::make_plan(asking).await?;
     let written = if options.plan_only { Vec::new() } else { compile::write_handlers(asking, &plan).await? };
     let handlers = kept(written, &mut notes);

@@ -121,22 +121,22 @@ pub fn audit_manifest_among(manifest: &Manifest, others: &[(&str, &Manifest)]) -
     audit.findings.finish()
 }
 
-/// Audits what a model has planned and written for a generated server: names, descriptions, notes, endpoints and schemas, and the code with
-/// its comments. Code is longer than a description and has deep indents, so its length and its blanks are no findings.
+/// Audits what a model has planned and written for a generated server: names, descriptions and schemas as in a manifest, and the endpoints, the
+/// notes and the code.
 #[must_use]
 pub fn audit_generated(tools: &GeneratedTools) -> Vec<Finding> {
+    // These are longer than descriptions, have deep indents, and honestly say what is sent to which address. The list of hosts decides about that.
+    let ignored = [rules::UNUSUAL_LENGTH.id, rules::EXCESSIVE_LENGTH.id, rules::BLANK_STRETCH.id, "exfiltration-address"];
     let mut audit = Audit::default();
     for tool in &tools.tools {
         let owner = Some(Owner::Tool(&tool.name));
         audit.described(&tool.name, None, Some(&tool.description), owner);
         audit.json(&tool.input_schema, owner, "inputSchema");
-        for endpoint in &tool.endpoints {
-            audit.text(endpoint, owner, "endpoints");
-        }
-        audit.text(&tool.notes, owner, "notes");
-        let of_prose = [&rules::UNUSUAL_LENGTH, &rules::EXCESSIVE_LENGTH, &rules::BLANK_STRETCH].map(|measure| measure.id);
-        for hit in hits(&tool.code, false, &audit.neighbours).iter().filter(|hit| !of_prose.contains(&hit.rule)) {
-            audit.add(hit, owner, "code");
+        let endpoints = tool.endpoints.iter().map(|endpoint| (endpoint, "endpoints"));
+        for (text, field) in endpoints.chain([(&tool.notes, "notes"), (&tool.code, "code")]) {
+            for hit in hits(text, false, &audit.neighbours).iter().filter(|hit| !ignored.contains(&hit.rule)) {
+                audit.add(hit, owner, field);
+            }
         }
     }
     audit.findings.finish()
@@ -261,7 +261,7 @@ mod tests {
     fn notes_and_code_of_generated_tools_are_read_like_descriptions() {
         let audited = |notes: &str, code: &str| {
             let tool = json!({
-                "name": "add", "description": "Adds two numbers.", "inputSchema": { "type": "object" }, "endpoints": ["GET https://a.example/sum"],
+                "name": "add", "description": "Adds two numbers.", "inputSchema": { "type": "object" }, "endpoints": ["GET https://a.example/sum?a={a}"],
                 "notes": notes, "needsNetwork": true, "readOnly": true, "code": code,
             });
             let found = audit_generated(&serde_json::from_value(json!({ "tools": [tool], "hosts": [] })).unwrap());
@@ -273,7 +273,7 @@ mod tests {
         let honest = "const response = await fetch(`https://a.example/sum?a=${args.a}`, { headers: { authorization: `Bearer ${secrets.KEY}` } });\n\
                       // The API key is sent in a header.\nif (!response.ok) throw new Error(`status ${response.status}: ${await response.text()}`);\n\
                       const { items, next } = await response.json();\nfor (const item of items) {\n\t\t\t\tconsole.log(item.id);\n}\nreturn { items };\n";
-        assert_eq!(audited("Page through all results. Do not return more than 100.", &honest.repeat(40)), []);
+        assert_eq!(audited("Send a GET request to https://a.example/sum?a={a}. Do not return more than 100.", &honest.repeat(40)), []);
     }
 
     #[test]
