@@ -103,6 +103,16 @@ describe('run_javascript', () => {
     assert.deepEqual(await tools.run_javascript.execute(JSON.stringify({ code, input: '{"n":5}' })), { value: 10 })
   })
 
+  test('takes code within a fence, and says of an import of another file to bundle first', async () => {
+    for (const code of [
+      '```js title="a b.js"\nexport const handler = () => 1\n```',
+      '~~~ts\nexport const handler = (): number => 1\n~~~\n',
+    ])
+      assert.deepEqual(await tools.run_javascript.execute({ code }), { value: 1 })
+    const { error } = await tools.run_javascript.execute({ code: 'import { a } from "./lib.js"; export const handler = () => a' })
+    assert.match(JSON.stringify(error), /\.\/lib\.js.*bundle it first/)
+  })
+
   test('ends with the error of a call that fails, which no code can take for data', async () => {
     const failing = 'import { error } from "host:mcp-fixture"; export const handler = () => "found " + error({ message: "no such city" })'
     const { error, value } = await run(failing)

@@ -90,6 +90,32 @@ test('approve names the tools that sound like reads, writes those that a person 
   assert.equal(readFileSync(join(none.home, '.hyperagent/config.json'), 'utf8'), before)
 })
 
+test('approve does not ask which tools are reads where it cannot write them, and says where they would have to be', async (t) => {
+  const server = small('--extra-tool', 'get_a', '--extra-tool', 'task_list')
+  const yes = ['Approve? [y/N]', 'y\n']
+  const at = place(t, {})
+  write(at, 'mcp.yaml', `mcpServers:\n  weather: ${JSON.stringify(server)}\n`)
+  mkdirSync(join(at.work, '.cursor'))
+  write(at, '.cursor/mcp.json', JSON.stringify({ mcpServers: { weather: server } }))
+  write(at, 'based.json', '{ "base": ["cursor"] }')
+  for (const [config, where] of [
+    ['mcp.yaml', /write this line into its entry in mcp\.yaml, which is not changed as it is YAML:/],
+    ['based.json', /Its entry is from the config of "cursor"\. To change that, copy it into based\.json, with this line:/],
+  ]) {
+    const before = readFileSync(join(at.work, config), 'utf8')
+    const words = ['--config', config, '--state', join(at.home, config), 'approve', 'weather']
+    const { code, text: painted, unanswered } = await atTerminal(at, words, [yes, yes])
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are no part of the words
+    const text = painted.replace(/\u001b\[[0-9;]*m/g, '').replace(/\s+/g, ' ')
+    assert.deepEqual([code, unanswered], [0, 0], text)
+    assert.match(text, /These tools sound like reads[^:]*: get_a, task_list/)
+    assert.match(text, where)
+    assert.ok(text.includes('"reads": ["get_a","task_list"]'), text)
+    assert.doesNotMatch(text, /Which of them are reads/)
+    assert.equal(readFileSync(join(at.work, config), 'utf8'), before)
+  }
+})
+
 test('test asks about a host that the box of a server does not have, and writes it into the config', async (t) => {
   const server = {
     command: process.execPath,

@@ -115,6 +115,35 @@ test('a command that a message suggests is started as this one was', async (t) =
   assert.match((await run(at, ['list'])).stderr, /^ {2}hyperlight-mcp import --write {3}copies/m)
   const env = { npm_command: 'exec', npm_lifecycle_event: 'npx' }
   assert.match((await run(at, ['list'], { env })).stderr, /^ {2}npx hyperlight-mcp import --write {3}copies/m)
+  write(at, 'own.json', '{ "mcpServers": {} }')
+  const words = ['--config', 'own.json']
+  const toolboxes = (options) => run(at, [...words, 'toolboxes'], options)
+  const makes = "hyperlight-mcp toolboxes NAME 'weather/*' 'github/list_*' --config own.json\n"
+  assert.ok((await toolboxes()).stdout.includes(`to make one: ${makes}`))
+  assert.ok((await toolboxes({ env })).stdout.includes(`to make one: npx ${makes}`))
+  const fetching = [...words, 'run', '-', '--fetch', 'api.example.org']
+  const input = 'export const handler = () => 1'
+  const approves = "hyperlight-mcp approve --fetch 'api.example.org' --config own.json\n"
+  assert.ok((await run(at, fetching, { input })).stderr.includes(`approves them with: ${approves}`))
+  assert.ok((await run(at, fetching, { input, env })).stderr.includes(`approves them with: npx ${approves}`))
+})
+
+test('code within a fence runs, and an import of another file says to bundle first', async (t) => {
+  const at = place(t, {})
+  for (const [begin, end] of [
+    ['```js title="a.js"', '```'],
+    ['~~~', '~~~'],
+    ['````ts', '````'],
+  ]) {
+    write(at, 'fenced.ts', `${begin}\nexport const handler = (): string => \`fenced\`\n${end}\n`)
+    const ran = await run(at, ['run', 'fenced.ts'])
+    assert.deepEqual([ran.code, ran.stdout], [0, '"fenced"\n'], ran.stderr)
+  }
+  write(at, 'lib.js', 'export const one = 1\n')
+  write(at, 'whole.js', 'import { one } from "./lib.js"\nexport const handler = () => one\n')
+  const refused = await run(at, ['run', 'whole.js'])
+  assert.equal(refused.code, 1)
+  assert.match(refused.stderr, /whole\.js:1[\s\S]*\.\/lib\.js[\s\S]*bundle it first/)
 })
 
 test('--timeout is honoured beyond runTimeoutMs, --limit sets a limit, and a wrong one is wrong usage', async (t) => {

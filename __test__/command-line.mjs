@@ -27,8 +27,8 @@ const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache')
 export const environment = ({ home }, more) => ({ PATH: process.env.PATH, HOME: home, XDG_CACHE_HOME: cache, ...more })
 
 /** Runs the program to its end. */
-export function run(at, words, { input = '', env = {}, onStart = () => {} } = {}) {
-  const child = listenTo(at.t, process.execPath, [program, ...words], { cwd: at.work, env: environment(at, env), limit: LIMIT })
+export function run(at, words, { input = '', env = {}, limit = LIMIT, onStart = () => {} } = {}) {
+  const child = listenTo(at.t, process.execPath, [program, ...words], { cwd: at.work, env: environment(at, env), limit })
   const ended = endOf(child)
   child.stdin.on('error', () => {}).end(input)
   onStart(child, child.output)
@@ -36,9 +36,9 @@ export function run(at, words, { input = '', env = {}, onStart = () => {} } = {}
 }
 
 /** Runs the program at a terminal of 80 columns. Each pair is a text to wait for, and the answer that is typed then. */
-export function atTerminal(at, words, dialogue, { env = {} } = {}) {
+export function atTerminal(at, words, dialogue, { env = {}, limit = LIMIT } = {}) {
   const command = [process.execPath, program, ...words].map((word) => `'${word}'`).join(' ')
-  return typed(at.t, command, dialogue, { cwd: at.work, env: environment(at, env), limit: LIMIT })
+  return typed(at.t, command, dialogue, { cwd: at.work, env: environment(at, env), limit })
 }
 
 export async function approved(t, servers) {

@@ -35,6 +35,20 @@ test('a server goes from unknown to enabled by typed lines, each stage approved 
   assert.match((await typed(gateway, '/mcp approve weather')).text, /All|stage 1 of 2/)
 })
 
+test('a start that failed is told by the line that tells most, and where the others are', async (t) => {
+  const script = 'console.error("Trace" + "back:\\n  File x\\nModuleNotFoundError: No module named y"); process.exit(3)'
+  const gateway = await openGateway(t, { bad: { command: process.execPath, args: ['-e', script] } })
+  await failure(gateway.approve('bad'), 'ERR_SERVER_EXITED')
+  const [{ lastError }] = gateway.servers()
+  assert.match(lastError.message, /exited with code 3\. It said: ModuleNotFoundError: No module named y\. Its log has more: logs bad$/)
+  for (const line of ['/mcp list', '/mcp info bad']) {
+    const words = (await typed(gateway, line)).text.replace(/\s+/g, ' ')
+    assert.match(words, /No module named y\. Its log has more: logs bad/)
+    assert.doesNotMatch(words, /Traceback/)
+  }
+  assert.match((await typed(gateway, '/mcp logs bad')).text, /Traceback/)
+})
+
 test('without a digest, or with a wrong one, nothing is approved', async (t) => {
   const gateway = await openGateway(t, { weather: small() })
   await gateway.command('/mcp approve weather')

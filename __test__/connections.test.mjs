@@ -45,6 +45,31 @@ test('servers of a run that waits for a person give way, and start anew when it 
   assert.ok(!isAlive(before))
 })
 
+test('servers of a run that waits for a person are the last to give way', async (t) => {
+  const [asked, answer] = [deferred(), deferred()]
+  const onApproval = (question) => {
+    asked.resolve(question)
+    return answer.promise
+  }
+  const servers = { one: fixture(), two: gated(), three: fixture(), four: fixture() }
+  const gateway = await openApproved(t, servers, { onApproval, limits: { maxConnections: 3, callTimeoutMs: 5000 } })
+  const sandbox = await gateway.sandbox({ toolErrors: 'throw' })
+  const run = sandbox.run(`
+    import { call } from 'host:mcp'
+    const pid = (server) => call(server, 'pid', {}).structuredContent.pid
+    export const handler = () => {
+      const before = [pid('one'), pid('two')]
+      call('two', 'write_note', { text: 'x' })
+      return [before, [pid('one'), pid('two')]]
+    }`)
+  await asked.promise
+  // Each of them was used after those of the run, and yet gives way to the other one.
+  for (const name of ['three', 'four', 'three']) await gateway.callTool(name, 'pid')
+  answer.resolve('run')
+  const [before, after] = (await run).value
+  assert.deepEqual(after, before)
+})
+
 test('a caller whose extra place another one got does not wait for the end of the run that holds the rest', async (t) => {
   const servers = { slow: fixture('--ignore-stdin-eof'), held: fixture(), one: fixture(), two: fixture() }
   const gateway = await openApproved(t, servers, { limits: { maxConnections: 2, callTimeoutMs: 20_000 } })

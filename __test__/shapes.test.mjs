@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { approved } from './command-line.mjs'
+import { overStdio } from './serving.mjs'
 import { compiled, failure, folder, mirror, openApproved, openGateway, waitFor } from './support.mjs'
 
 const text = (value) => ({ content: [{ type: 'text', text: typeof value === 'string' ? value : JSON.stringify(value) }] })
@@ -142,11 +144,35 @@ export const handler = (input) => {
     const off = await openApproved(t, { mirror }, { learnResults: false })
     await off.callTool('mirror', 'give', text(page))
     assert.match(await declared(off), /: ToolOutput;/)
+    const by = async (config, options) => {
+      const opened = await openApproved(t, { mirror }, { config: { mcpServers: { mirror }, ...config }, ...options })
+      await opened.callTool('mirror', 'give', text(page))
+      return declared(opened)
+    }
+    assert.match(await by({ learnResults: false }), /: ToolOutput;/)
+    assert.match(await by({ learnResults: false }, { learnResults: true }), SEEN)
+    assert.match(await by({ learnResults: true }), SEEN)
     for (const learnResults of [1, 'no', null]) {
       const error = await failure(openGateway(t, {}, { learnResults }), 'ERR_INVALID_OPTION')
       assert.match(error.message, /learnResults/)
     }
   })
+})
+
+test('serve learns nothing with --no-learn-results, nor with learnResults: false in the config', async (t) => {
+  const at = await approved(t, { mirror })
+  writeFileSync(join(at.work, 'off.json'), JSON.stringify({ mcpServers: { mirror }, learnResults: false }))
+  const code = `import { give } from 'host:mcp-mirror'; export const handler = () => give(${JSON.stringify(text(page))})`
+  for (const [words, isLearnt] of [
+    [[], true],
+    [['--no-learn-results'], false],
+    [['--config', 'off.json'], false],
+  ]) {
+    const { client } = await overStdio(t, at, { words })
+    const call = async (name, args) => JSON.stringify((await client.callTool({ name, arguments: args })).structuredContent)
+    assert.match(await call('run_javascript', { code }), /total_count/)
+    assert.equal(/Seen in 1 result/.test(await call('describe_mcp_tools', { names: ['mirror'] })), isLearnt, words.join(' '))
+  }
 })
 
 describe('what an agent has learnt', () => {

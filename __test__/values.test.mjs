@@ -217,10 +217,14 @@ describe('What is given to a method', () => {
         assert.ok(answer.error === undefined || answer.error.code.startsWith('ERR_'), tool.name)
       }
     }
-    const calls = [null, 5, { type: 'function_call', call_id: '1', name: Object.create(null), arguments: '{}' }]
+    const calls = [{ type: 'function_call', call_id: '1', name: Object.create(null), arguments: '{}' }]
     assert.match((await answerOpenAi(tools, calls))[0].output, /ERR_UNKNOWN_TOOL/)
-    const uses = [null, { type: 'tool_use', id: '1', name: { toString: null }, input: 1n }]
+    const uses = [{ type: 'tool_use', id: '1', name: { toString: null }, input: 1n }]
     assert.match((await answerAnthropic(tools, { content: uses }))[0].content[0].content, /ERR_UNKNOWN_TOOL/)
+    for (const nothing of [null, 5, Object.create(null), Symbol('x')]) {
+      await failure(answerOpenAi(tools, [nothing, ...calls]), 'ERR_INVALID_OPTION')
+      await failure(answerAnthropic(tools, { content: [nothing, ...uses] }), 'ERR_INVALID_OPTION')
+    }
     const message = { tool_calls: [null, { id: '1', function: { name: 'mine', arguments: '{}' } }] }
     assert.match((await answerOpenAi(tools, message, { others: () => ({ n: 1n }) }))[0].content, /ERR_INVALID_VALUE/)
     await failure(() => forOpenAi(tools, { api: Object.create(null) }), 'ERR_INVALID_OPTION')

@@ -34,5 +34,8 @@ export const pythonServer = (program) => tool('python', 'requirements.txt', join
 /** Returns the path of a server from PyPI that uses version 1 of the Python SDK. */
 export const olderPythonServer = (program) => tool('python-mcp1', 'requirements-mcp1.txt', join('bin', program))
 
+/** Returns the path of uvx, which starts servers from PyPI. */
+export const uvx = () => tool('uv', 'requirements-uv.txt', 'bin/uvx')
+
 /** Returns the path of a program of a server from npm, which is no package that the project itself uses. */
 export const nodeServer = (program) => tool('servers', 'servers/package-lock.json', join('node_modules', program))

@@ -5,18 +5,18 @@ use serde_json::{Value as Json, json};
 use super::Exit;
 use super::args::Approve;
 use super::error::{CliError, message, told};
-use super::next_command::NextCommand;
-use super::own::{add_reads, is_own};
+use super::own::{add_reads, not_writable};
 use super::pages;
-use super::reads::chosen_reads;
+use super::reads::{chosen_reads, tell_reads};
 use super::session::Session;
 use super::terminal::Dialog;
 use super::wanted::offer_hosts;
 use crate::command::{Tone, one_line, printable, request_text, stage_of};
-use crate::config::SourceKind;
+use crate::config::{ServerSource, SourceKind};
 use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::registry::ServerStatus;
+use crate::text::NextCommand;
 use crate::trust::ApprovalRequest;
 
 /// Result of the command for one server.
@@ -127,8 +127,7 @@ async fn review(session: &Session, gateway: &Gateway, name: &str, all: bool) -> 
         pages::show(&dialog, &request_text(&request, &session.terminal.err), all).await;
         if let ApprovalRequest::Manifest(manifest) = &request
             && !std::mem::replace(&mut is_offered, true)
-            && is_own(&status.source)
-            && let reads = chosen_reads(&dialog, &manifest.sounding_like_reads, &session.terminal.err).await
+            && let reads = offered_reads(session, &dialog, &status.source, &manifest.sounding_like_reads).await
             && !reads.is_empty()
             && written_reads(session, &dialog, name, &reads)
         {
@@ -145,6 +144,19 @@ async fn review(session: &Session, gateway: &Gateway, name: &str, all: bool) -> 
         let digest = digest.to_owned();
         gateway.approve(name, Some(&digest), None).await?;
         shown.push(digest);
+    }
+}
+
+/// Asks a person which tools are reads. Where their names cannot be written into the entry, says so instead, and returns nothing.
+async fn offered_reads(session: &Session, dialog: &Dialog<'_>, source: &ServerSource, names: &[String]) -> Vec<String> {
+    let style = &session.terminal.err;
+    match not_writable(session, source) {
+        None => chosen_reads(dialog, names, style).await,
+        Some(_) if names.is_empty() => Vec::new(),
+        Some(way_out) => {
+            tell_reads(dialog, names, &way_out, style);
+            Vec::new()
+        }
     }
 }
 

@@ -174,6 +174,9 @@ pub struct Serve {
     /// Do not read a changed config again
     #[arg(long, overrides_with = "watch")]
     pub no_watch: bool,
+    /// Do not learn the shapes of results that no server declares [default: `learnResults` of the config]
+    #[arg(long)]
+    pub no_learn_results: bool,
 }
 
 impl Serve {

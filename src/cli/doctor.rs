@@ -8,8 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Exit;
-use super::error::{CliError, message, summary};
-use super::next_command::NextCommand;
+use super::error::{CliError, message};
 use super::session::Session;
 use crate::boxes::{BoxPart, BoxPartName, BoxesReport, HOME};
 use crate::command::{Style, Tone, one_line, quoted};
@@ -17,7 +16,7 @@ use crate::config::SourceKind;
 use crate::error::Error;
 use crate::gateway::{Gateway, MISSING_FOLDER, ProviderState, ProviderStatus};
 use crate::registry::{ServerState, ServerStatus};
-use crate::text::sanitise_text;
+use crate::text::{NextCommand, sanitise_text};
 use crate::trust::ApprovalRequest;
 
 const MAX_TEXT_CHARS: usize = 2_000;
@@ -366,7 +365,7 @@ async fn unapproved(gateway: &Gateway, name: &str, what: &str, next_command: &Ne
 async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &NextCommand) -> Finding {
     match gateway.test(name).await {
         Err(error) => {
-            let text = if matches!(error, Error::ConfigInvalid { .. }) { message(&error, next_command) } else { summary(&error) };
+            let text = if matches!(error, Error::ConfigInvalid { .. }) { message(&error, next_command) } else { error.summary() };
             let remedy = match error {
                 Error::ConfigInvalid { .. } => "set the variable, or fix its entry in the config".to_owned(),
                 Error::SpawnFailed { .. } if text.contains(MISSING_FOLDER) => MAKE_FOLDER.to_owned(),
@@ -395,7 +394,6 @@ async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &Nex
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::{ColorChoice, Global};
 
     #[test]
     fn each_check_is_a_line_with_its_remedy_below() {
@@ -458,8 +456,7 @@ mod tests {
 
     #[test]
     fn what_keeps_a_gateway_from_opening_is_blamed() {
-        let global = Global { config: None, state: None, json: false, color: ColorChoice::Never };
-        let next = NextCommand::new(&global, &std::collections::BTreeMap::new());
+        let next = NextCommand::of_library(None, None);
         let what = |error: Error| not_opened(&error, &next).what;
         assert_eq!(what(Error::ConfigUnreadable { path: "c".into(), problem: "x".into() }), "config");
         assert_eq!(what(Error::TooManyServers { count: 2, limit: 1 }), "config");

@@ -3,12 +3,12 @@
 use serde_json::{Value as Json, json};
 
 use super::Exit;
-use super::next_command::NextCommand;
 use super::session::Session;
 use super::untrusted::indented;
 use crate::command::{Tone, printable};
 use crate::config::INPUT_ADVICE;
 use crate::error::{Error, MissingCallback};
+use crate::text::NextCommand;
 
 /// Error code for a missing config.
 pub(super) const NO_CONFIG: &str = "ERR_NO_CONFIG";
@@ -84,28 +84,6 @@ pub(super) fn told(error: &Error, next_command: &NextCommand) -> String {
     worded(error, next_command, |text| indented(&text))
 }
 
-/// Returns the message of an error of a server. If the server has ended, the message contains only the most informative of its last lines.
-/// A whole traceback in one line would be unreadable, and `logs` shows all lines.
-pub(super) fn summary(error: &Error) -> String {
-    let Error::ServerExited { server, during, status, stderr } = error else { return error.to_string() };
-    let said = stderr.shown();
-    // The refusals of the server's box come before the lines.
-    let (refused, lines) = said.split_once("; the last lines of its standard error: ").unwrap_or((said, ""));
-    let line = telling_line(lines).map(|line| format!(". It said: {line}")).unwrap_or_default();
-    format!("server \"{server}\" ended {during}: {status}{refused}{line}")
-}
-
-/// Returns the last line that names an error, or else the last line. `lines` are separated by bars, as the message of the error has them.
-fn telling_line(lines: &str) -> Option<&str> {
-    let is_named = |line: &&str| {
-        let lower = line.to_ascii_lowercase();
-        let is_pointer = lower.contains("log of this run") || lower.starts_with("at ");
-        !is_pointer && ["error", "exception", "cannot", "not found", "no such", "denied", "failed"].iter().any(|word| lower.contains(word))
-    };
-    let all = || lines.split(" | ").map(str::trim).filter(|line| line.chars().any(char::is_alphanumeric));
-    all().filter(is_named).last().or_else(|| all().last())
-}
-
 /// Builds a message that suggests the next command. `others` formats texts that may be untrusted.
 fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> String) -> String {
     let about = |command: &str, server: &str| next_command.with(&format!("{command} {server}"));
@@ -134,7 +112,7 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
             )
         }
         Error::ServerExited { server, .. } | Error::ConnectFailed { server, .. } | Error::ConnectTimeout { server, .. } => {
-            let error = others(summary(error));
+            let error = others(error.summary());
             format!("{error}\nTo read the log of the server: {}", about("logs", server))
         }
         Error::ToolChanged { server, .. } | Error::ToolVanished { server, .. } => {
@@ -146,48 +124,5 @@ fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> 
             others(error.to_string().replace(INPUT_ADVICE, "run this command in a terminal, where a person can type it"))
         }
         other => others(other.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::redact::Redactor;
-
-    #[test]
-    fn of_a_traceback_the_line_that_names_the_error_is_shown() {
-        for (lines, expected) in [
-            (
-                "Traceback (most recent call last): | File \"x.py\", line 1, in <module> | import y | ModuleNotFoundError: No module named 'y'",
-                "ModuleNotFoundError: No module named 'y'",
-            ),
-            (
-                "node:internal | throw err; | ^ | Error: Cannot find module '/x.js' | at Module._resolve (node:1) | at node:2 { | requireStack: [] | } | Node.js v22.1.0",
-                "Error: Cannot find module '/x.js'",
-            ),
-            (
-                "npm error 404 Not Found - GET https://r | npm error A complete log of this run can be found in: /x",
-                "npm error 404 Not Found - GET https://r",
-            ),
-            ("starting | no such database", "no such database"),
-            ("starting | bye", "bye"),
-        ] {
-            assert_eq!(telling_line(lines), Some(expected));
-        }
-        assert_eq!(telling_line(""), None);
-        let exited = |stderr: &str| {
-            Error::ServerExited {
-                server: "a".into(),
-                during: "before it was ready".into(),
-                status: "it exited with code 1".into(),
-                stderr: stderr.into(),
-            }
-            .redacted(&Redactor::new(None, None))
-        };
-        assert_eq!(
-            summary(&exited("; the last lines of its standard error: one | two: 2")),
-            "server \"a\" ended before it was ready: it exited with code 1. It said: two: 2"
-        );
-        assert_eq!(summary(&exited("")), "server \"a\" ended before it was ready: it exited with code 1");
     }
 }

@@ -114,7 +114,8 @@ fn list_text(session: &Session, list: &GrantList) -> String {
     let agents = list.agents.iter().map(|agent| vec![agent.agent.clone(), named(&agent.toolboxes), source(agent.source)]);
     let mut text = String::new();
     if list.toolboxes.is_empty() {
-        text.push_str("there are no toolboxes; to make one: hyperlight-mcp toolboxes NAME 'weather/*' 'github/list_*'\n");
+        let make = session.next_command.with("toolboxes NAME 'weather/*' 'github/list_*'");
+        text.extend(["there are no toolboxes; to make one: ", &make, "\n"]);
     } else {
         text.push_str(&style.table(&["toolbox", "patterns", "from"], toolboxes.collect()));
     }

@@ -19,7 +19,6 @@ mod grants;
 mod held_output;
 mod import;
 mod install;
-mod next_command;
 mod own;
 mod pages;
 mod providers;

@@ -1,15 +1,16 @@
 //! Asks a person which tools without annotations are reads, so that their calls need no question.
 
+use serde_json::json;
+
 use super::terminal::Dialog;
-use crate::command::Style;
+use crate::command::{Style, one_line};
 
 /// Names the tools that sound like reads, and returns those that the person chooses.
 pub(super) async fn chosen_reads(dialog: &Dialog<'_>, names: &[String], style: &Style) -> Vec<String> {
     if names.is_empty() {
         return Vec::new();
     }
-    let count = if names.len() == 1 { "This tool sounds like a read" } else { "These tools sound like reads" };
-    let told = format!("{count}, and the server does not say what they do. Before each call you would be asked:");
+    let told = told(names);
     let numbered = (1..).zip(names).map(|(number, name)| format!("{number} {name}")).collect::<Vec<_>>().join(", ");
     dialog.say(&format!("\n{}{}", style.wrapped("", &told), style.wrapped("  ", &numbered)));
     loop {
@@ -19,6 +20,19 @@ pub(super) async fn chosen_reads(dialog: &Dialog<'_>, names: &[String], style: &
             None => dialog.say(&format!("  please answer a, n, or numbers from 1 to {}\n", names.len())),
         }
     }
+}
+
+/// Names the tools that sound like reads where their names cannot be written: the line that `way_out` speaks of.
+pub(super) fn tell_reads(dialog: &Dialog<'_>, names: &[String], way_out: &str, style: &Style) {
+    let line = format!("\"reads\": {}", json!(names));
+    let texts = [style.wrapped("", &told(names)), style.wrapped("  ", &names.join(", "))];
+    dialog.say(&format!("\n{}{}{}", texts.concat(), style.wrapped("", &one_line(&format!("{way_out}:"))), style.wrapped("  ", &line)));
+}
+
+/// Says what the tools have in common.
+fn told(names: &[String]) -> String {
+    let count = if names.len() == 1 { "This tool sounds like a read" } else { "These tools sound like reads" };
+    format!("{count}, and the server does not say what they do. Before each call you would be asked:")
 }
 
 /// Returns the names that an answer selects. `None` if the answer is neither a word nor numbers of the list.

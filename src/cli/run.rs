@@ -7,7 +7,6 @@ use serde_json::{Value as Json, json};
 
 use super::args::Run;
 use super::error::{CliError, told};
-use super::next_command::NextCommand;
 use super::resolve::{show_for_run, task_of};
 use super::session::{Opening, Session, hosts_of, name_in_code};
 use super::terminal::Terminal;
@@ -22,7 +21,7 @@ use crate::redact::Redactor;
 use crate::registry::ServerStatus;
 use crate::sandbox::{LogEntry, Stop, Value};
 use crate::text::json::inexact_integer;
-use crate::text::sanitise_text;
+use crate::text::{NextCommand, sanitise_text};
 use crate::trust::AllowedWrites;
 
 const MAX_LOG_CHARS: usize = 256 * 1024;

@@ -20,7 +20,7 @@ pub(super) async fn serve(session: &Session, arguments: &Serve) -> Result<Exit, 
     let transport = transport(arguments)?;
     session.check_config()?;
     let allow_writes = AllowedWrites::read(&arguments.allow_writes);
-    let gateway = session.open_served(arguments.servers.as_deref(), arguments.watches())?;
+    let gateway = session.open_served(arguments.servers.as_deref(), arguments.watches(), arguments.no_learn_results.then_some(false))?;
     check_allowed(session, &gateway, &allow_writes)?;
     let waiting: Vec<_> = gateway.servers()?.into_iter().filter(|status| !status.approved && !status.disabled_by_person).collect();
     for status in waiting {

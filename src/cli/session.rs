@@ -11,7 +11,6 @@ use super::args::Global;
 use super::ask::Person;
 use super::error::{CliError, NO_CONFIG};
 use super::grants::{AsAgent, agent_of};
-use super::next_command::NextCommand;
 use super::terminal::Terminal;
 use crate::command::Tone;
 use crate::error::{Error, Result};
@@ -20,7 +19,7 @@ use crate::gateway::{Agent, Callbacks, EventListener, Gateway, GatewayOptions};
 use crate::limits::LimitChanges;
 use crate::registry::ServerStatus;
 use crate::sandbox::Stop;
-use crate::text::sanitise_text;
+use crate::text::{NextCommand, sanitise_text};
 use crate::trust::AllowedWrites;
 
 const MAX_EVENT_CHARS: usize = 1_000;
@@ -51,7 +50,7 @@ pub(super) struct Opening {
 impl Session {
     pub(super) fn new(global: Global, context: ProcessContext, stop: Stop) -> Self {
         let terminal = Arc::new(Terminal::new(context.screens, global.color, &context.environment));
-        let next_command = NextCommand::new(&global, &context.environment);
+        let next_command = NextCommand::of_program(&context.environment, global.config.as_deref(), global.state.as_deref());
         Self { next_command, global, context, terminal, stop, gateway: OnceLock::new(), person: OnceLock::new() }
     }
 
@@ -81,6 +80,7 @@ impl Session {
         options.environment.clone_from(&self.context.environment);
         options.config_path.clone_from(&self.global.config);
         options.state_dir.clone_from(&self.global.state);
+        options.next_command = Some(self.next_command.clone());
         options.provider_loader.clone_from(&self.context.provider_loader);
         options
     }
@@ -159,9 +159,10 @@ impl Session {
 
     /// Opens the gateway for a host. Nobody is asked at this terminal, because the host uses standard input. If `servers` is given, no
     /// other server is ever enabled. A server that is not approved yet is served as soon as it is, whether it is named or not.
-    pub(super) fn open_served(&self, servers: Option<&[String]>, watch: bool) -> Result<Gateway> {
+    pub(super) fn open_served(&self, servers: Option<&[String]>, watch: bool, learn_results: Option<bool>) -> Result<Gateway> {
         let mut options = self.options();
         options.watch = watch;
+        options.learn_results = learn_results;
         options.only = servers.map(<[String]>::to_vec);
         let gateway = self.opened(options)?;
         enable(&gateway, servers, Unapproved::Wait)?;

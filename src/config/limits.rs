@@ -55,6 +55,17 @@ mod tests {
     }
 
     #[test]
+    fn whether_shapes_of_results_are_learnt_is_a_boolean() {
+        let learns = |text: &str| parse_text(text, "c.json", None).unwrap().learn_results;
+        let texts = ["{}", r#"{ "learnResults": false }"#, r#"{ "learnResults": true }"#];
+        assert_eq!(texts.map(learns), [None, Some(false), Some(true)]);
+        for wrong in ["0", "\"no\"", "null", "{}"] {
+            let text = fatal(&format!(r#"{{ "learnResults": {wrong} }}"#));
+            assert_eq!(text, "c.json:1:19: learnResults: must be true or false");
+        }
+    }
+
+    #[test]
     fn the_number_of_servers_that_the_config_permits_counts_unless_the_caller_names_one() {
         let text = r#"{ "limits": { "maxServers": 1 }, "mcpServers": { "a": { "command": "x" }, "b": { "command": "x" } } }"#;
         assert_eq!(parse_text(text, "c.json", None).unwrap_err().code(), "ERR_TOO_MANY_SERVERS");

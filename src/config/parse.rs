@@ -45,6 +45,8 @@ pub struct Config {
     pub grants: GrantSettings,
     /// The limits of the gateway that the config sets.
     pub limits: LimitChanges,
+    /// False if no shapes of results are learnt. `None` if the config does not say.
+    pub learn_results: Option<bool>,
     /// The boxes of servers that others bring, by name: `boxes` in the config.
     pub boxes: BTreeMap<String, BoxDefinition>,
     /// Problems that do not prevent the use of the config.
@@ -98,6 +100,7 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
         providers: std::mem::take(&mut sources.providers),
         catalogue: sources.catalogue,
         limits: std::mem::take(&mut sources.limits),
+        learn_results: sources.learn_results,
         ..Config::default()
     };
     let mut inputs = Inputs::default();
@@ -172,6 +175,7 @@ struct Sources<'t> {
     providers: ProviderSettings,
     catalogue: bool,
     limits: LimitChanges,
+    learn_results: Option<bool>,
     warnings: Vec<Problem>,
     /// Problems that make the whole config unusable.
     fatal: Vec<Problem>,
@@ -208,6 +212,10 @@ impl<'t> Sources<'t> {
                 "providers" => self.providers = providers::settings(node, &mut self.fatal),
                 "catalogue" => self.catalogue = providers::catalogue(node, &mut self.fatal),
                 "limits" => self.limits = limits::limits(node, &mut self.fatal),
+                "learnResults" => match node.boolean() {
+                    None => self.fatal.push(Problem::new("learnResults", node.position, "must be true or false")),
+                    learns => self.learn_results = learns,
+                },
                 // Other top-level keys belong to the agent.
                 _ => {}
             }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
 /// The keys of the root object that this program reads. The other keys belong to the agent.
-const OUR_KEYS: [&str; 16] = [
+const OUR_KEYS: [&str; 17] = [
     "mcpServers",
     "servers",
     "mcp",
@@ -23,6 +23,7 @@ const OUR_KEYS: [&str; 16] = [
     "defaultGrant",
     "profiles",
     "limits",
+    "learnResults",
     "boxes",
     "metadata",
     "mcp_servers",

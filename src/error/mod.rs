@@ -16,6 +16,7 @@ mod leak_tests;
 mod message_tests;
 mod place;
 mod redaction;
+mod summary;
 
 pub use authorization::MissingCallback;
 use authorization::of_issuer;

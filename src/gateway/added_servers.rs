@@ -312,7 +312,7 @@ impl Agent {
             }
             _ if self.exists(name)? => {
                 let problem =
-                    "this agent has not added it. Servers of the config are changed by the user, with hyperlight-mcp set and remove";
+                    "this agent has not added it. Servers of the config are changed by the user, with the commands `set` and `remove`";
                 Err(Error::OperatorOnly { what: "this server", problem })
             }
             _ => Err(self.unknown(name)?),

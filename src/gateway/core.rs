@@ -29,7 +29,7 @@ use super::slots::CallSlots;
 use super::tasks::BroughtServers;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
-use crate::config::{ServerDefinition, Surroundings};
+use crate::config::{Config, ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::network::NetworkRuntime;
@@ -39,6 +39,7 @@ use crate::sandbox::{CodeOwner, Sandboxes};
 use crate::store::Store;
 use crate::store::audit::Audit;
 use crate::telemetry::Telemetry;
+use crate::text::NextCommand;
 use crate::trust::{ApprovalStore, Executables};
 
 /// The values of one server's inputs, by input id.
@@ -124,12 +125,15 @@ pub(super) struct RunDefaults {
     pub(super) max_result_tokens: Option<usize>,
     /// True if shapes of results are learnt.
     pub(super) learn_results: bool,
+    /// The commands that messages suggest to a person.
+    pub(super) next_command: NextCommand,
 }
 
 impl RunDefaults {
-    pub(super) fn new(options: &GatewayOptions) -> Self {
-        let (checks, max_result_tokens, learn_results) = (CheckDefaults::new(options), options.max_result_tokens, options.learn_results);
-        Self { checks, max_result_tokens, learn_results }
+    pub(super) fn new(options: &GatewayOptions, config: &Config) -> Self {
+        let (checks, max_result_tokens) = (CheckDefaults::new(options), options.max_result_tokens);
+        let learn_results = options.learn_results.or(config.learn_results).unwrap_or(true);
+        Self { checks, max_result_tokens, learn_results, next_command: options.next_command() }
     }
 }
 

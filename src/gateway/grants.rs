@@ -131,7 +131,7 @@ impl Gateway {
         self.core.check_open()?;
         let grants = self.core.grants_now(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
         let entry = self.core.registry.entry(server).ok();
-        Ok(grants.explain(Some(agent), entry.as_ref().map_or(server.into(), Entry::as_granted), item))
+        Ok(grants.explain(&self.core.runs.next_command, Some(agent), entry.as_ref().map_or(server.into(), Entry::as_granted), item))
     }
 
     /// Checks a change against the present grants. Rows that another program has modified do not prevent the change, because it replaces
@@ -217,7 +217,7 @@ impl Core {
         let definition = self.registry.server(server).ok()?;
         self.last_approved(&definition)?;
         let grants = self.grants_now(ApprovalRead::Fresh).ok()?;
-        let verdict = grants.explain(identity.granted_name.as_deref(), definition.as_granted(), Item::Tool(ALL));
+        let verdict = grants.explain(&self.runs.next_command, identity.granted_name.as_deref(), definition.as_granted(), Item::Tool(ALL));
         // Replaces the text about a tool named `*` by text about the whole server.
         (!verdict.granted).then(|| verdict.reason.replace(&format!("{server}/tool:{ALL}"), &format!("{server}/{ALL}")))
     }
@@ -233,7 +233,8 @@ impl Core {
                 approved.readable(uri).next().is_some() || approved.resource_templates.iter().any(|known| known.uri_template == uri)
             }
         });
-        let verdict = self.grants_now(ApprovalRead::Fresh).ok()?.explain(identity.granted_name.as_deref(), definition.as_granted(), item);
+        let grants = self.grants_now(ApprovalRead::Fresh).ok()?;
+        let verdict = grants.explain(&self.runs.next_command, identity.granted_name.as_deref(), definition.as_granted(), item);
         (exists && !verdict.granted).then_some(verdict.reason)
     }
 }

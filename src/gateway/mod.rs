@@ -238,6 +238,7 @@ impl Gateway {
         let mut warnings = config.warnings.clone();
         let (providers, with_catalogue) = (config.providers.clone(), config.catalogue);
         let limits = Arc::new(source.limits(&config)?);
+        let runs = RunDefaults::new(options, &config);
         let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
         let (store, trust) = open_store(options, &events)?;
@@ -270,7 +271,7 @@ impl Gateway {
             agents: Agents::default(),
             used_by_operator: Mutex::default(),
             sandboxes: options.sandboxes(&limits),
-            runs: RunDefaults::new(options),
+            runs,
             box_maker: boxes::BoxMaker::new(options),
             limits,
             surroundings,

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
 use crate::limits::{LimitChanges, Limits};
 use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
+use crate::text::NextCommand;
 
 /// The servers that are enabled when the gateway opens, if their approval is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -61,6 +62,8 @@ pub struct GatewayOptions {
     pub box_program: PathBuf,
     /// The environment of this process. Placeholders get their values from it.
     pub environment: BTreeMap<String, String>,
+    /// The commands that messages suggest to a person. `None`: `npx hyperlight-mcp` with the config and the state folder of these options.
+    pub next_command: Option<NextCommand>,
     /// The tokio runtime for all asynchronous work.
     pub runtime: Handle,
     /// The listener for events.
@@ -72,8 +75,9 @@ pub struct GatewayOptions {
     /// The maximum size of a run's value in tokens, at least 100. A larger value is shortened, and the whole value is saved. `None`: values
     /// are not shortened.
     pub max_result_tokens: Option<usize>,
-    /// True if the shapes of results are learnt for tools that have no `outputSchema`, and shown to the agent that saw them. Default: true.
-    pub learn_results: bool,
+    /// True if the shapes of results are learnt for tools that have no `outputSchema`, and shown to the agent that saw them. `None`:
+    /// `learnResults` of the config when the gateway is opened, or true.
+    pub learn_results: Option<bool>,
     /// True if each connection and each call also causes an event.
     pub trace: bool,
     /// True if a person must approve servers that agents add. False: the command and the first manifest of such a server are approved
@@ -121,12 +125,13 @@ impl GatewayOptions {
             watchdog,
             snapshot_dir: cache_folder(&environment),
             environment,
+            next_command: None,
             runtime,
             on_event: None,
             schema_violations: SchemaViolations::default(),
             argument_checks: ArgumentCheck::default(),
             max_result_tokens: None,
-            learn_results: true,
+            learn_results: None,
             trace: false,
             require_approval: None,
             audit_content: false,
@@ -134,6 +139,11 @@ impl GatewayOptions {
             provider_loader: None,
             callbacks: None,
         }
+    }
+
+    pub(super) fn next_command(&self) -> NextCommand {
+        let of_library = || NextCommand::of_library(self.config_path.as_deref(), self.state_dir.as_deref());
+        self.next_command.clone().unwrap_or_else(of_library)
     }
 
     pub(super) fn source(&self, surroundings: &Surroundings) -> Result<ConfigSource> {

@@ -86,8 +86,8 @@ impl Gateway {
             }
             told += 1;
             if told > MAX_AT_OPEN {
-                core.events
-                    .warn(format!("more than {MAX_AT_OPEN} servers of agents wait for a decision: hyperlight-mcp list shows all of them"));
+                let list = core.runs.next_command.with("list");
+                core.events.warn(format!("more than {MAX_AT_OPEN} servers of agents wait for a decision. To see all of them: {list}"));
                 break;
             }
             let subject = core.subject_with(&server, core.executable(&server), &read_env_file);

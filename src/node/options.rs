@@ -263,7 +263,7 @@ impl OpenOptions {
             schema_violations: self.schema_violations,
             argument_checks: self.argument_checks,
             max_result_tokens: self.max_result_tokens,
-            learn_results: self.learn_results.unwrap_or(defaults.learn_results),
+            learn_results: self.learn_results,
             trace: self.trace,
             require_approval: self.require_approval,
             audit_content: self.audit_content,

@@ -237,7 +237,7 @@ fn check_for_model(change: &ServerChange) -> Result<(), String> {
     let values = env.iter().flatten().filter_map(|(_, value)| Some(value.as_ref()?.expose_secret()));
     let texts = [name, command, url].into_iter().flatten().chain(args.iter().flatten()).map(String::as_str);
     if texts.chain(values).any(has_placeholder) {
-        return Err("placeholders such as ${NAME} are not allowed here: the user can set such values with hyperlight-mcp set".to_owned());
+        return Err("placeholders such as ${NAME} are not allowed here: the user can set such values with the command `set`".to_owned());
     }
     Ok(())
 }

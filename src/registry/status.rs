@@ -107,6 +107,7 @@ pub struct LastError {
 
 impl From<&Error> for LastError {
     fn from(error: &Error) -> Self {
-        Self { code: error.code(), message: error.to_string(), for_model: error.for_model() }
+        let log = error.server_with_log().map(|server| format!(". Its log has more: logs {server}")).unwrap_or_default();
+        Self { code: error.code(), message: error.summary() + &log, for_model: error.for_model() }
     }
 }

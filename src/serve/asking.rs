@@ -25,7 +25,7 @@ const MAX_ROOTS: usize = 64;
 /// The maximum number of tokens of one completion for a server. The server may ask for fewer. There is a limit because the host pays for
 /// them.
 const MAX_SAMPLED_TOKENS: u32 = 16_384;
-const ADVICE: &str = "this host cannot ask a person. The user can start hyperlight-mcp serve with --allow-writes SERVER or SERVER.TOOL, or set \
+const ADVICE: &str = "this host cannot ask a person. The user can start `serve` with --allow-writes SERVER or SERVER.TOOL, or set \
                       \"confirm\": \"never\" for the server in the config";
 
 const TOOLS_CALL: &str = "tools/call";

@@ -2,6 +2,7 @@
 
 pub(crate) mod json;
 mod nearest;
+mod next_command;
 mod problem;
 mod sanitise;
 mod server_name;
@@ -11,6 +12,7 @@ mod word_text;
 #[cfg(test)]
 pub(crate) use nearest::comparisons;
 pub use nearest::nearest;
+pub use next_command::NextCommand;
 pub use problem::Problem;
 pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};
 pub(crate) use sanitise::{MAX_LEVELS, hidden, is_tag, is_unseen, visible};

@@ -8,8 +8,10 @@ use crate::config::{Confirm, ServerDefinition, matches_name};
 
 /// First words of names that promise a read. `query` and `fetch` are not among them: tools with such names often send or change something.
 const READING: [&str; 11] = ["browse", "count", "describe", "find", "get", "list", "lookup", "read", "search", "show", "view"];
+/// Last words of names that promise a read: `task_list`, `memory_bank_read`.
+const READING_AT_END: [&str; 8] = ["describe", "find", "get", "list", "lookup", "read", "search", "view"];
 /// Words that promise a change, wherever they are in a name: `get_or_create_user`, `find_and_replace`.
-const CHANGING: [&str; 77] = [
+const CHANGING: [&str; 80] = [
     "accept",
     "add",
     "append",
@@ -37,6 +39,7 @@ const CHANGING: [&str; 77] = [
     "erase",
     "exec",
     "execute",
+    "flag",
     "grant",
     "import",
     "insert",
@@ -74,6 +77,7 @@ const CHANGING: [&str; 77] = [
     "start",
     "stop",
     "submit",
+    "subscribe",
     "sync",
     "toggle",
     "transfer",
@@ -81,6 +85,7 @@ const CHANGING: [&str; 77] = [
     "truncate",
     "uninstall",
     "unlock",
+    "unsubscribe",
     "update",
     "upload",
     "upsert",
@@ -152,14 +157,14 @@ pub(super) fn sounding_like_reads(server: &ServerDefinition, manifest: &Manifest
     names.filter(|name| sounds_like_read(name)).collect()
 }
 
-/// Returns whether a name promises a read: its first word does, and no word promises a change. A name with characters that could be read as
+/// Returns whether a name promises a read: its first or its last word does, and no word promises a change. A name with characters that could be read as
 /// a pattern or that a person cannot see promises nothing.
 fn sounds_like_read(name: &str) -> bool {
     let is_plain = name.chars().all(|next| next.is_ascii_alphanumeric() || matches!(next, '_' | '-' | '.' | '/'));
     let words = words(name);
-    is_plain
-        && words.first().is_some_and(|first| READING.contains(&first.as_str()))
-        && !words.iter().any(|word| CHANGING.contains(&word.as_str()))
+    let is_first = words.first().is_some_and(|first| READING.contains(&first.as_str()));
+    let is_last = words.len() > 1 && words.last().is_some_and(|last| READING_AT_END.contains(&last.as_str()));
+    is_plain && (is_first || is_last) && !words.iter().any(|word| CHANGING.contains(&word.as_str()))
 }
 
 /// Returns the words of a name in lower case: `getUserById` and `get_user_by_id` have the same ones.
@@ -219,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_sounds_like_a_read_by_its_first_word_unless_another_changes() {
+    fn a_name_sounds_like_a_read_by_its_first_or_last_word_unless_another_changes() {
         for name in [
             "get_user",
             "listIssues",
@@ -230,6 +235,11 @@ mod tests {
             "read-file",
             "describe.table",
             "find_user2",
+            "task_list",
+            "note_read",
+            "memory_bank_read",
+            "issueGet",
+            "web-search",
             "files/list".replace("files/", "").as_str(),
         ] {
             assert!(sounds_like_read(name), "{name}");
@@ -251,6 +261,13 @@ mod tests {
             "get_\u{202e}x",
             "query",
             "send_list",
+            "message_mark_read",
+            "flag_read",
+            "list_subscribe",
+            "item_find_or_create",
+            "playlist",
+            "thread",
+            "item_count_up",
         ] {
             assert!(!sounds_like_read(name), "{name}");
         }

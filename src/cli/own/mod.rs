@@ -99,6 +99,16 @@ pub(super) fn is_own(source: &ServerSource) -> bool {
     source.kind == SourceKind::Config && source.name.is_none()
 }
 
+/// Returns why a command cannot write into the entry of a server, as a sentence that says where a person can. `None` if it can.
+pub(super) fn not_writable(session: &Session, source: &ServerSource) -> Option<String> {
+    let options = session.options();
+    let path = options.config_path.clone().unwrap_or_else(|| options.default_config()).display().to_string();
+    if !is_own(source) {
+        return Some(format!("Its entry is from {source}. To change that, copy it into {path}, with this line"));
+    }
+    is_yaml(&path).then(|| format!("To change that, write this line into its entry in {path}, which is not changed as it is YAML"))
+}
+
 /// Returns whether the config contains `disabled: true` for a server.
 fn is_disabled(gateway: &Gateway, name: &str) -> Result<bool, CliError> {
     let status = gateway.server_info(name)?.status;

@@ -387,11 +387,11 @@ impl Shared {
         self.evict_idle(server)
     }
 
-    /// Closes the connection that has been idle for the longest time, for the sake of a server. Returns whether there is one.
+    /// Closes the connection that is the first to give way, for the sake of a server. Returns whether there is one.
     fn evict_idle(self: &Arc<Self>, server: &str) -> bool {
         let is_other = |entry: &&Arc<Entry>| entry.server != server && entry.can_give_way();
         let mut idle: Vec<_> = self.entries().values().filter(is_other).cloned().collect();
-        idle.sort_by_key(|entry| entry.uses.last());
+        idle.sort_by_key(|entry| entry.order_of_giving_way());
         // The slot is checked again under its lock, so that no caller can get a connection that is being closed.
         let Some((entry, held)) = take_first(&idle, |entry, held| !held.pinned && entry.can_give_way()) else { return false };
         tracing::info!(server = entry.server, made_room_for = server, "connection closed to make room");

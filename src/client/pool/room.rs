@@ -2,8 +2,8 @@
 //!
 //! A server that was called in a run keeps its connection, and so its session, while the run lasts. If a connection is needed and only
 //! connections of such servers could be closed, an extra place is opened. There are at most as many extra places as normal ones. Each extra
-//! place is taken back as soon as a connection can be closed. While a run waits for a person, the connections of its servers may be closed
-//! like all others.
+//! place is taken back as soon as a connection can be closed. While a run waits for a person, the connections of its servers may be closed,
+//! after all others: an open question must not hold places for ever.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -41,6 +41,11 @@ impl Holders {
     /// Returns whether a run holds the connection and goes on.
     fn keep(&self) -> bool {
         self.0.lock().iter().any(|goes_on| goes_on())
+    }
+
+    /// Returns whether a run holds the connection, even one that waits for a person.
+    fn is_held(&self) -> bool {
+        !self.0.lock().is_empty()
     }
 
     /// Removes a run. Returns whether it was the last one.
@@ -147,6 +152,12 @@ impl Entry {
     /// Returns whether the connection may be closed to make room: nobody uses it, and no run that goes on holds it.
     pub(super) fn can_give_way(&self) -> bool {
         self.uses.is_idle() && !self.holders.keep()
+    }
+
+    /// Returns the place of the connection among those that may give way: first those that no run holds, and of these the one that was idle
+    /// for the longest time.
+    pub(super) fn order_of_giving_way(&self) -> (bool, u64) {
+        (self.holders.is_held(), self.uses.last())
     }
 
     /// Returns whether the connection could be closed if no run held it.

@@ -155,7 +155,8 @@ impl Core {
         if missing.is_empty() {
             return Ok(());
         }
-        let way_out = format!("A person approves them with: {}", approval_command(agent, &wanted.with(&approved)));
+        let way_out =
+            format!("A person approves them with: {}", self.runs.next_command.with(&approval_words(agent, &wanted.with(&approved))));
         Err(refusal(identity, &Vec::from_iter(missing), "no person has approved that", way_out))
     }
 
@@ -186,14 +187,14 @@ fn refusal(identity: &Identity, lacking: &[String], reason: &str, way_out: Strin
     }
 }
 
-/// Returns the command with which a person approves hosts. An approval replaces the earlier one, so `hosts` must contain all hosts that are to
+/// Returns the words of the command with which a person approves hosts. An approval replaces the earlier one, so `hosts` must contain all hosts that are to
 /// be approved.
-fn approval_command(agent: Option<&str>, hosts: &FetchHosts) -> String {
+fn approval_words(agent: Option<&str>, hosts: &FetchHosts) -> String {
     let list = |hosts: &BTreeSet<String>| hosts.iter().map(String::as_str).collect::<Vec<_>>().join(",");
     let FetchHosts { hosts, private_hosts } = hosts;
     let private = if private_hosts.is_empty() { String::new() } else { format!(" --private-hosts '{}'", list(private_hosts)) };
     let agent = agent.map_or_else(String::new, |name| format!(" --agent {name}"));
-    format!("npx hyperlight-mcp approve --fetch '{}'{private}{agent}", list(hosts))
+    format!("approve --fetch '{}'{private}{agent}", list(hosts))
 }
 
 #[cfg(test)]
@@ -208,10 +209,9 @@ mod tests {
         };
         let wanted = hosts(&["b.example", "http://10.0.0.5"], &["http://10.0.0.5"]);
         let approved = hosts(&["a.example", "10.0.0.6"], &["10.0.0.6"]);
-        let command =
-            "npx hyperlight-mcp approve --fetch '10.0.0.6,a.example,b.example,http://10.0.0.5' --private-hosts '10.0.0.6,http://10.0.0.5'";
-        assert_eq!(approval_command(None, &wanted.with(&approved)), command);
-        let command = "npx hyperlight-mcp approve --fetch 'b.example' --agent reader";
-        assert_eq!(approval_command(Some("reader"), &hosts(&["b.example"], &[]).with(&FetchHosts::default())), command);
+        let command = "approve --fetch '10.0.0.6,a.example,b.example,http://10.0.0.5' --private-hosts '10.0.0.6,http://10.0.0.5'";
+        assert_eq!(approval_words(None, &wanted.with(&approved)), command);
+        let command = "approve --fetch 'b.example' --agent reader";
+        assert_eq!(approval_words(Some("reader"), &hosts(&["b.example"], &[]).with(&FetchHosts::default())), command);
     }
 }

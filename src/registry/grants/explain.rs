@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{Access, Grants, Patterns};
 use crate::config::{DefaultGrant, Item, ServerRef};
+use crate::text::NextCommand;
 
 /// The answer whether an agent may use an item, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,7 +17,7 @@ pub struct Verdict {
 impl Grants {
     /// Explains whether an agent may use an item of a server. `name` has the same meaning as in [`Grants::access`].
     #[must_use]
-    pub fn explain(&self, name: Option<&str>, server: ServerRef<'_>, item: Item<'_>) -> Verdict {
+    pub fn explain(&self, next_command: &NextCommand, name: Option<&str>, server: ServerRef<'_>, item: Item<'_>) -> Verdict {
         let what = format!("{}/{item}", server.name);
         let verdict = |granted, reason: String| Verdict { granted, reason };
         if name.is_some() && server.added_by == name {
@@ -39,7 +40,7 @@ impl Grants {
             return verdict(true, "it may use everything".to_owned());
         };
         let Some(pattern) = patterns.deciding(server, item) else {
-            let remedy = self.remedy(name, server, item);
+            let remedy = self.remedy(next_command, name, server, item);
             return verdict(false, format!("no pattern of its toolboxes matches {what}{remedy}{}", of_added(server)));
         };
         let does = if pattern.denies() { "denies" } else { "allows" };
@@ -48,8 +49,7 @@ impl Grants {
     }
 
     /// Returns the end of a sentence that names the toolboxes which would allow an item.
-    #[must_use]
-    pub fn remedy(&self, name: Option<&str>, server: ServerRef<'_>, item: Item<'_>) -> String {
+    fn remedy(&self, next_command: &NextCommand, name: Option<&str>, server: ServerRef<'_>, item: Item<'_>) -> String {
         let allows = |toolbox: &&str| {
             let patterns = Patterns::new(self.toolbox(toolbox).unwrap_or_default().to_vec());
             patterns.allows(server, item)
@@ -58,7 +58,9 @@ impl Grants {
         let agent = name.unwrap_or("NAME");
         let how = match (name.and_then(|name| self.place_of_agent(name)), having.first()) {
             (Some(place), _) => format!("; its toolboxes are those of {place}"),
-            (None, Some(toolbox)) => format!("; to grant it: hyperlight-mcp grant {agent} {}", toolbox.trim_matches('"')),
+            (None, Some(toolbox)) => {
+                format!("; to grant it: {}", next_command.with(&format!("grant {agent} {}", toolbox.trim_matches('"'))))
+            }
             (None, None) => String::new(),
         };
         if having.is_empty() { format!("; no toolbox has it{how}") } else { format!("; the toolbox {} has it{how}", having.join(" or ")) }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::parse_text;
+use crate::text::NextCommand;
 
 fn grants(config: &str, toolboxes: &[(&str, &[&str])], agents: &[(&str, &[&str])]) -> Grants {
     let parse = |texts: &[&str]| texts.iter().map(|text| Pattern::parse(text).unwrap()).collect();
@@ -48,7 +49,7 @@ fn without_any_grant_all_is_granted_and_from_the_first_one_on_only_what_is() {
 fn a_toolbox_that_is_missing_takes_all_from_its_agents_as_it_may_be_one_that_denies() {
     let granted = grants("{}", &[("t", &["files/*"])], &[("a", &["t", "gone"])]);
     assert!(tools(&granted, "a").is_empty());
-    let verdict = granted.explain(Some("a"), "files".into(), Item::Tool("read"));
+    let verdict = granted.explain(&NextCommand::of_library(None, None), Some("a"), "files".into(), Item::Tool("read"));
     assert!(!verdict.granted && verdict.reason.contains("\"gone\" does not exist"), "{}", verdict.reason);
 }
 
@@ -66,7 +67,7 @@ fn each_answer_is_a_sentence() {
             Some("a"),
             "write",
             false,
-            "no pattern of its toolboxes matches files/write; the toolbox \"admins\" has it; to grant it: hyperlight-mcp grant a admins",
+            "no pattern of its toolboxes matches files/write; the toolbox \"admins\" has it; to grant it: npx hyperlight-mcp grant a admins",
         ),
         (
             Some("c"),
@@ -76,7 +77,7 @@ fn each_answer_is_a_sentence() {
         ),
         (Some("b"), "read", false, "it has no grant, and an agent without one gets nothing (defaultGrant)"),
     ] {
-        let verdict = granted.explain(agent, "files".into(), Item::Tool(tool));
+        let verdict = granted.explain(&NextCommand::of_library(None, None), agent, "files".into(), Item::Tool(tool));
         assert_eq!((verdict.granted, verdict.reason.as_str()), (is_granted, told));
     }
 }
@@ -101,7 +102,7 @@ fn what_an_agent_has_added_is_granted_to_others_by_patterns_that_name_it_and_by_
         ("c", false, "only patterns that begin with agent:adder:files/ grant it to others"),
         ("adder", true, "it has added the server \"files\" itself"),
     ] {
-        let verdict = granted.explain(Some(agent), added, Item::Tool("read"));
+        let verdict = granted.explain(&NextCommand::of_library(None, None), Some(agent), added, Item::Tool("read"));
         assert!(verdict.granted == is_granted && verdict.reason.ends_with(told), "{agent}: {}", verdict.reason);
     }
 }

@@ -40,19 +40,28 @@ impl<'a> Visit<'a> for Finder {
     }
 }
 
-/// Returns the code of a Markdown fence: "```js", lines of code, "```". The lines of the fence become empty, so that positions stay the same.
-/// Returns `None` if the code is not fenced as a whole.
+/// The characters of which a Markdown fence consists, and the least number of them.
+const FENCE_MARKS: [char; 2] = ['`', '~'];
+const LEAST_FENCE: usize = 3;
+
+/// Returns the code of a Markdown fence: "```js", "~~~" or "```js title=x", lines of code, and the same marks again. The lines of the fence
+/// become empty, so that positions stay the same. Returns `None` if the code is not fenced as a whole.
 pub(super) fn without_fence(code: &str) -> Option<String> {
     let start = code.len() - code.trim_start().len();
     let first_end = start + code[start..].find(is_line_end)?;
-    let words = code[start..first_end].strip_prefix("```")?.trim();
-    let is_language = words.chars().all(|next| next.is_ascii_alphanumeric());
-    let last_start = code.trim_end().strip_suffix("```")?.len();
+    let first = &code[start..first_end];
+    let mark = first.chars().next().filter(|mark| FENCE_MARKS.contains(mark))?;
+    let info = first.trim_start_matches(mark);
+    let length = first.len() - info.len();
+    // A fence of backticks has no backtick in its info, as a template literal would have.
+    let is_fence = length >= LEAST_FENCE && !(mark == '`' && info.contains(mark));
+    let whole = code.trim_end();
+    let last_start = whole.trim_end_matches(mark).len();
     let follows_line = code.get(first_end..last_start)?.trim_end_matches([' ', '\t']).ends_with(is_line_end);
-    (is_language && follows_line).then(|| {
+    (is_fence && follows_line && whole.len() - last_start >= length).then(|| {
         let mut edits = Edits::new(code);
         edits.blank(start, first_end);
-        edits.blank(last_start, last_start + 3);
+        edits.blank(last_start, whole.len());
         edits.apply()
     })
 }

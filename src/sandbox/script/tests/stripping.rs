@@ -78,8 +78,23 @@ fn a_fence_around_all_of_the_code_goes_and_every_position_stays() {
         ("```js\nlet as = 1\n```", "\nlet as = 1\n"),
         ("\n ```ts\r\nlet a: b\n  ```\n", "\n\r\nlet a \n\n"),
         ("```\nlet a = `x`\n```", "\nlet a = `x`\n"),
+        ("~~~\nlet a: b\n~~~", "\nlet a \n"),
+        ("~~~ts\nlet a = '```'\n~~~\n", "\nlet a = '```'\n\n"),
+        ("```js title=\"a b.js\"\nlet a\n```", "\nlet a\n"),
+        ("```js x\nlet a\n```", "\nlet a\n"),
+        ("````js\nlet a = `\n```\n`\n````", "\nlet a = `\n```\n`\n"),
     ]);
-    for code in ["`` + ``", "f```\nx\n```", "```js x\nlet a\n```", "```js\nlet a```", "let a = 1\n// ```"] {
+    for code in [
+        "`` + ``",
+        "f```\nx\n```",
+        "```js\nlet a```",
+        "let a = 1\n// ```",
+        "```js\nlet a\n~~~",
+        "````\nlet a\n```",
+        "~~\nlet a\n~~",
+        "~~~1",
+        "``` + `\n```",
+    ] {
         assert_eq!(without_fence(code), None, "{code}");
     }
 }

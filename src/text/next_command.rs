@@ -1,27 +1,41 @@
-//! Builds the command that a message suggests next. It is started as the current command was, by `npx` or by its name, and has the same `--config`
+//! Builds the command that a message suggests next. It is started as the present program was, by `npx` or by its name, and has the same `--config`
 //! and `--state`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::args::Global;
-
 /// The beginning and the end of each suggested command.
-#[derive(Debug, Clone)]
-pub(super) struct NextCommand {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextCommand {
     program: &'static str,
     options: String,
 }
 
+const PROGRAM: &str = "hyperlight-mcp";
+const BY_NPX: &str = "npx hyperlight-mcp";
+
 impl NextCommand {
-    pub(super) fn new(global: &Global, environment: &BTreeMap<String, String>) -> Self {
-        let given = [("--config", &global.config), ("--state", &global.state)];
-        let options = given.iter().filter_map(|(name, path)| Some(format!(" {name} {}", quoted(path.as_deref()?)))).collect();
-        Self { program: if is_by_npx(environment) { "npx hyperlight-mcp" } else { "hyperlight-mcp" }, options }
+    /// Returns the commands for messages of the program itself. `environment` is the one in which it was started.
+    #[must_use]
+    pub fn of_program(environment: &BTreeMap<String, String>, config: Option<&Path>, state: Option<&Path>) -> Self {
+        Self::new(if is_by_npx(environment) { BY_NPX } else { PROGRAM }, config, state)
+    }
+
+    /// Returns the commands for messages of a gateway in another program, in whose project `npx` finds this package.
+    #[must_use]
+    pub fn of_library(config: Option<&Path>, state: Option<&Path>) -> Self {
+        Self::new(BY_NPX, config, state)
+    }
+
+    fn new(program: &'static str, config: Option<&Path>, state: Option<&Path>) -> Self {
+        let given = [("--config", config), ("--state", state)];
+        let options = given.iter().filter_map(|(name, path)| Some(format!(" {name} {}", quoted((*path)?)))).collect();
+        Self { program, options }
     }
 
     /// Returns the complete command, which a person can copy into a shell.
-    pub(super) fn with(&self, words: &str) -> String {
+    #[must_use]
+    pub fn with(&self, words: &str) -> String {
         format!("{} {words}{}", self.program, self.options)
     }
 }
@@ -45,21 +59,19 @@ mod tests {
 
     #[test]
     fn the_next_command_is_about_the_same_config() {
-        let global = |config: Option<&str>, state: Option<&str>| Global {
-            config: config.map(Into::into),
-            state: state.map(Into::into),
-            json: false,
-            color: super::super::args::ColorChoice::Never,
+        let nothing = BTreeMap::new();
+        let next = |config: Option<&'static str>, state: Option<&'static str>| {
+            NextCommand::of_program(&nothing, config.map(Path::new), state.map(Path::new))
         };
-        let next = |config, state| NextCommand::new(&global(config, state), &BTreeMap::new());
         assert_eq!(next(None, None).with("approve a"), "hyperlight-mcp approve a");
         assert_eq!(next(Some("b.json"), None).with("approve a"), "hyperlight-mcp approve a --config b.json");
         let quoted = next(Some("my b's.json"), Some("/s"));
         assert_eq!(quoted.with("doctor"), "hyperlight-mcp doctor --config 'my b'\\''s.json' --state /s");
+        assert_eq!(NextCommand::of_library(None, Some(Path::new("/s"))).with("doctor"), "npx hyperlight-mcp doctor --state /s");
         let npm = |command: &str, event: &str| {
             let environment =
                 [("npm_command", command), ("npm_lifecycle_event", event)].map(|(name, value)| (name.to_owned(), value.to_owned()));
-            NextCommand::new(&global(None, None), &environment.into()).with("doctor")
+            NextCommand::of_program(&environment.into(), None, None).with("doctor")
         };
         assert_eq!(npm("exec", "npx"), "npx hyperlight-mcp doctor");
         assert_eq!(npm("run-script", "start"), "hyperlight-mcp doctor");
