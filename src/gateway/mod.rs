@@ -113,7 +113,7 @@ use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::{Redactor, WrittenPaths};
-use crate::registry::{Decider, Entry, Registry};
+use crate::registry::{Decider, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
 use crate::store::audit::AuditParty;
 use crate::store::{Kind, Store};
@@ -416,21 +416,6 @@ impl Gateway {
             }
         }
         Ok(())
-    }
-
-    /// Sends a warning for each problem in the config that does not prevent opening.
-    fn warn_at_open(&self, warnings: Vec<String>) {
-        let invalid = self.core.registry.entries().into_iter().filter_map(|entry| match entry {
-            Entry::Invalid(server) => {
-                Some(format!("server \"{}\" cannot be used: {}", server.name, self.core.redacted(server.error.clone())))
-            }
-            Entry::Valid(_) => None,
-        });
-        self.warn_of(warnings.into_iter().chain(invalid));
-    }
-
-    fn warn_of(&self, warnings: impl IntoIterator<Item = String>) {
-        warnings.into_iter().for_each(|warning| self.core.events.warn(warning));
     }
 
     async fn connect(&self, server: &Arc<ServerDefinition>) -> Result<Lease> {

@@ -1,9 +1,11 @@
-//! What is told about servers before a run: those that it has and that will probably not start, and those of the config that it does not have.
+//! What is told about servers when a gateway opens and before a run: problems of the config, servers that the run has and that will probably not start,
+//! and those of the config that it does not have.
 
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
+use super::Gateway;
 use super::agent::Identity;
 use super::approval_cache::ApprovalRead;
 use super::core::Core;
@@ -12,7 +14,7 @@ use super::granted::Granted;
 use super::tasks::AgentView;
 use crate::client::ConnectionState;
 use crate::config::{ServerDefinition, missing_variables};
-use crate::registry::Obstacle;
+use crate::registry::{Entry, Obstacle};
 use crate::text::variant_of;
 
 /// The servers about which the operator was told, each with the reason.
@@ -21,15 +23,32 @@ pub(super) struct ToldUnavailable(Mutex<Told>);
 
 #[derive(Default)]
 struct Told {
-    /// True if no server has changed since the last look.
-    is_current: bool,
+    /// The agents for whose runs the servers were looked at since a server has changed, by the names under which grants apply to them.
+    looked_for: BTreeSet<Option<String>>,
     said: BTreeSet<(String, String)>,
 }
 
 impl ToldUnavailable {
-    /// Records that servers have changed, so that the next run looks at them again.
+    /// Records that servers have changed, so that the next run of each agent looks at them again.
     pub(super) fn servers_changed(&self) {
-        self.0.lock().is_current = false;
+        self.0.lock().looked_for.clear();
+    }
+}
+
+impl Gateway {
+    /// Sends a warning for each problem in the config that does not prevent opening.
+    pub(super) fn warn_at_open(&self, warnings: Vec<String>) {
+        let invalid = self.core.registry.entries().into_iter().filter_map(|entry| match entry {
+            Entry::Invalid(server) => {
+                Some(format!("server \"{}\" cannot be used: {}", server.name, self.core.redacted(server.error.clone())))
+            }
+            Entry::Valid(_) => None,
+        });
+        self.warn_of(warnings.into_iter().chain(invalid));
+    }
+
+    pub(super) fn warn_of(&self, warnings: impl IntoIterator<Item = String>) {
+        warnings.into_iter().for_each(|warning| self.core.events.warn(warning));
     }
 }
 
@@ -50,10 +69,10 @@ impl Core {
     }
 
     /// Tells the operator, by events, which servers of the config a run of this agent does not have although nobody has disabled them. A server and a
-    /// reason are told once, and only the first run after a change looks at the servers. Never fails, as the run does not need these servers.
+    /// reason are told once, and only the first run of an agent after a change looks at the servers. Never fails, as the run does not need these servers.
     pub(super) fn tell_unavailable(&self, identity: &Identity, granted: &Granted) {
         let mut told = self.requests.unavailable.0.lock();
-        if std::mem::replace(&mut told.is_current, true) {
+        if !told.looked_for.insert(identity.granted_name.clone()) {
             return;
         }
         let view = AgentView::of(identity, granted);
