@@ -840,6 +840,7 @@ export type GatewayEvent =
   | ServerProposedEvent
   | ExecutableChangedEvent
   | NotGrantedEvent
+  | ServerUnavailableEvent
   | ToolsChangedEvent
   | ProgressEvent
   | ServerLogEvent
@@ -897,6 +898,11 @@ export interface ServerProposedEvent {
   agent?: string
   /** True if it was approved without a person, because `requireApproval` is false. */
   approved: boolean
+  /**
+   * The stage that the person must decide about. `manifest`: the command is approved already, and `request` shows it; `approvalRequest(server)`
+   * starts the server, and returns its tools. Such an event is sent only when a gateway is opened.
+   */
+  stage: 'command' | 'manifest'
   /** Everything that the person must see before anything of the server runs. */
   request: CommandRequest
 }
@@ -922,6 +928,17 @@ export interface NotGrantedEvent {
   /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*` if the agent's code requested the whole server. */
   item: string
   /** The reason, and the toolboxes that allow the item, if there are any. It must not be shown to a model. */
+  reason: string
+}
+
+/**
+ * An event for the operator, before a run: the run does not have a server of the config, although nobody has disabled it. It is not approved, not
+ * enabled, or its entry has an error. It is sent once for each server and reason; no model is told.
+ */
+export interface ServerUnavailableEvent {
+  type: 'server-unavailable'
+  server: string
+  /** The reason, such as `it is not approved`. */
   reason: string
 }
 
@@ -1822,6 +1839,7 @@ export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connec
  * The action that a row records. `command` and `manifest` are the stages of an approval. `provider`: the code of a package that provides servers
  * was approved. `fetch`: the hosts that code of an agent may fetch from were approved. `default`: the grant of agents without a grant was changed. `config`: the following rows of the same process describe changes of
  * the grants in the config, or all of these grants if the gateway was just opened. `queue-full`: events came faster than they could be written.
+ * `closed`: the gateway closed a connection, because the server was disabled, revoked or changed, nobody needs it any more, or the gateway was closed.
  * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than the rows that
  * were written.
  */
@@ -1845,6 +1863,7 @@ export type AuditAction =
   | 'lost'
   | 'idle'
   | 'evicted'
+  | 'closed'
   | 'queue-full'
   | 'process-ended'
   | 'head-changed'

@@ -5,7 +5,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { approved, environment, LIMIT, place, program, run, small } from './command-line.mjs'
-import { evaluate, failure, fixture, folder, listenTo, logLines, openApproved, outputOf, waitFor } from './support.mjs'
+import { evaluate, failure, fixture, folder, listenTo, logLines, openApproved, openGateway, outputOf, root, waitFor } from './support.mjs'
 
 test('a run, a call and an approval are rows that say who, what and how, and a query selects them', async (t) => {
   const before = Date.now()
@@ -132,4 +132,130 @@ test('--follow prints what other processes record, and a wrong option is wrong u
   child.kill('SIGINT')
   const [code] = await ended
   assert.equal(code, 130)
+})
+
+/** Returns the rows of one kind, each with these fields. */
+const rowsOf = async (gateway, kind, ...fields) => (await gateway.audit({ kind })).map((row) => fields.map((field) => row[field]))
+
+test('each end of a connection is a row, whatever has ended it', async (t) => {
+  const stateDir = join(folder(t), 'state')
+  const path = join(folder(t), 'config.json')
+  const write = (entry) =>
+    writeFileSync(path, JSON.stringify({ mcpServers: { fixture: entry }, profiles: { all: { servers: ['fixture'] } } }))
+  write(fixture())
+  const open = () => openGateway(t, {}, { config: undefined, configPath: path, stateDir })
+  const gateway = await open()
+  const ends = {
+    disable: () => gateway.disable('fixture'),
+    revoke: () => gateway.revoke('fixture'),
+    reload: async () => {
+      write({ ...fixture(), timeoutMs: 7000 })
+      await gateway.reload()
+    },
+    agent: async () => {
+      const agent = gateway.agent('a', { profiles: ['all'] })
+      await agent.callTool('fixture', 'echo', { value: 1 })
+      await agent.close()
+    },
+    close: () => gateway.close(),
+  }
+  for (const [why, end] of Object.entries(ends)) {
+    await gateway.approve('fixture')
+    await gateway.enable('fixture')
+    // A connection that the operator's own agent uses outlives the agents with the profile.
+    if (why !== 'agent') await gateway.callTool('fixture', 'echo', { value: 1 })
+    const before = (await rowsOf(gateway, 'connection', 'action')).length
+    await end()
+    const reader = why === 'close' ? await open() : gateway
+    await waitFor(`a row about ${why}`, async () => (await rowsOf(reader, 'connection', 'action')).slice(before).join().endsWith('closed'))
+  }
+})
+
+test('servers of providers and generated ones are rows when they come, change and go', async (t) => {
+  const gateway = await openGateway(t)
+  const provider = (...args) => ({ servers: () => args.map((name) => ({ name, command: name, args: [] })) })
+  await gateway.registerProvider('acme', provider('one', 'two'))
+  await gateway.registerProvider('acme', provider('two'))
+  const tools = (code) => ({
+    tools: [
+      {
+        name: 'add',
+        description: 'Adds',
+        inputSchema: { type: 'object' },
+        endpoints: [],
+        notes: '',
+        needsNetwork: false,
+        readOnly: true,
+        code,
+      },
+    ],
+    hosts: [],
+  })
+  await gateway.setGenerated('made', tools('return 1'))
+  await gateway.setGenerated('made', tools('return 2'))
+  await gateway.removeGenerated('made')
+  assert.deepEqual(await rowsOf(gateway, 'server', 'server', 'action', 'subject', 'by'), [
+    ['acme--one', 'added', 'provider', 'person'],
+    ['acme--two', 'added', 'provider', 'person'],
+    ['acme--one', 'removed', 'provider', 'person'],
+    ['made', 'added', 'generated', 'person'],
+    ['made', 'changed', 'generated', 'person'],
+    ['made', 'removed', 'generated', 'person'],
+  ])
+})
+
+test('changes of the config are rows once, also those of a command and of an editor while no gateway is open', async (t) => {
+  const at = place(t, { kept: small() })
+  const file = join(at.home, '.hyperagent/config.json')
+  const rows = async () => {
+    const { stdout } = await run(at, ['audit'])
+    const all = stdout.split('\n').filter(Boolean).map(JSON.parse)
+    return all.filter(({ kind }) => kind === 'server').map(({ server, action, by }) => [server, action, by].join(' '))
+  }
+  const told = ['kept added config']
+  assert.equal((await run(at, ['list'])).code, 0)
+  assert.deepEqual(await rows(), told)
+  for (const words of [
+    ['add', 'files', '--', 'server-files'],
+    ['set', 'files', 'ROOT=/srv'],
+    ['unset', 'files', 'ROOT'],
+    ['remove', 'files'],
+  ]) {
+    const { code, stderr } = await run(at, words)
+    assert.equal(code, 0, stderr)
+  }
+  told.push('files added person', 'files changed person', 'files changed person', 'files removed person')
+  assert.deepEqual(await rows(), told)
+  const config = JSON.parse(readFileSync(file, 'utf8'))
+  config.mcpServers.kept.timeoutMs = 9000
+  config.mcpServers.later = small()
+  writeFileSync(file, JSON.stringify(config))
+  told.push('later added config', 'kept changed config')
+  assert.equal((await run(at, ['list'])).code, 0)
+  assert.equal((await run(at, ['list'])).code, 0)
+  assert.deepEqual(await rows(), told)
+})
+
+test('nothing is lost where Node ends without close()', async (t) => {
+  const NUMBER = 20
+  const ends = { exit: 'process.exit(0)', itself: '', throws: 'throw new Error("thrown on purpose")' }
+  /** Returns how many of the changes that a process has made before this end are in the audit. */
+  const kept = async (name, end) => {
+    const stateDir = join(folder(t), 'state')
+    const code = `import { Gateway } from ${JSON.stringify(join(root, 'index.mjs'))}
+      const gateway = await Gateway.open({ config: { mcpServers: {} }, stateDir: ${JSON.stringify(stateDir)} })
+      for (let number = 0; number < ${NUMBER}; number += 1) await gateway.setToolbox('a', ['a-' + number + '/*'])
+      ${end}`
+    const child = listenTo(t, process.execPath, ['--input-type=module', '-e', code], { limit: LIMIT })
+    const [status] = await once(child, 'exit')
+    assert.equal(status, name === 'throws' ? 1 : 0, child.output.stderr)
+    const gateway = await openGateway(t, {}, { stateDir })
+    return (await gateway.audit({ kind: 'grant' })).length
+  }
+  for (const [name, end] of Object.entries(ends)) {
+    // The end waits for the audit for a limited time, in which a busy machine may not give it a processor.
+    let most = 0
+    for (let attempt = 0; attempt < 5 && most < NUMBER; attempt += 1) most = Math.max(most, await kept(name, end))
+    assert.equal(most, NUMBER, name)
+  }
 })

@@ -4,7 +4,7 @@ import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { atTerminal, place, run, small, write } from './command-line.mjs'
-import { added, failure, fixture, folder, openGateway } from './support.mjs'
+import { added, failure, fixture, folder, openGateway, waitFor } from './support.mjs'
 
 test('an agent adds, changes and removes servers, and nothing of them comes back out but names', async (t) => {
   const events = []
@@ -211,4 +211,82 @@ test('what agents propose comes first in list and doctor, and a person decides a
   assert.equal((await run(at, ['remove', 'refused'])).code, 0)
   const { stderr } = await run(at, ['list'])
   assert.doesNotMatch(stderr, /proposes/)
+})
+
+test("a removed server is gone from the grants, and one of its name that is added again is nobody else's", async (t) => {
+  const gateway = await openGateway(t, {}, {})
+  const owner = gateway.agent('researcher')
+  const reader = gateway.agent('reader')
+  const bring = async () => {
+    await owner.addServer({ name: 'Files', ...added('--tools', 'echo,count') })
+    for (let stage = 0; stage < 2; stage++) await gateway.approve('files', (await gateway.approvalRequest('files')).digest)
+    await gateway.enable('files')
+  }
+  await bring()
+  await gateway.setToolbox('named', ['agent:researcher:files/*', '!agent:researcher:files/count', 'weather/*', '*/echo'])
+  await gateway.setToolbox('other', ['agent:researcher:other/*'])
+  await gateway.grant('reader', ['named', 'other'])
+  assert.deepEqual((await reader.callTool('files', 'echo', { value: 1 })).structuredContent, { value: 1 })
+  await owner.removeServer('files')
+  const patterns = async () => (await gateway.toolboxes()).toolboxes.map(({ patterns }) => patterns)
+  assert.deepEqual(await patterns(), [['!agent:researcher:files/count', 'weather/*', '*/echo'], ['agent:researcher:other/*']])
+  await bring()
+  await failure(reader.callTool('files', 'echo', { value: 1 }), 'ERR_NOT_GRANTED')
+  assert.deepEqual(reader.servers(), [])
+  const [row] = (await gateway.audit({ kind: 'grant' })).slice(-1)
+  assert.deepEqual([row.action, row.subject, row.by], ['changed', 'named', 'agent'])
+})
+
+test('a removed server that a toolbox of the config names is told, as only a person changes the config', async (t) => {
+  const warnings = []
+  const config = { mcpServers: {}, toolboxes: { named: ['agent:researcher:files/*'] }, agents: { reader: { toolboxes: ['named'] } } }
+  const onEvent = ({ type, message }) => type === 'warning' && warnings.push(message)
+  const gateway = await openGateway(t, {}, { config, onEvent })
+  const owner = gateway.agent('researcher')
+  await owner.addServer({ name: 'Files', ...added() })
+  await owner.removeServer('files')
+  await waitFor('the warning', () => warnings.some((text) => /toolbox "named" still grants the server "files"/.test(text)))
+})
+
+test('a server whose tools nobody has decided about comes first and is told at each start', async (t) => {
+  const events = []
+  const options = { stateDir: join(folder(t), 'state'), onEvent: (event) => event.type === 'server-proposed' && events.push(event) }
+  const first = await openGateway(t, { aaa: fixture() }, options)
+  await first.agent('researcher').addServer({ name: 'Zeta', ...added('--tools', 'echo') })
+  await waitFor('the event', () => events.length === 1)
+  assert.equal(events[0].stage, 'command')
+  await first.approve('zeta', events[0].request.digest)
+  await first.close()
+  const second = await openGateway(t, { aaa: fixture() }, options)
+  await waitFor('the event', () => events.length === 2)
+  const { server, stage, approved, request } = events[1]
+  assert.deepEqual([server, stage, approved, request.approved], ['zeta', 'manifest', false, true])
+  assert.deepEqual(
+    second.servers().map(({ name, state }) => [name, state]),
+    [
+      ['zeta', 'command-approved'],
+      ['aaa', 'unapproved'],
+    ],
+  )
+  await second.approve('zeta', (await second.approvalRequest('zeta')).digest)
+  assert.equal(second.servers()[0].name, 'aaa')
+  await second.close()
+  await (await openGateway(t, {}, options)).close()
+  assert.equal(events.length, 2)
+})
+
+test('requireApproval as an option of Gateway.open approves what an agent adds, and the audit says by what', async (t) => {
+  const gateway = await openGateway(t, {}, { requireApproval: false })
+  const agent = gateway.agent('researcher')
+  const { name, state, approved } = await agent.addServer({ name: 'Files', ...added('--tools', 'echo') })
+  assert.deepEqual([name, approved], ['files', true], state)
+  assert.deepEqual((await agent.callTool('files', 'echo', { value: 1 })).structuredContent, { value: 1 })
+  assert.deepEqual(
+    (await gateway.audit({ kind: 'approval' })).map(({ action, by, server }) => [action, by, server]),
+    [
+      ['command', 'setting', 'files'],
+      ['manifest', 'setting', 'files'],
+    ],
+  )
+  assert.equal((await agent.updateServer('files', { env: { A: '1' } })).state, 'pending-approval')
 })

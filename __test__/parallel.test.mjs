@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
-import { compiled, deferred, failure, folder, ms, openApproved, openSandbox, root, waitFor } from './support.mjs'
+import { compiled, deferred, failure, folder, ms, openApproved, openGateway, openSandbox, root, waitFor } from './support.mjs'
 
 const gauge = { command: process.execPath, args: [join(root, '__test__/fixtures/gauge.mjs')], confirm: 'never' }
 
@@ -180,6 +180,31 @@ describe('order', () => {
     const body = 'await Promise.all([1, 2, 3, 4].map((key) => read.async({ key, ms: 10 }))); return seen({})'
     const [one] = await Promise.all([value(sandbox, body), value(other, body)])
     assert.equal(one.most, 1)
+  })
+
+  test('a profile makes the number of calls at once smaller for its agents, and never larger', async (t) => {
+    const profiles = Object.fromEntries(
+      [
+        ['two', { maxParallelCalls: 2 }],
+        ['none', { parallel: false }],
+        ['many', { maxParallelCalls: 50 }],
+      ].map(([name, overrides]) => [name, { servers: { gauge: overrides } }]),
+    )
+    const config = { mcpServers: { gauge: { ...gauge, maxParallelCalls: 4 } }, profiles }
+    const gateway = await openGateway(t, {}, { config })
+    await gateway.approve('gauge')
+    await gateway.enable('gauge')
+    const most = {}
+    for (const chosen of [['two'], ['none'], ['many'], ['two', 'none']]) {
+      const agent = gateway.agent('a', { profiles: chosen })
+      const sandbox = await agent.sandbox()
+      // Calls of two runs of the agent share the limit. The server's record ends with its connection, which ends with the agent.
+      const body = 'await Promise.all([1, 2, 3, 4, 5, 6].map((key) => read.async({ key, ms: 30 })))'
+      await Promise.all([value(sandbox, body), value(await agent.sandbox(), body)])
+      most[chosen] = await value(sandbox, 'return seen({}).most')
+      await agent.close()
+    }
+    assert.deepEqual(most, { two: 2, none: 1, many: 4, 'two,none': 1 })
   })
 
   test('a person is asked about one call at a time, and not again about what was allowed for the run', async (t) => {

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { createServer as createHttpServer } from 'node:http'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -10,7 +11,7 @@ import { describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { recorded } from '../scripts/lib/catalogue-record.mjs'
 import { gitServer } from '../scripts/lib/tools.mjs'
-import { children, compiled, folder, ms, openApproved, outputOf, root, start, waitFor } from './support.mjs'
+import { children, compiled, folder, ms, openApproved, openGateway, outputOf, root, start, waitFor } from './support.mjs'
 
 const TIMEOUT = { timeout: ms(60_000) }
 const program = (name) => join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`)
@@ -41,13 +42,68 @@ function textOf({ content, isError }) {
   return text
 }
 
-describe('servers of the catalogue that package.json installs', TIMEOUT, () => {
+/** Returns the folders of a package that package.json installs, and of everything that it needs. */
+function closure(name) {
+  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'))
+  const found = new Set()
+  const parentOf = (path) => path.slice(0, Math.max(0, path.lastIndexOf('/node_modules/')))
+  const add = (path) => {
+    if (found.has(path)) return
+    found.add(path)
+    for (const needed of Object.keys(packages[path].dependencies ?? {})) {
+      let at = path
+      while (at !== '' && !packages[`${at}/node_modules/${needed}`]) at = parentOf(at)
+      const there = at === '' ? `node_modules/${needed}` : `${at}/node_modules/${needed}`
+      if (packages[there]) add(there)
+    }
+  }
+  add(`node_modules/${name}`)
+  return [...found]
+}
+
+/** Starts a registry that has one package, with all that it needs within it, as package.json has installed it. Returns its URL. */
+async function registryOf(t, name) {
+  const path = folder(t)
+  const own = `node_modules/${name}`
+  const places = [`s,^${own},package,`, 's,^node_modules,package/node_modules,'].map((place) => `--transform=${place}`)
+  outputOf('tar', ['-C', root, '-I', 'gzip -1', '-cf', join(path, 'package.tgz'), ...places, ...closure(name)])
+  const tarball = readFileSync(join(path, 'package.tgz'))
+  const {
+    dependencies: _,
+    devDependencies: __,
+    scripts: ___,
+    ...manifest
+  } = JSON.parse(readFileSync(join(root, own, 'package.json'), 'utf8'))
+  const server = createHttpServer((request, response) => {
+    if (request.url.endsWith('.tgz')) return response.end(tarball)
+    if (decodeURIComponent(request.url) !== `/${name}`) return response.writeHead(404).end()
+    const versions = { [manifest.version]: { ...manifest, dist: { tarball: `http://${request.headers.host}/package.tgz` } } }
+    response.setHeader('content-type', 'application/json')
+    response.end(JSON.stringify({ name, 'dist-tags': { latest: manifest.version }, versions }))
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.after(() => server.close())
+  return `http://127.0.0.1:${server.address().port}/`
+}
+
+describe('servers of the catalogue that package.json installs', () => {
   for (const name of ['everything', 'filesystem', 'memory'])
-    test(`${name} has the version and the tools of the record`, async (t) => {
+    test(`${name} starts by its definition, with the version and the tools of the record`, { timeout: ms(180_000) }, async (t) => {
       const { package: spec, tools } = recorded()[name]
       const { name: id, version } = JSON.parse(readFileSync(join(program(name), '../../package.json'), 'utf8'))
       assert.equal(`${id}@${version}`, spec)
-      const { report } = await open(t, node(name, ...(name === 'filesystem' ? [realpathSync(folder(t))] : [])))
+      const before = process.env.npm_config_registry
+      process.env.npm_config_registry = await registryOf(t, id)
+      t.after(() => {
+        if (before === undefined) delete process.env.npm_config_registry
+        else process.env.npm_config_registry = before
+      })
+      const options = { config: { catalogue: true, mcpServers: {} }, workspaceFolder: realpathSync(folder(t)), limits }
+      const gateway = await openGateway(t, {}, options)
+      const request = await gateway.approvalRequest(name)
+      assert.deepEqual([request.command, request.args.slice(0, 2)], ['npx', ['-y', spec]])
+      await gateway.approve(name)
+      const report = await gateway.test(name)
       assert.deepEqual(report.tools.toSorted(), tools.toSorted())
     })
 })

@@ -1,11 +1,11 @@
 // Tests of tasks, base layers and resolutions through the classes and the program. tests/servers/tasks.rs tests what the gateway itself
 // promises.
 import assert from 'node:assert/strict'
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { approved, place, run, write } from './command-line.mjs'
-import { failure, fixture, fixtureProgram, folder, openApproved, openGateway } from './support.mjs'
+import { approved, atTerminal, place, run, write } from './command-line.mjs'
+import { failure, fixture, fixtureProgram, folder, openApproved, openGateway, waitFor } from './support.mjs'
 
 const ECHO = 'import { echo } from "host:mcp-extra"; export const handler = () => echo({ value: 1 })'
 
@@ -115,4 +115,96 @@ test('resolve prints the entries and writes them for the user alone, and run sho
   const shown = await run(at, ['run', 'a.js', '-t', 'echo', '--dry-run'])
   assert.deepEqual([shown.code, shown.stdout], [0, '"extra" is in force: it comes from the config.\n'])
   assert.equal((await run(place(t), ['resolve'])).code, 1)
+})
+
+test('run with --dry-run shows what the agent would have, asks nobody and starts nothing', async (t) => {
+  const log = join(folder(t), 'log')
+  const at = await approved(t, { extra: fixture(), other: fixture() })
+  const file = join(at.home, '.hyperagent/config.json')
+  const config = JSON.parse(readFileSync(file, 'utf8'))
+  config.mcpServers.fresh = fixture('--log', log)
+  config.toolboxes = { readers: ['extra/*', 'fresh/*'] }
+  config.agents = { reader: { toolboxes: ['readers'] } }
+  writeFileSync(file, JSON.stringify(config))
+  write(at, 'a.js', 'import { echo } from "host:mcp-fresh"; export const handler = () => echo({ value: 1 })')
+  const lines = [
+    '"extra" is in force: it comes from the config.',
+    '"fresh" is left out: it is not approved; it comes from the config.',
+    '"other" is left out: the agent has no grant for it; it comes from the config.',
+  ]
+  for (const words of [
+    ['run', 'a.js', '-t', 'echo', '--agent', 'reader', '--dry-run'],
+    ['run', 'a.js', '--servers', 'extra,fresh', '--agent', 'reader', '--dry-run'],
+    ['resolve', '-t', 'echo', '--agent', 'reader', '--dry-run'],
+  ]) {
+    const shown = await atTerminal(at, words, [['Approve? [y/N]', 'y\n']])
+    assert.deepEqual([shown.code, shown.unanswered], [0, 1], shown.text)
+    for (const line of lines) assert.ok(shown.text.includes(line), shown.text)
+  }
+  assert.match((await run(at, ['run', 'a.js', '--dry-run'])).stdout, /"other" is in force/)
+  assert.equal((await run(at, ['run', 'a.js', '--servers', 'nobody', '--dry-run', '--json'])).code, 1)
+  assert.ok(!existsSync(log), 'nothing was started')
+})
+
+test('an agent has sandboxes with tasks, of its own servers and of what it is granted alone', async (t) => {
+  const config = {
+    mcpServers: { extra: fixture(), other: fixture() },
+    toolboxes: { readers: ['extra/*', 'mine/*'] },
+    agents: { reader: { toolboxes: ['readers'] } },
+  }
+  const gateway = await openGateway(t, {}, { config })
+  for (const name of ['extra', 'other']) {
+    await gateway.approve(name)
+    await gateway.enable(name)
+  }
+  const sandbox = await gateway.agent('reader').sandbox({ task: { servers: ['other', { mine: fixture() }] } })
+  const status = gateway.servers().find(({ source }) => source.kind === 'task')
+  await gateway.approve(status.name)
+  const code = (name) => `import { echo } from "host:mcp-${name}"; export const handler = () => echo({ value: "${name}" })`
+  const { value, warnings } = await sandbox.run(code('mine'))
+  assert.deepEqual([value, (await sandbox.run(code('extra'))).value], [{ value: 'mine' }, { value: 'extra' }])
+  assert.deepEqual(warnings, ['server "other" is not attached: there is no server of this name (the task names it)'])
+  await failure(sandbox.run(code('other')), 'ERR_CODE_SYNTAX')
+  await sandbox.close()
+  assert.ok(gateway.servers().every(({ source }) => source.kind === 'config'))
+})
+
+test('servers() tells the operator what a server of a task hides, and the agent not', async (t) => {
+  const gateway = await openGateway(t, { extra: fixture() })
+  const agent = gateway.agent('reader')
+  const sandbox = await agent.sandbox({ task: { servers: { extra: fixture() } } })
+  const own = (servers) => servers.find(({ source }) => source.kind === 'task')
+  assert.deepEqual(own(gateway.servers()).hides, [{ kind: 'config' }])
+  assert.equal(own(agent.servers()).hides, undefined)
+  await sandbox.close()
+})
+
+test('the operator is told once which servers of the config a run does not have, and no model is', async (t) => {
+  const events = []
+  const options = { onEvent: (event) => event.type === 'server-unavailable' && events.push([event.server, event.reason]) }
+  const servers = { extra: fixture(), idle: fixture(), fresh: fixture(), off: { ...fixture(), disabled: true }, wrong: { command: 5 } }
+  const gateway = await openGateway(t, servers, options)
+  await gateway.approve('extra')
+  await gateway.approve('idle')
+  await gateway.enable('extra')
+  const sandbox = await gateway.sandbox()
+  const outcome = await sandbox.run('export const handler = () => 1')
+  assert.deepEqual([outcome.value, outcome.warnings], [1, []])
+  const told = [
+    ['fresh', 'it is not approved'],
+    ['idle', 'it is approved, but not enabled'],
+    ['wrong', 'its entry has an error'],
+  ]
+  await waitFor('the events', () => events.length >= told.length)
+  assert.deepEqual(events.sort(), told)
+  await sandbox.run('export const handler = () => 1')
+  await gateway.reload()
+  await sandbox.run('export const handler = () => 1')
+  // A server that a person has disabled is left out on purpose.
+  await gateway.disable('extra')
+  await gateway.reload()
+  await gateway.enable('idle')
+  await sandbox.run('export const handler = () => 1')
+  await gateway.close()
+  assert.equal(events.length, told.length)
 })

@@ -14,6 +14,7 @@ const built = join(root, 'target/x86_64-unknown-linux-gnu', process.env.HYPERLIG
 export const server = join(root, 'target/programs/fixture-server')
 const nodeServer = join(root, 'benches/node-server.mjs')
 const raw = process.env.HYPERLIGHT_MCP_RAW_RMCP ?? join(built, 'examples/raw_rmcp')
+const storedServers = process.env.HYPERLIGHT_MCP_STORED_SERVERS ?? join(built, 'examples/stored_servers')
 const hostPath = process.env.HYPERLIGHT_MCP_HOST_PATH ?? join(built, 'examples/host_path')
 const execute = promisify(execFile)
 
@@ -31,7 +32,7 @@ async function withHome(work) {
 }
 
 function probe(subject, { guest, rounds, calls }, more = {}) {
-  const task = { subject, guest, rounds, calls, server, nodeServer, raw: existsSync(raw) ? raw : undefined, ...more }
+  const task = { subject, guest, rounds, calls, server, nodeServer, raw: existsSync(raw) ? raw : undefined, storedServers, ...more }
   return withHome(async (_, env) => {
     const program = ['--expose-gc', join(root, 'benches/probe.mjs'), JSON.stringify(task)]
     return JSON.parse((await execute(process.execPath, program, { env, maxBuffer: 2 ** 28 })).stdout)

@@ -86,9 +86,11 @@ function told(event: GatewayEvent): string {
     case 'approval-proposed':
       return `${event.request.server} ${event.request.digest}`
     case 'server-proposed':
-      return `${event.agent ?? ''} ${event.server} ${event.displayName} ${event.request.digest} ${event.approved}`
+      return `${event.agent ?? ''} ${event.server} ${event.displayName} ${event.request.digest} ${event.approved} ${event.stage}`
     case 'not-granted':
       return `${event.agent} ${event.server} ${event.item} ${event.reason}`
+    case 'server-unavailable':
+      return `${event.server} ${event.reason}`
     case 'executable-changed':
       return `${event.server} ${event.path} ${event.before} ${event.now}`
     case 'tools-changed':

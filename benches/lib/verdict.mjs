@@ -133,7 +133,7 @@ export const ROWS = [
   {
     key: 'manyList',
     group: 'registry',
-    title: 'servers() with 10,000 servers in a base layer',
+    title: 'the first servers() with 10,000 servers in the store',
     unit: 'ms',
     reference: '20 ms',
     goal: atMost(1, '1'),

@@ -68,7 +68,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
             // Servers that wait for a decision are shown first.
-            let is_pending = |server: &&ServerStatus| server.state == ServerState::PendingApproval;
+            let is_pending = |server: &&ServerStatus| server.awaits_decision();
             findings.splice(0..0, servers.iter().filter(is_pending).map(|server| proposed(server, &session.next_command)));
             findings.extend(gateway.providers().iter().map(|provider| look_at_provider(provider, &session.next_command)));
             // Servers of the catalogue that are not approved are skipped, because nobody has asked for them.
@@ -318,7 +318,8 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
 /// Returns the finding for a server that an agent has added or changed.
 fn proposed(server: &ServerStatus, next_command: &NextCommand) -> Finding {
     let what = format!("server {}", server.name);
-    let text = format!("{} has added or changed it, and nobody has decided about it", server.source);
+    let undecided = if server.state == ServerState::PendingApproval { "it" } else { "its tools" };
+    let text = format!("{} has added or changed it, and nobody has decided about {undecided}", server.source);
     let remedy = format!(
         "to read what would run, and approve it: {}; to refuse it: {}",
         next_command.with(&format!("approve {}", server.name)),

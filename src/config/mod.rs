@@ -65,7 +65,7 @@ pub use oauth::{Grant, OAuthDefinition, OAuthSettings, SigningAlgorithm};
 pub use parse::{Config, parse_object, parse_text};
 pub(crate) use pattern::matches_name;
 pub use pattern::{Item, Pattern, ServerRef};
-pub use profiles::{Overrides, ProfileDefinition};
+pub use profiles::{Overrides, ProfileDefinition, least};
 pub use programs::{BaseFile, BaseLayer, Program, base_layer};
 pub(crate) use programs::{
     ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,

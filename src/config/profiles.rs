@@ -10,7 +10,7 @@ use super::tree::{Entry, Node, Value};
 use super::variant::Changes;
 use crate::text::{Position, TASK_MARK, displayed, nearest};
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 15] = [
     "allowTools",
     "denyTools",
     "allowResources",
@@ -19,6 +19,10 @@ const KEYS: [&str; 11] = [
     "denyPrompts",
     "timeoutMs",
     "maxCallTimeoutMs",
+    "connectTimeoutMs",
+    "idleTimeoutMs",
+    "maxParallelCalls",
+    "parallel",
     "confirm",
     "env",
     "headers",
@@ -34,6 +38,11 @@ pub struct Overrides {
     pub prompts: Vec<ToolFilter>,
     pub call_timeout_ms: Option<u64>,
     pub max_call_timeout_ms: Option<u64>,
+    /// Counts for connections that are opened for an agent with the profile, like `idle_timeout_ms`.
+    pub connect_timeout_ms: Option<u64>,
+    pub idle_timeout_ms: Option<u64>,
+    /// The most calls of agents with this limit at once. `parallel: false` is 1.
+    pub max_parallel_calls: Option<u64>,
     pub confirm: Option<Confirm>,
     /// Changes to the server. If there are any, the server becomes a variant.
     pub changes: Changes,
@@ -101,6 +110,17 @@ impl GrantReader<'_> {
                 "denyResources" => overrides.resources.push(uris(deny(self.uris(&key, node)))),
                 "timeoutMs" => overrides.call_timeout_ms = self.milliseconds(&key, node),
                 "maxCallTimeoutMs" => overrides.max_call_timeout_ms = self.milliseconds(&key, node),
+                "connectTimeoutMs" => overrides.connect_timeout_ms = self.milliseconds(&key, node),
+                "idleTimeoutMs" => overrides.idle_timeout_ms = self.milliseconds(&key, node),
+                "maxParallelCalls" => {
+                    let calls = self.whole_number(&key, node, "calls");
+                    overrides.max_parallel_calls = least(overrides.max_parallel_calls, calls);
+                }
+                "parallel" => match &node.value {
+                    Value::Boolean(false) => overrides.max_parallel_calls = Some(1),
+                    // A profile cannot loosen what the server's own entry says.
+                    _ => self.problem(&key, *position, "must be false: a profile can only make a server stricter"),
+                },
                 "confirm" => overrides.confirm = self.confirm(&key, node),
                 "env" => self.variables(&key, node, &mut overrides.changes),
                 "headers" => self.headers(&key, node, &mut overrides.changes),
@@ -127,15 +147,19 @@ impl GrantReader<'_> {
     }
 
     fn milliseconds(&mut self, field: &str, node: &Node) -> Option<u64> {
+        self.whole_number(field, node, "milliseconds")
+    }
+
+    fn whole_number(&mut self, field: &str, node: &Node, unit: &str) -> Option<u64> {
         let Value::Number(text) = &node.value else {
-            self.problem(field, node.position, "must be a number of milliseconds");
+            self.problem(field, node.position, format!("must be a number of {unit}"));
             return None;
         };
-        let milliseconds = text.parse().ok().filter(|milliseconds| *milliseconds > 0);
-        if milliseconds.is_none() {
-            self.problem(field, node.position, "must be a whole number of milliseconds, at least 1");
+        let number = text.parse().ok().filter(|number| *number > 0);
+        if number.is_none() {
+            self.problem(field, node.position, format!("must be a whole number of {unit}, at least 1"));
         }
-        milliseconds
+        number
     }
 
     fn confirm(&mut self, field: &str, node: &Node) -> Option<Confirm> {
@@ -153,6 +177,14 @@ impl GrantReader<'_> {
     pub(super) fn unknown_key(&mut self, field: &str, key: &str, position: Option<Position>, known: &[&str]) {
         let meant = nearest(key, known.iter().copied()).map_or_else(String::new, |key| format!("; did you mean {key}?"));
         self.problem(format!("{field}.{}", displayed(key)), position, format!("this key is unknown{meant}"));
+    }
+}
+
+/// Returns the smaller of two limits, of which any may be missing.
+pub fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 
@@ -180,6 +212,11 @@ mod tests {
         assert_eq!((narrowed.tools.len(), narrowed.call_timeout_ms, narrowed.confirm), (2, Some(5), Some(Confirm::Always)));
         assert_eq!(grants.agents["r"].profiles.as_deref(), Some(&["p".to_owned(), "q".to_owned()][..]));
         assert_eq!(grants.agents["r"].toolboxes, None);
+        let text = r#"{ "profiles": { "p": { "servers": { "a": { "parallel": false, "maxParallelCalls": 4, "connectTimeoutMs": 5, "idleTimeoutMs": 6 },
+            "b": { "maxParallelCalls": 4 } } } } }"#;
+        let servers = &parse_text(text, "c.json", 9).unwrap().grants.profiles["p"].servers;
+        assert_eq!((servers["a"].max_parallel_calls, servers["b"].max_parallel_calls), (Some(1), Some(4)));
+        assert_eq!((servers["a"].connect_timeout_ms, servers["a"].idle_timeout_ms), (Some(5), Some(6)));
     }
 
     #[test]
@@ -191,6 +228,11 @@ mod tests {
             ),
             (r#"{ "profiles": { "p": { "servers": { "a": { "timeout": 1 } } } } }"#, "this key is unknown; did you mean timeoutMs?"),
             (r#"{ "profiles": { "p": { "servers": { "a": { "timeoutMs": 0 } } } } }"#, "at least 1"),
+            (
+                r#"{ "profiles": { "p": { "servers": { "a": { "maxParallelCalls": 0 } } } } }"#,
+                "must be a whole number of calls, at least 1",
+            ),
+            (r#"{ "profiles": { "p": { "servers": { "a": { "parallel": true } } } } }"#, "parallel: must be false"),
             (r#"{ "profiles": { "p": { "servers": { "a": { "confirm": "no" } } } } }"#, "profiles.p.servers.a.confirm: must be"),
             (r#"{ "profiles": { "p": { "servers": { "a": { "allowResources": ["x*y"] } } } } }"#, "allowResources[0]: can have \"*\" only"),
             (r#"{ "profiles": { "p": {} } }"#, "needs servers"),

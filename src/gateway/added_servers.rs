@@ -233,8 +233,8 @@ impl Agent {
         self.status_of(name)
     }
 
-    /// Removes a server that this agent has added. First its process, its approval, its tokens and its call permissions are removed. The
-    /// operator's own agent can remove the servers of all agents. A server that is added later under this name inherits nothing.
+    /// Removes a server that this agent has added. First its process, its approval, its tokens, its call permissions and the patterns that grant
+    /// it to others are removed. The operator's own agent can remove the servers of all agents. A server that is added later under this name inherits nothing.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_APPROVAL_STORE`, `ERR_STORE`, `ERR_CLOSED`.
@@ -259,6 +259,9 @@ impl Agent {
             let (core, key) = (Arc::clone(&self.core), server.definition.key());
             blocking(move || core.trust.approvals.revoke(&key)).await.map_err(|error| self.core.redacted(error))?;
         }
+        let (core, definition) = (Arc::clone(&self.core), server.definition.clone());
+        let dropped = blocking(move || core.drop_grants_of(&definition, party_of(author)));
+        dropped.await.map_err(|error| self.core.redacted(error))?;
         let (wanted, owner) = (name.to_owned(), server.owner.clone());
         let removed = self.core.change_added(move |rows, _| {
             let is_same = |body: &Arc<[u8]>| AddedServer::from_row(&wanted, body).is_ok_and(|server| server.owner == owner);
@@ -273,11 +276,7 @@ impl Agent {
     }
 
     fn record(&self, server: &str, change: audit::ServerChange, author: Decider) {
-        let by = match author {
-            Decider::Model => audit::AuditParty::Model,
-            Decider::Person => audit::AuditParty::Agent,
-        };
-        let source = Some(SourceKind::Agent.as_str().to_owned());
+        let (by, source) = (party_of(author), Some(SourceKind::Agent.as_str().to_owned()));
         self.core.audit.record(audit::AuditEvent::Server {
             server: server.to_owned(),
             change,
@@ -329,6 +328,14 @@ fn free_name(display_name: &str, owner: Option<&str>, author: Decider, is_taken:
     match author {
         Decider::Person => server_name_for(display_name, is_taken),
         Decider::Model => server_name_of(owner, display_name, is_taken),
+    }
+}
+
+/// Returns how the audit calls whoever changes an added server.
+fn party_of(author: Decider) -> audit::AuditParty {
+    match author {
+        Decider::Model => audit::AuditParty::Model,
+        Decider::Person => audit::AuditParty::Agent,
     }
 }
 

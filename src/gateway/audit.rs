@@ -12,10 +12,10 @@ use super::core::Core;
 use super::events::Events;
 use super::grant_records;
 use super::options::GatewayOptions;
-use super::reload::ReloadReport;
+use super::reload::ServerChanges;
 use super::request::{Request, Requester};
 use crate::blocking::blocking;
-use crate::config::GrantSettings;
+use crate::config::{GrantSettings, SourceKind};
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::registry::Decider;
@@ -142,14 +142,14 @@ impl Core {
         }
     }
 
-    /// Records the servers that a changed config has added, changed or removed.
-    pub(super) fn record_reload(&self, report: &ReloadReport) {
-        let changes =
-            [(ServerChange::Added, &report.added), (ServerChange::Changed, &report.changed), (ServerChange::Removed, &report.removed)];
-        for (change, names) in changes {
+    /// Records the servers that were added, changed or removed. `source` is where removed servers came from, if that is known.
+    pub(super) fn record_changes(&self, changes: &ServerChanges, source: Option<SourceKind>, by: AuditParty) {
+        let ServerChanges { added, removed, changed } = changes;
+        for (change, names) in [(ServerChange::Added, added), (ServerChange::Changed, changed), (ServerChange::Removed, removed)] {
             for name in names {
-                let source = self.registry.server(name).ok().map(|server| server.source.kind.as_str().to_owned());
-                self.audit.record(AuditEvent::Server { server: name.clone(), change, agent: None, source, by: AuditParty::Config });
+                let present = self.registry.entry(name).ok().map(|entry| entry.source().kind);
+                let source = present.or(source).map(|kind| kind.as_str().to_owned());
+                self.audit.record(AuditEvent::Server { server: name.clone(), change, agent: None, source, by });
             }
         }
     }

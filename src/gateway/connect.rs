@@ -35,12 +35,13 @@ impl Core {
     ) -> Result<Lease> {
         self.check_open()?;
         let period = self.check_plugin_on()?;
-        let wanted = wanted(server, patience);
+        let limited = scope.granted.with_connection_limits(server, self.limits.connect_timeout_ms);
+        let wanted = wanted(&limited, patience);
         // While this call waits, another call of the run may be connecting to the same server and asking a person.
         let waiting = control.map(RunControl::wait_for_turn);
         let launch = async move {
             drop(waiting);
-            self.launch(server, scope, control).await
+            self.launch(&limited, scope, control).await
         };
         let started = Instant::now();
         let connecting = Box::pin(self.connections.get(&wanted, launch));

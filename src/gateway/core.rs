@@ -23,6 +23,7 @@ use super::observer::session;
 use super::options::GatewayOptions;
 use super::plugin_switch::PluginSwitch;
 use super::providers::Providers;
+use super::readiness::ToldUnavailable;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
@@ -104,6 +105,7 @@ pub(super) struct RequestState {
     pub(super) subscriptions: Subscriptions,
     /// The servers that tasks have added.
     pub(super) tasks: BroughtServers,
+    pub(super) unavailable: ToldUnavailable,
     /// The owner of generated code that is looked at and tried before a person is asked about it.
     pub(super) trial_owner: CodeOwner,
 }

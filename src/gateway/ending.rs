@@ -19,9 +19,9 @@ use crate::trust::ApprovalStatus;
 const AUDIT_ENDING: Duration = Duration::from_secs(2);
 /// The maximum time that `close` waits until the last spans are exported.
 const TELEMETRY_ENDING: Duration = Duration::from_secs(1);
-/// The maximum time that `kill` waits until the audit is written. It is short, because it delays the end of the process when the JavaScript
-/// environment is torn down.
-const AUDIT_KILLING: Duration = Duration::from_millis(500);
+/// The maximum time that `kill` waits until the audit is written. It delays the end of the process when the JavaScript environment is torn
+/// down, and nothing may be left two seconds later. On a machine without other work, writing takes a few milliseconds.
+const AUDIT_KILLING: Duration = Duration::from_millis(1500);
 
 /// The reason why a server is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use super::reload::ReloadReport;
 use super::server_logs::ServerLogs;
 use crate::boxes::border::RefusalReason;
 use crate::redact::Redactor;
+use crate::store::audit::ApprovalStage;
 use crate::trust::Drift;
 
 /// An event. Its texts are redacted before a listener gets them. Exceptions are events whose texts a listener needs unchanged
@@ -37,12 +38,18 @@ pub enum Event {
         agent: Option<String>,
         /// True if the server was approved without a person, because `requireApproval` is false.
         approved: bool,
+        /// The stage that a person must decide about. Stage `manifest`: the command is approved, and the request shows it. The tools are read
+        /// from the started server, so no event contains them.
+        stage: ApprovalStage,
         request: serde_json::Value,
     },
     /// The program file of a server has changed since its command was approved.
     ExecutableChanged { server: String, path: String, before: String, now: String },
     /// An agent requested something that its grants do not include. Sent once for each agent and item, and only to the operator.
     NotGranted { agent: String, server: String, item: String, reason: String },
+    /// A server of the config that a run does not have, although nobody has disabled it. Sent to the operator once for each server and reason,
+    /// before a run.
+    ServerUnavailable { server: String, reason: String },
     /// A server's tools, resources or prompts differ from the approved ones.
     ToolsChanged {
         server: String,
@@ -124,6 +131,7 @@ impl Event {
             | Self::ApprovalsDamaged { .. }
             | Self::ExecutableChanged { .. }
             | Self::NotGranted { .. }
+            | Self::ServerUnavailable { .. }
             | Self::ToolsChanged { .. }
             | Self::Progress { .. }
             | Self::ServerLog { .. }

@@ -158,6 +158,25 @@ impl Granted {
         (stack.stricter_timeout_ms(server, limit_ms), stack.stricter_max_timeout_ms(server, most_ms))
     }
 
+    /// Returns the limit of the agent's profiles for calls of a server at once. `None` if they set none.
+    pub(super) fn max_parallel_calls(&self, server: &str) -> Option<usize> {
+        let limit = self.stack.as_ref()?.max_parallel_calls(granted_name(server))?;
+        Some(usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    /// Returns a server with the limits for a connection that is opened for this agent. Profiles can only make the server's limits shorter.
+    pub(super) fn with_connection_limits(&self, server: &Arc<ServerDefinition>, connect_timeout_ms: u64) -> Arc<ServerDefinition> {
+        let Some(stack) = &self.stack else { return Arc::clone(server) };
+        let name = granted_name(&server.name);
+        let connect_ms = server.connect_timeout_ms.unwrap_or(connect_timeout_ms);
+        let (stricter_ms, idle_timeout_ms) =
+            (stack.stricter_connect_ms(name, connect_ms), stack.stricter_idle_ms(name, server.idle_timeout_ms));
+        if (stricter_ms, idle_timeout_ms) == (connect_ms, server.idle_timeout_ms) {
+            return Arc::clone(server);
+        }
+        Arc::new(ServerDefinition { connect_timeout_ms: Some(stricter_ms), idle_timeout_ms, ..ServerDefinition::clone(server) })
+    }
+
     /// Returns the part of an approved manifest that the agent sees. Returns `None` if the agent sees nothing of the server.
     pub(super) fn manifest(&self, server: &ServerDefinition, approved: &Arc<Manifest>) -> Option<Arc<Manifest>> {
         if self.is_everything() {

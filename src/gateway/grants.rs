@@ -9,10 +9,10 @@ use super::core::Core;
 use super::events::Event;
 use super::grant_rows;
 use super::{Agent, Gateway};
-use crate::config::{Item, check_label, parse_patterns};
+use crate::config::{Item, Pattern, ServerDefinition, check_label, parse_patterns};
 use crate::error::{Error, ErrorText, Result};
 use crate::registry::{Entry, GrantInfo, GrantList, GrantSource, Grants, Verdict};
-use crate::store::audit::GrantChange;
+use crate::store::audit::{AuditEvent, AuditParty, GrantChange, GrantRecord};
 use crate::store::{Kind, Rows};
 
 /// The maximum number of toolboxes for one agent.
@@ -236,6 +236,41 @@ impl Core {
         let grants = self.grants_now(ApprovalRead::Fresh).ok()?;
         let verdict = grants.explain(&self.runs.next_command, identity.granted_name.as_deref(), definition.as_granted(), item);
         (exists && !verdict.granted).then_some(verdict.reason)
+    }
+}
+
+impl Core {
+    /// Takes the patterns that grant a removed server out of the toolboxes that were made at run time, so that nothing that is added later under
+    /// its name is granted to others. Denials stay: they grant nothing. Patterns in the config stay too, as only a person changes the config;
+    /// the operator is told of each. Blocks.
+    pub(super) fn drop_grants_of(&self, removed: &ServerDefinition, by: AuditParty) -> Result<()> {
+        let server = removed.as_granted();
+        let grants = |text: &String| Pattern::parse(text).is_ok_and(|pattern| !pattern.denies() && pattern.matches_server(server));
+        for (name, toolbox) in &self.grants.settings().toolboxes {
+            if toolbox.patterns.iter().any(|pattern| grants(&pattern.as_str().to_owned())) {
+                let place = &toolbox.place;
+                self.events
+                    .warn(format!("{place}: the toolbox \"{name}\" still grants the server \"{}\", which was removed", removed.name));
+            }
+        }
+        let kept = |name: &String, body: &Arc<[u8]>| {
+            let patterns = grant_rows::texts(name, body).ok().filter(|patterns| patterns.iter().any(grants))?;
+            Some(patterns.into_iter().filter(|pattern| !grants(pattern)).collect::<Vec<_>>())
+        };
+        // Rows that another program has changed must not be set aside by this, so the change begins only if there is something to change.
+        if !self.store.rows(Kind::Toolbox)?.iter().any(|(name, body)| kept(name, body).is_some()) {
+            return Ok(());
+        }
+        let changed = self.store.change(Kind::Toolbox, |rows| {
+            let changed: Vec<_> = rows.iter().filter_map(|(name, body)| Some((name.clone(), kept(name, body)?))).collect();
+            rows.extend(changed.iter().map(|(name, patterns)| (name.clone(), grant_rows::body(patterns))));
+            Ok(changed)
+        })?;
+        for (name, patterns) in changed {
+            let (subject, patterns) = (Some(name), Some(patterns));
+            self.audit.record(AuditEvent::Grant(GrantRecord { agent: None, subject, patterns, change: GrantChange::Changed, by }));
+        }
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ mod callbacks;
 mod caller;
 mod catalog;
 mod checks;
+mod config_servers;
 mod config_source;
 mod connect;
 mod core;
@@ -37,6 +38,7 @@ mod options;
 mod plugin_switch;
 mod proposals;
 mod providers;
+mod readiness;
 mod registration;
 mod reload;
 mod request;
@@ -111,8 +113,9 @@ use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
 use crate::redact::{Redactor, WrittenPaths};
-use crate::registry::{Decider, Entry, Registry};
+use crate::registry::{Decider, Registry};
 use crate::sandbox::{HypervisorReport, Stop};
+use crate::store::audit::AuditParty;
 use crate::store::{Kind, Store};
 use crate::telemetry::{Telemetry, TraceContext};
 use crate::text::{marked_name, sanitise_line, variant_of};
@@ -296,6 +299,7 @@ impl Gateway {
         self.core.events.server_logs.find_keys_by(move |name| Some(core.upgrade()?.registry.entry(name).ok()?.source().key(name)));
         self.warn_at_open(warnings);
         self.warn_of(self.core.load_added()?);
+        self.core.note_config_servers(Some(AuditParty::Config));
         self.core.read_all_approvals();
         if let Err(error) = self.core.grants_now(ApprovalRead::Fresh) {
             self.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", self.core.redacted(error)));
@@ -413,21 +417,6 @@ impl Gateway {
             }
         }
         Ok(())
-    }
-
-    /// Sends a warning for each problem in the config that does not prevent opening.
-    fn warn_at_open(&self, warnings: Vec<String>) {
-        let invalid = self.core.registry.entries().into_iter().filter_map(|entry| match entry {
-            Entry::Invalid(server) => {
-                Some(format!("server \"{}\" cannot be used: {}", server.name, self.core.redacted(server.error.clone())))
-            }
-            Entry::Valid(_) => None,
-        });
-        self.warn_of(warnings.into_iter().chain(invalid));
-    }
-
-    fn warn_of(&self, warnings: impl IntoIterator<Item = String>) {
-        warnings.into_iter().for_each(|warning| self.core.events.warn(warning));
     }
 
     async fn connect(&self, server: &Arc<ServerDefinition>) -> Result<Lease> {

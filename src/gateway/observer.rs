@@ -49,6 +49,10 @@ impl Observer for CoreObserver {
         self.send(&Event::ConnectionIdle { server: server.to_owned() });
     }
 
+    fn closed(&self, server: &str) {
+        self.record(server, ConnectionChange::Closed);
+    }
+
     fn manifest_read(&self, server: &str, manifest: &Arc<Manifest>) {
         let Some(core) = self.0.upgrade() else { return };
         if let Ok(definition) = core.registry.server(server)

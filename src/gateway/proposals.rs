@@ -12,7 +12,7 @@ use crate::blocking::blocking;
 use crate::config::{ServerDefinition, SourceKind, read_env_file};
 use crate::error::{Error, Result};
 use crate::registry::{AddedServer, Decider};
-use crate::store::audit::AuditParty;
+use crate::store::audit::{ApprovalStage, AuditParty};
 use crate::trust::{ApprovalRequest, ApprovalStatus, Subject};
 
 /// The maximum number of proposals that are sent as events when a gateway opens.
@@ -91,7 +91,7 @@ impl Gateway {
                 break;
             }
             let subject = core.subject_with(&server, core.executable(&server), &read_env_file);
-            let event = core.proposal(&added, &server, &subject, Decided::No);
+            let event = core.proposal(&added, &server, &subject, Decided::StillNo);
             event.ok().flatten().into_iter().for_each(|event| core.events.send(&event));
         }
     }
@@ -101,22 +101,25 @@ impl Gateway {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decided {
     No,
+    /// Not decided when a gateway opens. A command that is approved without its tools awaits a decision too.
+    StillNo,
     /// Approved without a person, because `requireApproval` is false.
     ByOption,
 }
 
 impl Core {
-    /// Returns whether an agent has added the server and its present definition is not approved.
-    pub(super) fn is_pending(&self, server: &ServerDefinition) -> Result<bool> {
-        Ok(server.source.kind == SourceKind::Agent && matches!(self.approval_status(server)?, ApprovalStatus::Unapproved(_)))
+    /// Returns whether an agent has added the server, and a stage of its present definition is not approved.
+    fn is_pending(&self, server: &ServerDefinition) -> Result<bool> {
+        Ok(server.source.kind == SourceKind::Agent && !matches!(self.approval_status(server)?, ApprovalStatus::Full(_)))
     }
 
     /// Returns the event about a server that an agent has added. Returns `None` if there is nothing to report.
     fn proposal(&self, added: &AddedServer, server: &Arc<ServerDefinition>, subject: &Subject, decided: Decided) -> Result<Option<Event>> {
-        let lack = match (self.trust.approvals.approval_status(subject)?, decided) {
-            (ApprovalStatus::Unapproved(lack), _) => Some(lack),
-            (_, Decided::ByOption) => None,
-            (_, Decided::No) => return Ok(None),
+        let (lack, stage) = match (self.trust.approvals.approval_status(subject)?, decided) {
+            (ApprovalStatus::Unapproved(lack), _) => (Some(lack), ApprovalStage::Command),
+            (ApprovalStatus::Command, Decided::StillNo) => (None, ApprovalStage::Manifest),
+            (_, Decided::ByOption) => (None, ApprovalStage::Manifest),
+            (_, Decided::No | Decided::StillNo) => return Ok(None),
         };
         let request = serde_json::to_value(self.command_request(server, subject, lack));
         Ok(Some(Event::ServerProposed {
@@ -124,6 +127,7 @@ impl Core {
             display_name: added.display_name.clone(),
             agent: added.owner.clone(),
             approved: decided == Decided::ByOption,
+            stage,
             request: request.map_err(|error| Error::Internal(error.to_string().into()))?,
         }))
     }

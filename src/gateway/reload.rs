@@ -14,6 +14,7 @@ use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::{Error, Result};
 use crate::registry::{Entry, Registry};
+use crate::store::audit::AuditParty;
 use crate::text::{is_registry_name, marked_name};
 use crate::trust::{Canonical, Circumstances, Subject};
 
@@ -77,7 +78,10 @@ impl Gateway {
                 registry.set_layer(source, entries);
             }
         };
-        let ServerChanges { added, removed, changed } = self.core.apply_layers(change).await?;
+        let changes = self.core.apply_layers(change).await?;
+        self.core.record_changes(&changes, None, AuditParty::Config);
+        self.core.note_config_servers_soon(None).await;
+        let ServerChanges { added, removed, changed } = changes;
         // If a profile was removed, its servers are closed unless another agent still has them.
         self.core.end_left(held).await;
         let report = ReloadReport {
@@ -94,7 +98,6 @@ impl Gateway {
                 .collect(),
             warnings: warnings.iter().map(|warning| self.core.redactor.readable(warning)).collect(),
         };
-        self.core.record_reload(&report);
         for warning in warnings {
             self.core.events.warn(warning);
         }
@@ -122,6 +125,18 @@ pub(super) struct ServerChanges {
     pub(super) changed: Vec<String>,
 }
 
+impl ServerChanges {
+    /// Returns the differences between two readings of the servers. Each has a digest of each entry, by name.
+    pub(super) fn between(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Self {
+        let differs = |(name, form): &(&String, &String)| before.get(*name).is_some_and(|old| old != *form);
+        Self {
+            added: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
+            removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
+            changed: now.iter().filter(differs).map(|(name, _)| name.clone()).collect(),
+        }
+    }
+}
+
 impl Core {
     /// Changes the layers of the registry, and ends what the change affects: a changed server loses its connection; a removed server also
     /// loses its subscriptions and call permissions. The caller must hold the lock `reloading`, so that concurrent changes are not mistaken
@@ -129,6 +144,7 @@ impl Core {
     pub(super) async fn apply_layers(self: &Arc<Self>, change: impl FnOnce(&Registry)) -> Result<ServerChanges> {
         let before = self.fingerprints();
         change(&self.registry);
+        self.requests.unavailable.servers_changed();
         let core = Arc::clone(self);
         blocking(move || {
             core.read_all_approvals();
@@ -136,12 +152,7 @@ impl Core {
         })
         .await?;
         let now = self.fingerprints();
-        let differs = |(name, form): &(&String, &String)| before.get(*name).is_some_and(|old| old != *form);
-        let changes = ServerChanges {
-            added: now.keys().filter(|name| !before.contains_key(*name)).cloned().collect(),
-            removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
-            changed: now.iter().filter(differs).map(|(name, _)| name.clone()).collect(),
-        };
+        let changes = ServerChanges::between(&before, &now);
         // All servers are ended concurrently, so that no server continues with its old definition while the process of another server ends.
         let changed = changes.changed.iter().map(|name| (name, EndReason::Reconfigured));
         let removed = changes.removed.iter().map(|name| (name, EndReason::Retired));
@@ -152,12 +163,16 @@ impl Core {
 
     /// Returns an authenticated digest of each entry, computed with this machine's key.
     fn fingerprints(&self) -> BTreeMap<String, String> {
-        let key = self.store.key();
-        let form = |entry: &Entry| match entry {
-            Entry::Invalid(server) => key.authenticate(&Canonical::new("invalid").text(&self.redacted(server.error.clone()).to_string())),
+        self.registry.entries().iter().map(|entry| (entry.name().to_owned(), self.entry_fingerprint(entry))).collect()
+    }
+
+    /// Returns an authenticated digest of an entry, computed with this machine's key.
+    pub(super) fn entry_fingerprint(&self, entry: &Entry) -> String {
+        let invalid = |error: Error| Canonical::new("invalid").text(&self.redacted(error).to_string());
+        match entry {
+            Entry::Invalid(server) => self.store.key().authenticate(&invalid(server.error.clone())),
             Entry::Valid(server) => self.fingerprint(server),
-        };
-        self.registry.entries().iter().map(|entry| (entry.name().to_owned(), form(entry))).collect()
+        }
     }
 
     /// Returns an authenticated digest of a valid entry, computed with this machine's key. Two different entries have different digests.

@@ -12,7 +12,7 @@ use super::core::Core;
 use super::resolved_entry::{SecretNames, resolved_entry};
 use super::tasks::{AgentView, DecidedServer, Task};
 use crate::blocking::blocking;
-use crate::config::{ServerSource, SourceKind, missing_variables};
+use crate::config::{ServerSource, missing_variables};
 use crate::error::Result;
 use crate::redact::Redactor;
 use crate::registry::{AttachReason, Entry, Hidden};
@@ -121,15 +121,7 @@ impl Core {
     fn line(&self, decided: &DecidedServer) -> ResolvedServer {
         let name = &decided.decision.server;
         let source = decided.entry.as_ref().map(|entry| entry.source().clone());
-        let hides = match &decided.entry {
-            // A server of a task hides all other servers of its name.
-            Some(entry) if entry.source().kind == SourceKind::Task => {
-                let first = self.registry.entry(name).ok().map(|entry| entry.source().clone());
-                first.into_iter().chain(self.registry.hidden_by(name)).collect()
-            }
-            Some(_) => self.registry.hidden_by(name),
-            None => Vec::new(),
-        };
+        let hides = source.as_ref().map(|source| self.hidden_by(name, source)).unwrap_or_default();
         let missing = match &decided.entry {
             Some(Entry::Valid(server)) => missing_variables(server, &self.surroundings.environment),
             _ => Vec::new(),

@@ -296,6 +296,7 @@ impl Sandbox {
             manifests.keys().filter_map(|name| Some((name.as_str(), self.definition(name, &attached, &scope.granted)?))).collect();
         let visible: Vec<_> = servers.iter().map(|(name, server)| (*name, &**server)).collect();
         warnings.into_iter().chain(self.core.readiness_warnings(visible.iter().copied())).for_each(|warning| scope.warn(warning));
+        self.core.tell_unavailable(&self.identity, &scope.granted);
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
         let seen = self.core.seen_results(&self.identity, &scope.granted, &attached, manifests.keys(), ApprovalRead::Fresh);

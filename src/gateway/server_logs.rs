@@ -269,6 +269,7 @@ fn subject_of(event: &Event) -> Option<&str> {
         | Event::ApprovalProposed { .. }
         | Event::Progress { .. }
         | Event::NotGranted { .. }
+        | Event::ServerUnavailable { .. }
         | Event::ResourceUpdated { .. } => None,
     }
 }
@@ -316,6 +317,7 @@ fn words(event: &Event) -> (&'static str, String, Option<String>) {
         | Event::ApprovalProposed { .. }
         | Event::Progress { .. }
         | Event::NotGranted { .. }
+        | Event::ServerUnavailable { .. }
         | Event::ResourceUpdated { .. } => ("event", String::new(), None),
     }
 }

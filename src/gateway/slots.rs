@@ -37,7 +37,7 @@ impl CallSlots {
 
 /// A slot that is occupied until this value is dropped.
 pub(super) struct CallSlot {
-    _permit: OwnedSemaphorePermit,
+    _permits: [Option<OwnedSemaphorePermit>; 2],
     wait: Wait,
 }
 
@@ -57,7 +57,7 @@ impl CallSlot {
 }
 
 impl Core {
-    /// Waits for one of the server's slots, for at most the caller's time limit or the maximum time of a call. The limit prevents a
+    /// Waits for one of the server's slots, and for one of the slots for callers with the limit `most_of_caller`, for at most the caller's time limit or the maximum time of a call. The limit prevents a
     /// deadlock with a caller that has a slot and waits for this request.
     pub(super) async fn call_slot(
         &self,
@@ -65,20 +65,42 @@ impl Core {
         tool: &str,
         limits: CallLimits,
         timeout_ms: Option<u64>,
+        most_of_caller: Option<usize>,
     ) -> Result<CallSlot> {
-        let free = self.requests.slots.of(&server.name, server.parallel.at_most(self.limits.max_parallel_calls));
-        if let Ok(permit) = Arc::clone(&free).try_acquire_owned() {
-            return Ok(CallSlot { _permit: permit, wait: Wait::None });
+        let slots = &self.requests.slots;
+        let of_server = slots.of(&server.name, server.parallel.at_most(self.limits.max_parallel_calls));
+        // No server has a name with a space.
+        let of_caller = most_of_caller.map(|most| slots.of(&format!("{} {most}", server.name), most));
+        // The slot of the caller is taken first, so that callers that wait for it occupy none of the server's.
+        let own = match of_caller.as_ref().map(|free| Arc::clone(free).try_acquire_owned()) {
+            Some(Err(_)) => None,
+            Some(Ok(permit)) => Some(Some(permit)),
+            None => Some(None),
+        };
+        if let Some(own) = own {
+            match (Arc::clone(&of_server).try_acquire_owned(), own) {
+                (Ok(permit), own) => return Ok(CallSlot { _permits: [own, Some(permit)], wait: Wait::None }),
+                (Err(_), own) => drop(own),
+            }
         }
+        let free = async {
+            let own = match of_caller {
+                Some(free) => Some(free.acquire_owned().await?),
+                None => None,
+            };
+            Ok::<_, tokio::sync::AcquireError>([own, Some(of_server.acquire_owned().await?)])
+        };
         let (patience, limit_name) = match timeout_ms {
             Some(_) => (limits.timeout, "timeoutMs"),
             None => (limits.most, "maxCallTimeoutMs"),
         };
-        let permit = tokio::time::timeout(patience, free.acquire_owned()).await;
+        let permits = tokio::time::timeout(patience, free).await;
         let (name, limit_ms) = (server.name.clone(), u64::try_from(patience.as_millis()).unwrap_or(u64::MAX));
-        let permit = permit.map_err(|_| Error::CallTimeout { server: name, tool: tool.into(), limit_ms, limit_name })?;
+        let permits = permits.map_err(|_| Error::CallTimeout { server: name, tool: tool.into(), limit_ms, limit_name })?;
         // `acquire_owned` fails only for a closed semaphore, and this semaphore is never closed.
-        permit.map(|permit| CallSlot { _permit: permit, wait: Wait::ForOthers }).map_err(|error| Error::Internal(error.to_string().into()))
+        permits
+            .map(|permits| CallSlot { _permits: permits, wait: Wait::ForOthers })
+            .map_err(|error| Error::Internal(error.to_string().into()))
     }
 }
 

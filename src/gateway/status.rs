@@ -3,16 +3,30 @@
 use super::Agent;
 use super::approval_cache::ApprovalRead;
 use super::availability::exists_for;
+use super::core::Core;
 use super::granted::Granted;
 use crate::client::ConnectionState;
-use crate::config::{InvalidServer, Item, ServerDefinition, SourceKind, missing_variables};
+use crate::config::{InvalidServer, Item, ServerDefinition, ServerSource, SourceKind, missing_variables};
 use crate::error::Result;
 use crate::registry::{Entry, Hidden, LastError, ServerState, ServerStatus};
-use crate::text::variant_of;
+use crate::text::{marked_name, variant_of};
 use crate::trust::ApprovalStatus;
 
 /// The maximum length of the description of a server or a provider. A longer description is cut.
 pub(super) const MAX_DESCRIPTION_CHARS: usize = 300;
+
+impl Core {
+    /// Returns the sources whose servers are hidden by the server of this name and source. What a task defines hides, in its runs, all other servers of
+    /// the name that the task gives it; `name` may be this name or the registry's.
+    pub(super) fn hidden_by(&self, name: &str, source: &ServerSource) -> Vec<Hidden> {
+        if source.kind != SourceKind::Task {
+            return self.registry.hidden_by(name);
+        }
+        let given = marked_name(name).0;
+        let first = self.registry.entry(given).ok().map(|entry| entry.source().clone());
+        first.into_iter().chain(self.registry.hidden_by(given)).collect()
+    }
+}
 
 impl Agent {
     /// Lists the present status of all servers that exist for the agent. First come servers that agents have added and that await a
@@ -35,7 +49,7 @@ impl Agent {
         self.core.refresh_if_cached(approval_read);
         let mut statuses = statuses.map_err(|error| self.core.redacted(error))?;
         // Servers that await a decision come first.
-        statuses.sort_by_key(|status| status.state != ServerState::PendingApproval);
+        statuses.sort_by_key(|status| !status.awaits_decision());
         Ok(statuses)
     }
 
@@ -99,7 +113,7 @@ impl Agent {
             display_name: self.core.display_name(server).filter(|_| !is_of_another),
             variant_of: variant_of(&server.name).map(str::to_owned),
             source: server.source.clone(),
-            hides: self.hidden_by(&server.name),
+            hides: self.hidden_by(&server.name, &server.source),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: {
                 let mut changed = self.quarantined(server, &approval_status, approval_read);
@@ -119,10 +133,12 @@ impl Agent {
     }
 
     /// Returns the other sources that have a server of this name. Only the operator sees that other agents have added one.
-    fn hidden_by(&self, name: &str) -> Vec<Hidden> {
+    fn hidden_by(&self, name: &str, source: &ServerSource) -> Vec<Hidden> {
         let own = self.identity.own_source();
         let may_know = |source: &Hidden| source.kind != SourceKind::Agent || self.identity.is_operator() || Some(source) == own.as_ref();
-        self.core.registry.hidden_by(name).into_iter().filter(may_know).collect()
+        // The name of a task's own server says nothing about which servers of others the agent is granted.
+        let is_hidden = source.kind == SourceKind::Task && !self.identity.is_operator();
+        if is_hidden { Vec::new() } else { self.core.hidden_by(name, source).into_iter().filter(may_know).collect() }
     }
 
     fn invalid_status(&self, server: &InvalidServer) -> ServerStatus {
@@ -137,7 +153,7 @@ impl Agent {
             variant_of: None,
             description: None,
             source: server.source.clone(),
-            hides: self.hidden_by(&server.name),
+            hides: self.hidden_by(&server.name, &server.source),
             tools: Vec::new(),
             quarantined: Vec::new(),
             missing: Vec::new(),

@@ -16,8 +16,7 @@ use super::availability::{AttachedServers, presence};
 use super::core::Core;
 use super::ending::EndReason;
 use super::granted::Granted;
-use crate::client::ConnectionState;
-use crate::config::{ServerDefinition, ServerSource, SourceKind, missing_variables, parse_object};
+use crate::config::{ServerDefinition, ServerSource, SourceKind, parse_object};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, AttachDecision, AttachReason, Candidate, Decider, Entry, Obstacle, Presence, TaskWishes, attach};
 use crate::text::variant_of;
@@ -338,7 +337,13 @@ impl Core {
 
     /// Returns the reason why an agent may not use a server. A server that is available on request, or that the task names, need not be
     /// enabled before.
-    fn obstacle(&self, agent: AgentView<'_>, entry: &Entry, is_named: bool, approval_read: ApprovalRead) -> Result<Option<Obstacle>> {
+    pub(super) fn obstacle(
+        &self,
+        agent: AgentView<'_>,
+        entry: &Entry,
+        is_named: bool,
+        approval_read: ApprovalRead,
+    ) -> Result<Option<Obstacle>> {
         // This check comes first, so that no other reason reveals a server that does not exist for the agent.
         if !agent.granted.reaches(entry.as_granted()) {
             return Ok(Some(Obstacle::NotGranted));
@@ -401,21 +406,6 @@ impl Core {
         }
         Ok(attachment)
     }
-
-    /// Returns a sentence for each server that will probably not start: because variables are not set, or because its last connection
-    /// failed. Connects to no server.
-    pub(super) fn readiness_warnings<'s>(&self, servers: impl Iterator<Item = (&'s str, &'s ServerDefinition)>) -> Vec<String> {
-        let warning = |(name, server): (&str, &ServerDefinition)| {
-            let missing = missing_variables(server, &self.surroundings.environment);
-            let is_down = !matches!(self.connections.state(&server.name), ConnectionState::Connected | ConnectionState::Connecting);
-            match self.registry.last_error(&server.name).filter(|_| is_down) {
-                _ if !missing.is_empty() => Some(not_ready(name, &missing)),
-                Some(error) => Some(last_failed(name, error.code)),
-                None => None,
-            }
-        };
-        servers.filter_map(warning).collect()
-    }
 }
 
 /// Returns a server of another source as a candidate for attachment.
@@ -425,17 +415,6 @@ fn candidate<'e>(entry: &'e Entry, agent: AgentView<'_>) -> Candidate<'e> {
         Entry::Invalid(_) => (&[][..], &[][..]),
     };
     Candidate { name: entry.name(), presence: presence(entry.name(), entry.source(), agent.name, agent.granted), keywords, capabilities }
-}
-
-/// Returns a sentence that lists the variables that a server needs but that are not set.
-pub(super) fn not_ready(name: &str, missing: &[String]) -> String {
-    let (noun, verb) = if missing.len() == 1 { ("variable", "is") } else { ("variables", "are") };
-    format!("server \"{name}\" is not ready: the {noun} {} {verb} not set", missing.join(", "))
-}
-
-/// Returns a sentence that the last connection failed. Contains only the error code, because the message may contain text of the server.
-fn last_failed(name: &str, code: &str) -> String {
-    format!("server \"{name}\" may not be ready: its last connection failed with {code}. The next call tries again")
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connec
  * The action that a row records. `command` and `manifest` are the stages of an approval. `provider`: the code of a package that provides servers
  * was approved. `fetch`: the hosts that code of an agent may fetch from were approved. `default`: the grant of agents without a grant was changed. `config`: the following rows of the same process describe changes of
  * the grants in the config, or all of these grants if the gateway was just opened. `queue-full`: events came faster than they could be written.
+ * `closed`: the gateway closed a connection, because the server was disabled, revoked or changed, nobody needs it any more, or the gateway was closed.
  * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than the rows that
  * were written.
  */
@@ -47,6 +48,7 @@ export type AuditAction =
   | 'lost'
   | 'idle'
   | 'evicted'
+  | 'closed'
   | 'queue-full'
   | 'process-ended'
   | 'head-changed'

@@ -8,6 +8,7 @@ export type GatewayEvent =
   | ServerProposedEvent
   | ExecutableChangedEvent
   | NotGrantedEvent
+  | ServerUnavailableEvent
   | ToolsChangedEvent
   | ProgressEvent
   | ServerLogEvent
@@ -65,6 +66,11 @@ export interface ServerProposedEvent {
   agent?: string
   /** True if it was approved without a person, because `requireApproval` is false. */
   approved: boolean
+  /**
+   * The stage that the person must decide about. `manifest`: the command is approved already, and `request` shows it; `approvalRequest(server)`
+   * starts the server, and returns its tools. Such an event is sent only when a gateway is opened.
+   */
+  stage: 'command' | 'manifest'
   /** Everything that the person must see before anything of the server runs. */
   request: CommandRequest
 }
@@ -90,6 +96,17 @@ export interface NotGrantedEvent {
   /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*` if the agent's code requested the whole server. */
   item: string
   /** The reason, and the toolboxes that allow the item, if there are any. It must not be shown to a model. */
+  reason: string
+}
+
+/**
+ * An event for the operator, before a run: the run does not have a server of the config, although nobody has disabled it. It is not approved, not
+ * enabled, or its entry has an error. It is sent once for each server and reason; no model is told.
+ */
+export interface ServerUnavailableEvent {
+  type: 'server-unavailable'
+  server: string
+  /** The reason, such as `it is not approved`. */
   reason: string
 }
 

@@ -100,10 +100,23 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
     // There is one hook for all gateways, because a hook and its data are kept until the environment ends.
     let open_gateways: Arc<OpenGateways> = Arc::default();
     env.add_env_cleanup_hook(Arc::clone(&open_gateways), |open| open.kill())?;
+    kill_at_exit(env, Arc::clone(&open_gateways))?;
     let glue = Glue { environment, object, calls: Arc::default(), outcomes, open_gateways, turn_end };
     let glue: &'static Glue = Box::leak(Box::new(glue));
     GLUE.set(Some(glue));
     Ok(glue)
+}
+
+/// Ends the gateways at the event `exit` of Node's process. After `process.exit()` and an uncaught exception, Node runs no cleanup hook on its main
+/// thread, so that the audit's last events would be lost.
+fn kill_at_exit(env: &Env, open: Arc<OpenGateways>) -> napi::Result<()> {
+    let kill = env.create_function_from_closure::<(), (), _>("kill", move |_| {
+        open.kill();
+        Ok(())
+    })?;
+    let listen: Function<FnArgs<(Function<(), ()>,)>, Unknown> = env.run_script("(kill) => void process.on('exit', kill)")?;
+    listen.call(FnArgs::from((kill,)))?;
+    Ok(())
 }
 
 /// Returns the text of a JavaScript string. Returns `None` for any other value, without converting it.

@@ -234,6 +234,7 @@ mod tests {
             SourceKind::Config,
             SourceKind::Registered,
             SourceKind::Provider,
+            SourceKind::Generated,
             SourceKind::Catalogue,
             SourceKind::Agent,
         ];

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::config::ServerSource;
+use crate::config::{ServerSource, SourceKind};
 use crate::error::Error;
 use crate::text::is_registry_name;
 
@@ -47,6 +47,13 @@ pub struct ServerStatus {
 const NO_NAME: &str = "(a server whose name is not valid)";
 
 impl ServerStatus {
+    /// Returns whether an agent has added or changed the server, and a person has to decide about its command or its tools.
+    #[must_use]
+    pub fn awaits_decision(&self) -> bool {
+        let may_be_used = !matches!(self.state, ServerState::Disabled | ServerState::Invalid);
+        !self.approved && self.source.kind == SourceKind::Agent && may_be_used
+    }
+
     /// Returns the status for a model. A variant of a server has the name that code imports. Texts that no approval covers are removed. The name
     /// of an invalid entry is replaced, because it may be any text. The error message is replaced, because it may quote a server.
     #[must_use]

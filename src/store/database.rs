@@ -24,8 +24,42 @@ pub(super) const BUSY_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 /// The migrations from an empty database to the current schema.
 const MIGRATIONS: [&str; 2] = [include_str!("migrations/001_decisions.sql"), include_str!("migrations/002_audit.sql")];
-/// The types of network file systems, on which `SQLite` cannot rely on locks: NFS, SMB (two), AFS. From the manual page of statfs(2).
-const NETWORK_FILE_SYSTEMS: [u64; 4] = [0x6969, 0x517B, 0xFF53_4D42, 0x5346_414F];
+/// The types of file systems that several machines may have open, from statfs(2) and linux/magic.h: NFS, SMB (three), AFS (two), Coda, 9p, Ceph,
+/// Lustre, OCFS2, GFS2. Their locks do not hold everywhere, and where they hold, `SQLite`'s journal still needs memory that its processes share,
+/// so that all of them must be on one machine (<https://sqlite.org/wal.html>).
+const NETWORK_FILE_SYSTEMS: [u64; 12] = [
+    0x6969,
+    0x517B,
+    0xFF53_4D42,
+    0xFE53_4D42,
+    0x5346_414F,
+    0x6B41_4653,
+    0x7375_7245,
+    0x0102_1997,
+    0x00C3_6400,
+    0x0BD0_0BD0,
+    0x7461_636F,
+    0x0116_1970,
+];
+/// The type of file systems that a program of the machine serves.
+const FUSE: u64 = 0x6573_5546;
+/// Names of such programs that show the files of another machine or of a network service. Others, for example encrypted folders, are on one machine.
+const NETWORK_PROGRAMS: [&str; 14] = [
+    "sshfs",
+    "glusterfs",
+    "ceph",
+    "ceph-fuse",
+    "s3fs",
+    "rclone",
+    "davfs",
+    "curlftpfs",
+    "gcsfuse",
+    "goofys",
+    "juicefs",
+    "seaweedfs",
+    "mount-s3",
+    "moosefs",
+];
 
 /// Locked while a thread creates the file. Closing a file releases all locks that this process has on it, including the locks of other
 /// connections. So no thread may connect until the thread that created the file has closed it.
@@ -322,12 +356,24 @@ fn identity(path: &Path) -> Result<(u64, u64)> {
 
 fn check_file_system(folder: &Path, path: &Path) -> Result<()> {
     let there = rustix::fs::statfs(folder).map_err(|error| problem(path, &std::io::Error::from(error).to_string()))?;
-    check_file_system_type(there.f_type.cast_unsigned(), path)
+    // Only the lower 32 bits are the type. The number is negative on some systems.
+    let number = there.f_type.cast_unsigned() & 0xFFFF_FFFF;
+    let device = fs::metadata(folder).ok().filter(|_| number == FUSE).map(|folder| folder.dev());
+    let mounts = device.and_then(|_| fs::read_to_string("/proc/self/mountinfo").ok()).unwrap_or_default();
+    let program = device.and_then(|device| program_of(&mounts, (libc::major(device), libc::minor(device))));
+    check_file_system_type(number, program, path)
 }
 
-fn check_file_system_type(number: u64, path: &Path) -> Result<()> {
-    // Only the lower 32 bits are the type. The number is negative on some systems.
-    if !NETWORK_FILE_SYSTEMS.contains(&(number & 0xFFFF_FFFF)) {
+/// Returns the name of the program that serves a FUSE file system, from the text of `/proc/self/mountinfo`. The name follows `fuse.` in the type.
+fn program_of(mounts: &str, (major, minor): (u32, u32)) -> Option<&str> {
+    let device = format!("{major}:{minor}");
+    let line = mounts.lines().rev().find(|line| line.split(' ').nth(2) == Some(&device))?;
+    line.split_once(" - ")?.1.split(' ').next()?.strip_prefix("fuse.")
+}
+
+fn check_file_system_type(number: u64, program: Option<&str>, path: &Path) -> Result<()> {
+    let is_of_network_program = number == FUSE && program.is_some_and(|program| NETWORK_PROGRAMS.contains(&program));
+    if !NETWORK_FILE_SYSTEMS.contains(&number) && !is_of_network_program {
         return Ok(());
     }
     let told = "its folder is on a network file system, on which two machines could overwrite each other's approvals. Choose a stateDir on a \
@@ -392,10 +438,18 @@ mod tests {
     #[test]
     fn a_network_file_system_is_refused_with_the_way_out() {
         let path = Path::new("/home/ada/store.sqlite3");
-        assert!(check_file_system_type(0xEF53, path).is_ok());
-        for number in [0x6969, 0xFFFF_FFFF_FF53_4D42] {
-            let error = check_file_system_type(number, path).unwrap_err().in_full();
-            assert!(error.contains("network file system") && error.contains("stateDir"), "{error}");
+        // ext4, tmpfs, overlayfs, and what only this machine has open.
+        for (number, program) in [(0xEF53, None), (0x0102_1994, None), (0x794C_7630, None), (FUSE, None), (FUSE, Some("gocryptfs"))] {
+            assert!(check_file_system_type(number, program, path).is_ok(), "{number:x} {program:?}");
         }
+        let named = [FUSE, FUSE].into_iter().zip([Some("sshfs"), Some("rclone")]);
+        for (number, program) in NETWORK_FILE_SYSTEMS.into_iter().zip(std::iter::repeat(None)).chain(named) {
+            let error = check_file_system_type(number, program, path).unwrap_err().in_full();
+            assert!(error.contains("network file system") && error.contains("stateDir"), "{number:x}: {error}");
+        }
+        let mounts = "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n\
+                      90 22 0:51 / /home/ada/far rw,nosuid shared:3 - fuse.sshfs far:/ rw,user_id=0\n\
+                      91 22 0:52 / /home/ada/near rw - fuse portal rw\n";
+        assert_eq!([(0, 51), (0, 52), (8, 1), (0, 9)].map(|device| program_of(mounts, device)), [Some("sshfs"), None, None, None]);
     }
 }

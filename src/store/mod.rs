@@ -53,6 +53,8 @@ pub enum Kind {
     Provider,
     /// Hosts that code of agents may fetch from.
     Fetch,
+    /// Servers of config files, as they were last recorded in the audit. They decide nothing.
+    Config,
 }
 
 impl Kind {
@@ -67,6 +69,7 @@ impl Kind {
             Self::Toolbox => "toolbox",
             Self::Provider => "provider",
             Self::Fetch => "fetch",
+            Self::Config => "config",
         }
     }
 }

@@ -10,10 +10,10 @@ use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::gateway::{CallOptions, IdentityOptions, RunOptions};
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::{Stop, StopReason};
-use hyperlight_mcp::store::Store;
 use hyperlight_mcp::store::audit::{
     Audit, AuditAction, AuditDetails, AuditEvent, AuditKind, AuditOptions, AuditParty, AuditQuery, AuditRow,
 };
+use hyperlight_mcp::store::{Kind, Store};
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -64,6 +64,7 @@ async fn approvals_connections_and_revocations_are_recorded_with_what_was_approv
             ["approval", "command", "person", "one"],
             ["connection", "opened", null, "one"],
             ["approval", "manifest", "person", "one"],
+            ["connection", "closed", null, "one"],
             ["server", "disabled", "person", "one"],
             ["server", "enabled", "person", "one"],
             ["revocation", "revoked", "person", "one"],
@@ -226,7 +227,7 @@ async fn contents_are_kept_only_where_the_option_says_so_and_without_secrets() {
 /// The variable that contains the folder, the name and the kind of end of a process that records, for the test below.
 const ROLE: &str = "HYPERLIGHT_MCP_TEST_RECORDS";
 
-fn open_audit(folder: &str) -> Audit {
+fn open_store(folder: &str) -> (Arc<Store>, Audit) {
     let store = Arc::new(Store::open(folder.as_ref(), Arc::new(|problem| panic!("{problem}"))).unwrap());
     let options = AuditOptions {
         max_bytes: 1 << 30,
@@ -236,21 +237,28 @@ fn open_audit(folder: &str) -> Audit {
         redactor: Arc::new(Redactor::new(None, None)),
         on_problem: Arc::new(|error| eprintln!("{error:?}")),
     };
-    Audit::open(&store, options)
+    let audit = Audit::open(&store, options);
+    (store, audit)
 }
 
-/// Records numbered events as `name`, and prints each number, until the process is killed. If it has to close, it records a hundred events
-/// and closes the audit.
+/// Records numbered events as `name`, and prints each number, until the process is killed. Writes a decision into the same store after each
+/// hundred events, and prints its number once it is written. If it has to close, it records a hundred events and closes the audit.
 #[test]
 fn a_process_that_records() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let [folder, name, end] = role.split('|').collect::<Vec<_>>().try_into().unwrap();
-    let audit = open_audit(folder);
+    let Ok([folder, name, end]) = <[&str; 3]>::try_from(role.split('|').collect::<Vec<_>>()) else { return };
+    let (store, audit) = open_store(folder);
     let most = if end == "closes" { 100 } else { u64::MAX };
     for number in 1..=most {
         audit.record(AuditEvent::Revocation { server: format!("{name}-{number}"), by: AuditParty::Person });
         println!("said {number}");
         std::io::stdout().flush().unwrap();
+        if number % 100 == 0 {
+            let decision = Arc::from(number.to_string().into_bytes());
+            store.change(Kind::Grant, |rows| Ok(rows.insert(format!("{name}-{number}"), decision))).unwrap();
+            println!("decided {number}");
+            std::io::stdout().flush().unwrap();
+        }
         if number % 20 == 0 {
             // The queue can follow this pace.
             std::thread::sleep(Duration::from_millis(1));
@@ -260,11 +268,51 @@ fn a_process_that_records() {
     println!("closed");
 }
 
+/// Records a hundred events, waits for as long as the writer may take, says so, and waits for its end.
+#[test]
+fn a_process_that_waits() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let Some(folder) = role.strip_suffix("|waits") else { return };
+    let (_store, audit) = open_store(folder);
+    for number in 1..=100 {
+        audit.record(AuditEvent::Revocation { server: format!("one-{number}"), by: AuditParty::Person });
+    }
+    std::thread::sleep(LONGEST_LOSS);
+    println!("waited");
+    std::io::stdout().flush().unwrap();
+    std::thread::sleep(Duration::from_mins(10));
+}
+
+/// The age from which no event is lost, as the documents say it, and half as much for the commit.
+const LONGEST_LOSS: Duration = Duration::from_millis(150);
+
+#[test]
+fn what_is_older_than_a_tenth_of_a_second_survives_a_kill() {
+    // On a busy machine the writer may get no processor in this time, so one attempt of several has to succeed.
+    let survived = (0..8).any(|_| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "audit::a_process_that_waits", "--nocapture"]).env(ROLE, format!("{}|waits", folder.path().display()));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.ends_with("waited")), "it ended before");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (_store, audit) = open_store(folder.path().to_str().unwrap());
+        let rows = audit.rows(&AuditQuery::default()).unwrap();
+        audit.close(Duration::from_mins(1));
+        rows.iter().filter(|row| row.server.is_some()).count() == 100
+    });
+    assert!(survived, "events that are older than {LONGEST_LOSS:?} were lost each time");
+}
+
 /// A process that records events.
 struct Recording {
     name: String,
     child: Child,
     output: BufReader<ChildStdout>,
+    /// The decisions that the process has told as written.
+    decided: Vec<String>,
 }
 
 impl Recording {
@@ -274,7 +322,7 @@ impl Recording {
         command.args(["--exact", "audit::a_process_that_records", "--nocapture"]).env(ROLE, role);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self { name, child, output }
+        Self { name, child, output, decided: Vec::new() }
     }
 
     /// Reads the printed numbers until `number`, or until the process has ended. Returns the last number.
@@ -284,6 +332,9 @@ impl Recording {
         while last < number && self.output.read_line(&mut line).unwrap() > 0 {
             if let Some(said) = line.trim_end().rsplit("said ").next().filter(|_| line.contains("said ") && line.ends_with('\n')) {
                 last = said.parse().unwrap();
+            }
+            if let Some(decided) = line.trim_end().strip_prefix("decided ").filter(|_| line.ends_with('\n')) {
+                self.decided.push(format!("{}-{decided}", self.name));
             }
             line.clear();
         }
@@ -320,7 +371,7 @@ fn check(all: &[AuditRow], name: &str, pid: u32, said: u64, is_killed: bool) {
 #[test]
 fn processes_that_are_killed_at_random_leave_a_whole_chain_that_says_how_much_is_missing() {
     let folder = tempfile::tempdir().unwrap();
-    let mut ended = Vec::new();
+    let (mut ended, mut decided) = (Vec::new(), Vec::new());
     for round in 0..2 {
         let start = |number: usize| {
             let end = if number == 0 { "closes" } else { "killed" };
@@ -333,16 +384,22 @@ fn processes_that_are_killed_at_random_leave_a_whole_chain_that_says_how_much_is
             assert!(before > 0, "{} said nothing", recording.name);
             let said = if is_killed { recording.kill().max(before) } else { before };
             recording.child.wait().unwrap();
+            decided.append(&mut recording.decided);
             ended.push((recording.name.clone(), recording.child.id(), said, is_killed));
         }
     }
-    let audit = open_audit(folder.path().to_str().unwrap());
+    // Opening the store panics if it finds rows that are torn or that nobody has sealed.
+    let (store, audit) = open_store(folder.path().to_str().unwrap());
     let report = audit.verify().unwrap();
     assert!(report.whole, "{report:?}");
     let all = audit.rows(&AuditQuery::default()).unwrap();
     for (name, pid, said, is_killed) in &ended {
         check(&all, name, *pid, *said, *is_killed);
     }
+    let rows = store.rows(Kind::Grant).unwrap();
+    assert!(!decided.is_empty() && store.damage(Kind::Grant).is_none());
+    assert!(decided.iter().all(|decision| rows.contains_key(decision)), "{decided:?}\n{:?}", rows.keys());
+    assert!(rows.iter().all(|(name, body)| name.ends_with(std::str::from_utf8(body).unwrap())));
     // A gap that was reported once is not reported again.
     assert_eq!(audit.verify().unwrap().gaps, report.gaps);
     audit.close(Duration::from_mins(1));

@@ -17,6 +17,7 @@ use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line};
 use crate::config::{ServerSource, SourceKind, inputs_in, is_yaml};
+use crate::error::Error;
 use crate::files::{lock_within, private_folder, replace_kept, target_of_user};
 use crate::gateway::Gateway;
 use args::{Add, Set, Unset};
@@ -28,18 +29,21 @@ const NEW_MODE: u32 = 0o600;
 
 pub(super) fn add(session: &Session, arguments: &Add) -> Result<Exit, CliError> {
     let changed = written(session, Change::Add(arguments))?;
+    record(session)?;
     tell(session, &arguments.name, &changed);
     Ok(Exit::Done)
 }
 
 pub(super) fn set(session: &Session, arguments: &Set) -> Result<Exit, CliError> {
     let changed = written(session, Change::Set(arguments))?;
+    record(session)?;
     tell(session, &arguments.name, &changed);
     Ok(Exit::Done)
 }
 
 pub(super) fn unset(session: &Session, arguments: &Unset) -> Result<Exit, CliError> {
     let changed = written(session, Change::Unset(arguments))?;
+    record(session)?;
     tell(session, &arguments.name, &changed);
     Ok(Exit::Done)
 }
@@ -61,6 +65,7 @@ pub(super) async fn remove(session: &Session, name: &str) -> Result<Exit, CliErr
     file.changed(Change::Remove(name))?;
     gateway.revoke(name).await?;
     written(session, Change::Remove(name))?;
+    record_with(session, &gateway, &file.path);
     let config = file.path.display().to_string();
     if session.json() {
         session.terminal.print_json(&json!({ "config": config, "server": name, "written": true, "entry": null }));
@@ -165,6 +170,28 @@ fn written(session: &Session, change: Change<'_>) -> Result<Changed, CliError> {
     }
     drop(lock);
     Ok(changed)
+}
+
+/// Records the change of the config in the audit.
+fn record(session: &Session) -> Result<(), CliError> {
+    let path = ConfigFile::of(session)?.path;
+    // A gateway without the config's servers is enough for that, and runs no code of providers.
+    match session.open_state() {
+        Ok(gateway) => record_with(session, &gateway, &path),
+        Err(error) => not_recorded(session, &error),
+    }
+    Ok(())
+}
+
+fn record_with(session: &Session, gateway: &Gateway, path: &std::path::Path) {
+    if let Err(error) = gateway.record_config_file(path) {
+        not_recorded(session, &error);
+    }
+}
+
+/// Warns that the audit lacks a change. The change itself is made.
+fn not_recorded(session: &Session, error: &Error) {
+    session.terminal.note(Tone::Warning, "warning:", &format!("the audit does not have this change: {error}"));
 }
 
 /// Prints the change that was written, and suggests the next command.

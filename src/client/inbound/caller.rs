@@ -192,6 +192,11 @@ pub trait Observer: Send + Sync {
     fn evicted(&self, server: &str, made_room_for: &str);
     /// Reports that a connection was closed because it was not used for `idleTimeoutMs`.
     fn idled_out(&self, server: &str);
+    /// Reports that this client closed a connection for any other reason: the server was disabled, revoked or changed, nobody needs it any
+    /// more, or the gateway is being closed.
+    fn closed(&self, server: &str) {
+        let _ = server;
+    }
     /// Reports that the server's lists were read again after the server had announced a change.
     fn manifest_read(&self, server: &str, manifest: &Arc<Manifest>);
     /// Reports a notice that belongs to no call, or to a call that cannot be determined.

@@ -166,7 +166,7 @@ impl Entry {
     }
 
     /// Closes the connection. Also cancels an attempt to connect, and the calls of all callers that wait for the connection.
-    async fn end(&self) {
+    async fn end(&self, observer: &dyn Observer) {
         let taking = self.held.lock();
         tokio::pin!(taking);
         let mut place = tokio::select! {
@@ -179,6 +179,7 @@ impl Entry {
         drop(place);
         if let Some(held) = held {
             self.on(Transition::Close(Closed::Ended));
+            observer.closed(&self.server);
             held.close().await;
         }
     }
@@ -296,7 +297,7 @@ impl Connections {
     /// Closes a server's connection, and cancels an attempt to connect. Used when the server was revoked, disabled or changed.
     pub async fn close(&self, server: &str) {
         let Some(entry) = self.shared.entries().get(server).cloned() else { return };
-        entry.end().await;
+        entry.end(&*self.shared.observer).await;
         entry.lifecycle().reset();
     }
 
@@ -306,6 +307,7 @@ impl Connections {
         let held = entry.held.lock().await.take();
         if let Some(held) = held {
             entry.on(Transition::Close(Closed::Ended));
+            self.shared.observer.closed(server);
             held.close().await;
         }
         entry.lifecycle().reset();
@@ -317,7 +319,8 @@ impl Connections {
         *self.shared.runtime.lock() = None;
         let entries: Vec<_> = self.shared.entries().drain().map(|(_, entry)| entry).collect();
         for entry in entries {
-            self.shared.closings.spawn(async move { entry.end().await });
+            let observer = Arc::clone(&self.shared.observer);
+            self.shared.closings.spawn(async move { entry.end(&*observer).await });
         }
         self.shared.closings.close();
         self.shared.closings.wait().await;
@@ -331,6 +334,7 @@ impl Connections {
                 && let Some(held) = place.as_ref()
             {
                 held.connection.kill();
+                self.shared.observer.closed(&entry.server);
             }
         }
     }

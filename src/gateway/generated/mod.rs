@@ -19,6 +19,7 @@ use crate::client::{Caller, ConnectClock, Launch, Target};
 use crate::config::{GeneratedTools, ServerDefinition, ServerSource, SourceKind};
 use crate::error::{Error, Result};
 use crate::registry::Entry;
+use crate::store::audit::AuditParty;
 use crate::text::{check_server_name, sanitise_line};
 
 impl Gateway {
@@ -68,7 +69,8 @@ impl Gateway {
         self.core.check_open()?;
         let _one_at_a_time = self.core.reloading.lock().await;
         let source = ServerSource::named(SourceKind::Generated, name);
-        self.core.apply_layers(move |registry| registry.set_layer(source, entries)).await?;
+        let changes = self.core.apply_layers(move |registry| registry.set_layer(source, entries)).await?;
+        self.core.record_changes(&changes, Some(SourceKind::Generated), AuditParty::Person);
         Ok(())
     }
 }

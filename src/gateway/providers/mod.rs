@@ -23,12 +23,12 @@ use self::survey::{PackageApproval, Standing, Surveyed, approval_of, survey};
 use super::Gateway;
 use super::core::Core;
 use crate::blocking::blocking;
-use crate::config::{Config, ProviderSettings, ServerSource};
+use crate::config::{Config, ProviderSettings, ServerSource, SourceKind};
 use crate::error::{Error, Result};
 use crate::registry::providers::check_provider_name;
-use crate::registry::{Entry, catalogue, catalogue_source};
+use crate::registry::{Entry, Registry, catalogue, catalogue_source};
 use crate::store::Kind;
-use crate::store::audit::ProviderDecision;
+use crate::store::audit::{AuditParty, ProviderDecision};
 
 /// The servers of each source other than the config.
 type Layers = Vec<(ServerSource, Vec<Entry>)>;
@@ -188,9 +188,9 @@ impl Gateway {
     async fn look_again(&self, name: &str) -> Result<ProviderStatus> {
         let settings = self.core.providers.settings.lock().clone();
         let layers = self.core.look(&settings, Anew::Only(name)).await.map_err(|error| self.core.redacted(error))?;
-        self.core
-            .apply_layers(move |registry| layers.into_iter().for_each(|(source, entries)| registry.set_layer(source, entries)))
-            .await?;
+        let change = move |registry: &Registry| layers.into_iter().for_each(|(source, entries)| registry.set_layer(source, entries));
+        let changes = self.core.apply_layers(change).await?;
+        self.core.record_changes(&changes, Some(SourceKind::Provider), AuditParty::Person);
         let found = self.providers().into_iter().find(|provider| provider.name == name);
         found.ok_or_else(|| self.core.redacted(self.core.unknown_provider(name)))
     }

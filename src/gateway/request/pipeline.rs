@@ -64,7 +64,8 @@ impl<'a> Pipeline<'a> {
             // The approval may have changed while the person decided, so the item is checked again.
             (found, connection) = self.connect(self.find_again(&found)?, limits).await?;
         }
-        let slot = self.core.call_slot(&found.server, self.request.label(), limits, self.requester.timeout_ms).await?;
+        let most = self.requester.scope.granted.max_parallel_calls(&found.server.name);
+        let slot = self.core.call_slot(&found.server, self.request.label(), limits, self.requester.timeout_ms, most).await?;
         if slot.was_awaited() {
             found = self.find_again(&found)?;
             self.compare(&found, &connection).await?;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Confirm, Item, Overrides, ProfileConflict, ProfileDefinition, variants_of};
+use crate::config::{Confirm, Item, Overrides, ProfileConflict, ProfileDefinition, least, variants_of};
 use crate::text::{NameMark, marked_name};
 
 /// The servers that an agent has because of its profiles, each with its restrictions.
@@ -43,12 +43,26 @@ impl Stack {
         let mut servers: BTreeMap<String, Overrides> = BTreeMap::new();
         for (name, overrides) in profiles.into_values().flat_map(|profile| &profile.servers) {
             let stacked = servers.entry(name.clone()).or_default();
-            let Overrides { tools, resources, prompts, call_timeout_ms, max_call_timeout_ms, confirm, changes: _ } = overrides;
+            let Overrides {
+                tools,
+                resources,
+                prompts,
+                call_timeout_ms,
+                max_call_timeout_ms,
+                connect_timeout_ms,
+                idle_timeout_ms,
+                max_parallel_calls,
+                confirm,
+                changes: _,
+            } = overrides;
             stacked.tools.extend_from_slice(tools);
             stacked.resources.extend_from_slice(resources);
             stacked.prompts.extend_from_slice(prompts);
             stacked.call_timeout_ms = least(stacked.call_timeout_ms, *call_timeout_ms);
             stacked.max_call_timeout_ms = least(stacked.max_call_timeout_ms, *max_call_timeout_ms);
+            stacked.connect_timeout_ms = least(stacked.connect_timeout_ms, *connect_timeout_ms);
+            stacked.idle_timeout_ms = least(stacked.idle_timeout_ms, *idle_timeout_ms);
+            stacked.max_parallel_calls = least(stacked.max_parallel_calls, *max_parallel_calls);
             stacked.confirm = stricter(stacked.confirm, *confirm);
         }
         Ok(Self { servers, variants })
@@ -104,18 +118,30 @@ impl Stack {
         self.servers.get(server).and_then(|overrides| overrides.max_call_timeout_ms).map_or(limit_ms, |own| own.min(limit_ms))
     }
 
+    /// Returns the shorter of the time to connect and the limit of the profiles, in milliseconds.
+    #[must_use]
+    pub fn stricter_connect_ms(&self, server: &str, limit_ms: u64) -> u64 {
+        self.servers.get(server).and_then(|overrides| overrides.connect_timeout_ms).map_or(limit_ms, |own| own.min(limit_ms))
+    }
+
+    /// Returns the shorter of the time after which an idle connection is closed and the limit of the profiles, in milliseconds. `None` if
+    /// neither sets one.
+    #[must_use]
+    pub fn stricter_idle_ms(&self, server: &str, limit_ms: Option<u64>) -> Option<u64> {
+        least(limit_ms, self.servers.get(server).and_then(|overrides| overrides.idle_timeout_ms))
+    }
+
+    /// Returns the limit of the profiles for calls at once. `None` if no profile sets one.
+    #[must_use]
+    pub fn max_parallel_calls(&self, server: &str) -> Option<u64> {
+        self.servers.get(server).and_then(|overrides| overrides.max_parallel_calls)
+    }
+
     /// Returns the stricter of a server's `confirm` and the value of the profiles.
     #[must_use]
     pub fn stricter_confirm(&self, server: &str, confirm: Confirm) -> Confirm {
         let own = self.servers.get(server).and_then(|overrides| overrides.confirm);
         stricter(Some(confirm), own).unwrap_or(confirm)
-    }
-}
-
-fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
     }
 }
 

@@ -25,15 +25,25 @@ fn any_overrides() -> impl Strategy<Value = Overrides> {
         prop::collection::vec(any_uri_filter(), 0..2),
         prop::collection::vec(any_tool_filter(), 0..2),
     );
-    (filters, prop::option::of(1_u64..9), prop::option::of(1_u64..9), confirm).prop_map(
-        |((tools, resources, prompts), call_timeout_ms, max_call_timeout_ms, confirm)| Overrides {
-            tools,
-            resources,
-            prompts,
-            call_timeout_ms,
-            max_call_timeout_ms,
+    let limits = prop::array::uniform5(prop::option::of(1_u64..9));
+    (filters, limits, confirm).prop_map(
+        |(
+            (tools, resources, prompts),
+            [call_timeout_ms, max_call_timeout_ms, connect_timeout_ms, idle_timeout_ms, max_parallel_calls],
             confirm,
-            ..Overrides::default()
+        )| {
+            Overrides {
+                tools,
+                resources,
+                prompts,
+                call_timeout_ms,
+                max_call_timeout_ms,
+                connect_timeout_ms,
+                idle_timeout_ms,
+                max_parallel_calls,
+                confirm,
+                ..Overrides::default()
+            }
         },
     )
 }
@@ -71,6 +81,14 @@ proptest! {
         let mut longest: Vec<u64> = having.iter().filter_map(|one| one.max_call_timeout_ms).chain([limit]).collect();
         longest.sort_unstable();
         prop_assert_eq!(stack.stricter_max_timeout_ms(&server, limit), longest[0]);
+        let shortest = |limits: Vec<Option<u64>>| limits.into_iter().flatten().min();
+        let connecting = having.iter().map(|one| one.connect_timeout_ms).chain([Some(limit)]).collect();
+        prop_assert_eq!(Some(stack.stricter_connect_ms(&server, limit)), shortest(connecting));
+        for own in [None, Some(limit)] {
+            let idle = having.iter().map(|one| one.idle_timeout_ms).chain([own]).collect();
+            prop_assert_eq!(stack.stricter_idle_ms(&server, own), shortest(idle));
+        }
+        prop_assert_eq!(stack.max_parallel_calls(&server), shortest(having.iter().map(|one| one.max_parallel_calls).collect()));
         // Checks the values from the strictest to the least strict. The first value that somebody sets is used.
         let own = [Confirm::Never, Confirm::Writes, Confirm::Always][own];
         let said: Vec<Confirm> = having.iter().filter_map(|one| one.confirm).chain([own]).collect();

@@ -120,7 +120,8 @@ impl CallOutcome {
 }
 
 /// The stage of an approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ApprovalStage {
     Command,
     Manifest,
@@ -172,6 +173,8 @@ pub enum ConnectionChange {
     Idle,
     /// The connection was closed to make room for another server.
     Evicted,
+    /// The gateway closed the connection: the server was disabled, revoked or changed, nobody needs it any more, or the gateway was closed.
+    Closed,
 }
 
 /// The party that made a decision.

@@ -191,6 +191,7 @@ pub enum AuditAction {
     Lost,
     Idle,
     Evicted,
+    Closed,
     /// Events were lost, because they came faster than they could be written.
     QueueFull,
     /// A process ended without closing its gateway. The last 100 ms of its events may be missing.
@@ -447,6 +448,7 @@ fn connection_words(change: ConnectionChange) -> (AuditAction, Option<String>) {
         ConnectionChange::Lost => (AuditAction::Lost, None),
         ConnectionChange::Idle => (AuditAction::Idle, None),
         ConnectionChange::Evicted => (AuditAction::Evicted, None),
+        ConnectionChange::Closed => (AuditAction::Closed, None),
     }
 }
 

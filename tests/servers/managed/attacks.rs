@@ -67,6 +67,10 @@ fn additions(world: &World) -> Vec<(&'static str, Json, Becomes)> {
         ("turns the direction", named("\u{202e}buhtig"), Refused),
         ("has invisible characters", named("github\u{200b}"), Refused),
         ("has a blank that looks like none", named("\u{3164}"), Refused),
+        ("has a pattern as its name", named("agent:model-0:github/*"), Pending),
+        ("grants itself everything", with("toolboxes", json!(["*/*"])), Refused),
+        ("grants itself to others", with("grants", json!({ "other": ["*/*"] })), Refused),
+        ("takes up a profile", with("profiles", json!(["all"])), Refused),
         ("has no name", named(""), Refused),
         ("has an endless name", named(&"a".repeat(10_000)), Refused),
         ("loads code into Node", env("NODE_OPTIONS", "--import /tmp/evil.mjs"), Pending),
@@ -137,6 +141,18 @@ async fn a_model_touches_no_server_that_is_not_its_own() {
             assert_eq!(answer["error"]["code"], code, "{tool} {name}: {answer}");
         }
     }
+    for name in [OURS, "theirs", "operators"] {
+        for (tool, arguments) in [
+            ("update_mcp_server", json!({ "server": name, "toolboxes": ["*/*"] })),
+            ("update_mcp_server", json!({ "server": name, "owner": "model" })),
+            ("remove_mcp_server", json!({ "server": name, "owner": "model" })),
+            ("manage_mcp", json!({ "action": "grant", "server": name })),
+        ] {
+            let answer = model.calls(tool, arguments.clone()).await;
+            assert!(answer["error"]["code"].is_string(), "{tool} {arguments}: {answer}");
+        }
+    }
+    assert!(world.gateway.toolboxes().unwrap().agents.is_empty());
     for name in ["theirs", "operators"] {
         for action in ["info", "enable", "disable", "test", "propose"] {
             let answer = model.calls("manage_mcp", json!({ "action": action, "server": name })).await;

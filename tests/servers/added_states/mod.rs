@@ -1,37 +1,51 @@
-//! After any sequence of changes, an agent can call a server that another agent has added or a provider provides, or see its name, only if
-//! it is granted and approved in its present form. A simple model of the decisions is compared with the gateway. `grants_states` does the
-//! same for servers of the config.
+//! After any sequence of changes, an agent can call a server that another agent has added, or that a provider or the config has, or see its name, only if
+//! it is granted, of its profiles, enabled, and approved in its present form. A simple model of the decisions is compared with the gateway.
+//! `grants_states` does the same for servers of the config alone.
+
+mod model;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hyperlight_mcp::bridge::ToolErrors;
+use hyperlight_mcp::bridge::ToolQuery;
 use hyperlight_mcp::catalog::NameStyle;
-use hyperlight_mcp::gateway::{Agent, Answer, ApprovalQuestion, CallOptions, Callbacks, EnableAtOpen, IdentityOptions};
-use hyperlight_mcp::sandbox::Stop;
+use hyperlight_mcp::gateway::{
+    Agent, Answer, ApprovalQuestion, CallOptions, Callbacks, EnableAtOpen, IdentityOptions, ResolveOptions, RunOptions, SandboxOptions,
+    Task, TaskServer,
+};
+use hyperlight_mcp::sandbox::{Stop, Value};
 use hyperlight_mcp::trust::Decision;
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
+use self::model::{Model, Server};
 use crate::support::{FIXTURE, TestFolder, guest_choice, patience, pid_of, send, within};
 
 const AGENTS: [&str; 3] = ["ann", "bob", "cleo"];
 /// The names that agents request. There are few of them, so that names collide.
 const WISHES: [&str; 2] = ["Alpha", "Beta"];
-const PROVIDED: [&str; 2] = ["acme--gamma", "acme--delta"];
+/// The servers of the provider, and one of the config.
+const PROVIDED: [&str; 3] = ["acme--gamma", "acme--delta", FILES];
+const FILES: &str = "files";
+/// The agent with a profile that has some of the servers, in those cases that have profiles. The others have a profile with all of them.
+const NARROW: &str = "cleo";
+const NARROW_PROFILE: [&str; 3] = ["alpha", "acme--gamma", FILES];
 /// The possible patterns of the only toolbox. Patterns that match the same tool have different lengths.
 const PATTERNS: [&[&str]; 7] = [
     &["*/*"],
-    &["alpha/*", "beta/grab_*", "acme--gamma/*"],
+    &["alpha/*", "beta/grab_*", "acme--gamma/*", "files/mend_*"],
     &["agent:ann:alpha/*"],
     &["agent:ann:alpha/*", "!alpha/mend_*", "agent:bob:beta/grab_*"],
-    &["agent:bob:alpha/*", "acme--delta/mend_*"],
+    &["agent:bob:alpha/*", "acme--delta/mend_*", "files/*"],
     &["*/*", "agent:ann:beta/*", "!*/grab_*"],
     &[],
 ];
 const TOOLBOX: &str = "box";
+/// Stands for a resource or prompt, which only patterns with `/*` match.
+const RESOURCE: &str = "resource:";
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -39,7 +53,12 @@ enum Step {
     /// An agent changes or removes a server, its own or another's.
     Update(usize, usize, usize),
     RemoveAdded(usize, usize),
-    /// From now on, the provider provides a variant of a server, or no longer provides the server.
+    /// An agent changes the display name of a server, its own or another's.
+    Rename(usize, usize, usize),
+    /// A person enables or disables a server for all agents.
+    Enable(usize),
+    Disable(usize),
+    /// From now on, the provider or the config has a variant of a server, or no longer has the server.
     Offer(usize, Option<usize>),
     Reload,
     Approve(usize),
@@ -52,6 +71,8 @@ enum Step {
     /// Ends the gateway and opens another one on the same state.
     Reopen,
     Call(usize, usize, usize),
+    /// Asks what an agent would have for a task that names all servers.
+    Task(usize),
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -59,7 +80,11 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (agent.clone(), 0..WISHES.len(), variant.clone()).prop_map(|(agent, wish, variant)| Step::Add(agent, wish, variant)),
         3 => (agent.clone(), server.clone(), variant.clone()).prop_map(|(agent, server, variant)| Step::Update(agent, server, variant)),
-        1 => (agent.clone(), server.clone()).prop_map(|(agent, server)| Step::RemoveAdded(agent, server)),
+        2 => (agent.clone(), server.clone()).prop_map(|(agent, server)| Step::RemoveAdded(agent, server)),
+        1 => (agent.clone(), server.clone(), 0..WISHES.len()).prop_map(|(agent, server, wish)| Step::Rename(agent, server, wish)),
+        1 => server.clone().prop_map(Step::Enable),
+        1 => server.clone().prop_map(Step::Disable),
+        2 => agent.clone().prop_map(Step::Task),
         2 => (0..PROVIDED.len(), prop::option::weighted(0.8, variant)).prop_map(|(server, variant)| Step::Offer(server, variant)),
         2 => Just(Step::Reload),
         5 => server.clone().prop_map(Step::Approve),
@@ -80,82 +105,6 @@ fn tools(variant: usize) -> [String; 2] {
 
 fn tool(number: usize) -> String {
     tools(number / 2)[number % 2].clone()
-}
-
-/// The present state of a server.
-#[derive(Debug, Clone)]
-struct Server {
-    /// The agent that has added the server. `None` if the provider provides it.
-    owner: Option<&'static str>,
-    /// The name of its log.
-    log: String,
-    variant: usize,
-    approved: Option<usize>,
-}
-
-/// The decisions that were made, as a person would write them down.
-#[derive(Debug, Default)]
-struct Model {
-    servers: BTreeMap<String, Server>,
-    /// Approvals of servers that the provider does not provide at present.
-    kept: BTreeMap<String, usize>,
-    toolbox: usize,
-    granted: BTreeMap<&'static str, bool>,
-    ever_approved: BTreeSet<String>,
-}
-
-impl Model {
-    /// Returns the server that the number of a step selects.
-    fn nth(&self, number: usize) -> Option<String> {
-        self.servers.keys().nth(number % self.servers.len().max(1)).cloned()
-    }
-
-    /// Returns the patterns that may apply to a server, in order: whether each one denies (`!`), and its part after the server's name.
-    fn fitting(&self, agent: &str, name: &str, server: &Server) -> Vec<(bool, &'static str)> {
-        let given = self.granted.get(agent) == Some(&true);
-        let fits = |pattern: &&'static str| {
-            let (denies, rest) = pattern.strip_prefix('!').map_or((false, *pattern), |rest| (true, rest));
-            let (of, item) = rest.split_once('/')?;
-            let by_name = of == "*" || of == name;
-            let fits = match server.owner {
-                Some(owner) => denies && by_name || of == format!("agent:{owner}:{name}"),
-                None => by_name,
-            };
-            fits.then_some((denies, item))
-        };
-        PATTERNS[self.toolbox].iter().filter(|_| given).filter_map(fits).collect()
-    }
-
-    /// Returns whether agents without a grant may use everything. This is true until an agent gets its first grant.
-    fn grants_by_default(&self) -> bool {
-        self.granted.is_empty()
-    }
-
-    fn grants(&self, agent: &str, name: &str, tool: &str) -> bool {
-        let server = &self.servers[name];
-        let part = |item: &str| item.strip_suffix('*').map_or(item == tool, |start| tool.starts_with(start));
-        let last = self.fitting(agent, name, server).into_iter().rfind(|(_, item)| part(item));
-        let own = server.owner == Some(agent);
-        own || last.is_some_and(|(denies, _)| !denies) || server.owner.is_none() && self.grants_by_default()
-    }
-
-    fn is_in_force(&self, name: &str) -> bool {
-        self.servers.get(name).is_some_and(|server| server.approved == Some(server.variant))
-    }
-
-    fn may_call(&self, agent: &str, name: &str, tool: &str) -> bool {
-        self.is_in_force(name) && tools(self.servers[name].variant).contains(&tool.to_owned()) && self.grants(agent, name, tool)
-    }
-
-    /// Returns whether an agent may know the name of a server.
-    fn may_know(&self, agent: &str, name: &str) -> bool {
-        let Some(server) = self.servers.get(name) else { return false };
-        let is_named = self.fitting(agent, name, server).iter().any(|(denies, _)| !denies);
-        match server.owner {
-            Some(owner) => owner == agent || is_named && self.is_in_force(name),
-            None => is_named || self.grants_by_default(),
-        }
-    }
 }
 
 /// A person who allows each call.
@@ -180,19 +129,39 @@ struct World {
 
 fn arguments(test_folder: &TestFolder, log: &str, variant: usize) -> Vec<String> {
     let [first, second] = tools(variant);
-    test_folder.arguments(log, &["--tools", "none", "--extra-tool", &first, "--extra-tool", &second])
+    let tools = ["--tools", "none", "--extra-tool", &first, "--extra-tool", &second];
+    test_folder.arguments(log, &[&tools[..], &["--resources", "--prompts"]].concat())
 }
 
 impl World {
-    async fn new() -> Self {
+    async fn new(has_profiles: bool) -> Self {
         let (test_folder, offers) = (TestFolder::new(), Offers::default());
-        let gateway = Self::open(&test_folder, &offers).await;
-        Self { test_folder, gateway, offers, added: 0, model: Model { toolbox: PATTERNS.len() - 1, ..Model::default() } }
+        let gateway = Self::open(&test_folder, &offers, has_profiles).await;
+        Self { test_folder, gateway, offers, added: 0, model: Model { has_profiles, ..Model::default() } }
     }
 
-    async fn open(test_folder: &TestFolder, offers: &Offers) -> Gateway {
+    /// Writes the config: the profiles, and the server that is offered as the config's.
+    fn write_config(test_folder: &TestFolder, offers: &Offers, has_profiles: bool) {
+        let files = offers.lock().get(FILES).copied();
+        let entry =
+            files.map(|variant| (FILES, json!({ "command": FIXTURE, "box": "off", "args": arguments(test_folder, FILES, variant) })));
+        let mut config = json!({ "mcpServers": entry.into_iter().collect::<BTreeMap<_, _>>() });
+        if has_profiles {
+            // Names that a later server of an agent may get.
+            let added = WISHES.iter().flat_map(|wish| (1..30).map(move |number| (wish.to_lowercase(), number)));
+            let added = added.map(|(name, number)| if number == 1 { name } else { format!("{name}-{number}") });
+            let all: Vec<String> = PROVIDED.map(str::to_owned).into_iter().chain(added).collect();
+            config["profiles"] = json!({ "all": { "servers": all }, "some": { "servers": NARROW_PROFILE } });
+            let agents = AGENTS.map(|agent| (agent, json!({ "profiles": [if agent == NARROW { "some" } else { "all" }] })));
+            config["agents"] = json!(BTreeMap::from(agents));
+        }
+        std::fs::write(test_folder.path("config.json"), config.to_string()).unwrap();
+    }
+
+    async fn open(test_folder: &TestFolder, offers: &Offers, has_profiles: bool) -> Gateway {
+        Self::write_config(test_folder, offers, has_profiles);
         let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
-        options.config = Some(json!({}));
+        options.config_path = Some(test_folder.path("config.json"));
         options.state_dir = Some(test_folder.path("state"));
         options.workspace_folder = Some(test_folder.path(""));
         options.enable = EnableAtOpen::Approved;
@@ -205,9 +174,9 @@ impl World {
         let provider = move || -> Answer<Json> {
             let entry = |(name, variant): (&&str, &usize)| {
                 let position = PROVIDED.iter().position(|known| known == name).unwrap();
-                json!({ "name": name.strip_prefix("acme--"), "command": FIXTURE, "args": all[position][*variant] })
+                Some(json!({ "name": name.strip_prefix("acme--")?, "command": FIXTURE, "args": all[position][*variant] }))
             };
-            let answer = offers.lock().iter().map(entry).collect();
+            let answer = offers.lock().iter().filter_map(entry).collect();
             Box::pin(async { Ok(answer) })
         };
         gateway.register_provider("acme", Arc::new(provider)).await.unwrap();
@@ -245,9 +214,27 @@ impl World {
                 let Some(name) = self.model.nth(server) else { return };
                 let outcome = self.agent(AGENTS[agent]).remove_server(&name).await;
                 assert_eq!(outcome.is_ok(), self.model.servers[&name].owner == Some(AGENTS[agent]), "{name}: {outcome:?}");
-                if outcome.is_ok() {
-                    self.model.servers.remove(&name);
+                if let Some(Server { owner: Some(owner), .. }) = outcome.is_ok().then(|| self.model.servers.remove(&name)).flatten() {
+                    // The grants that name the server go with it.
+                    self.model.toolbox.retain(|pattern| !pattern.starts_with(&format!("agent:{owner}:{name}/")));
                 }
+            }
+            Step::Rename(agent, server, wish) => {
+                let Some(name) = self.model.nth(server) else { return };
+                let change = json!({ "name": WISHES[wish] });
+                let outcome = self.agent(AGENTS[agent]).update_server(&name, serde_json::from_value(change).unwrap()).await;
+                assert_eq!(outcome.is_ok(), self.model.servers[&name].owner == Some(AGENTS[agent]), "{name}: {outcome:?}");
+            }
+            Step::Enable(server) => {
+                let Some(name) = self.model.nth(server) else { return };
+                if self.gateway.enable(&name).is_ok() {
+                    self.model.disabled.remove(&name);
+                }
+            }
+            Step::Disable(server) => {
+                let Some(name) = self.model.nth(server) else { return };
+                self.gateway.disable(&name).await.unwrap();
+                self.model.disabled.insert(name);
             }
             Step::Offer(server, variant) => {
                 let name = PROVIDED[server];
@@ -258,6 +245,7 @@ impl World {
                 }
             }
             Step::Reload => {
+                Self::write_config(&self.test_folder, &self.offers, self.model.has_profiles);
                 self.gateway.reload().await.unwrap();
                 self.read_offers();
             }
@@ -268,6 +256,7 @@ impl World {
                 let server = self.model.servers.get_mut(&name).unwrap();
                 server.approved = Some(server.variant);
                 self.model.ever_approved.insert(server.log.clone());
+                self.model.disabled.remove(&name);
             }
             Step::Revoke(server) => {
                 let Some(name) = self.model.nth(server) else { return };
@@ -277,7 +266,7 @@ impl World {
             Step::Toolbox(patterns) => {
                 let texts: Vec<_> = PATTERNS[patterns].iter().map(|&text| text.to_owned()).collect();
                 self.gateway.set_toolbox(TOOLBOX, Some(&texts)).unwrap();
-                self.model.toolbox = patterns;
+                self.model.toolbox = PATTERNS[patterns].to_vec();
             }
             Step::Grant(agent) => {
                 self.gateway.grant(AGENTS[agent], &[TOOLBOX.to_owned()]).unwrap();
@@ -294,7 +283,8 @@ impl World {
             }
             Step::Reopen => {
                 self.gateway.close().await;
-                self.gateway = Self::open(&self.test_folder, &self.offers).await;
+                self.gateway = Self::open(&self.test_folder, &self.offers, self.model.has_profiles).await;
+                self.model.disabled.clear();
                 self.read_offers();
                 // Servers of a provider are not enabled automatically when a gateway is opened.
                 for name in self.model.servers.keys().filter(|name| self.model.is_in_force(name)) {
@@ -305,7 +295,24 @@ impl World {
                 let Some(name) = self.model.nth(server) else { return };
                 self.check_call(AGENTS[agent], &name, &tool(number)).await;
             }
+            Step::Task(agent) => self.check_task(AGENTS[agent]).await,
         }
+    }
+
+    /// Compares what an agent would have for a task that names all servers with the model.
+    async fn check_task(&self, agent: &str) {
+        let task = self.task_of_all();
+        let resolution =
+            self.gateway.resolve(ResolveOptions { agent: Some(agent.to_owned()), task: Some(task), dry_run: true }).await.unwrap();
+        for server in resolution.servers.iter().filter(|server| server.in_force) {
+            let name = &server.name;
+            let reaches = (0..4).any(|number| self.model.may_call(agent, name, &tool(number))) || self.model.may_read(agent, name);
+            assert!(reaches, "{agent} would have {name} in a task: {:?}", self.model);
+        }
+    }
+
+    fn task_of_all(&self) -> Task {
+        Task { servers: self.model.servers.keys().map(TaskServer::named).collect::<Vec<_>>().into(), ..Task::default() }
     }
 
     /// Updates the model after the gateway has read the provider's servers. If a server returns in the form that was approved, it is still
@@ -362,8 +369,17 @@ impl World {
             }
             let statuses = handle.servers().unwrap();
             for status in &statuses {
-                let is_hidden = |tool: &&String| !self.model.may_call(agent, &status.name, tool);
+                let is_hidden = |tool: &&String| !self.model.may_see(agent, &status.name, tool);
                 assert_eq!(status.tools.iter().find(is_hidden), None, "{agent} {}: {:?}", status.name, self.model);
+            }
+            let query = |words: &str| ToolQuery { query: words.to_owned(), limit: Some(50), servers: None };
+            for found in handle.search_tools(&query("grab mend"), ToolErrors::Return).unwrap() {
+                assert!(self.model.may_call(agent, &found.server, &found.tool), "{agent} finds {}: {:?}", found.tool, self.model);
+            }
+            for name in self.model.servers.keys() {
+                let resources = handle.resources(name).is_ok_and(|all| !all.is_empty());
+                let prompts = handle.prompts(name).is_ok_and(|all| !all.is_empty());
+                assert!(!(resources || prompts) || self.model.may_read(agent, name), "{agent} reads {name}: {:?}", self.model);
             }
             let said = [
                 handle.declarations(None, ToolErrors::Return).unwrap(),
@@ -389,16 +405,49 @@ impl World {
     }
 }
 
+/// Lists what agent code finds in `host:mcp`: of each server its name and its tools. Then tries to call each tool of each server by its raw name.
+const LOOKS_AROUND: &str = r#"
+    import { call, prompts, resources, search, tools } from "host:mcp";
+    export const handler = (wanted) => ({
+        found: JSON.stringify([tools(), resources(), prompts(), search("grab mend")]),
+        called: wanted.filter(([server, tool]) => { try { call(server, tool, {}); return true } catch { return false } }),
+    })"#;
+
+impl World {
+    /// Compares what agent code in a VM finds and can call with the model. The task of the run names all servers.
+    async fn check_code(&self, agent: &'static str) {
+        let handle = self.agent(agent);
+        let sandbox = handle.sandbox_with(SandboxOptions { task: Some(self.task_of_all()), ..SandboxOptions::default() }).unwrap();
+        let all: Vec<_> = self.model.servers.keys().flat_map(|name| (0..4).map(move |number| (name.clone(), tool(number)))).collect();
+        let options = RunOptions { input: Some(Value::from(json!(all)).to_wire()), ..RunOptions::default() };
+        let outcome = within(patience(), "a run", sandbox.run(LOOKS_AROUND.to_owned(), options)).await.outcome;
+        let Value::Record(mut fields) = Value::from_wire(outcome.value.unwrap()).unwrap() else { panic!("no record") };
+        let value = fields.remove(0).1.into_json();
+        let found = value["found"].to_string();
+        let words: BTreeSet<&str> = found.split(|next: char| !next.is_ascii_alphanumeric() && next != '-').collect();
+        for name in self.model.servers.keys() {
+            assert!(!words.contains(name.as_str()) || self.model.may_know(agent, name), "{agent} finds {name}: {:?}\n{found}", self.model);
+        }
+        for (name, tool) in all {
+            let called = value["called"].as_array().unwrap().contains(&json!([name, tool]));
+            assert!(!called || self.model.may_call(agent, &name, &tool), "{agent} called {name}/{tool}: {:?}", self.model);
+        }
+        sandbox.close().await;
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_sequence_of_changes_gives_away_what_agents_have_added_or_providers_bring(steps in prop::collection::vec(any_step(), 6..30)) {
+    fn no_sequence_of_changes_gives_away_what_agents_have_added_or_providers_bring(
+        steps in prop::collection::vec(any_step(), 6..30), has_profiles in any::<bool>(),
+    ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut world = World::new().await;
+            let mut world = World::new(has_profiles).await;
             // These steps lead to a state in which calls succeed.
-            for step in [Step::Add(0, 0, 0), Step::Add(1, 1, 1), Step::Offer(0, Some(0)), Step::Reload, Step::Approve(0), Step::Approve(1), Step::Approve(2)] {
+            for step in [Step::Add(0, 0, 0), Step::Add(1, 1, 1), Step::Offer(0, Some(0)), Step::Offer(2, Some(1)), Step::Reload, Step::Approve(0), Step::Approve(1), Step::Approve(2), Step::Approve(3)] {
                 world.take(&step).await;
             }
             for step in &steps {
@@ -411,6 +460,8 @@ proptest! {
                     world.check_call(agent, name, &tool(number)).await;
                 }
             }
+            // A VM takes long, so that only one agent's code looks around.
+            world.check_code(AGENTS[steps.len() % AGENTS.len()]).await;
             world.gateway.close().await;
         });
     }
