@@ -338,3 +338,11 @@ fn the_folders_of_the_program_and_its_packages_are_said_and_those_that_are_named
     let python = entry("/home/ada/.venv/bin/python", &[]);
     assert_eq!(python.present(&home()), ["its program, runtime and package are in /home/ada/.venv, /home/ada/uv/3.12/{bin, lib}"]);
 }
+
+#[test]
+fn the_limits_of_a_box_are_those_of_its_settings() {
+    let mut server = entry("/usr/bin/node", &[]);
+    (server.settings.memory_mb, server.settings.disk_mb, server.settings.processes) = (64, 32, 3);
+    let ceilings = server.contents(&home()).unwrap().0.ceilings;
+    assert_eq!((ceilings.memory_bytes, ceilings.home_bytes, ceilings.processes, ceilings.threads), (64 << 20, 32 << 20, 3, 96));
+}

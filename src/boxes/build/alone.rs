@@ -113,14 +113,14 @@ pub(super) fn shows_processes() -> bool {
 
 /// Returns whether the table of processes shows all of this user's. With `hidepid`, a process that lets nobody look into its memory is not there.
 fn shows_all_processes(mounts: &str) -> bool {
-    let tables = mounts.lines().filter_map(|line| {
+    let mut tables = mounts.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let (place, options) = (mount.split(' ').nth(4)?, kind.strip_prefix("proc ")?.split(' ').next_back()?);
         (place == PROCESSES).then_some(options)
     });
     // The last one lies upon the others.
     let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|value| !matches!(value, "0" | "off"));
-    tables.last().is_some_and(|options| !options.split(',').any(hides))
+    tables.next_back().is_some_and(|options| !options.split(',').any(hides))
 }
 
 /// Runs the server as its keeper. Returns the status to end with.
