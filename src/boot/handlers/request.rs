@@ -81,7 +81,7 @@ mod tests {
             needs_network: true,
             read_only_hint: true,
         };
-        let secrets = [SecretName { name: "KEY".to_owned(), host: "a.example".to_owned() }];
+        let secrets = [SecretName { name: "KEY".to_owned(), host: "a.example".to_owned(), in_body: false }];
         let text =
             |tool: &PlannedTool| handler_request(HandlerMaterial { prompt: "the weather", pages: &[], secrets: &secrets, tool }).user;
         let network = text(&tool);
