@@ -63,7 +63,7 @@ fn forms(secret: &str) -> Vec<String> {
         entities(secret, &[('"', "&#34;"), ('\'', "&#39;"), ('+', "&#43;")]),
         numbered(secret, |code| format!("&#{code};")),
         numbered(secret, |code| format!("&#x{code:x};")),
-        php_json(secret),
+        php_json(&json(secret)),
     ]
 }
 
@@ -79,12 +79,11 @@ fn numbered(secret: &str, number: fn(u32) -> String) -> String {
     secret.chars().map(form).collect()
 }
 
-/// Returns the text as `json_encode` of PHP writes it with its flags for HTML.
-fn php_json(secret: &str) -> String {
+/// Returns a text of JSON as `json_encode` of PHP writes it with its flags for HTML.
+fn php_json(json: &str) -> String {
     let upper = |unit: &u16| format!("\\u{unit:04X}");
     let units = |character: char| character.encode_utf16(&mut [0; 2]).iter().map(upper).collect::<String>();
-    json(secret)
-        .chars()
+    json.chars()
         .map(|character| if "<>&'".contains(character) { units(character) } else { character.to_string() })
         .collect::<String>()
         .replace('/', "\\/")

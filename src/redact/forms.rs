@@ -76,8 +76,8 @@ const RARE: &[fn(char) -> bool] = &[
     |character| !character.is_ascii(),
     |character| "<>&\u{2028}\u{2029}".contains(character),
     |character| "<>&'=\u{2028}\u{2029}".contains(character),
-    |character| !character.is_ascii() || "<>&'".contains(character),
-    |character| !character.is_ascii() || "<>&'\"".contains(character),
+    |character| "<>&'".contains(character),
+    |character| "<>&'\"".contains(character),
     |character| !character.is_ascii() || "<>&'\"+`\u{7f}".contains(character),
     |character| !character.is_ascii_alphanumeric(),
 ];

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use hyperlight_mcp::command::{Style, request_text};
-use hyperlight_mcp::serve::{HttpOptions, ServeOptions, Transport, serve};
+use hyperlight_mcp::serve::http::HttpOptions;
+use hyperlight_mcp::serve::{ServeOptions, Transport, serve};
 use hyperlight_mcp::trust::{ApprovalRequest, CommandRequest};
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use serde_json::{Value as Json, json};
@@ -270,7 +271,7 @@ async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_pers
     let told = Arc::clone(&events);
     let gateway = in_workspace(&test_folder, "", |options| {
         options.watch = true;
-        options.on_event = Some(Arc::new(move |event| told.lock().unwrap().push_str(&event)));
+        options.on_event = Some(Arc::new(move |event| told.lock().unwrap().push_str(&event.to_string())));
     });
     gateway.approve("one", None, None).await.unwrap();
     assert_eq!(test_folder.count("one", "spawn"), 1);
