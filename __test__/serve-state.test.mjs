@@ -1,10 +1,10 @@
 // Tests of everything that outlives a request of a host: saved values with their handles, streams of updates, and tasks.
 import assert from 'node:assert/strict'
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { test } from 'node:test'
 import { pathToFileURL } from 'node:url'
-import { approved, place, small } from './command-line.mjs'
+import { approved, place, run, small } from './command-line.mjs'
 import { ask, stream } from './serve-raw.mjs'
 import { overHttp, overStdio, runs, script, served } from './serving.mjs'
 import { arrived, fixture, folder, gated, logLines, waitFor } from './support.mjs'
@@ -218,6 +218,33 @@ test('A host of 2025-11-25 is told of the resources to which it has subscribed, 
     await waitFor('the other update', () => updates.includes(report))
     assert.equal(updates.filter((uri) => uri === note).length, before)
   }
+})
+
+test('A stream tells only of changes of what its caller sees', async (t) => {
+  const at = place(t, { mine: small(), payroll: small() })
+  const config = join(at.home, '.hyperagent/config.json')
+  const grants = { toolboxes: { mine: ['mine/*'], all: ['*/*'] }, agents: { one: { toolboxes: ['mine'] }, two: { toolboxes: ['all'] } } }
+  writeFileSync(config, JSON.stringify({ ...JSON.parse(readFileSync(config, 'utf8')), ...grants }))
+  const { url } = await served(t, at, ['--token-file', tokens(at, [`one:${ONE}`, `two:${TWO}`]).path])
+  const { received } = await stream(t, url, 'subscriptions/listen', { notifications: { toolsListChanged: true } }, { token: ONE })
+  const told = () => received.filter(({ method }) => method === 'notifications/tools/list_changed').length
+  const isListed = async (server, token) => {
+    const { resources } = await ask(url, 'resources/list', {}, { token })
+    return resources.some(({ uri }) => uri === `mcp-types://${server}.d.ts`)
+  }
+  const approve = async (server, token) => {
+    for (const stage of ['command', 'manifest']) {
+      const { request } = JSON.parse((await run(at, ['approve', server, '--json'])).stdout).servers[0]
+      assert.equal(request.stage, stage)
+      await run(at, ['approve', server, '--digest', request.digest])
+    }
+    await waitFor(`${server} in the list`, () => isListed(server, token))
+  }
+  await approve('payroll', TWO)
+  assert.ok(!(await isListed('payroll', ONE)))
+  await approve('mine', ONE)
+  await waitFor('the change', () => told() > 0)
+  assert.equal(told(), 1)
 })
 
 test('A run of a client that knows tasks', async (t) => {

@@ -54,8 +54,39 @@ fn forms(secret: &str) -> Vec<String> {
         URL_SAFE_NO_PAD.encode(secret),
         hexadecimal(secret),
         hexadecimal(secret).to_uppercase(),
-        secret.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;"),
+        entities(secret, &[('"', "&quot;"), ('\'', "&#39;")]),
+        // Mustache, Handlebars, .NET, PHP and Go.
+        entities(secret, &[('"', "&quot;"), ('\'', "&#39;"), ('/', "&#x2F;"), ('`', "&#x60;"), ('=', "&#x3D;")]),
+        entities(secret, &[('"', "&quot;"), ('\'', "&#x27;"), ('`', "&#x60;"), ('=', "&#x3D;")]),
+        entities(secret, &[('"', "&quot;"), ('\'', "&#x27;"), ('+', "&#x2B;"), ('`', "&#x60;")]),
+        entities(secret, &[('"', "&quot;"), ('\'', "&#039;")]),
+        entities(secret, &[('"', "&#34;"), ('\'', "&#39;"), ('+', "&#43;")]),
+        numbered(secret, |code| format!("&#{code};")),
+        numbered(secret, |code| format!("&#x{code:x};")),
+        php_json(&json(secret)),
     ]
+}
+
+/// Returns the text with these entities, and those of `&`, `<` and `>`.
+fn entities(secret: &str, others: &[(char, &str)]) -> String {
+    let all = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;")];
+    let entity = |character: char| all.iter().chain(others).find(|(of, _)| *of == character).map(|(_, entity)| (*entity).to_owned());
+    secret.chars().map(|character| entity(character).unwrap_or_else(|| character.to_string())).collect()
+}
+
+fn numbered(secret: &str, number: fn(u32) -> String) -> String {
+    let form = |character: char| if character.is_ascii_alphanumeric() { character.to_string() } else { number(character.into()) };
+    secret.chars().map(form).collect()
+}
+
+/// Returns a text of JSON as `json_encode` of PHP writes it with its flags for HTML.
+fn php_json(json: &str) -> String {
+    let upper = |unit: &u16| format!("\\u{unit:04X}");
+    let units = |character: char| character.encode_utf16(&mut [0; 2]).iter().map(upper).collect::<String>();
+    json.chars()
+        .map(|character| if "<>&'".contains(character) { units(character) } else { character.to_string() })
+        .collect::<String>()
+        .replace('/', "\\/")
 }
 
 fn hexadecimal(secret: &str) -> String {

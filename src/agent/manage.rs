@@ -39,7 +39,7 @@ impl AgentTools {
         if !self.agent.is_operator() {
             return Err(Error::OperatorOnly { what: "reload", problem: "it reads the config again for all agents" });
         }
-        Ok(self.agent.gateway().reload().await?.for_model())
+        Ok(self.agent.gateway().reload_for_model().await?.for_model())
     }
 
     /// Creates the approval request, and sends it to the agent's author as an event. The model gets the digest, but no text of the server,

@@ -28,8 +28,8 @@ pub fn digest_of(plan: &Plan, handlers: &[Handler], hosts: &AllowedHosts, secret
     let mut secrets: Vec<_> = secrets.iter().collect();
     secrets.sort_unstable();
     form = form.list(secrets.iter().map(|secret| secret.name.as_str()));
-    for SecretName { name, host } in secrets {
-        form = form.text(name).text(host);
+    for SecretName { name, host, in_body } in secrets {
+        form = form.text(name).text(host).flag(*in_body);
     }
     hex::encode(Sha256::digest(form.into_bytes()))
 }
@@ -63,7 +63,7 @@ mod tests {
             read_only_hint: false,
         };
         let handler = |tool: &str| Handler { tool: tool.to_owned(), body: "const a = 1;\nreturn a;".to_owned() };
-        let secrets = vec![SecretName { name: "KEY".to_owned(), host: "a.example".to_owned() }];
+        let secrets = vec![SecretName { name: "KEY".to_owned(), host: "a.example".to_owned(), in_body: false }];
         (
             Plan { tools: vec![tool("a"), tool("b")] },
             vec![handler("a"), handler("b")],

@@ -1,4 +1,5 @@
-//! The secrets of a prompt's tools, in the form in which a person writes them: `NAME@HOST`, or `NAME` if only one host is possible.
+//! The secrets of a prompt's tools, in the form in which a person writes them: `NAME@HOST`, or `NAME` if only one host is possible. A `:body`
+//! at the end allows the value in bodies of requests too.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +8,15 @@ use url::Url;
 use crate::boot::{SecretName, urls_in};
 use crate::fetch::AllowedHost;
 
+/// The end of a secret that may stand in bodies.
+const IN_BODY: &str = ":body";
+
 /// Reads all secrets. The error is the end of a sentence.
 pub(super) fn read(texts: &[String], prompt: &str) -> Result<Vec<(SecretName, AllowedHost)>, String> {
     let mut names = BTreeSet::new();
     let read = texts.iter().map(|text| {
-        let (name, host) = text.split_once('@').map_or((text.as_str(), None), |(name, host)| (name, Some(host)));
+        let (text, in_body) = text.strip_suffix(IN_BODY).map_or((text.as_str(), false), |text| (text, true));
+        let (name, host) = text.split_once('@').map_or((text, None), |(name, host)| (name, Some(host)));
         let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
         if !begins || name.len() > 64 || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
             return Err("each must be NAME or NAME@HOST, where NAME is a variable of letters, digits and underscores".to_owned());
@@ -20,7 +25,7 @@ pub(super) fn read(texts: &[String], prompt: &str) -> Result<Vec<(SecretName, Al
             return Err(format!("{name} is named twice"));
         }
         let host = host.map_or_else(|| only_host(name, prompt), |host| host.parse().map_err(|problem| format!("{name}: {problem}")))?;
-        Ok((SecretName { name: name.to_owned(), host: host.to_string() }, host))
+        Ok((SecretName { name: name.to_owned(), host: host.to_string(), in_body }, host))
     });
     read.collect()
 }
@@ -57,6 +62,13 @@ mod tests {
         let prompt = "As in https://a.example/docs and https://a.example/api";
         assert_eq!(hosts(&["KEY"], prompt).unwrap(), ["KEY a.example"]);
         assert_eq!(hosts(&["KEY"], "http://127.0.0.1:8080/x").unwrap(), ["KEY http://127.0.0.1:8080"]);
+        let in_body = |text: &str| {
+            let (secret, host) = read(&[text.to_owned()], prompt).unwrap().remove(0);
+            (secret.in_body, host.to_string())
+        };
+        assert_eq!(in_body("KEY:body"), (true, "a.example".to_owned()));
+        assert_eq!(in_body("KEY@b.example:8443:body"), (true, "b.example:8443".to_owned()));
+        assert_eq!(in_body("KEY@b.example:8443"), (false, "b.example:8443".to_owned()));
         assert_eq!(hosts(&["KEY@b.example", "OTHER"], prompt).unwrap(), ["KEY b.example", "OTHER a.example"]);
     }
 

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
+use super::own_files::{OwnFile, held, makeable};
 use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
 use super::services::{Service, check_services, sockets_sentence};
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
@@ -48,6 +49,8 @@ pub struct BoxInput<'a> {
     pub private_home: &'a Path,
     /// The services whose sockets no folder brings along.
     pub services: &'a [Service],
+    /// The gateway's own files, which a box may have in its folders, but not change.
+    pub own_files: &'a [OwnFile],
 }
 
 /// Returns what exists in the box, and the path by which the program is started there.
@@ -71,6 +74,8 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     for path in paths.keys() {
         check_services(path, &named, request.services, lookup)?;
     }
+    let held = held(request.own_files, &paths, &request.read, lookup)?;
+    paths.extend(held.read.into_iter().map(|path| (path, Access::Read)));
     let network = network_of(&request.settings.network, request.start_hosts);
     // A network of its own has its own table of names.
     let is_kept = |path: &&str| network == Network::Shared || !NAMING.contains(path);
@@ -93,7 +98,8 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
         home_bytes: disk_mb << 20,
         cpu_percent: *cpu_percent,
     };
-    Ok((Contents { given, hidden: own_folders, home: request.private_home.to_owned(), network, is_nested, ceilings }, program))
+    let hidden = own_folders.into_iter().chain(held.hidden).collect();
+    Ok((Contents { given, hidden, home: request.private_home.to_owned(), network, is_nested, ceilings }, program))
 }
 
 /// Says what the box has on this machine now, beside what the config names: the folders of the program, its runtime and its packages, and the sockets in what
@@ -106,7 +112,9 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
     let is_own = |given: &&&Given| given.access == Access::Read && !named.contains(&given.path);
     let own = grouped(given.iter().filter(is_own).map(|given| given.path.as_path()));
     let of_program = (!own.is_empty()).then(|| format!("its program, runtime and package are in {}", own.join(", ")));
-    of_program.into_iter().chain(given.iter().filter_map(|given| sockets_sentence(&given.path))).collect()
+    let paths = given.iter().map(|given| (given.path.clone(), given.access)).collect();
+    let own_files = makeable(request.own_files, &paths, lookup);
+    of_program.into_iter().chain(given.iter().filter_map(|given| sockets_sentence(&given.path))).chain(own_files).collect()
 }
 
 /// Returns paths as texts, with those of one folder in one text: `/a/{bin, lib}`. What another path contains is left out.
@@ -216,7 +224,8 @@ impl<L: Lookup> Choice<'_, L> {
     /// Returns whether a path may be given although neither `read` nor `write` names it.
     fn may_be_given(&self, path: &Path) -> bool {
         let is_own = |folder: &PathBuf| folder.starts_with(path) || path.starts_with(folder);
-        !self.user_home.starts_with(path) && !self.own_folders.iter().any(is_own) && !is_system(path)
+        let is_own_file = self.request.own_files.iter().any(|file| file.path == path);
+        !self.user_home.starts_with(path) && !self.own_folders.iter().any(is_own) && !is_own_file && !is_system(path)
     }
 
     /// Adds the paths in the arguments, and the roots.

@@ -70,7 +70,8 @@ pub enum Network {
 pub struct Contents {
     /// Files and folders, each after those that contain it.
     pub given: Vec<Given>,
-    /// Folders of the machine that are empty in the box, although a given folder contains them.
+    /// Folders of the machine that are empty in the box, although a given folder contains them, and files that cannot be read, written or
+    /// replaced there.
     pub hidden: Vec<PathBuf>,
     /// The folder of the machine that is the process's home.
     pub home: PathBuf,

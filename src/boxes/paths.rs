@@ -65,6 +65,8 @@ pub enum Kind {
 pub trait Lookup {
     /// Returns the path without links. `None` if there is nothing.
     fn real(&self, path: &Path) -> Option<PathBuf>;
+    /// Returns the target of the link at the path. `None` if it is not a link.
+    fn link(&self, path: &Path) -> Option<PathBuf>;
     /// Returns the kind of the file at the path, with links followed. `None` if nothing exists there.
     fn kind(&self, path: &Path) -> Option<Kind>;
     /// Returns the words of a script's first line, behind `#!`. `None` if it is not a script.
@@ -79,6 +81,10 @@ pub struct Disk;
 impl Lookup for Disk {
     fn real(&self, path: &Path) -> Option<PathBuf> {
         fs::canonicalize(path).ok()
+    }
+
+    fn link(&self, path: &Path) -> Option<PathBuf> {
+        fs::read_link(path).ok()
     }
 
     fn kind(&self, path: &Path) -> Option<Kind> {

@@ -52,6 +52,9 @@ pub struct GeneratedSecret {
     pub name: String,
     /// The only host that gets the value.
     pub host: String,
+    /// True if the value may also stand in bodies of requests, and not only in headers and in the URL.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_body: bool,
 }
 
 /// A problem of a generated tool's code that was found before a person is asked about the code.

@@ -123,6 +123,15 @@ pub fn resolve_command(
     Ok(Some(ResolvedCommand { command, arguments, environment: variables.into_iter().collect(), working_directory, secrets }))
 }
 
+/// Returns the path of the entry's environment file. `None` if it has none, or if a placeholder of the path has no value.
+pub(crate) fn environment_file(server: &ServerDefinition, surroundings: &Surroundings, locality: Locality) -> Option<PathBuf> {
+    let Transport::Stdio { environment_file: Some(file), .. } = &server.transport else { return None };
+    let (surroundings, inputs) = (&*locality.surroundings(surroundings), BTreeMap::new());
+    let mut filler = Filler::new(&server.origin, surroundings, &inputs);
+    let path = surroundings.workspace_folder.join(filler.plain("envFile", file));
+    filler.finish().ok().map(|_| path)
+}
+
 /// Returns the folders of `roots` as URIs. A relative folder is resolved in the workspace folder.
 ///
 /// # Errors

@@ -35,6 +35,8 @@ pub struct FetchSecret {
     placeholder: String,
     value: SecretString,
     host: AllowedHost,
+    /// True if the value may also stand in bodies of requests.
+    is_for_bodies: bool,
 }
 
 impl FetchSecret {
@@ -55,7 +57,14 @@ impl FetchSecret {
         if getrandom::fill(&mut random).is_err() {
             return problem("this machine has no random numbers");
         }
-        Ok(Self { placeholder: format!("{PREFIX}{}", hex::encode(random)), name, value, host })
+        Ok(Self { placeholder: format!("{PREFIX}{}", hex::encode(random)), name, value, host, is_for_bodies: false })
+    }
+
+    /// Allows the value in bodies of requests too. Whoever reads what was sent in a body, such as a file that was stored, could read a value
+    /// back in parts, which nobody finds.
+    #[must_use]
+    pub fn for_bodies(self) -> Self {
+        Self { is_for_bodies: true, ..self }
     }
 
     /// Returns a text with the form of a placeholder that belongs to no secret.
@@ -152,21 +161,36 @@ impl Secrets {
         Ok(filled)
     }
 
-    /// Fails if a secret of the request is for another host.
+    /// Fails if a secret of the request is for another host, or stands in a body and is not for bodies, or if the request asks for a part of a
+    /// response. A host can send back what it got, and a part of a value is not found.
     fn check(&self, request: &Outgoing) -> Result<(), FetchError> {
         let Outgoing { method: _, url, headers, body } = request;
         let parts = [url.as_str().as_bytes(), body.as_deref().unwrap_or_default()].map(<[u8]>::to_vec);
         let in_headers = headers.iter().flat_map(|(name, value)| [Some(value.as_bytes().to_vec()), login(name.as_str(), value.as_bytes())]);
         for part in parts.into_iter().chain(in_headers.flatten()) {
             for found in self.placeholders.find_iter(&part) {
-                let secret = &self.all[found.pattern().as_usize()];
+                let secret = self.found(&found);
                 if !secret.host.matches(url) {
                     let (home, host) = (secret.host.to_string(), sanitise_line(&url.origin().ascii_serialization(), NAME_CHARS * 2));
                     return Err(FetchError::SecretNotAllowed { secret: secret.name.clone(), home, host });
                 }
             }
         }
+        let mut in_body = body.as_deref().into_iter().flat_map(|body| self.placeholders.find_iter(body)).map(|found| self.found(&found));
+        if let Some(secret) = in_body.find(|secret| !secret.is_for_bodies) {
+            return Err(FetchError::invalid(format!(
+                "the secret {name} can stand in headers and in the URL, and not in a body: its user can allow this ({name}@HOST:body)",
+                name = secret.name
+            )));
+        }
+        if headers.contains_key(header::RANGE) || headers.contains_key(header::IF_RANGE) {
+            return Err(FetchError::invalid("code that has secrets can only fetch a whole response, not a part of it (Range)"));
+        }
         Ok(())
+    }
+
+    fn found(&self, found: &aho_corasick::Match) -> &FetchSecret {
+        &self.all[found.pattern().as_usize()]
     }
 
     /// Returns whether a header contains a placeholder, either directly or in the encoded login of `Basic`.

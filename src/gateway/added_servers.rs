@@ -257,7 +257,8 @@ impl Agent {
             // A server of another source has this name now. That server's connection stays open; only the approval of the added server is
             // revoked.
             let (core, key) = (Arc::clone(&self.core), server.definition.key());
-            blocking(move || core.trust.approvals.revoke(&key)).await.map_err(|error| self.core.redacted(error))?;
+            let revoked = move || core.trust.approvals.revoke(&key).map(|()| core.box_maker.remove_homes(&key));
+            blocking(revoked).await.map_err(|error| self.core.redacted(error))?;
         }
         let (core, definition) = (Arc::clone(&self.core), server.definition.clone());
         let dropped = blocking(move || core.drop_grants_of(&definition, party_of(author)));

@@ -199,6 +199,7 @@ impl Gateway {
             let recorded = core.trust.approvals.revoke(&key);
             // The tokens are deleted even if the revocation could not be written, so that the server keeps no access.
             let forgotten = core.tokens.forget(&key).map_err(|error| Error::io(format!("the tokens of server \"{server}\""), &error));
+            core.box_maker.remove_homes(&key);
             recorded.and(forgotten)
         });
         let recorded = recorded.await;

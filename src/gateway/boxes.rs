@@ -1,9 +1,11 @@
 //! Prepares the box of a server that is about to start.
 
+mod own_files;
 mod present;
 mod start_registry;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
@@ -33,10 +35,13 @@ use crate::fetch::{Resolve, SystemResolver};
 use crate::files::private_folder;
 use crate::network::NetworkRuntime;
 use crate::trust::{CommandRequest, NotApprovedReason, Subject, deciding_folder};
+use own_files::OwnFiles;
 use start_registry::start_sentence;
 
 /// The folder of the state folder with the private homes.
 const HOMES: &str = "boxes";
+/// Digits of the digest of a server's key in the names of its private homes.
+const KEY_DIGITS: usize = 32;
 /// Variables that lead into the private folders of the box, unless the entry sets them.
 const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
 
@@ -53,6 +58,7 @@ pub(super) struct BoxMaker {
     snapshot_folder: Option<PathBuf>,
     /// The services whose sockets no folder brings along.
     services: Vec<Service>,
+    own_files: OwnFiles,
 }
 
 impl BoxMaker {
@@ -65,15 +71,30 @@ impl BoxMaker {
             resolver: Arc::new(AbsoluteNames(SystemResolver)),
             refused: Arc::default(),
             snapshot_folder: options.snapshot_dir.clone(),
+            own_files: OwnFiles::default(),
             services: services(&options.environment, Path::new(home), geteuid().as_raw()),
         }
     }
 
     /// Returns the private home of a server and its command. Creates it at the first start, and keeps it. Another command for
     /// the same server gets another home. Otherwise code and settings that the first command left would run with the rights of the second.
-    fn private_home(&self, server: &ServerDefinition, workspace: Option<&Path>) -> GatewayResult<PathBuf> {
-        let folder = private_folder(&self.state_folder.join(HOMES).join(home_name(server, workspace)));
+    /// A command that is approved again after a revocation gets another home too, because a person may no longer trust the first one.
+    /// `approval` is the id that an approval and its renewals have.
+    fn private_home(&self, server: &ServerDefinition, workspace: Option<&Path>, approval: &str) -> GatewayResult<PathBuf> {
+        let folder = private_folder(&self.state_folder.join(HOMES).join(home_name(server, workspace, approval)));
         folder.map(|folder| folder.path).map_err(|error| Error::io("the private home of a box", &error))
+    }
+
+    /// Removes the private homes of a server whose approval has ended. A later approval has other homes, so one that cannot be removed is of no
+    /// use to anybody. Blocks.
+    pub(super) fn remove_homes(&self, key: &str) {
+        let Ok(homes) = fs::read_dir(self.state_folder.join(HOMES)) else { return };
+        let start = start_of_home(key);
+        for home in homes.flatten().filter(|home| home.file_name().to_string_lossy().starts_with(&start)) {
+            if let Err(error) = fs::remove_dir_all(home.path()) {
+                tracing::warn!(%error, "a private home of a server without an approval was not removed");
+            }
+        }
     }
 
     /// Returns the folders that no box may contain.
@@ -82,14 +103,20 @@ impl BoxMaker {
     }
 }
 
-/// Returns the name of the private home: a digest of all parts of the config that decide which code runs.
-fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
+/// Returns the start of the names of a server's private homes.
+fn start_of_home(key: &str) -> String {
+    format!("{}-", &hex::encode(Sha256::digest(key))[..KEY_DIGITS])
+}
+
+/// Returns the name of the private home: the server's part, and a digest of its approval and of all parts of the config that decide which
+/// code runs.
+fn home_name(server: &ServerDefinition, workspace: Option<&Path>, approval: &str) -> String {
     let mut digest = Sha256::new();
     let mut add = |text: &[u8]| {
         digest.update(text.len().to_be_bytes());
         digest.update(text);
     };
-    add(server.key().as_bytes());
+    add(approval.as_bytes());
     if let Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } =
         &server.transport
     {
@@ -114,7 +141,7 @@ fn home_name(server: &ServerDefinition, workspace: Option<&Path>) -> String {
     }
     // A relative path is another program in another folder.
     add(workspace.map_or(&[][..], |folder| folder.as_os_str().as_encoded_bytes()));
-    hex::encode(digest.finalize())
+    start_of_home(&server.key()) + &hex::encode(digest.finalize())
 }
 
 /// The reports of the programs that make boxes. They depend only on the machine, so all gateways of this process share them.
@@ -191,8 +218,12 @@ impl Core {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Ok(Target::Process { command, program, in_box: None }) };
         let paths = resolve_box_paths(server, settings, &self.surroundings)?;
         let workspace = deciding_folder(server, &self.surroundings);
-        let private_home = self.box_maker.private_home(server, workspace.as_deref())?;
+        let approval =
+            self.trust.approvals.approval(&server.key())?.map(|approval| approval.first_approval_id().to_owned()).unwrap_or_default();
+        let private_home = self.box_maker.private_home(server, workspace.as_deref(), &approval)?;
         let (settings, arguments) = (settings.clone(), command.arguments.clone());
+        let own_files = self.own_files(server);
+        let files = own_files.clone();
         let (user_home, own_folders, services) =
             (self.surroundings.user_home.clone(), self.box_maker.own_folders(), self.box_maker.services.clone());
         let program = command.working_directory.join(program);
@@ -221,11 +252,13 @@ impl Core {
                 own_folders: &own_folders,
                 private_home: &private_home,
                 services: &services,
+                own_files: &files,
             };
             Ok(contents(&request, &Disk))
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
+        self.note_view(&server.name, &contents, &own_files);
         let BoxMaker { program: box_program, threads, resolver, .. } = &self.box_maker;
         let border = BorderSettings {
             hosts,

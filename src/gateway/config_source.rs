@@ -29,6 +29,8 @@ pub(super) struct ConfigSource {
     /// The versions of the files that were read last, even if their content was not usable. First the config, if it is a file, then the
     /// files of its bases.
     last: Mutex<Vec<Version>>,
+    /// The versions about which a warning says that they are not read by themselves.
+    held: Mutex<Vec<Version>>,
 }
 
 pub(super) enum ConfigContent {
@@ -40,7 +42,7 @@ pub(super) enum ConfigContent {
 
 impl ConfigSource {
     pub(super) fn new(content: ConfigContent, given: LimitChanges, surroundings: Surroundings) -> Self {
-        Self { content, given, at_open: OnceLock::new(), surroundings, last: Mutex::default() }
+        Self { content, given, at_open: OnceLock::new(), surroundings, last: Mutex::default(), held: Mutex::default() }
     }
 
     /// Returns the limits of a gateway with this config.
@@ -84,6 +86,15 @@ impl ConfigSource {
         }
         *self.last.lock() = versions;
         Ok(config)
+    }
+
+    /// Records that the present versions are not read by themselves. Returns whether this is new.
+    pub(super) fn note_held(&self) -> bool {
+        let mut held = self.held.lock();
+        let now = present(&self.last_read());
+        let is_new = *held != now;
+        *held = now;
+        is_new
     }
 
     /// Records the version of the config's own file. The versions of the base files stay, so that they are watched even while the config is

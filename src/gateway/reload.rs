@@ -52,6 +52,10 @@ impl ReloadReport {
     }
 }
 
+/// The warning about a config that a server may have written.
+const HELD: &str =
+    "the config was replaced while a server could write in its folder, so it is not read by itself: look at it, and then reload it";
+
 impl Gateway {
     /// Reads the config again. If it cannot be read or is invalid as a whole, nothing changes.
     ///
@@ -59,6 +63,7 @@ impl Gateway {
     /// `ERR_CONFIG_…`, `ERR_TOO_MANY_SERVERS`, `ERR_CLOSED`.
     pub async fn reload(&self) -> Result<ReloadReport> {
         self.core.check_open()?;
+        self.core.release_config();
         let _one_at_a_time = self.core.reloading.lock().await;
         let core = Arc::clone(&self.core);
         let read = blocking(move || Ok((core.source.read()?, core.read_added()?)));
@@ -84,6 +89,7 @@ impl Gateway {
         let ServerChanges { added, removed, changed } = changes;
         // If a profile was removed, its servers are closed unless another agent still has them.
         self.core.end_left(held).await;
+        self.core.end_boxes_with_new_files().await;
         let report = ReloadReport {
             added,
             removed,
@@ -104,8 +110,26 @@ impl Gateway {
         Ok(report)
     }
 
+    /// Reads the config again for a model. Refuses to do so if a server may have written it.
+    ///
+    /// # Errors
+    /// Those of [`Gateway::reload`]; `ERR_OPERATOR_ONLY`.
+    pub async fn reload_for_model(&self) -> Result<ReloadReport> {
+        if self.core.is_config_held().await {
+            let problem = "the config was replaced while a server could write in its folder: a person must look at it first";
+            return Err(Error::OperatorOnly { what: "reload", problem });
+        }
+        self.reload().await
+    }
+
     /// Reads a changed config again, and sends the outcome as an event. If the config is not usable, nothing changes.
     pub(super) async fn reload_changed(&self) {
+        if self.core.is_config_held().await {
+            if self.core.source.note_held() {
+                self.core.events.warn(HELD);
+            }
+            return;
+        }
         match self.reload().await {
             Ok(report) => self.core.events.send(&Event::ConfigReloaded { report: Box::new(report) }),
             Err(Error::Closed { .. }) => {}

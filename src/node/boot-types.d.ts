@@ -19,7 +19,7 @@ export interface BootOptions {
   dryRun?: boolean
   /**
    * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The variable NAME has the value. It is
-   * sent to that host alone; model and code have a placeholder. Default: none.
+   * sent to that host alone, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder. Default: none.
    */
   secrets?: string[]
   /** Hosts that may have private addresses and need no TLS, such as `127.0.0.1:8080`. They do not widen what the prompt allows. Default: none. */
@@ -40,7 +40,7 @@ export interface Booted {
   /** The hosts that the tools may reach. */
   hosts: string[]
   /** The secrets that the tools may use, and the only host that gets the value of each. */
-  secrets: { name: string; host: string }[]
+  secrets: { name: string; host: string; inBody?: boolean }[]
   origin: BootOrigin
   /** The moment at which the model made the tools, in milliseconds since 1970. */
   createdAt: number

@@ -69,7 +69,7 @@ export interface ServeLimits {
   maxBodyBytes: number
   /** The maximum size of all bodies that are being read, at least `maxBodyBytes`. One client may use half of it. Default 64 MiB. */
   maxBufferedBytes: number
-  /** The maximum number of connections. Default 2,048. */
+  /** The maximum number of connections. Default 2,048, and at most a quarter of the files that the process may open (`RLIMIT_NOFILE`). */
   maxHttpConnections: number
   /** The maximum number of connections from one IP address. Default 1,024. */
   maxConnectionsPerAddress: number

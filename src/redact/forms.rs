@@ -60,13 +60,24 @@ const HTML: &[(&str, &str, &str)] = &[
     ("&quot;", "&#x27;", "/"),
     ("&quot;", "&#x27;", "&#x2F;"),
 ];
-/// Characters that writers of JSON escape although JSON does not require it. In order: none, Python (all except ASCII), Go, Gson, .NET,
+/// Characters that template engines and libraries write as entities, beside `&amp;`, `&lt;` and `&gt;`. In order: Mustache, Handlebars, .NET,
+/// PHP, and Go.
+const ENTITIES: &[&[(char, &str)]] = &[
+    &[('"', "&quot;"), ('\'', "&#39;"), ('/', "&#x2F;"), ('`', "&#x60;"), ('=', "&#x3D;")],
+    &[('"', "&quot;"), ('\'', "&#x27;"), ('`', "&#x60;"), ('=', "&#x3D;")],
+    &[('"', "&quot;"), ('\'', "&#x27;"), ('+', "&#x2B;"), ('`', "&#x60;")],
+    &[('"', "&quot;"), ('\'', "&#039;")],
+    &[('"', "&#34;"), ('\'', "&#39;"), ('+', "&#43;")],
+];
+/// Characters that writers of JSON escape although JSON does not require it. In order: none, Python (all except ASCII), Go, Gson, PHP (two), .NET,
 /// and writers that escape everything except letters and digits.
 const RARE: &[fn(char) -> bool] = &[
     |_| false,
     |character| !character.is_ascii(),
     |character| "<>&\u{2028}\u{2029}".contains(character),
     |character| "<>&'=\u{2028}\u{2029}".contains(character),
+    |character| "<>&'".contains(character),
+    |character| "<>&'\"".contains(character),
     |character| !character.is_ascii() || "<>&'\"+`\u{7f}".contains(character),
     |character| !character.is_ascii_alphanumeric(),
 ];
@@ -82,6 +93,13 @@ pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
     }
     let html = plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     forms.extend(HTML.iter().map(|(quote, apostrophe, slash)| html.replace('"', quote).replace('\'', apostrophe).replace('/', slash)));
+    forms.extend(ENTITIES.iter().map(|entities| {
+        html_form(&html, |character| entities.iter().find(|(of, _)| *of == character).map(|(_, entity)| (*entity).to_owned()))
+    }));
+    // Encoders that write all but letters and digits as numbers.
+    for number in [|code: u32| format!("&#{code};"), |code: u32| format!("&#x{code:x};"), |code: u32| format!("&#x{code:X};")] {
+        forms.insert(html_form(plain, |character| (!character.is_ascii_alphanumeric()).then(|| number(character.into()))));
+    }
     let once: BTreeSet<String> = json_forms(plain).collect();
     forms.extend(once.iter().flat_map(|form| json_forms(form)));
     forms.extend(once);
@@ -103,6 +121,11 @@ pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
     let in_comments: Vec<String> = forms.iter().filter(|form| form.contains("*/")).map(|form| escape_comment_end(form)).collect();
     forms.extend(in_comments);
     forms
+}
+
+/// Returns a text with the entities of some characters.
+fn html_form(text: &str, entity: impl Fn(char) -> Option<String>) -> String {
+    text.chars().map(|character| entity(character).unwrap_or_else(|| character.to_string())).collect()
 }
 
 fn lowercase_escapes(text: &str) -> String {

@@ -103,7 +103,12 @@ impl Layers {
 
     /// Returns the entry with the box that the operator gives it. A server whose program cannot be in a box is one without a box alone.
     fn boxed(&self, entry: Entry) -> Entry {
-        let Some(given) = self.boxes.get(entry.name()) else { return entry };
+        // Any agent can take a name that another one has left. So the box of an agent's server is for this agent alone.
+        let given = match entry.source().kind {
+            SourceKind::Agent => self.boxes.get(&entry.source().key(entry.name())),
+            _ => self.boxes.get(entry.name()),
+        };
+        let Some(given) = given else { return entry };
         match &entry {
             Entry::Valid(server) if server.in_box.is_some() && !server.source.is_operators_config() => {
                 let mut server = ServerDefinition::clone(server);
@@ -214,6 +219,24 @@ mod tests {
             let Entry::Invalid(server) = with(boxes) else { panic!("{boxes}: it is valid") };
             assert!(server.error.clone().in_full().contains("must be \"off\" for docker"), "{boxes}");
         }
+    }
+
+    #[test]
+    fn the_box_of_an_agents_server_is_for_this_agent_alone() {
+        let boxes = r#"{ "boxes": { "files": "strict", "agent:ada:files": { "network": ["a.example"] }, "acme--files": "strict" } }"#;
+        let with = |source: &ServerSource, name: &str| {
+            let mut layers = Layers { boxes: parse_text(boxes, "c", 9).unwrap().boxes, ..Layers::default() };
+            layers.by_rank.insert(Rank::of(source.clone()), vec![server(name, source)]);
+            let Some(Entry::Valid(server)) = layers.merged().get(name).cloned() else { panic!("it is not valid") };
+            server.in_box.clone()
+        };
+        let agent = |name: &str| ServerSource::named(SourceKind::Agent, name);
+        let standard = with(&ServerSource::default(), "files");
+        let given = parse_text(boxes, "c", 9).unwrap().boxes;
+        assert_eq!(with(&agent("ada"), "files").as_ref(), Some(&given["agent:ada:files"]));
+        assert_eq!(with(&agent("eve"), "files"), standard, "the name alone gives nothing");
+        let provider = ServerSource::named(SourceKind::Provider, "acme");
+        assert_eq!(with(&provider, "acme--files").as_ref(), Some(&given["acme--files"]));
     }
 
     /// A layer of the tests: its kind, its position among the layers of its kind, and its servers, each with a flag that is true if its

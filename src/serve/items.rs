@@ -34,6 +34,21 @@ struct State {
     turns: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
+/// What a caller saw when its lists were looked at.
+pub(super) struct Seen(Sources);
+
+impl Seen {
+    /// Reads what an agent sees now. `None` if it cannot be read.
+    pub(super) async fn of(agent: Agent, direct: Direct) -> Option<Self> {
+        blocking(move || sources(&agent, &direct)).await.ok().map(Self)
+    }
+
+    /// Returns whether two looks saw the same. If one failed, they differ.
+    pub(super) fn is_same(one: Option<&Self>, other: Option<&Self>) -> bool {
+        one.zip(other).is_some_and(|(one, other)| is_same(&one.0, &other.0))
+    }
+}
+
 impl ItemLists {
     /// Processes the lists of what an agent sees now, when it is the caller's turn. Runs on a blocking thread, because it takes long if there
     /// are very many items.

@@ -10,6 +10,7 @@
 mod answers;
 mod asking;
 mod backpressure;
+mod call_ids;
 mod changes;
 mod cited;
 mod direct;

@@ -6,9 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
@@ -23,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::{data, refused};
 use super::asking::Question;
+use super::call_ids::{next_number, random_id};
 use super::held_arguments::HeldArguments;
 use super::http::Owner;
 use super::listeners::SentEvents;
@@ -51,12 +50,15 @@ type SharedRound = Shared<BoxFuture<'static, Round>>;
 /// The content of a `requestState`. The client sends it back.
 #[derive(Serialize, Deserialize)]
 struct State {
-    call: u64,
+    /// The random id of the call, which says nothing about the calls of others.
+    call: String,
     round: usize,
 }
 
 /// A call that has asked at least once, with its rounds since then.
 struct Call {
+    /// Increases with each call that is kept. The client does not see it.
+    order: u64,
     owner: Owner,
     rounds: Vec<SharedRound>,
     stop: Stop,
@@ -90,13 +92,12 @@ pub(super) struct Answers {
     pub(super) held: Option<HeldArguments>,
 }
 
-type Calls = Arc<Mutex<HashMap<u64, Call>>>;
+type Calls = Arc<Mutex<HashMap<String, Call>>>;
 type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 pub(super) struct PausedCalls {
     codec: RequestStateCodec,
     calls: Calls,
-    next: AtomicU64,
     now: Clock,
     /// Cancelled to end all calls.
     closed: CancellationToken,
@@ -104,13 +105,7 @@ pub(super) struct PausedCalls {
 
 impl PausedCalls {
     pub(super) fn new(key: &[u8; 32], closed: &CancellationToken) -> Self {
-        Self {
-            codec: RequestStateCodec::new(key.to_vec()),
-            calls: Calls::default(),
-            next: AtomicU64::new(1),
-            now: Arc::new(Instant::now),
-            closed: closed.clone(),
-        }
+        Self { codec: RequestStateCodec::new(key.to_vec()), calls: Calls::default(), now: Arc::new(Instant::now), closed: closed.clone() }
     }
 
     /// Starts a call for an owner, and ends it with the owner. `stop` ends the call from outside; `events` are sent to its client. Each
@@ -123,8 +118,8 @@ impl PausedCalls {
         questions: mpsc::Receiver<Question>,
         bound: Vec<u8>,
     ) -> impl Future<Output = Round> + Send + use<> {
-        let call = self.next.fetch_add(1, Ordering::Relaxed);
-        self.round(call, 0, Paused { owner, work, stop, events, questions, answers: HashMap::new(), held: Vec::new() }, bound)
+        let paused = Paused { owner, work, stop, events, questions, answers: HashMap::new(), held: Vec::new() };
+        self.round(random_id(), 0, paused, bound)
     }
 
     /// Continues a call with its client's answers. `to_this_request` redirects the events of the call to the present request. Returns the
@@ -169,7 +164,7 @@ impl PausedCalls {
     }
 
     /// Runs a call until it ends or asks a question, or until its owner or the server ends.
-    fn round(&self, call: u64, round: usize, paused: Paused, bound: Vec<u8>) -> impl Future<Output = Round> + Send + use<> {
+    fn round(&self, call: String, round: usize, paused: Paused, bound: Vec<u8>) -> impl Future<Output = Round> + Send + use<> {
         let (calls, codec, now, closed) = (Arc::clone(&self.calls), self.codec.clone(), Arc::clone(&self.now), self.closed.clone());
         async move {
             let Paused { owner, mut work, stop, events, mut questions, answers: _, held } = paused;
@@ -199,9 +194,9 @@ impl PausedCalls {
                 next = questions.try_recv().ok();
             }
             let state = codec
-                .seal_json_with(&State { call, round }, &SealOptions::new().associated_data(&bound).ttl(PATIENCE))
+                .seal_json_with(&State { call: call.clone(), round }, &SealOptions::new().associated_data(&bound).ttl(PATIENCE))
                 .map_err(|error| ErrorData::internal_error(error.to_string(), Some(data("ERR_INTERNAL"))))?;
-            keep(&calls, call, round, Paused { owner, work, stop, events, questions, answers, held }, now())?;
+            keep(&calls, &call, round, Paused { owner, work, stop, events, questions, answers, held }, now())?;
             Ok(Step::Ask(InputRequiredResult::new(Some(requests), Some(state))))
         }
     }
@@ -223,8 +218,8 @@ impl PausedCalls {
 
     fn end(&self, is_over: impl Fn(&Call) -> bool) {
         let mut calls = self.calls.lock();
-        let over: Vec<u64> = calls.iter().filter(|(_, call)| is_over(call)).map(|(number, _)| *number).collect();
-        let ended: Vec<_> = over.iter().filter_map(|number| calls.remove(number)).collect();
+        let over: Vec<String> = calls.iter().filter(|(_, call)| is_over(call)).map(|(id, _)| id.clone()).collect();
+        let ended: Vec<_> = over.iter().filter_map(|id| calls.remove(id)).collect();
         // The calls are dropped after the lock is released, because dropping a call ends its run.
         drop(calls);
         for call in &ended {
@@ -240,9 +235,9 @@ fn unknown() -> ErrorData {
 }
 
 /// Stores a call until its client continues it. Ends the call if it was removed while its round ran.
-fn keep(calls: &Calls, call: u64, round: usize, paused: Paused, now: Instant) -> Result<(), ErrorData> {
+fn keep(calls: &Calls, call: &str, round: usize, paused: Paused, now: Instant) -> Result<(), ErrorData> {
     let mut all = calls.lock();
-    if let Some(known) = all.get_mut(&call) {
+    if let Some(known) = all.get_mut(call) {
         known.state = CallState::Paused { paused, since: now };
         return Ok(());
     }
@@ -252,13 +247,14 @@ fn keep(calls: &Calls, call: u64, round: usize, paused: Paused, now: Instant) ->
         return Err(unknown());
     }
     let kept = Call {
+        order: next_number(),
         owner: paused.owner.clone(),
         stop: paused.stop.clone(),
         events: paused.events.clone(),
         rounds: Vec::new(),
         state: CallState::Paused { paused, since: now },
     };
-    all.insert(call, kept);
+    all.insert(call.to_owned(), kept);
     let surplus = (all.len() > MAX_CALLS).then(|| surplus(&all)).flatten();
     // The call is dropped after the lock is released, because dropping it ends its run.
     let ended = surplus.and_then(|surplus| all.remove(&surplus));
@@ -271,23 +267,22 @@ fn keep(calls: &Calls, call: u64, round: usize, paused: Paused, now: Instant) ->
 }
 
 /// Returns the oldest call of the caller with the most calls.
-fn surplus(calls: &HashMap<u64, Call>) -> Option<u64> {
-    let mut of_callers = BTreeMap::<&str, Vec<u64>>::new();
-    for (number, call) in calls {
-        of_callers.entry(call.owner.key.as_str()).or_default().push(*number);
+fn surplus(calls: &HashMap<String, Call>) -> Option<String> {
+    let mut of_callers = BTreeMap::<&str, Vec<(u64, &String)>>::new();
+    for (id, call) in calls {
+        of_callers.entry(call.owner.key.as_str()).or_default().push((call.order, id));
     }
-    of_callers.into_values().max_by_key(Vec::len)?.into_iter().min()
+    of_callers.into_values().max_by_key(Vec::len)?.into_iter().min().map(|(_, id)| id.clone())
 }
 
 /// Pins work so that it can be moved between rounds.
 pub(super) fn work(future: impl Future<Output = Result<Json, ErrorData>> + Send + 'static) -> Work {
-    let pinned: Pin<Box<dyn Future<Output = Result<Json, ErrorData>> + Send>> = Box::pin(future);
-    pinned
+    future.boxed()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use rmcp::model::{ElicitRequest, InputRequest};
     use serde_json::json;

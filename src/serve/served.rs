@@ -66,6 +66,8 @@ async fn begin(gateway: Gateway, options: ServeOptions, transport: Transport) ->
     let attached = gateway.attach()?;
     if let Transport::Http(options) = &transport {
         options.validate()?;
+        let key = options.tls.as_ref().map(|files| files.key.clone());
+        gateway.keep_from_boxes(&options.token_file.iter().cloned().chain(key).collect::<Vec<_>>())?;
     }
     let runtime = tokio::runtime::Handle::current();
     let starting = move || {

@@ -11,6 +11,7 @@ use rmcp::service::{SubscriptionContext, SubscriptionSink};
 
 use super::answers::{about, no_such_resource, refused};
 use super::http::Principal;
+use super::items::Seen;
 use super::resources_and_prompts::{ResourcesAndPrompts, Target};
 use super::session::{CallerName, ClientNotification, Session};
 use super::{Shared, changes};
@@ -40,8 +41,15 @@ pub(super) async fn listen(shared: &Shared, caller: &Principal, context: &Subscr
         () = shared.closed.cancelled() => Ok(()),
         told = async {
             let subscribed = subscribed(shared, caller, context).await?;
+            let look = || Seen::of(subscribed.session.agent.clone(), shared.options.direct.clone());
+            let mut seen = look().await;
             while changes::next(&mut changes).await {
-                tell(sink, subscribed.as_ref().map_or(&[], |subscribed| &subscribed.declarations)).await;
+                // A change of what this caller does not see is none of its business.
+                let now = look().await;
+                if !Seen::is_same(seen.as_ref(), now.as_ref()) {
+                    tell(sink, &subscribed.declarations).await;
+                }
+                seen = now;
             }
             Ok(())
         } => told,
@@ -53,15 +61,18 @@ struct Streamed {
     /// The URIs of subscribed declarations. These change with the approvals.
     declarations: Vec<String>,
     /// The session of the stream. It ends when the stream ends, and its subscriptions with it.
-    _session: Arc<Session>,
+    session: Arc<Session>,
 }
 
-async fn subscribed(shared: &Shared, caller: &Principal, context: &SubscriptionContext) -> Result<Option<Streamed>, ErrorData> {
-    let Some(uris) = context.accepted().resource_subscriptions.as_ref().filter(|uris| !uris.is_empty()) else { return Ok(None) };
+async fn subscribed(shared: &Shared, caller: &Principal, context: &SubscriptionContext) -> Result<Streamed, ErrorData> {
+    let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
     let client = context.request_context().client_info();
     let name = CallerName { of_token: caller.agent.as_deref(), of_client: client.as_ref().map(|client| client.name.as_str()) };
     let session = Session::open(shared, &caller.key, name, Some(ClientNotification::Stream(context.sink().clone())))
         .map_err(|error| refused(&error))?;
+    if uris.is_empty() {
+        return Ok(Streamed { declarations: Vec::new(), session });
+    }
     let (agent, options) = (session.agent.clone(), shared.options.clone());
     let asked = uris.clone();
     let find = move |_: &Agent, items: &ResourcesAndPrompts| Ok(asked.iter().map(|uri| items.target(uri)).collect::<Vec<_>>());
@@ -74,7 +85,7 @@ async fn subscribed(shared: &Shared, caller: &Principal, context: &SubscriptionC
         }
         subscribe(&session, target, uri).await?;
     }
-    Ok(Some(Streamed { declarations, _session: session }))
+    Ok(Streamed { declarations, session })
 }
 
 /// Notifies the client that the lists have changed, and with them the declarations. The sink drops notifications that do not match its

@@ -367,7 +367,10 @@ fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
         tools: tools.iter().map(shown).collect(),
         hosts: hosts.iter().map(host).collect(),
         private_hosts: private_hosts.iter().map(host).collect(),
-        secrets: secrets.iter().map(|secret| GeneratedSecret { name: visible(&secret.name), host: host(&secret.host) }).collect(),
+        secrets: secrets
+            .iter()
+            .map(|secret| GeneratedSecret { name: visible(&secret.name), host: host(&secret.host), in_body: secret.in_body })
+            .collect(),
     }
 }
 

@@ -242,7 +242,7 @@ fn with_generated(form: Canonical, tools: &GeneratedTools) -> Canonical {
         .list(hosts.iter().map(String::as_str))
         .list(private_hosts.iter().map(String::as_str))
         .text(&secrets.len().to_string());
-    let form = secrets.iter().fold(form, |form, GeneratedSecret { name, host }| form.text(name).text(host));
+    let form = secrets.iter().fold(form, |form, GeneratedSecret { name, host, in_body }| form.text(name).text(host).flag(*in_body));
     tools.iter().fold(form.text(&tools.len().to_string()), |form, tool| {
         let GeneratedTool { name, description, input_schema, endpoints, notes, needs_network, read_only, code } = tool;
         form.text(name)

@@ -118,7 +118,7 @@ async fn only_a_plan_is_made_where_only_a_plan_is_asked_for() {
 async fn the_model_is_told_of_secrets_by_name_and_they_are_part_of_the_digest() {
     let service = Service::start().await;
     let guide = service.url("/guide.md");
-    let secret = SecretName { name: "WEATHER_KEY".to_owned(), host: "127.0.0.1".to_owned() };
+    let secret = SecretName { name: "WEATHER_KEY".to_owned(), host: "127.0.0.1".to_owned(), in_body: false };
     let options = PrepareOptions { secrets: vec![secret], ..PrepareOptions::default() };
     let model = || Model::planning([plan(&[tool(&service, "get_forecast", "/weather/forecast/{city}")])]).writing("get_forecast", &[CODE]);
     let (with, without) = (model(), model());

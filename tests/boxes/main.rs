@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hyperlight_mcp::boxes::Report;
 use hyperlight_mcp::boxes::build::Step;
+use hyperlight_mcp::boxes::{OwnFile, OwnFileUse, Report};
 use hyperlight_mcp::config::{BoxBase, BoxSettings};
 
 use scene::{Scene, failed_step};
@@ -59,6 +59,65 @@ fn named_folders_are_read_or_written_and_links_in_their_paths_are_refused() {
     assert_eq!(failed_step(&ran), Some(Step::OpenPaths.name()));
     let Some(Report::Failed { problem, .. }) = ran.report else { panic!() };
     assert!(problem.contains(&format!("write {} instead", read.display())), "{problem}");
+}
+
+/// A config in a folder that can be written is the usual case. All else in the folder can be used as before.
+#[test]
+fn a_config_in_a_written_folder_can_be_neither_read_nor_changed_nor_replaced() {
+    let scene = Scene::new();
+    let (ws, deep) = (scene.folder("ws"), scene.folder("ws/a/b"));
+    let (config, inner, variables) = (ws.join("mcp.json"), deep.join("mcp.json"), ws.join(".env"));
+    for path in [&config, &inner, &variables] {
+        fs::write(path, "kept").unwrap();
+    }
+    fs::write(ws.join("other"), "other").unwrap();
+    let own = |path: &PathBuf, use_of| OwnFile { path: path.clone(), use_of };
+    let attempts = [
+        "cat mcp.json",
+        "cat a/b/mcp.json",
+        "chmod 777 mcp.json && cat mcp.json",
+        "echo evil > mcp.json",
+        "echo evil >> .env",
+        "rm -f mcp.json a/b/mcp.json",
+        "echo evil > new; mv -f new mcp.json",
+        "ln -f other mcp.json",
+        "ln mcp.json copy && cat copy",
+        "mv mcp.json moved && cat moved",
+        "mv a z && mkdir -p a/b && echo evil > a/b/mcp.json",
+        "mv a/b a/z && mkdir a/b && echo evil > a/b/mcp.json",
+        "cp -r a taken && rm -rf a && mv taken a && echo evil > a/b/mcp.json",
+    ];
+    let mut script = format!("cd {}\n", ws.display());
+    for attempt in attempts {
+        script += &format!("({attempt}) > /dev/null 2>&1 && echo 'done: {attempt}'\n");
+    }
+    script += "cat .env other; echo ' new' > a/b/new; mkdir -p a/c; mv a/b/new a/c/new; rm other; cat a/c/new";
+    let mut command = scene.command(SHELL, &["-c", &script]);
+    command.write = vec![ws.clone()];
+    command.own_files = vec![
+        own(&config, OwnFileUse::Config),
+        own(&inner, OwnFileUse::Variables { by_this: false }),
+        own(&variables, OwnFileUse::Variables { by_this: true }),
+    ];
+    let ran = command.run("");
+    assert_eq!((ran.output.as_str(), ran.report), ("keptother new\n", Some(Report::Ready)), "{}", ran.errors);
+    for path in [&config, &inner, &variables] {
+        assert_eq!(fs::read_to_string(path).unwrap(), "kept", "{}", path.display());
+    }
+    assert!(ws.join("a/c/new").exists() && !ws.join("other").exists());
+}
+
+/// What a folder that can only be read has within one that can be written stays where it is.
+#[test]
+fn a_folder_above_one_that_can_only_be_read_is_not_moved() {
+    let scene = Scene::new();
+    let (write, read) = (scene.folder("ws"), scene.folder("ws/a/read"));
+    fs::write(read.join("file"), "kept").unwrap();
+    let script = format!("cd {}; mv a z && mkdir -p a/read && echo evil > a/read/file; touch a/new && ls a", write.display());
+    let mut command = scene.command(SHELL, &["-c", &script]);
+    (command.read, command.write) = (vec![read.clone()], vec![write]);
+    assert_eq!(command.run("").output, "new\nread\n");
+    assert_eq!(fs::read_to_string(read.join("file")).unwrap(), "kept");
 }
 
 /// A missing working folder is made in the box, and never on the disk of the machine.

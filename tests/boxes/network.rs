@@ -72,6 +72,14 @@ fn assert_went(ran: &Ran, expected: &[bool]) {
     assert_eq!(went, expected, "{ran:#?}");
 }
 
+/// Without a limit, a server without a cgroup could take some megabytes of the kernel's memory for each connection.
+#[test]
+fn the_kernel_keeps_little_for_a_connection_in_a_box() {
+    let scene = Scene::new();
+    let ran = scene.command("/bin/sh", &["-c", "cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem"]).run("");
+    assert_eq!(ran.output, "4096\t131072\t1048576\n4096\t16384\t262144\n", "{ran:?}");
+}
+
 #[test]
 fn a_named_host_is_reached_by_tcp_and_udp() {
     let (scene, host) = (Scene::new(), Host::new());

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use hyperlight_mcp::boxes::border::{Border, BorderSettings, Descriptors, Refusal};
-use hyperlight_mcp::boxes::{BoxInput, Disk, HOME, Order, Report, contents};
+use hyperlight_mcp::boxes::{BoxInput, Disk, HOME, Order, OwnFile, Report, contents};
 use hyperlight_mcp::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
 use hyperlight_mcp::fetch::Resolve;
 use rustix::net::{
@@ -153,6 +153,7 @@ impl Scene {
             write: Vec::new(),
             fails_at: None,
             home_bytes: None,
+            own_files: Vec::new(),
             descriptors: Descriptors::of_process(),
             working_directory: HOME.into(),
         }
@@ -195,6 +196,8 @@ pub struct Boxed<'a> {
     pub fails_at: Option<&'static str>,
     /// The size of the private home, if it is not the usual one.
     pub home_bytes: Option<u64>,
+    /// Files of the gateway.
+    pub own_files: Vec<OwnFile>,
     /// The descriptors that its border shares with others.
     pub descriptors: Arc<Descriptors>,
     pub working_directory: PathBuf,
@@ -218,6 +221,7 @@ impl Boxed<'_> {
             own_folders: &own_folders,
             private_home: &home,
             services: &[],
+            own_files: &self.own_files,
         };
         let (mut contents, program) = contents(&input, &Disk).unwrap();
         contents.ceilings.home_bytes = self.home_bytes.unwrap_or(contents.ceilings.home_bytes);

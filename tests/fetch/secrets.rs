@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyperlight_mcp::fetch::{FetchError, FetchRequest, FetchSecret};
 
-use crate::support::*;
+use crate::support::{session as support_session, *};
 
 const VALUE: &str = "s3cret \"Value\"/1&x=y";
 
@@ -21,7 +21,7 @@ fn post(url: String, kind: &str, headers: &[(&str, &str)], body: String) -> Fetc
 async fn a_placeholder_becomes_the_value_in_the_notation_of_its_place() {
     let server = Server::start(|_| Answer::ok("")).await;
     let mut policy = policy(&[server.entry("api.example")]);
-    let secret = secret(&server.entry("api.example"));
+    let secret = secret(&server.entry("api.example")).for_bodies();
     let mark = secret.placeholder().to_owned();
     assert!(mark.starts_with("hlsecret_") && mark.len() == 41, "{mark}");
     policy.secrets = vec![secret];
@@ -90,7 +90,7 @@ async fn a_redirect_takes_a_secret_nowhere_else() {
     })
     .await;
     let mut policy = policy(&[home.entry("home.example"), other.entry("other.example")]);
-    let secret = secret(&home.entry("home.example"));
+    let secret = secret(&home.entry("home.example")).for_bodies();
     let mark = secret.placeholder().to_owned();
     policy.secrets = vec![secret];
     let (session, _) = session(policy);
@@ -144,6 +144,35 @@ async fn code_never_gets_a_value_back() {
         assert_eq!(header(&response, "x-echo"), Some(mark.as_str()));
         assert!(!format!("{response:?}").contains("s3cret"), "{response:?}");
     }
+}
+
+/// A host that stores what it gets would give a value back in parts, none of which is found.
+#[tokio::test]
+async fn a_value_cannot_be_stored_in_a_body_or_read_back_in_parts() {
+    let server = Server::start(|_| Answer::ok("")).await;
+    let mut policy = policy(&[server.entry("api.example")]);
+    let secret = secret(&server.entry("api.example"));
+    let mark = secret.placeholder().to_owned();
+    policy.secrets = vec![secret.clone()];
+    let url = server.url("api.example", "/x");
+    let part = |name: &str| FetchRequest { headers: vec![(name.into(), "bytes=0-9".into())], ..FetchRequest::get(url.clone()) };
+    let (session, _) = support_session(policy.clone());
+    let refused = fetch(&session, post(url.clone(), "text/plain", &[], mark.clone())).await.unwrap_err();
+    assert!(refused.to_string().contains("WEATHER_KEY@HOST:body"), "{refused}");
+    for name in ["Range", "if-range"] {
+        let refused = session.open(part(name)).await.unwrap_err();
+        assert!(refused.to_string().contains("(Range)"), "{refused}");
+    }
+    assert_eq!(server.connections(), 0);
+    policy.secrets = vec![secret.for_bodies()];
+    let (session, _) = support_session(policy.clone());
+    fetch(&session, post(url.clone(), "text/plain", &[], mark)).await.unwrap();
+    assert_eq!(server.last().text(), VALUE);
+    // Code without secrets has nothing to read back.
+    policy.secrets.clear();
+    let (session, _) = support_session(policy);
+    session.open(part("Range")).await.unwrap();
+    assert_eq!(server.last().header("range"), Some("bytes=0-9"));
 }
 
 #[tokio::test]

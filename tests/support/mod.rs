@@ -173,6 +173,7 @@ impl TestFolder {
             start_hosts: &BTreeSet::new(),
             private_home: &home,
             services: &[],
+            own_files: &[],
         };
         let (contents, _) = contents(&input, &Disk).unwrap();
         Some(Box::new(Boxed::new(BOX.into(), contents)))

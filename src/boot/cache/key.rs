@@ -15,7 +15,8 @@ pub fn prompt_digest(prompt: &str, secrets: &[SecretName]) -> String {
     let mut secrets: Vec<_> = secrets.iter().collect();
     secrets.sort_unstable();
     let form = Canonical::new(FORMAT).text(prompt.trim()).list(secrets.iter().map(|secret| secret.name.as_str()));
-    digest(form.list(secrets.iter().map(|secret| secret.host.as_str())))
+    let form = form.list(secrets.iter().map(|secret| secret.host.as_str()));
+    digest(secrets.iter().fold(form, |form, secret| form.flag(secret.in_body)))
 }
 
 /// Returns the key of an entry: the digest of the prompt, and of the contents of its pages by their URLs.
@@ -40,7 +41,7 @@ mod tests {
             let facts = PageFacts { read_url: etag.to_owned(), digest: digest.to_owned(), etag: Some(etag.to_owned()) };
             KnownPages::from([("https://a.example/".to_owned(), facts)])
         };
-        let secret = |name: &str| vec![SecretName { name: name.to_owned(), host: "a.example".to_owned() }];
+        let secret = |name: &str| vec![SecretName { name: name.to_owned(), host: "a.example".to_owned(), in_body: false }];
         let key = |prompt: &str, secrets: &[SecretName], pages: &KnownPages| key_of(&prompt_digest(prompt, secrets), pages);
         let one = key("a", &[], &pages("1", "x"));
         assert_eq!(one, key(" a\n", &[], &pages("1", "y")));

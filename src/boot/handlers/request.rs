@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_request_says_what_the_code_has_and_has_not() {
         let mut tool = tool();
-        let secrets = [SecretName { name: "KEY".to_owned(), host: "a.example".to_owned() }];
+        let secrets = [SecretName { name: "KEY".to_owned(), host: "a.example".to_owned(), in_body: false }];
         let text =
             |tool: &PlannedTool| handler_request(HandlerMaterial { prompt: "the weather", pages: &[], secrets: &secrets, tool }).user;
         let network = text(&tool);

@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn the_request_has_the_task_the_hosts_and_the_names_of_the_keys() {
         let hosts = AllowedHosts::parse(["*.example.com"]).unwrap();
-        let secrets = [SecretName { name: "WEATHER_KEY".to_owned(), host: "api.example.com".to_owned() }];
+        let secrets = [SecretName { name: "WEATHER_KEY".to_owned(), host: "api.example.com".to_owned(), in_body: false }];
         let material = PlanMaterial { prompt: " Tools for the weather ", pages: &[], hosts: &hosts, secrets: &secrets };
         let request = plan_request(material);
         for part in

@@ -103,7 +103,8 @@ impl Prepared {
     pub fn generated(&self, private_hosts: &AllowedHosts) -> GeneratedTools {
         let body = |name: &str| self.handlers.iter().find(|handler| handler.tool == name).map(|handler| handler.body.as_str());
         let tools = self.plan.tools.iter().filter_map(|tool| Some(generated_tool(tool, body(&tool.name)?)));
-        let secret = |secret: &SecretName| GeneratedSecret { name: secret.name.clone(), host: secret.host.clone() };
+        let secret =
+            |secret: &SecretName| GeneratedSecret { name: secret.name.clone(), host: secret.host.clone(), in_body: secret.in_body };
         GeneratedTools {
             tools: tools.collect(),
             hosts: self.hosts.texts(),

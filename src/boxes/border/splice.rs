@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,52 +11,75 @@ use tokio::net::TcpStream;
 
 /// Maximum number of bytes in one direction that are read and not yet written. If the reader is slow, the writer must wait.
 const IN_FLIGHT_BYTES: usize = 128 * 1024;
-/// Time without a byte after which a connection is ended, at the latest after twice as long.
+/// Time without a byte after which a connection is ended.
 const IDLE: Duration = Duration::from_mins(30);
+/// The same time after one side has ended. Otherwise, a server could keep many connections that are of no use.
+const IDLE_AFTER_END: Duration = Duration::from_secs(30);
+/// The time between two looks at a connection.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Copies until both sides have ended.
 ///
 /// # Errors
 /// One of the connections has failed, or no bytes came for some time.
 pub(super) async fn splice(inner: &mut TcpStream, outer: &mut TcpStream) -> io::Result<()> {
-    let moved = AtomicU64::new(0);
-    let (mut inner, mut outer) = (Counted { stream: inner, moved: &moved }, Counted { stream: outer, moved: &moved });
+    let traffic = Traffic::default();
+    let (mut inner, mut outer) = (Counted { stream: inner, traffic: &traffic }, Counted { stream: outer, traffic: &traffic });
     tokio::select! {
         copied = copy_bidirectional_with_sizes(&mut inner, &mut outer, IN_FLIGHT_BYTES, IN_FLIGHT_BYTES) => copied.map(drop),
-        () = idle(&moved, IDLE) => Err(io::ErrorKind::TimedOut.into()),
+        () = traffic.idle() => Err(io::ErrorKind::TimedOut.into()),
     }
 }
 
-/// Resolves when no bytes have come for some time.
-async fn idle(moved: &AtomicU64, time: Duration) {
-    let mut seen = Seen::default();
-    while seen.has_moved(moved.load(Ordering::Relaxed)) {
-        tokio::time::sleep(time).await;
-    }
-}
-
-/// The count at the last check.
+/// What has happened on a connection.
 #[derive(Default)]
-struct Seen(Option<u64>);
+struct Traffic {
+    /// Increases with each byte that comes or goes.
+    moved: AtomicU64,
+    /// True after one side has ended.
+    has_end: AtomicBool,
+}
 
-impl Seen {
-    /// Returns whether bytes have come since the last check. The first check returns true.
-    fn has_moved(&mut self, count: u64) -> bool {
-        self.0.replace(count) != Some(count)
+impl Traffic {
+    /// Resolves when no bytes have come for some time.
+    async fn idle(&self) {
+        let mut looks = Looks::default();
+        while !looks.is_over(self.moved.load(Ordering::Relaxed), self.has_end.load(Ordering::Relaxed)) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// The count at the last look, and the time since it changed.
+#[derive(Default)]
+struct Looks {
+    count: u64,
+    quiet: Duration,
+}
+
+impl Looks {
+    /// Returns whether nothing has come for too long. Looks at the count once in [`LOOK`].
+    fn is_over(&mut self, count: u64, has_end: bool) -> bool {
+        self.quiet = if std::mem::replace(&mut self.count, count) == count { self.quiet + LOOK } else { Duration::ZERO };
+        self.quiet > if has_end { IDLE_AFTER_END } else { IDLE }
     }
 }
 
 /// A connection that counts the bytes that are read from it.
 struct Counted<'a> {
     stream: &'a mut TcpStream,
-    moved: &'a AtomicU64,
+    traffic: &'a Traffic,
 }
 
 impl AsyncRead for Counted<'_> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let polled = Pin::new(&mut *self.stream).poll_read(context, buffer);
         if polled.is_ready() {
-            self.moved.fetch_add(1, Ordering::Relaxed);
+            self.traffic.moved.fetch_add(1, Ordering::Relaxed);
+            if buffer.filled().len() == before && buffer.remaining() > 0 {
+                self.traffic.has_end.store(true, Ordering::Relaxed);
+            }
         }
         polled
     }
@@ -66,7 +89,7 @@ impl AsyncWrite for Counted<'_> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut *self.stream).poll_write(context, bytes);
         if polled.is_ready() {
-            self.moved.fetch_add(1, Ordering::Relaxed);
+            self.traffic.moved.fetch_add(1, Ordering::Relaxed);
         }
         polled
     }
@@ -84,11 +107,34 @@ impl AsyncWrite for Counted<'_> {
 mod tests {
     use super::*;
 
+    /// Returns the time until a connection on which nothing moves is ended.
+    fn time_until_end(has_end: bool) -> Duration {
+        let mut looks = Looks::default();
+        assert!(!looks.is_over(7, has_end), "something has moved");
+        let more = std::iter::repeat_with(|| looks.is_over(7, has_end)).take_while(|is_over| !is_over).count();
+        LOOK * u32::try_from(more).unwrap()
+    }
+
     #[test]
-    fn only_what_does_not_move_between_two_looks_is_idle() {
-        let mut seen = Seen::default();
-        assert_eq!([0, 1, 7, 7].map(|count| seen.has_moved(count)), [true, true, true, false]);
-        let mut seen = Seen::default();
-        assert_eq!([3, 3].map(|count| seen.has_moved(count)), [true, false]);
+    fn a_connection_with_one_side_ends_sooner_than_a_silent_one() {
+        assert_eq!([time_until_end(true), time_until_end(false)], [IDLE_AFTER_END, IDLE]);
+        let mut looks = Looks::default();
+        assert!((1..1000).all(|count| !looks.is_over(count, true)), "while something moves, it goes on");
+    }
+
+    /// Polls are counted, so the end of a side is seen as it comes.
+    #[tokio::test]
+    async fn the_end_of_one_side_is_noted_and_the_other_goes_on() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let (mut near, (mut far, _)) = tokio::try_join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept()).unwrap();
+        let traffic = Traffic::default();
+        let mut counted = Counted { stream: &mut near, traffic: &traffic };
+        let mut bytes = Vec::new();
+        tokio::io::AsyncWriteExt::write_all(&mut far, b"text").await.unwrap();
+        tokio::io::AsyncReadExt::read_buf(&mut counted, &mut bytes).await.unwrap();
+        assert!(!traffic.has_end.load(Ordering::Relaxed) && bytes == b"text");
+        tokio::io::AsyncWriteExt::shutdown(&mut far).await.unwrap();
+        assert_eq!(tokio::io::AsyncReadExt::read_buf(&mut counted, &mut bytes).await.unwrap(), 0);
+        assert!(traffic.has_end.load(Ordering::Relaxed));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -16,6 +16,10 @@ use super::splice::splice;
 
 /// Descriptors of a connection: its end in the box, and the one outside.
 const OF_CONNECTION: usize = 2;
+/// Bytes that the kernel takes from a host before they are read. The kernel doubles it, for its own data about them.
+const RECEIVED_BYTES: usize = 512 * 1024;
+/// Bytes that the kernel keeps for a host before it has confirmed them.
+const SENT_BYTES: usize = 128 * 1024;
 /// The pause after a connection could not be accepted, because this process has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -86,6 +90,7 @@ async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Des
         Ok(outer) => {
             // Small messages must not wait for one another.
             let _ = (inner.set_nodelay(true), outer.set_nodelay(true));
+            bound(&outer);
             Some((outer, destination))
         }
         Err(Unreached::Refused) => {
@@ -96,7 +101,32 @@ async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Des
     }
 }
 
+/// Limits the memory that the kernel uses for a connection to a host whose reader or writer is slow. Otherwise, each has some megabytes, which
+/// are counted for no box. In the box, the limits of its network do this.
+fn bound(outer: &TcpStream) {
+    // A kernel that allows less takes what it allows.
+    let _ = (set_socket_recv_buffer_size(outer, RECEIVED_BYTES), set_socket_send_buffer_size(outer, SENT_BYTES));
+}
+
 /// Makes the kernel reset a connection when it is closed.
 fn reset(stream: &TcpStream) {
     let _ = set_socket_linger(stream, Some(Duration::ZERO));
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::sockopt::{socket_recv_buffer_size, socket_send_buffer_size};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_keeps_little_for_a_host() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let outer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        bound(&outer);
+        // The kernel gives no more to a socket whose size was set.
+        assert!(
+            socket_recv_buffer_size(&outer).unwrap() <= 2 * RECEIVED_BYTES && socket_send_buffer_size(&outer).unwrap() <= 2 * SENT_BYTES
+        );
+    }
 }

@@ -102,8 +102,9 @@ fn lost(contents: &Contents, landlock: i64, shows_processes: bool) -> Option<Str
     if let Some(kept) = given.iter().find(|given| given.access == Access::Read && is_written(&given.path)) {
         return Some(format!("keep {} from being written within a folder that it may write", kept.path.display()));
     }
-    let is_within = |folder: &&PathBuf| given.iter().any(|given| folder.starts_with(&given.path));
-    hidden.iter().find(is_within).map(|folder| format!("hide {} within a folder that it may read", folder.display()))
+    let is_within = |path: &&PathBuf| given.iter().any(|given| path.starts_with(&given.path));
+    let there = |path: &&PathBuf| path.symlink_metadata().is_ok();
+    hidden.iter().filter(there).find(is_within).map(|path| format!("hide {} within a folder that it may read", path.display()))
 }
 
 /// Returns whether this process sees all processes of its user.

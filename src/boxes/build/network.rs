@@ -17,6 +17,9 @@ const LOOPBACK: u32 = 1;
 const WAITING: i32 = 128;
 /// The number of bytes that are kept of a packet: its headers, and the headers of the packet that an ICMP error contains.
 const KEPT_BYTES: u32 = 160;
+/// The least, the usual and the largest memory of a connection in this network, in bytes, for what is received and for what is sent.
+const MEMORY: [(&str, &str); 2] =
+    [("/proc/sys/net/ipv4/tcp_rmem", "4096 131072 1048576"), ("/proc/sys/net/ipv4/tcp_wmem", "4096 16384 262144")];
 /// The bits of a TCP header's flags that refuse a connection: RST and ACK.
 const RESET: u32 = 0x14;
 const TCP: u32 = libc::IPPROTO_TCP.cast_unsigned();
@@ -41,6 +44,7 @@ pub(super) fn make(fault: &Fault, network: &Network) -> Outcome<Vec<OwnedFd>> {
     make_all_local(&kernel, false).at(Step::MakeNetwork, "its route")?;
     // On a machine without IPv6, a box has none either.
     let _ = make_all_local(&kernel, true);
+    limit_memory();
     fault.begin(Step::OpenBorder)?;
     let mut sockets = vec![watch(false).at(Step::OpenBorder, "a packet socket")?];
     sockets.extend(watch(true).ok());
@@ -50,6 +54,14 @@ pub(super) fn make(fault: &Fault, network: &Network) -> Outcome<Vec<OwnedFd>> {
         }
     }
     Ok(sockets)
+}
+
+/// Limits the memory of the kernel for each connection in this network, on both ends. It is counted for no box that has no cgroup. Some
+/// containers do not allow this, and then the kernel's own limits remain.
+fn limit_memory() {
+    for (name, sizes) in MEMORY {
+        let _ = std::fs::write(name, sizes);
+    }
 }
 
 fn family(is_v6: bool) -> u8 {

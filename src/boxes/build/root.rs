@@ -17,6 +17,7 @@ use super::step::{At as _, Fault, Outcome, Step};
 use crate::boxes::border::NAME_SERVER;
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Access, Contents, Given, Link, Network};
+use crate::boxes::own_files::fixed_folders;
 
 /// The devices of a box.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -28,6 +29,8 @@ const SHARED_BYTES: &str = "67108864";
 /// Size of the file system that has the root folder. It contains only empty folders and two short files.
 const ROOT_BYTES: &str = "4194304";
 
+/// The file that lies upon files that are hidden.
+const UNREADABLE: &str = "/box/hidden";
 /// The table of the box's own processes.
 pub(super) const PROCESSES: &str = "/proc";
 
@@ -64,6 +67,9 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     add(&root, Path::new(HOME), &home).at(Step::PlaceFolders, "the private home")?;
     for (given, source) in &sources {
         add(&root, &given.path, source).at(Step::PlaceFolders, &given.path.to_string_lossy())?;
+    }
+    for folder in fixed(contents) {
+        fix(&root, &folder).at(Step::PlaceFolders, &folder.to_string_lossy())?;
     }
     // In what was given, a folder would be made on the machine's disk.
     if !contents.given.iter().any(|given| working_directory.starts_with(&given.path)) {
@@ -185,15 +191,50 @@ fn add_memory(root: &OwnedFd, path: &str, mode: &str, bytes: &str) -> rustix::io
     add(root, Path::new(path), &Source::Mount { mount, is_folder: true })
 }
 
-/// Covers a folder with an empty one, if the box has it.
-fn hide(root: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+/// Returns the folders that the server must not move.
+fn fixed(contents: &Contents) -> Vec<PathBuf> {
+    let of = |access: Access| contents.given.iter().filter(move |given| given.access == access).map(|given| given.path.as_path());
+    let written: Vec<&Path> = of(Access::Write).collect();
+    let kept = of(Access::Read).chain(contents.hidden.iter().map(PathBuf::as_path));
+    fixed_folders(&written, kept, |folder| contents.given.iter().any(|given| given.path == folder))
+}
+
+/// Mounts a folder upon itself, if it exists. The place of a mount can be neither moved nor removed.
+fn fix(root: &OwnedFd, path: &Path) -> std::io::Result<()> {
+    match open_below(root, path, OFlags::PATH) {
+        Ok(opened) if is_folder(&opened)? => Ok(place(copy_of(&opened)?, opened)?),
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Covers a folder with an empty one, or a file with one that cannot be read, if the box has it.
+fn hide(root: &OwnedFd, path: &Path) -> std::io::Result<()> {
     let covered = match open_below(root, path, OFlags::PATH) {
         Ok(covered) => covered,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(error),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        Err(error) => return Err(error.into()),
     };
+    if !is_folder(&covered)? {
+        return Ok(place(unreadable(root)?, covered)?);
+    }
     let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    place(new_mount("tmpfs", &[("mode", "0555"), ("size", "4096")], attributes)?, covered)
+    Ok(place(new_mount("tmpfs", &[("mode", "0555"), ("size", "4096")], attributes)?, covered)?)
+}
+
+/// Returns the mount of an empty file that nobody may read.
+fn unreadable(root: &OwnedFd) -> std::io::Result<OwnedFd> {
+    // The folder is there, as that of the private home.
+    let path = Path::new(UNREADABLE).strip_prefix("/").unwrap_or(Path::new(UNREADABLE));
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    match openat2(root, path, flags, Mode::empty(), ResolveFlags::empty()) {
+        Ok(_) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mount = copy_of(open_below(root, Path::new(UNREADABLE), OFlags::PATH)?)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    set_attributes(mount.as_fd(), attributes, false)?;
+    Ok(mount)
 }
 
 /// Writes the tables of users and groups, with nobody but the server's own user, and how names are found. If `/etc` itself was given, its own tables stay.

@@ -56,8 +56,8 @@ pub struct Boot {
     /// Print sizes and times of all requests to the model
     #[arg(long)]
     pub verbose: bool,
-    /// API key of a documented service: a variable, and the only host that gets its value
-    #[arg(long = "secret", value_name = "NAME[@HOST]")]
+    /// API key of a documented service: a variable, and the only host that gets its value, in headers and in the URL (with :body, in bodies too)
+    #[arg(long = "secret", value_name = "NAME[@HOST][:body]")]
     pub secrets: Vec<String>,
     /// Host that may have a private address, such as 127.0.0.1:8080
     #[arg(long = "allow-host", value_name = "HOST")]

@@ -32,7 +32,7 @@ pub(super) fn of(session: &Session, arguments: &Boot) -> Option<Json> {
     if let Some(state) = session.state() {
         add("state", &path(state));
     }
-    let variables = secrets.iter().map(|secret| secret.split('@').next().unwrap_or_default());
+    let variables = secrets.iter().map(|secret| secret.split(['@', ':']).next().unwrap_or_default());
     let env: Json = variables.map(|name| (name.to_owned(), Json::from(format!("<the value of {name}>")))).collect();
     let (command, script) = match &session.context.launch {
         Some(launch) => (launch.node.clone(), Some(launch.script.display().to_string())),

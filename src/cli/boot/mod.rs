@@ -190,7 +190,8 @@ fn show_plan(session: &Session, booted: &Booted) {
     let hosts = if booted.hosts.is_empty() { "nothing".to_owned() } else { shown_hosts(&booted.hosts) };
     let _ = writeln!(text, "may reach: {hosts}");
     for secret in &booted.secrets {
-        let _ = writeln!(text, "sends: the value of {} to {}", secret.name, secret.host);
+        let places = if secret.in_body { ", also in bodies" } else { "" };
+        let _ = writeln!(text, "sends: the value of {} to {}{places}", secret.name, secret.host);
     }
     session.terminal.print(&text);
 }

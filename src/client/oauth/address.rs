@@ -8,6 +8,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::super::proxies;
+use crate::fetch::{AddressKind, kind_of};
 use crate::network::Lookups;
 
 /// The kind of network to which an address belongs.
@@ -23,9 +24,19 @@ pub(super) enum Reach {
 
 impl Reach {
     pub(super) fn of(address: IpAddr) -> Self {
-        match address {
+        let plain = match address {
+            IpAddr::V6(within) => embedded(within).map_or(address, IpAddr::V4),
+            IpAddr::V4(_) => address,
+        };
+        let reach = match plain {
             IpAddr::V4(address) => Self::of_v4(address),
-            IpAddr::V6(address) => embedded(address).map_or_else(|| Self::of_v6(address), Self::of_v4),
+            IpAddr::V6(address) => Self::of_v6(address),
+        };
+        // The table of fetches also has the services of clouds and later entries of the registries.
+        match (kind_of(plain), reach) {
+            (AddressKind::LinkLocal(_) | AddressKind::Unusable(_), _) => Self::Never,
+            (AddressKind::Private(_), Self::Public) => Self::Private,
+            (AddressKind::Private(_) | AddressKind::Global, reach) => reach,
         }
     }
 
@@ -205,6 +216,8 @@ mod tests {
             (Reach::Private, ["100.64.0.1", "172.16.1.1", "2002:c0a8:101::"]),
             (Reach::Never, ["169.254.169.254", "fe80::1", "::ffff:169.254.169.254"]),
             (Reach::Never, ["0.0.0.0", "255.255.255.255", "::"]),
+            (Reach::Never, ["100.100.100.200", "168.63.129.16", "fd00:ec2::254"]),
+            (Reach::Never, ["192.88.99.1", "5f00::1", "100::1"]),
             (Reach::Never, ["224.0.0.1", "ff02::1", "2001:0:4136:e378::1"]),
         ];
         for (reach, addresses) in cases {

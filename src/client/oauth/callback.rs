@@ -1,5 +1,6 @@
 //! Listener for the redirect URI. It serves one path on 127.0.0.1, accepts one answer from the browser, and then closes.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use url::Url;
 
@@ -16,9 +17,10 @@ use super::failure::Refusal;
 /// Path for a client id that may also be known to other authorization servers. It is the same for all of them.
 pub(super) const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
-const REQUEST_TIME: Duration = Duration::from_secs(10);
+const REQUEST_TIME: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
-/// Maximum number of connections that are open at the same time. A browser opens a few. Further connections wait.
+/// Maximum number of connections that are open at the same time. A browser opens a few. If there are more, the oldest one ends, so that
+/// another program of this machine cannot keep the browser waiting.
 const MAX_CONNECTIONS: usize = 16;
 const RECEIVED: &str = "The answer was received. You can close this page and go back to your agent.";
 const NOT_FOUND: &str = "There is nothing here.";
@@ -79,13 +81,18 @@ impl Callback {
 
     /// Waits for the answer that has this `state`. All other requests get HTTP 404.
     pub(super) async fn answer(self, state: &SecretString) -> Answer {
-        let mut connections = JoinSet::new();
+        let (mut connections, mut open) = (JoinSet::new(), VecDeque::new());
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         let (base, state) = (self.redirect_uri.clone(), state.clone());
-                        connections.spawn(async move { timeout(REQUEST_TIME, serve(stream, &base, &state)).await.ok().flatten() });
+                        let serve = async move { timeout(REQUEST_TIME, serve(stream, &base, &state)).await.ok().flatten() };
+                        open.push_back(connections.spawn(serve));
+                        open.retain(|connection: &AbortHandle| !connection.is_finished());
+                        if open.len() > MAX_CONNECTIONS && let Some(oldest) = open.pop_front() {
+                            oldest.abort();
+                        }
                     }
                     // The error is usually temporary, for example a lack of file descriptors.
                     Err(_) => sleep(PAUSE).await,
@@ -202,6 +209,22 @@ mod tests {
         let _silent = TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.unwrap();
         assert_eq!(get(&url, &format!("GET /{} HTTP/1.1\r\n", "x".repeat(2 * MAX_REQUEST_BYTES))).await, "");
         get(&url, "GET /callback?code=c&state=st4te HTTP/1.1\r\n\r\n").await;
+        waiting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn many_that_say_nothing_do_not_keep_the_browser_waiting() {
+        let callback = Callback::bind(None, PATH).await.unwrap();
+        let url = callback.redirect_uri().clone();
+        let waiting = tokio::spawn(async move { callback.answer(&SecretString::from("st4te")).await });
+        let mut silent = Vec::new();
+        for _ in 0..4 * MAX_CONNECTIONS {
+            silent.push(TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.unwrap());
+        }
+        let asked = std::time::Instant::now();
+        // Those that were dropped in time had no time to wait for.
+        assert!(get(&url, "GET /callback?code=c&state=st4te HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 200"));
+        assert!(asked.elapsed() < REQUEST_TIME, "{:?}", asked.elapsed());
         waiting.await.unwrap();
     }
 

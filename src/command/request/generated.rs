@@ -23,8 +23,11 @@ pub(super) fn add(page: &mut Page, tools: &GeneratedTools, found: &[Finding]) {
         page.noted(Tone::Bad, &format!("anyone can get a host name below {host}: the tools may reach these hosts too"));
     }
     page.list("also privately", &shown(private_hosts));
-    let sent: Vec<String> =
-        secrets.iter().map(|secret| format!("the value of {} to {}", secret.name, shown_host_entry(&secret.host))).collect();
+    let places = |in_body: bool| if in_body { ", also in bodies" } else { "" };
+    let sent: Vec<String> = secrets
+        .iter()
+        .map(|secret| format!("the value of {} to {}{}", secret.name, shown_host_entry(&secret.host), places(secret.in_body)))
+        .collect();
     page.list("sends", &sent);
     let all = hosts.iter().chain(private_hosts).chain(secrets.iter().map(|secret| &secret.host));
     if !unicode_entries(all).is_empty() {
@@ -81,7 +84,7 @@ mod tests {
             code: code.to_owned(),
         };
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
-        let secrets = hosts.iter().map(|host| GeneratedSecret { name: "KEY".to_owned(), host: host.clone() }).collect();
+        let secrets = hosts.iter().map(|host| GeneratedSecret { name: "KEY".to_owned(), host: host.clone(), in_body: false }).collect();
         let tools = GeneratedTools { tools: vec![tool], hosts: hosts.clone(), private_hosts: hosts, secrets };
         let (style, text) = (Style::default(), String::new());
         let mut page = Page { style: &style, text };

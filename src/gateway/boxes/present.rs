@@ -35,6 +35,7 @@ impl Core {
             own_folders: &self.box_maker.own_folders(),
             private_home: &private_home,
             services: &self.box_maker.services,
+            own_files: &self.own_files(server),
         };
         present(&request, &Disk)
     }

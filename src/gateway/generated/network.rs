@@ -51,7 +51,8 @@ impl Network {
         let hosts = |texts: &[String]| hosts_in(texts).map_err(|problem| Error::Internal(problem.into()));
         let secrets = tools.secrets.iter().map(|secret| {
             let host = secret.host.parse().map_err(|problem| Error::Internal(format!("{problem}").into()))?;
-            core.boot_secret(&secret.name, host)
+            let made = core.boot_secret(&secret.name, host)?;
+            Ok(if secret.in_body { made.for_bodies() } else { made })
         });
         Ok(Self {
             server: server.into(),
@@ -111,7 +112,7 @@ mod tests {
 
     fn problem(hosts: &[&str], private_hosts: &[&str], secrets: &[(&str, &str)]) -> Option<String> {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        let secret = |(name, host): &(&str, &str)| GeneratedSecret { name: (*name).to_owned(), host: (*host).to_owned() };
+        let secret = |(name, host): &(&str, &str)| GeneratedSecret { name: (*name).to_owned(), host: (*host).to_owned(), in_body: false };
         problem_of(&GeneratedTools {
             tools: Vec::new(),
             hosts: texts(hosts),

@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -29,6 +30,8 @@ use super::stall_timeout::StallTimeout;
 
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
+/// The files of this process of which connections use at most one: one of so many. Boxes use at most half of all files.
+const PART_OF_FILES: u64 = 4;
 /// The pause after a failed accept. If file descriptors are exhausted, accepting works again only after connections end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The time after which the kernel closes a connection whose client has acknowledged nothing, because its machine is gone.
@@ -109,11 +112,18 @@ impl Drop for ConnectionSlot {
     }
 }
 
+/// Returns the number of connections that leave enough files for all else: the store, servers, runs and boxes. `files` is the number that
+/// this process may open; `None` if it is not limited.
+fn connections_of(files: Option<u64>) -> usize {
+    files.map_or(usize::MAX, |files| usize::try_from(files / PART_OF_FILES).unwrap_or(usize::MAX)).max(1)
+}
+
 impl Connections {
     /// Accepts connections until the server stops.
     pub(super) async fn accept(self, listener: TcpListener) {
+        let files = getrlimit(Resource::Nofile).current;
         let slots = Arc::new(ConnectionSlots {
-            all: self.limits.max_connections,
+            all: self.limits.max_connections.min(connections_of(files)),
             of_address: self.limits.max_connections_per_address,
             metrics: self.metrics.clone(),
             taken: Mutex::default(),
@@ -202,6 +212,11 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_leave_files_for_all_else() {
+        assert_eq!([Some(1024), Some(2), None].map(connections_of), [256, 1, usize::MAX]);
+    }
 
     #[test]
     fn one_address_does_not_take_all_connections() {

@@ -1,0 +1,201 @@
+//! Keeps the gateway's own files from boxes: which files these are, and what happens if one of them is replaced while a box has its folder.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf, absolute};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::blocking::blocking;
+use crate::boxes::{Access, Contents, Given, OwnFile, OwnFileUse};
+use crate::client::ConnectionState;
+use crate::config::{ServerDefinition, environment_file};
+use crate::error::{Error, Result};
+use crate::gateway::Gateway;
+use crate::gateway::core::Core;
+use crate::gateway::ending::EndReason;
+
+/// The time between two looks at the files that boxes have covered.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The gateway's own files, and the boxes that have their folders.
+#[derive(Default)]
+pub(super) struct OwnFiles {
+    /// Token files and keys of what serves this gateway.
+    secrets: Mutex<Vec<PathBuf>>,
+    views: Mutex<HashMap<String, View>>,
+    is_watching: AtomicBool,
+    /// True if a config was replaced where a box could write, until a person or the agent's code has it read again.
+    is_config_held: AtomicBool,
+}
+
+/// What the box of a server has of this gateway's files, since its last start.
+#[derive(Clone)]
+struct View {
+    given: Vec<Given>,
+    /// The hidden files that lie in given folders, as they were before the start.
+    covered: Vec<Covered>,
+}
+
+/// A file over which a box has mounted another. If the file is replaced outside, the kernel takes this mount away.
+#[derive(Clone)]
+struct Covered {
+    path: PathBuf,
+    id: Option<(u64, u64)>,
+    is_config: bool,
+    /// True if the box could write the file as soon as it is not covered.
+    is_written: bool,
+}
+
+impl View {
+    fn is_covered(&self) -> bool {
+        self.covered.iter().all(|file| identity(&file.path) == file.id)
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|data| (data.dev(), data.ino()))
+}
+
+impl Core {
+    /// Returns the files of this gateway that the box of a server must not change.
+    pub(super) fn own_files(&self, server: &ServerDefinition) -> Vec<OwnFile> {
+        let file = |path: &Path, use_of| Some(OwnFile { path: absolute(path).ok()?, use_of });
+        let config = self.source.path();
+        let bases = self.source.last_read();
+        let bases = bases.iter().map(|(path, _)| path.as_path()).filter(|path| Some(*path) != config);
+        let of = |server: &ServerDefinition| environment_file(server, &self.surroundings, self.locality(server));
+        let own = of(server);
+        let variables = self.registry.servers().into_iter().filter_map(|other| of(&other));
+        let variables = variables.filter_map(|path| file(&path, OwnFileUse::Variables { by_this: Some(&path) == own.as_ref() }));
+        let secrets = self.box_maker.own_files.secrets.lock().clone();
+        let secrets = secrets.iter().filter_map(|path| file(path, OwnFileUse::Secret));
+        let configs = config.into_iter().filter_map(|path| file(path, OwnFileUse::Config));
+        configs.chain(bases.filter_map(|path| file(path, OwnFileUse::Base))).chain(variables).chain(secrets).collect()
+    }
+
+    /// Records what the box of a server gets, before it starts, and watches over its covered files.
+    pub(super) fn note_view(&self, server: &str, contents: &Contents, files: &[OwnFile]) {
+        let Contents { given, hidden, .. } = contents;
+        let innermost =
+            |path: &Path| given.iter().filter(|given| path.starts_with(&given.path)).max_by_key(|given| given.path.as_os_str().len());
+        let covered = hidden.iter().filter_map(|path| {
+            let is_written = innermost(path)?.access == Access::Write;
+            let is_config = files.iter().any(|file| file.use_of == OwnFileUse::Config && is_same_place(&file.path, path));
+            Some(Covered { path: path.clone(), id: identity(path), is_config, is_written })
+        });
+        let view = View { given: given.clone(), covered: covered.collect() };
+        let is_to_watch = !view.covered.is_empty();
+        self.box_maker.own_files.views.lock().insert(server.to_owned(), view);
+        if is_to_watch && !self.box_maker.own_files.is_watching.swap(true, Ordering::AcqRel) {
+            self.watch_covered();
+        }
+    }
+
+    fn watch_covered(&self) {
+        let Some(runtime) = self.trust.approval_cache.runtime() else { return };
+        let (core, closed) = (Weak::clone(&self.weak), self.closed.clone());
+        drop(runtime.spawn(async move {
+            let watch = async {
+                while let Some(core) = core.upgrade() {
+                    core.end_uncovered().await;
+                    drop(core);
+                    tokio::time::sleep(INTERVAL).await;
+                }
+            };
+            tokio::select! {
+                () = closed.cancelled() => {}
+                () = watch => {}
+            }
+        }));
+    }
+
+    /// Ends servers whose box has a file of this gateway that it should not have: the file was replaced, or has come, since the server
+    /// started. The next call starts such a server again, in a box that has the file covered.
+    async fn end_uncovered(self: &Arc<Self>) {
+        let views: Vec<(String, View)> =
+            self.box_maker.own_files.views.lock().iter().map(|(name, view)| (name.clone(), view.clone())).collect();
+        let looked = blocking(move || Ok(views.into_iter().filter(|(_, view)| !view.is_covered()).collect::<Vec<_>>()));
+        for (name, view) in looked.await.unwrap_or_default() {
+            self.box_maker.own_files.views.lock().remove(&name);
+            if matches!(self.connections.state(&name), ConnectionState::Idle | ConnectionState::Closed(_) | ConnectionState::Error) {
+                continue;
+            }
+            let is_replaced = |file: &&Covered| identity(&file.path) != file.id;
+            if view.covered.iter().filter(is_replaced).any(|file| file.is_config && file.is_written) {
+                self.box_maker.own_files.is_config_held.store(true, Ordering::Release);
+            }
+            let files: Vec<String> = view.covered.iter().filter(is_replaced).map(|file| file.path.display().to_string()).collect();
+            self.end(&name, EndReason::Reconfigured).await;
+            let problem = format!(
+                "{} was replaced while the box of server \"{name}\" had its folder: the server was ended, and starts again",
+                files.join(", ")
+            );
+            self.events.warn(problem);
+        }
+    }
+
+    /// Returns whether the config was replaced where a box could write, and nobody has had it read again since then.
+    pub(in crate::gateway) async fn is_config_held(self: &Arc<Self>) -> bool {
+        self.end_uncovered().await;
+        self.box_maker.own_files.is_config_held.load(Ordering::Acquire)
+    }
+
+    /// Lets the config be read by itself again, because a person or the agent's code has had it read.
+    pub(in crate::gateway) fn release_config(&self) {
+        self.box_maker.own_files.is_config_held.store(false, Ordering::Release);
+    }
+
+    /// Ends servers whose boxes have files that have become files of this gateway, such as the `envFile` of a new entry.
+    pub(in crate::gateway) async fn end_boxes_with_new_files(&self) {
+        let mut views = self.box_maker.own_files.views.lock().clone();
+        views.retain(|name, view| {
+            let Ok(server) = self.registry.server(name) else { return false };
+            let is_new = |file: &OwnFile| {
+                let real = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
+                let has = view.given.iter().any(|given| real.starts_with(&given.path) && real != given.path);
+                has && file.use_of != OwnFileUse::Variables { by_this: true } && view.covered.iter().all(|known| known.path != real)
+            };
+            self.own_files(&server).iter().any(is_new)
+        });
+        for name in views.keys() {
+            self.box_maker.own_files.views.lock().remove(name);
+            self.end(name, EndReason::Reconfigured).await;
+        }
+    }
+}
+
+fn is_same_place(file: &Path, place: &Path) -> bool {
+    file == place || file.canonicalize().is_ok_and(|real| real == place)
+}
+
+impl Gateway {
+    /// Keeps files of attached work from all boxes that start from now on. `what` names them in errors.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` if the box of a server that was started has one of the files.
+    pub(crate) fn keep_from_boxes(&self, files: &[PathBuf]) -> Result<()> {
+        let own = &self.core.box_maker.own_files;
+        own.secrets.lock().extend(files.iter().cloned());
+        let views = own.views.lock().clone();
+        for file in files {
+            let Ok(real) = file.canonicalize() else { continue };
+            let has = |view: &View| view.given.iter().any(|given| real.starts_with(&given.path));
+            let started =
+                |name: &str| matches!(self.core.connections.state(name), ConnectionState::Connected | ConnectionState::Connecting);
+            if let Some((name, _)) = views.iter().find(|(name, view)| has(view) && started(name)) {
+                own.secrets.lock().retain(|kept| !files.contains(kept));
+                let problem = format!(
+                    "the file {} lies in a folder that the box of server \"{name}\" has, so that this server could read it, or change who is \
+                     let in: put it outside of that folder",
+                    file.display()
+                );
+                return Err(Error::InvalidOption { method: "serve", problem: problem.into() });
+            }
+        }
+        Ok(())
+    }
+}
