@@ -75,7 +75,7 @@ test('Progress of inner calls is progress of the run, and a run that its host ca
       await waitFor('the progress', () => progress.length === 3 && arrived(log, 'hang').length > begun, LIMIT)
       assert.deepEqual(
         progress.map(({ progress, message }) => [progress, message]),
-        [1, 2, 3].map((step) => [step, `fixture.progress: ${step}.0 of 3.0`]),
+        [1, 2, 3].map((step) => [step, `fixture.progress: step ${step} (${step}.0 of 3.0)`]),
       )
       controller.abort()
       await outcome

@@ -203,19 +203,19 @@ test('A stream of changes', async (t) => {
 test('A host of 2025-11-25 is told of the resources to which it has subscribed, until it no longer has', async (t) => {
   const at = await approved(t, { fixture: fixture('--resources') })
   const { url } = await served(t, at)
-  const [note, report] = ['fixture://note.txt', 'fixture://report']
+  const [note, other] = ['fixture://note.txt', 'fixture://blob']
   for (const client of [(await overStdio(t, at)).client, await overHttp(t, url)]) {
     const updates = []
     client.setNotificationHandler('notifications/resources/updated', ({ params }) => updates.push(params.uri))
     const touch = (uri) => runs(client, `fixture.touch({ uri: '${uri}' })`)
-    for (const uri of [note, report]) await client.subscribeResource({ uri })
+    for (const uri of [note, other]) await client.subscribeResource({ uri })
     await touch(note)
     await waitFor('the update', () => updates.includes(note))
     await client.unsubscribeResource({ uri: note })
     const before = updates.filter((uri) => uri === note).length
     await touch(note)
-    await touch(report)
-    await waitFor('the other update', () => updates.includes(report))
+    await touch(other)
+    await waitFor('the other update', () => updates.includes(other))
     assert.equal(updates.filter((uri) => uri === note).length, before)
   }
 })

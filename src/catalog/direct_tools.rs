@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json, json};
 use super::direct_names::{DirectNames, NameStyle, source};
 use super::manifest::Tool;
 use super::offered::{Unshown, offered_meta, offered_schema, unshown_tool};
+use super::resources_and_prompts::HostFields;
 use super::wording::Wording;
 use crate::text::sanitise_json;
 
@@ -99,6 +100,18 @@ fn shown_meta(server: &str, tool: &Tool) -> Map<String, Json> {
     drop_our_keys(&mut meta);
     meta.insert(SOURCE_KEY.to_owned(), source(server, &tool.name).into());
     meta
+}
+
+impl HostFields {
+    /// Returns the fields in the form in which a host gets them: as the approval request shows them, and without this program's own keys.
+    #[must_use]
+    pub fn offered(&self) -> Self {
+        let meta = self.meta.as_ref().and_then(Json::as_object).map(offered_meta).map(|mut meta| {
+            drop_our_keys(&mut meta);
+            meta
+        });
+        Self { meta: meta.filter(|meta| !meta.is_empty()).map(Json::Object), ..self.clone() }
+    }
 }
 
 /// Removes this program's own keys from a server's `_meta`, so that the server cannot pretend that this program has set them.

@@ -3,9 +3,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::direct_tools::drop_our_keys;
-use super::offered::offered_meta;
-
 /// Fields of an item that only a host uses: to show the item, or to act on it. Agent code does not get them, and no request depends on them.
 /// Absent fields are left out of the JSON, so that approvals of versions that did not read them stay valid.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,18 +18,6 @@ pub struct HostFields {
     pub icons: Option<Json>,
     #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Json>,
-}
-
-impl HostFields {
-    /// Returns the fields in the form in which a host gets them: as the approval request shows them, and without this program's own keys.
-    #[must_use]
-    pub fn offered(&self) -> Self {
-        let meta = self.meta.as_ref().and_then(Json::as_object).map(offered_meta).map(|mut meta| {
-            drop_our_keys(&mut meta);
-            meta
-        });
-        Self { meta: meta.filter(|meta| !meta.is_empty()).map(Json::Object), ..self.clone() }
-    }
 }
 
 /// A resource that a server lists.

@@ -316,32 +316,34 @@ fn enable(gateway: &Gateway, servers: Option<&[String]>, unapproved: Unapproved)
     }
 }
 
+/// Returns the line about a server that an agent has added or changed.
+fn proposed_server(next_command: &NextCommand, event: &Json) -> String {
+    let text = |key: &str| sanitise_text(event[key].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
+    let server = text("server");
+    let agent = event["agent"].as_str().map_or_else(|| "the operator's own agent".to_owned(), |_| format!("agent \"{}\"", text("agent")));
+    if event["approved"] == true {
+        return format!("{agent} has added server \"{server}\", which is approved without a person, as requireApproval is false");
+    }
+    let [approve, remove] = ["approve", "remove"].map(|command| next_command.with(&format!("{command} {server}")));
+    format!("{agent} proposes server \"{server}\". To read what would run, and decide: {approve}; to refuse it: {remove}")
+}
+
+/// Returns the line about a server that a model wants to be approved.
+fn proposed_approval(next_command: &NextCommand, request: &Json) -> String {
+    let server = sanitise_text(request["server"].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
+    let what = if request["stage"] == "manifest" { "what it offers" } else { "what would run" };
+    let approve = next_command.with(&format!("approve {server}"));
+    format!("a model asks you to approve server \"{server}\". To read {what}, and decide: {approve}")
+}
+
 fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
     let text = |key: &str| sanitise_text(event[key].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
     let warn = |message: String| terminal.note(Tone::Warning, "warning:", &message);
     let server = || text("server");
     match event["type"].as_str().unwrap_or_default() {
         "warning" | "approvals-damaged" => warn(text("message")),
-        "server-proposed" => {
-            let agent =
-                event["agent"].as_str().map_or_else(|| "the operator's own agent".to_owned(), |_| format!("agent \"{}\"", text("agent")));
-            if event["approved"] == true {
-                warn(format!("{agent} has added server \"{}\", which is approved without a person, as requireApproval is false", server()));
-            } else {
-                let [approve, remove] = ["approve", "remove"].map(|command| next_command.with(&format!("{command} {}", server())));
-                warn(format!(
-                    "{agent} proposes server \"{}\". To read what would run, and decide: {approve}; to refuse it: {remove}",
-                    server()
-                ));
-            }
-        }
-        "approval-proposed" => {
-            let request = &event["request"];
-            let name = sanitise_text(request["server"].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
-            let what = if request["stage"] == "manifest" { "what it offers" } else { "what would run" };
-            let approve = next_command.with(&format!("approve {name}"));
-            warn(format!("a model asks you to approve server \"{name}\". To read {what}, and decide: {approve}"));
-        }
+        "server-proposed" => warn(proposed_server(next_command, event)),
+        "approval-proposed" => warn(proposed_approval(next_command, &event["request"])),
         "executable-changed" => warn(format!("the program of server \"{}\" has changed since its approval: {}", server(), text("path"))),
         "tools-changed" => {
             warn(format!(

@@ -84,6 +84,23 @@ struct ResourceOptions {
     scopes: Vec<String>,
 }
 
+impl From<ResourceOptions> for ProtectedResource {
+    fn from(ResourceOptions { resource, issuer, jwks_url, scopes }: ResourceOptions) -> Self {
+        Self { resource, issuer, jwks_url, scopes }
+    }
+}
+
+/// Checks that no option for HTTP is given where a host is served on standard input and output.
+fn check_stdio(stdio: Option<bool>, of_http: &[(&str, bool)]) -> Result<()> {
+    if stdio == Some(false) {
+        return Err(invalid("stdio: must not be false without http: give a port in http".to_owned()));
+    }
+    match of_http.iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => Err(invalid(format!("{name}: applies only over HTTP: give a port in http"))),
+        None => Ok(()),
+    }
+}
+
 /// Returns the servers whose tools are served under their own names.
 fn direct_of(only: Option<String>, direct: Option<DirectOption>) -> Result<Direct> {
     match (only, direct) {
@@ -141,13 +158,7 @@ impl ServeOptions {
             ..serve::ServeOptions::default()
         };
         let Some(address) = http else {
-            if stdio == Some(false) {
-                return Err(invalid("stdio: must not be false without http: give a port in http".to_owned()));
-            }
-            return match of_http.into_iter().find(|(_, is_given)| *is_given) {
-                Some((name, _)) => Err(invalid(format!("{name}: applies only over HTTP: give a port in http"))),
-                None => Ok((options, Transport::Stdio)),
-            };
+            return check_stdio(stdio, &of_http).map(|()| (options, Transport::Stdio));
         };
         if stdio == Some(true) {
             return Err(invalid("stdio: cannot be set together with http: call serve twice".to_owned()));
@@ -161,12 +172,7 @@ impl ServeOptions {
             listen,
             token_file,
             tls: tls.map(|TlsOptions { cert, key }| TlsFiles { certificate: cert, key }),
-            oauth: oauth.map(|ResourceOptions { resource, issuer, jwks_url, scopes }| ProtectedResource {
-                resource,
-                issuer,
-                jwks_url,
-                scopes,
-            }),
+            oauth: oauth.map(ProtectedResource::from),
             limits: limits.unwrap_or_default().into(),
             allowed_hosts: allowed_hosts.unwrap_or_default(),
             allowed_origins: allowed_origins.unwrap_or_default(),

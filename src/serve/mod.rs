@@ -55,7 +55,6 @@ use tokio_util::sync::CancellationToken;
 use crate::bridge::ToolErrors;
 use crate::error::{Error, Result};
 use crate::gateway::{Agent, Gateway, IdentityOptions};
-use crate::registry::ServerState;
 use crate::trust::AllowedWrites;
 
 pub use crate::catalog::NameStyle;
@@ -211,22 +210,27 @@ impl Shared {
     /// the servers changes.
     fn enable_approved(&self) -> Result<String> {
         let gateway = &self.gateway;
-        let mut hidden = Vec::new();
+        // What a person or the config disables disappears from the lists, although its approval and its manifest stay.
+        let mut enabled = BTreeSet::new();
         for status in gateway.servers()? {
-            // What a person or the config disables disappears from the lists, although its approval and its manifest stay.
-            if status.state == ServerState::Disabled || status.disabled_by_person {
-                hidden.push(status.name.clone());
-            }
-            let name = status.variant_of.as_ref().unwrap_or(&status.name);
-            let is_served = self.options.servers.as_ref().is_none_or(|servers| servers.contains(name));
-            if status.approved && !status.enabled && !status.disabled_by_person && is_served {
+            let server = status.variant_of.as_ref().unwrap_or(&status.name);
+            let is_served = self.options.servers.as_ref().is_none_or(|servers| servers.contains(server));
+            if status.enabled {
+                enabled.insert(status.name);
+            } else if status.approved && !status.disabled_by_person && is_served {
                 // A variant follows its server, so that a person who disables the server disables both.
-                if let Some(server) = &status.variant_of {
-                    gateway.enable_variants(server);
-                    continue;
-                }
-                match gateway.enable(&status.name) {
-                    Ok(()) | Err(Error::ServerDisabled { .. } | Error::NotApproved { .. }) => {}
+                let outcome = match &status.variant_of {
+                    Some(server) => {
+                        gateway.enable_variants(server);
+                        Ok(())
+                    }
+                    None => gateway.enable(&status.name),
+                };
+                match outcome {
+                    Ok(()) => {
+                        enabled.insert(status.name);
+                    }
+                    Err(Error::ServerDisabled { .. } | Error::NotApproved { .. }) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -234,6 +238,6 @@ impl Shared {
         let seen = gateway.approved_manifests()?;
         // If the grants are damaged, agents see nothing.
         let grants = gateway.toolboxes().ok();
-        Ok(format!("{seen:?} {grants:?} {hidden:?}"))
+        Ok(format!("{seen:?} {grants:?} {enabled:?}"))
     }
 }
