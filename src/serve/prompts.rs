@@ -36,7 +36,7 @@ pub(super) fn prompt_definition(prompt: &ServedPrompt) -> Prompt {
         .collect();
     let mut definition = Prompt::new(name.clone(), entry.description.clone(), (!arguments.is_empty()).then_some(arguments));
     definition.title.clone_from(&entry.title);
-    (definition.icons, definition.meta) = (typed(&entry.host.icons), meta_of(&entry.host.meta));
+    (definition.icons, definition.meta) = (typed(entry.host.icons.as_ref()), meta_of(entry.host.meta.as_ref()));
     definition
 }
 

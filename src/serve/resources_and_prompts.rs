@@ -123,7 +123,8 @@ impl ResourcesAndPrompts {
             resource.description.clone_from(&entry.description);
             resource.mime_type.clone_from(&entry.mime_type);
             let HostFields { annotations, size, icons, meta } = &entry.host;
-            (resource.annotations, resource.icons, resource.meta) = (typed(annotations), typed(icons), meta_of(meta));
+            (resource.annotations, resource.icons, resource.meta) =
+                (typed(annotations.as_ref()), typed(icons.as_ref()), meta_of(meta.as_ref()));
             resource.size = size.as_ref().and_then(Json::as_u64);
             Some(resource)
         });
@@ -137,7 +138,8 @@ impl ResourcesAndPrompts {
             template.description.clone_from(&entry.description);
             template.mime_type.clone_from(&entry.mime_type);
             let HostFields { annotations, size: _, icons, meta } = &entry.host;
-            (template.annotations, template.icons, template.meta) = (typed(annotations), typed(icons), meta_of(meta));
+            (template.annotations, template.icons, template.meta) =
+                (typed(annotations.as_ref()), typed(icons.as_ref()), meta_of(meta.as_ref()));
             Some(template)
         });
         templates.collect()
@@ -216,12 +218,12 @@ impl ResourcesAndPrompts {
 }
 
 /// Reads a field that only a host uses. It was checked when the server listed it.
-pub(super) fn typed<T: DeserializeOwned>(field: &Option<Json>) -> Option<T> {
-    field.as_ref().and_then(|field| serde_json::from_value(field.clone()).ok())
+pub(super) fn typed<T: DeserializeOwned>(field: Option<&Json>) -> Option<T> {
+    field.and_then(|field| serde_json::from_value(field.clone()).ok())
 }
 
-pub(super) fn meta_of(meta: &Option<Json>) -> Option<MetaObject> {
-    meta.as_ref().and_then(Json::as_object).map(|meta| MetaObject::from(meta.clone()))
+pub(super) fn meta_of(meta: Option<&Json>) -> Option<MetaObject> {
+    meta.and_then(Json::as_object).map(|meta| MetaObject::from(meta.clone()))
 }
 
 /// Returns the part of a template before its first expression.

@@ -56,7 +56,7 @@ impl Session {
         // caller.
         let code_owner = Some(shared.code_owners.of(caller));
         let only = shared.options.servers.clone();
-        let options = IdentityOptions { on_event, name_origin, code_owner, only, ..IdentityOptions::default() };
+        let options = IdentityOptions { on_event, name_origin, only, code_owner, ..IdentityOptions::default() };
         let agent = shared.gateway.agent(&name, options)?;
         let (tool_errors, sign_in) = (Some(shared.options.errors()), shared.options.sign_in.clone());
         let tools = AgentTools::new(agent.clone(), None, AgentOptions { tool_errors, sign_in, ..AgentOptions::default() })?;
