@@ -217,10 +217,7 @@ impl Core {
     ) -> GatewayResult<Target> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Ok(Target::Process { command, program, in_box: None }) };
         let paths = resolve_box_paths(server, settings, &self.surroundings)?;
-        let workspace = deciding_folder(server, &self.surroundings);
-        let approval =
-            self.trust.approvals.approval(&server.key())?.map(|approval| approval.first_approval_id().to_owned()).unwrap_or_default();
-        let private_home = self.box_maker.private_home(server, workspace.as_deref(), &approval)?;
+        let private_home = self.home_of(server)?;
         let (settings, arguments) = (settings.clone(), command.arguments.clone());
         let own_files = self.own_files(server);
         let files = own_files.clone();
@@ -269,6 +266,14 @@ impl Core {
         };
         let in_box = Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) }));
         Ok(Target::Process { command, program, in_box })
+    }
+
+    /// Returns the private home of a server, its command and its approval.
+    fn home_of(&self, server: &ServerDefinition) -> GatewayResult<PathBuf> {
+        let workspace = deciding_folder(server, &self.surroundings);
+        let approval = self.trust.approvals.approval(&server.key())?;
+        let approval = approval.as_ref().map_or("", |approval| approval.first_approval_id());
+        self.box_maker.private_home(server, workspace.as_deref(), approval)
     }
 
     /// Returns the approval request for the command, with the hosts that a package runner may reach until its server has started, and with

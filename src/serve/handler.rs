@@ -23,7 +23,6 @@ use super::answers::{complete_of, data, no_such_resource, refused, typed, with_m
 use super::asking::{ClientCallbacks, ClientChannel, QuestionSupport};
 use super::direct::MAX_NAME_CHARS;
 use super::http::{Owner, Principal};
-use super::items::Seen;
 use super::lacking::Lacking;
 use super::links::Links;
 use super::listeners::{SentEvents, listener};
@@ -36,7 +35,7 @@ use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
 use super::tasks::{Begun, Place, Run};
 use super::traced::HostTrace;
-use super::{Served, Shared, answers, changes, misfits, stateless, subscriptions};
+use super::{Served, Shared, answers, misfits, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
 use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
@@ -262,26 +261,9 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let (mut changes, peer, ended) = (self.served.0.changes.subscribe(), context.peer, self.ended.clone());
-        let (cell, direct) = (self.session_cell.clone(), self.served.0.options.direct.clone());
-        self.served.0.runtime.spawn(async move {
-            let mut seen = None;
-            while ended.run_until_cancelled(changes::next(&mut changes)).await == Some(true) {
-                // A client that has asked for nothing has no lists, and a change of what it does not see is none of its business.
-                let Some(session) = cell.get() else { continue };
-                let now = Seen::of(session.agent.clone(), direct.clone()).await;
-                if Seen::is_same(seen.as_ref(), now.as_ref()) {
-                    continue;
-                }
-                seen = now;
-                let told = peer.notify_tool_list_changed().await.is_ok()
-                    && peer.notify_resource_list_changed().await.is_ok()
-                    && peer.notify_prompt_list_changed().await.is_ok();
-                if !told {
-                    return;
-                }
-            }
-        });
+        let (changes, cell, ended) = (self.served.0.changes.subscribe(), self.session_cell.clone(), self.ended.clone());
+        let telling = subscriptions::tell_session(changes, cell, self.served.0.options.direct.clone(), context.peer);
+        self.served.0.runtime.spawn(async move { ended.run_until_cancelled(telling).await });
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {

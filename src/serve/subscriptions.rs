@@ -5,15 +5,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rmcp::ErrorData;
 use rmcp::model::SubscriptionFilter;
-use rmcp::service::{SubscriptionContext, SubscriptionSink};
+use rmcp::service::{Peer, SubscriptionContext, SubscriptionSink};
+use rmcp::{ErrorData, RoleServer};
+use tokio::sync::broadcast;
 
 use super::answers::{about, no_such_resource, refused};
+use super::direct::Direct;
 use super::http::Principal;
 use super::items::Seen;
 use super::resources_and_prompts::{ResourcesAndPrompts, Target};
-use super::session::{CallerName, ClientNotification, Session};
+use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::{Shared, changes};
 use crate::gateway::Agent;
 
@@ -96,6 +98,27 @@ async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
     let _ = sink.notify_prompt_list_changed().await;
     for uri in declarations {
         let _ = sink.notify_resource_updated(uri.clone()).await;
+    }
+}
+
+/// Notifies the client of a session of changes of its lists, until the client is gone or there will be no more changes. A client that has
+/// asked for nothing has no lists.
+pub(super) async fn tell_session(mut changes: broadcast::Receiver<()>, cell: SessionCell, direct: Direct, peer: Peer<RoleServer>) {
+    let mut seen = None;
+    while changes::next(&mut changes).await {
+        let Some(session) = cell.get() else { continue };
+        // A change of what this client does not see is none of its business.
+        let now = Seen::of(session.agent.clone(), direct.clone()).await;
+        if Seen::is_same(seen.as_ref(), now.as_ref()) {
+            continue;
+        }
+        seen = now;
+        let told = peer.notify_tool_list_changed().await.is_ok()
+            && peer.notify_resource_list_changed().await.is_ok()
+            && peer.notify_prompt_list_changed().await.is_ok();
+        if !told {
+            return;
+        }
     }
 }
 
