@@ -1,6 +1,6 @@
 //! Makes a text that a pattern of a schema matches.
 
-use regex_syntax::hir::{Class, Hir, HirKind};
+use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind};
 
 /// The largest number of bytes of a made text.
 const MAX_BYTES: usize = 10_000;
@@ -29,7 +29,8 @@ fn add(text: &mut String, part: &Hir, more: u32) -> bool {
         HirKind::Literal(literal) => std::str::from_utf8(&literal.0).map(|literal| text.push_str(literal)).is_ok(),
         HirKind::Class(Class::Unicode(class)) => {
             let is_in = |wanted: char| class.ranges().iter().any(|range| (range.start()..=range.end()).contains(&wanted));
-            let found = PREFERRED.into_iter().find(|wanted| is_in(*wanted)).or_else(|| class.ranges().first().map(|range| range.start()));
+            let found =
+                PREFERRED.into_iter().find(|wanted| is_in(*wanted)).or_else(|| class.ranges().first().map(ClassUnicodeRange::start));
             found.map(|found| text.push(found)).is_some()
         }
         HirKind::Class(Class::Bytes(_)) => false,

@@ -26,8 +26,11 @@ pub struct Boot {
     pub model: Option<String>,
     #[arg(long, value_name = "KEY", value_parser = key, help = "Key of the provider [default: ANTHROPIC_API_KEY or OPENAI_API_KEY]")]
     pub api_key: Option<SecretString>,
-    /// Address of the provider, for example of a local server [default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL]
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        help = "Address of the provider, for example of a local server [default: ANTHROPIC_BASE_URL or OPENAI_BASE_URL]"
+    )]
     pub base_url: Option<String>,
     /// Port of the tool server; 0 takes any free one
     #[arg(long, value_name = "PORT", default_value_t = 8000)]
