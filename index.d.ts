@@ -404,6 +404,7 @@ export interface ServerStatus {
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
+  /** The last error. Of what a server wrote before it ended, it has the line that tells most; `logs` has all of it. */
   lastError?: { code: ErrorCode; message: string }
 }
 

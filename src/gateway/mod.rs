@@ -241,7 +241,6 @@ impl Gateway {
         let mut warnings = config.warnings.clone();
         let (providers, with_catalogue) = (config.providers.clone(), config.catalogue);
         let limits = Arc::new(source.limits(&config)?);
-        let runs = RunDefaults::new(options, &config);
         let server_logs = ServerLogs::new(&options.state_folder(), Arc::clone(redactor));
         let events = Events { listener: options.on_event.clone(), redactor: Arc::clone(redactor), trace: options.trace, server_logs };
         let (store, trust) = open_store(options, &events)?;
@@ -252,6 +251,7 @@ impl Gateway {
         let grants = GrantState::new(config.grants.clone());
         let core = Arc::new_cyclic(|core| Core {
             weak: Weak::clone(core),
+            runs: RunDefaults::new(options, &config),
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),
@@ -274,7 +274,6 @@ impl Gateway {
             agents: Agents::default(),
             used_by_operator: Mutex::default(),
             sandboxes: options.sandboxes(&limits),
-            runs,
             box_maker: boxes::BoxMaker::new(options),
             limits,
             surroundings,

@@ -30,7 +30,6 @@ pub enum EnableAtOpen {
 
 /// Options of [`super::Gateway::open`].
 #[derive(Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent option")]
 pub struct GatewayOptions {
     /// The path of the config file. Default: `~/.hyperagent/config.json`. If the default file does not exist, there are no servers.
     pub config_path: Option<PathBuf>,

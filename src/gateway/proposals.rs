@@ -117,8 +117,7 @@ impl Core {
     fn proposal(&self, added: &AddedServer, server: &Arc<ServerDefinition>, subject: &Subject, decided: Decided) -> Result<Option<Event>> {
         let (lack, stage) = match (self.trust.approvals.approval_status(subject)?, decided) {
             (ApprovalStatus::Unapproved(lack), _) => (Some(lack), ApprovalStage::Command),
-            (ApprovalStatus::Command, Decided::StillNo) => (None, ApprovalStage::Manifest),
-            (_, Decided::ByOption) => (None, ApprovalStage::Manifest),
+            (ApprovalStatus::Command, Decided::StillNo) | (_, Decided::ByOption) => (None, ApprovalStage::Manifest),
             (_, Decided::No | Decided::StillNo) => return Ok(None),
         };
         let request = serde_json::to_value(self.command_request(server, subject, lack));

@@ -91,7 +91,9 @@ impl Core {
             }
         }
         drop(told);
-        new.iter().for_each(|event| self.events.send(event));
+        for event in &new {
+            self.events.send(event);
+        }
     }
 }
 

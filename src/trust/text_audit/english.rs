@@ -143,7 +143,8 @@ pub const RULES: &[Rule] = &[
             r"\b(other|others|those|these|the) .. (tools?|servers?|others) .. (are|is) (compromised|broken|insecure|unsafe|malicious|dangerous|not to be trusted)\b|\btool [a-z]+ [a-z]+ is (deprecated and )?(dangerous|compromised|unsafe|insecure|broken)\b",
             r"\b(change|replace|redirect|rewrite|substitute|swap|alter|multiply|modify) .. (recipients?|destination|bcc|amounts?|payee|receiver|iban|wallet|account number)\b|\b(recipient|amount|payee|destination) .. (must|has to|should|shall) be (changed|multiplied|replaced|doubled|redirected|set)\b",
             r"\bif (a|an|any|another) [a-z]+ (tool|server) is (present|available|installed|connected|loaded)\b|\b(mirrored|forwarded|copied|reported|relayed) to (the |our )?(vendor|author|developer|publisher|maker)\b|\bnever use (it|them|that one) use this\b",
-            r"\balso (call|run|invoke|send|read|add|execute|delete|upload) (the )?[a-z]+ .. (for|to|tool|beside|other|and|every)\b",
+            // Of this tool itself ("also call this tool if …", "also call it to …") any text may speak.
+            r"\balso (call|run|invoke|send|read|add|execute|delete|upload) (the [a-z]+|[a-hj-su-z][a-z]*|i[a-su-z][a-z]*|t[a-gi-z][a-z]*|th[a-hj-z][a-z]*) .. (for|to|tool|beside|other|and|every)\b",
             r"\bmust be called (once )?before (each|every|any)\b|\bfrom (here|now) on\b|\bhenceforth\b",
         ],
     },
@@ -226,7 +227,9 @@ pub const RULES: &[Rule] = &[
         unless_forbidden: false,
         patterns: &[
             r"\b(instructions?|rules|guidelines|directives|prompt) .. (as )?(you were|they were|you have been|it was) (given|told|shown|handed)\b|\byour (own )?((system|developer) (prompt|instructions|message)|(initial|original|hidden|complete|full) (prompt|instructions))\b",
-            r"\b(stands?|stood|written|everything) (above|before) (this|these) (lines?|text|message|point|description|sentence|tool)\b|\b(text|words) above (this|these) (lines?|message|description|sentence)\b|\b(in|of|from) your (context|context window|chain of thought|reasoning|memory)\b .. ?(verbatim|word for word|in full|as it is|unabridged)|\byour (chain of thought|reasoning|context window)\b",
+            r"\b(stands?|stood|written|everything) (above|before) (this|these) (lines?|text|message|point|description|sentence|tool)\b|\b(text|words) above (this|these) (lines?|message|description|sentence)\b|\b(in|of|from) your (context|context window|chain of thought|reasoning|memory)\b .. ?(verbatim|word for word|in full|as it is|unabridged)|\byour (chain of thought|context window)\b",
+            // "In your reasoning" says how to think, and asks for nothing.
+            r"(?m)\b([a-hj-z][a-z]*|i[a-mo-z][a-z]*|in[a-z]+) your reasoning\b|^your reasoning\b",
         ],
     },
     Rule {

@@ -73,11 +73,16 @@ impl<'a> Neighbours<'a> {
         if self.by_name.is_empty() {
             return None;
         }
-        let is_name = |word: &&str| word.trim_matches(['-', '_']).contains(['_', '-']);
+        let is_name = |word: &&str| word.trim_matches(['-', '_']).contains(['_', '-']) || is_camel_case(word);
         let words = written.split(|character: char| !character.is_alphanumeric() && !matches!(character, '_' | '-'));
         let named = words.filter(is_name).filter(|word| !self.own.contains(word)).find_map(|word| self.by_name.get(word))?;
         Some((&NAMES_ANOTHER, format!("{} of server {}", named.tool.name, named.server)))
     }
+}
+
+/// Returns whether a word consists of several words in the way of `sendEmail`. Names of products such as `GitHub` begin with a capital letter.
+fn is_camel_case(word: &str) -> bool {
+    word.starts_with(char::is_lowercase) && word.contains(char::is_uppercase)
 }
 
 fn all_words(name: &str) -> Vec<String> {
@@ -109,8 +114,12 @@ mod tests {
     }
 
     fn rules(name: &str, description: &str) -> Vec<&'static str> {
-        let mail =
-            manifest(&[("send_email", "Sends an email to somebody. Needs an address."), ("search", "Searches all mails of a folder.")]);
+        let mail = manifest(&[
+            ("send_email", "Sends an email to somebody. Needs an address."),
+            ("search", "Searches all mails of a folder."),
+            ("readFile", "Reads an attachment."),
+            ("GitHub", "Mails about code."),
+        ]);
         let own = manifest(&[(name, description)]);
         super::super::audit_manifest_among(&own, &[("mail", &mail)]).into_iter().map(|finding| finding.rule).collect()
     }
@@ -129,7 +138,9 @@ mod tests {
     #[test]
     fn a_text_about_a_tool_of_another_server_is_found() {
         assert_eq!(rules("add", "Adds. Its output suits send_email."), ["names-another-tool"]);
-        assert_eq!(rules("add", "Adds, as search does."), Vec::<&str>::new());
+        assert_eq!(rules("add", "Adds. Its output suits readFile."), ["names-another-tool"]);
+        assert_eq!(rules("add", "Adds, as search does, on GitHub."), Vec::<&str>::new());
+        assert_eq!(rules("readFile", "Reads a file. Its name is readFile."), ["same-name"]);
         let own = manifest(&[("send_email", "Uses send_email."), ("send-email", "Other.")]);
         assert!(super::super::audit_manifest(&own).is_empty());
     }

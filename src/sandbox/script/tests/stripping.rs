@@ -82,7 +82,7 @@ fn a_fence_around_all_of_the_code_goes_and_every_position_stays() {
         ("~~~ts\nlet a = '```'\n~~~\n", "\nlet a = '```'\n\n"),
         ("```js title=\"a b.js\"\nlet a\n```", "\nlet a\n"),
         ("```js x\nlet a\n```", "\nlet a\n"),
-        ("````js\nlet a = `\n```\n`\n````", "\nlet a = `\n```\n`\n"),
+        ("````js\n// ```\nlet a\n````", "\n// ```\nlet a\n"),
     ]);
     for code in [
         "`` + ``",
