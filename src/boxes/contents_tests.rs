@@ -366,7 +366,8 @@ fn held_of(machine: &Machine, access: Access, path: &str, use_of: OwnFileUse) ->
     entry.own_files = vec![own_file(path, use_of)];
     let (contents, _) = entry.contents(machine)?;
     let hidden = contents.hidden.iter().filter(|path| path.starts_with("/home/ada/p")).map(|path| format!("hidden {}", path.display()));
-    let read = contents.given.iter().filter(|given| given.path.starts_with("/home/ada/p/") && given.access == Access::Read);
+    let within = |path: &Path| path.starts_with("/home/ada/p") && path != Path::new("/home/ada/p");
+    let read = contents.given.iter().filter(|given| within(&given.path) && given.access == Access::Read);
     Ok(hidden.chain(read.map(|given| format!("read {}", given.path.display()))).collect())
 }
 
