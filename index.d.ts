@@ -2152,7 +2152,7 @@ export interface ServeLimits {
   maxBodyBytes: number
   /** The maximum size of all bodies that are being read, at least `maxBodyBytes`. One client may use half of it. Default 64 MiB. */
   maxBufferedBytes: number
-  /** The maximum number of connections. Default 2,048. */
+  /** The maximum number of connections. Default 2,048, and at most a quarter of the files that the process may open (`RLIMIT_NOFILE`). */
   maxHttpConnections: number
   /** The maximum number of connections from one IP address. Default 1,024. */
   maxConnectionsPerAddress: number
@@ -2310,6 +2310,8 @@ export interface GeneratedSecret {
   name: string
   /** The only host that gets the value. */
   host: string
+  /** True if the value may also stand in bodies of requests, and not only in headers and in the URL. Default: false. */
+  inBody?: boolean
 }
 
 /** Options of `Gateway.boot`. */
@@ -2333,7 +2335,7 @@ export interface BootOptions {
   dryRun?: boolean
   /**
    * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The variable NAME has the value. It is
-   * sent to that host alone; model and code have a placeholder. Default: none.
+   * sent to that host alone, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder. Default: none.
    */
   secrets?: string[]
   /** Hosts that may have private addresses and need no TLS, such as `127.0.0.1:8080`. They do not widen what the prompt allows. Default: none. */
@@ -2354,7 +2356,7 @@ export interface Booted {
   /** The hosts that the tools may reach. */
   hosts: string[]
   /** The secrets that the tools may use, and the only host that gets the value of each. */
-  secrets: { name: string; host: string }[]
+  secrets: { name: string; host: string; inBody?: boolean }[]
   origin: BootOrigin
   /** The moment at which the model made the tools, in milliseconds since 1970. */
   createdAt: number

@@ -89,7 +89,7 @@ fn a_config_in_a_written_folder_can_be_neither_read_nor_changed_nor_replaced() {
     ];
     let mut script = format!("cd {}\n", ws.display());
     for attempt in attempts {
-        script += &format!("({attempt}) > /dev/null 2>&1 && echo 'done: {attempt}'\n");
+        script.extend(["(", attempt, ") > /dev/null 2>&1 && echo 'done: ", attempt, "'\n"]);
     }
     script += "cat .env other; echo ' new' > a/b/new; mkdir -p a/c; mv a/b/new a/c/new; rm other; cat a/c/new";
     let mut command = scene.command(SHELL, &["-c", &script]);

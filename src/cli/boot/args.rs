@@ -18,7 +18,7 @@ pub struct Boot {
     /// File with the prompt; - is standard input
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
-    /// Provider of the model: anthropic, or openai for OpenAI and all services with its protocol
+    /// Provider of the model: anthropic, or openai for it and all services with its protocol
     #[arg(long, value_name = "NAME", default_value = "anthropic")]
     pub provider: Provider,
     /// The model [default: one of the provider's newer ones]
