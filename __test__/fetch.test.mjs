@@ -54,7 +54,7 @@ const lastFetch = async (of = gateway) => (await of.audit({ kind: 'fetch' })).at
 test('a run that asks for hosts that no person has approved fails, and nothing is sent', async () => {
   const error = await failure(run('return (await fetch(origin)).text()'), 'ERR_FETCH_NOT_APPROVED')
   assert.match(error.message, /the operator's own agent may not fetch from http:\/\/127\.0\.0\.1:\d+: no person has approved that/)
-  assert.ok(error.message.endsWith(`npx hyperlight-mcp approve --fetch '${origin}' --private-hosts '${origin}'`), error.message)
+  assert.ok(error.message.includes(`npx hyperlight-mcp approve --fetch '${origin}' --private-hosts '${origin}' --state `), error.message)
   assert.deepEqual(asked, [])
   const { host, outcome, agent } = await lastFetch()
   assert.deepEqual([host, outcome, agent], [origin, 'ERR_FETCH_NOT_APPROVED', undefined])
@@ -204,7 +204,7 @@ test("an agent's entry in the config is the default of its runs and their ceilin
   assert.equal(unapproved.value, 'none')
   assert.match(
     unapproved.warnings[0],
-    /the code of this run has no fetch: agent "reader" may not fetch from .*approve --fetch '.*' --agent reader$/,
+    /the code of this run has no fetch: agent "reader" may not fetch from .*approve --fetch '.*' --agent reader --state .*$/,
   )
   assert.ok(!(await agent.systemMessage()).includes('fetch'))
   const request = await ruled.fetchApproval({ agent: 'reader' })
@@ -263,7 +263,7 @@ test('a script on the command line fetches from the hosts that a person has appr
   const refused = await command(at, words)
   assert.equal(refused.code, 1)
   assert.match(refused.stderr, /may not fetch from .*c\.example/)
-  const [, approval] = /npx hyperlight-mcp (approve --fetch \S+ --private-hosts \S+)/.exec(refused.stderr)
+  const [, approval] = / hyperlight-mcp (approve --fetch \S+ --private-hosts \S+)/.exec(refused.stderr)
   const approve = approval.replaceAll("'", '').split(' ')
   const { stdout } = await command(at, approve)
   const yes = await command(at, [...approve, '--digest', /--digest (\w{64})/.exec(stdout)[1]])

@@ -1,12 +1,11 @@
 // Registries on loopback for `npx` and `uvx`: they serve the packages that scripts/setup has installed, so that no test needs the network.
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { pythonServer } from '../scripts/lib/tools.mjs'
-import { outputOf, root } from './support.mjs'
+import { outputOf, root, start } from './support.mjs'
 
 async function listening(t, answer) {
   const server = createServer(answer).listen(0, '127.0.0.1')
@@ -31,7 +30,7 @@ export async function npmRegistry(t) {
     if (path.startsWith('-/tarballs/')) {
       const folder = path.slice('-/tarballs/'.length).replace(/\.tgz$/, '')
       const packed = ['-cz', '--exclude=./node_modules', '--transform=s,^\\.,package,', '-C', join(root, folder), '.']
-      return spawn('tar', packed, { stdio: ['ignore', 'pipe', 'inherit'] }).stdout.pipe(response)
+      return start(t, 'tar', packed, { stdio: ['ignore', 'pipe', 'inherit'] }).stdout.pipe(response)
     }
     const found = folders.get(path)
     if (found === undefined) return response.writeHead(404).end()

@@ -140,10 +140,11 @@ test('run with --dry-run shows what the agent would have, asks nobody and starts
     const shown = await atTerminal(at, words, [['Approve? [y/N]', 'y\n']])
     assert.deepEqual([shown.code, shown.unanswered], [0, 1], shown.text)
     for (const line of lines) assert.ok(shown.text.includes(line), shown.text)
+    assert.ok(!existsSync(log), `${words}: started: ${existsSync(log) && readFileSync(log, 'utf8')}\n${shown.text}`)
   }
   assert.match((await run(at, ['run', 'a.js', '--dry-run'])).stdout, /"other" is in force/)
   assert.equal((await run(at, ['run', 'a.js', '--servers', 'nobody', '--dry-run', '--json'])).code, 1)
-  assert.ok(!existsSync(log), 'nothing was started')
+  assert.ok(!existsSync(log), `nothing was started, but: ${existsSync(log) && readFileSync(log, 'utf8')}`)
 })
 
 test('an agent has sandboxes with tasks, of its own servers and of what it is granted alone', async (t) => {

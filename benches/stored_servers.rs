@@ -1,6 +1,7 @@
 //! Fills a store with approved servers that the operator's own agent has added, for `probes/registry.mjs`: `stored_servers STATE_FOLDER NUMBER`. The store
 //! must have the approval of a server named `fixture`: the servers get a tool of it, each under another name.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ fn added(index: usize, template: &Approval, store: &Store) -> Result<(AddedServe
         executable: None,
         manifest: Some(Arc::new(manifest)),
         manifest_digest,
-        direct_names: Default::default(),
+        direct_names: BTreeMap::new(),
         ..template.clone()
     };
     let key = server.definition.key();

@@ -465,7 +465,7 @@ mod tests {
             (r#"{ "network": ["api.github.com", "https://x.org"] }"#, "box.network[1]: must be a host and a port"),
             (r#"{ "network": ["*.org"] }"#, "a wildcard needs at least two labels"),
             (r#"{ "network": ["a.org:53"] }"#, "own name server"),
-            (r#"{ "network": ["0.0.0.0:80"] }"#, "no connection can be for"),
+            (r#"{ "network": ["0.0.0.0:80"] }"#, "no connection is possible"),
             (r#"{ "network": "some" }"#, "must be a list of hosts"),
             (r#"{ "nested": 1 }"#, "true or false"),
             (r#"{ "env": { "A": "${B}" } }"#, "must be a fixed text"),

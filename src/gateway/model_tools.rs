@@ -101,6 +101,7 @@ impl Agent {
     }
 
     /// Returns the warning about running guests on this machine, if there is one. Blocks while a guest boots for the first time.
+    #[cfg(feature = "node")]
     pub(crate) fn guest_warning(&self) -> Option<String> {
         self.core.sandboxes.report(&self.core.redactor).warning
     }

@@ -175,7 +175,7 @@ export interface GatewayOptions extends Callbacks {
   maxResultTokens?: number
   /**
    * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. They are shown to this agent only, in
-   * `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default: `learnResults` of the config, or true.
+   * `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default true, or `learnResults` of the config.
    */
   learnResults?: boolean
   /** Also emits an event for each connection and each call. Default false. */

@@ -17,7 +17,7 @@ pub struct HostFieldsSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<Json>,
+    pub size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icons: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub struct HostFieldsSummary {
 impl From<&HostFields> for HostFieldsSummary {
     fn from(HostFields { annotations, size, icons, meta }: &HostFields) -> Self {
         let shown = |field: &Option<Json>| field.as_ref().map(|field| sanitise_json(field, MAX_SHOWN_META_CHARS));
-        Self { annotations: shown(annotations), size: shown(size), icons: shown(icons), meta: shown(meta) }
+        Self { annotations: shown(annotations), size: size.as_ref().and_then(Json::as_u64), icons: shown(icons), meta: shown(meta) }
     }
 }
 

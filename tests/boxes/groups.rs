@@ -36,14 +36,14 @@ fn has_group() -> bool {
     has
 }
 
-/// Returns the folders of cgroups that belong to the box of this process.
+/// Returns the folders of cgroups that belong to the box of this process. Their names end with the time at which the process started.
 fn left_of(id: u32) -> Vec<PathBuf> {
-    let name = format!("hyperlight-mcp-box-{id}");
+    let name = format!("hyperlight-mcp-box-{id}-");
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::from(GROUPS)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten().filter(|entry| entry.path().is_dir()) {
-            if entry.file_name() == name.as_str() {
+            if entry.file_name().to_string_lossy().starts_with(&name) {
                 found.push(entry.path());
             }
             folders.push(entry.path());

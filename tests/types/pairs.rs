@@ -62,6 +62,7 @@ pub const PAIRS: &[Pair] = &[
     ("GrantList", "registry/grants/mod.rs", "GrantList", FromRust),
     ("GrantSource", "registry/grants/mod.rs", "GrantSource", FromRust),
     ("GrantVerdict", "registry/grants/explain.rs", "Verdict", FromRust),
+    ("HostFieldsSummary", "trust/resources_and_prompts.rs", "HostFieldsSummary", FromRust),
     ("HostModuleInfo", "node/host_module.rs", "ModuleInfo", ToRust),
     ("HypervisorReport", "sandbox/hypervisor.rs", "HypervisorReport", FromRust),
     ("IssuerQuestion", "gateway/callbacks.rs", "IssuerQuestion", FromRust),

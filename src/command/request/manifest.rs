@@ -169,7 +169,7 @@ fn show_fields(page: &mut Page, fields: &[(&str, &Option<Json>)]) {
 
 fn show_host_fields(page: &mut Page, fields: &HostFieldsSummary) {
     let HostFieldsSummary { annotations, size, icons, meta } = fields;
-    show_fields(page, &[("annotations", annotations), ("size", size), ("icons", icons), ("_meta", meta)]);
+    show_fields(page, &[("annotations", annotations), ("size", &size.map(Json::from)), ("icons", icons), ("_meta", meta)]);
 }
 
 /// Returns a value as the server wrote it. Of an image, only its kind and size are shown, because its bytes say nothing to a person.

@@ -353,7 +353,7 @@ fn rows_that_were_cut_under_an_open_gateway_are_told_also_if_others_were_written
     other.close(FLUSHING);
     assert!(scene.open().verify().unwrap().whole, "nobody else has seen the row");
     let report = audit.verify().unwrap();
-    assert!(report.problems[0].contains("row 2 is not the one that was seen by this process"), "{report:?}");
+    assert!(report.problems[0].contains("row 2 is not the row that was seen by this process"), "{report:?}");
     // The damage is still reported, even if nothing else happens in this gateway.
     audit.close(FLUSHING);
     assert!(rows(&scene.open()).iter().any(|row| row.kind == AuditKind::Damage) && !scene.open().verify().unwrap().whole);

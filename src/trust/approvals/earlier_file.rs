@@ -248,7 +248,7 @@ mod tests {
         let store = open_with(folder.path(), &incidents);
         assert_eq!(store.approval_status(&subject("2")).unwrap(), NEVER);
         assert_eq!(aside(&folder), [tampered.into_bytes()]);
-        assert!(incidents.lock().len() == 1 && incidents.lock()[0].contains("approval again"), "{incidents:?}");
+        assert!(incidents.lock().len() == 1 && incidents.lock()[0].contains("a new approval"), "{incidents:?}");
         store.yes_to_command(&subject("2"), None).unwrap();
         assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Command);
     }

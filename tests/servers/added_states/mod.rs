@@ -189,6 +189,7 @@ impl World {
     }
 
     // long: one arm for each kind of step.
+    #[expect(clippy::too_many_lines, reason = "one arm for each kind of step")]
     async fn take(&mut self, step: &Step) {
         match *step {
             Step::Add(agent, wish, variant) => {
