@@ -119,6 +119,8 @@ test('resolve prints the entries and writes them for the user alone, and run sho
 
 test('run with --dry-run shows what the agent would have, asks nobody and starts nothing', async (t) => {
   const log = join(folder(t), 'log')
+  // For a server in a box, the empty file is made with its entry.
+  const started = () => (existsSync(log) ? readFileSync(log, 'utf8') : '')
   const at = await approved(t, { extra: fixture(), other: fixture() })
   const file = join(at.home, '.hyperagent/config.json')
   const config = JSON.parse(readFileSync(file, 'utf8'))
@@ -140,11 +142,11 @@ test('run with --dry-run shows what the agent would have, asks nobody and starts
     const shown = await atTerminal(at, words, [['Approve? [y/N]', 'y\n']])
     assert.deepEqual([shown.code, shown.unanswered], [0, 1], shown.text)
     for (const line of lines) assert.ok(shown.text.includes(line), shown.text)
-    assert.ok(!existsSync(log), `${words}: started: ${existsSync(log) && readFileSync(log, 'utf8')}\n${shown.text}`)
+    assert.equal(started(), '', shown.text)
   }
   assert.match((await run(at, ['run', 'a.js', '--dry-run'])).stdout, /"other" is in force/)
   assert.equal((await run(at, ['run', 'a.js', '--servers', 'nobody', '--dry-run', '--json'])).code, 1)
-  assert.ok(!existsSync(log), `nothing was started, but: ${existsSync(log) && readFileSync(log, 'utf8')}`)
+  assert.equal(started(), '')
 })
 
 test('an agent has sandboxes with tasks, of its own servers and of what it is granted alone', async (t) => {
