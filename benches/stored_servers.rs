@@ -37,7 +37,7 @@ fn added(index: usize, template: &Approval, store: &Store) -> Result<(AddedServe
     let name = format!("server-{index}");
     let env = json!({ "API_KEY": format!("${{API_KEY_{}:-none}}", index % 100), "LEVEL": "info" });
     let change: ServerChange =
-        serde_json::from_value(json!({ "name": name, "command": "npx", "args": ["-y", format!("@example/server-{index}")], "env": env }))?;
+        serde_json::from_value(json!({ "name": name, "command": "example-server", "args": ["--number", index.to_string()], "env": env }))?;
     let server = AddedServer::new(&name, None, &change, Decider::Person)?;
     let mut manifest = Manifest::clone(template.manifest.as_ref().ok_or("the template has no approved tools")?);
     manifest.tools.retain(|tool| tool.name == "echo_text");

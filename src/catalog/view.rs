@@ -113,6 +113,12 @@ impl Catalog {
         Self { seen, ..self }
     }
 
+    /// Returns the manifests of the servers, by the names that code uses.
+    #[must_use]
+    pub fn servers(&self) -> &BTreeMap<String, Arc<Manifest>> {
+        &self.servers
+    }
+
     /// Returns the summaries of all modules: `host:mcp`, the servers' modules, and the modules that the agent's author added.
     #[must_use]
     pub fn list_modules(&self) -> Vec<ModuleSummary> {

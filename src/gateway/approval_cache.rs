@@ -7,26 +7,64 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::core::Core;
+use super::core::{Core, TrustState};
 use super::subject::ReadFile;
 use crate::boxes::Registry;
 use crate::config::{Address, ServerDefinition, read_env_file};
 use crate::error::Result;
-use crate::trust::{Approval, ApprovalStatus, Subject};
+use crate::trust::{Approval, ApprovalSnapshot, ApprovalStatus, NotApprovedReason, Subject};
 
 /// The choice between reading approvals from disk and using the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalRead {
     /// Reads approvals, environment files and pinned programs from disk. Blocks.
     Fresh,
+    /// Reads the approvals from disk, but compares them with the environment files, folders and programs of the last read. Only servers
+    /// that nobody has read yet are read completely. Blocks. It is for lists of many servers, whose users check each server that they take.
+    Store,
     /// Uses the approvals of the last read, and starts a new read for later callers. Never blocks.
     Cached,
+}
+
+/// The approvals of all servers at one moment. A list of many servers takes one reading for all of them.
+pub(super) struct ApprovalReading<'core> {
+    core: &'core Core,
+    snapshot: ApprovalSnapshot,
+    read: ApprovalRead,
+}
+
+impl ApprovalReading<'_> {
+    /// Returns the approval status of a server.
+    pub(super) fn status(&self, server: &ServerDefinition) -> ApprovalStatus {
+        let (core, key) = (self.core, server.key());
+        let TrustState { approvals, approval_cache, .. } = &core.trust;
+        let known = || approval_cache.get(&key);
+        match self.read {
+            ApprovalRead::Fresh => approvals.status_in(&self.snapshot, &key, |approval| Arc::new(core.current_subject(server, approval))),
+            ApprovalRead::Store => approvals
+                .status_in(&self.snapshot, &key, |approval| known().unwrap_or_else(|| Arc::new(core.current_subject(server, approval)))),
+            ApprovalRead::Cached => match known() {
+                Some(subject) => approvals.status_in(&self.snapshot, &key, |_| subject),
+                None => ApprovalStatus::Unapproved(NotApprovedReason::Never),
+            },
+        }
+    }
+
+    /// Returns the digest of the server's command, with which a valid approval must agree.
+    pub(super) fn digest(&self, server: &ServerDefinition) -> String {
+        match self.read {
+            ApprovalRead::Fresh => self.core.subject(server).digest,
+            ApprovalRead::Store | ApprovalRead::Cached => {
+                self.core.trust.approval_cache.get(&server.key()).map(|subject| subject.digest.clone()).unwrap_or_default()
+            }
+        }
+    }
 }
 
 /// The cache of the subjects of approvals.
 pub(super) struct ApprovalCache {
     /// The subjects of the last read, by the keys of their servers.
-    subjects: Mutex<HashMap<String, Subject>>,
+    subjects: Mutex<HashMap<String, Arc<Subject>>>,
     /// The subjects that were computed last, with the definitions that they describe. They are kept because computing the digest of a large
     /// entry takes time.
     computed: Mutex<HashMap<String, (Arc<ServerDefinition>, Subject)>>,
@@ -53,8 +91,8 @@ impl ApprovalCache {
 
     fn note(&self, subject: &Subject) {
         let mut subjects = self.subjects();
-        if subjects.get(&subject.key) != Some(subject) {
-            subjects.insert(subject.key.clone(), subject.clone());
+        if subjects.get(&subject.key).is_none_or(|known| **known != *subject) {
+            subjects.insert(subject.key.clone(), Arc::new(subject.clone()));
         }
     }
 
@@ -80,25 +118,26 @@ impl ApprovalCache {
         self.computed.lock().insert(definition.name.clone(), (definition, subject));
     }
 
-    fn get(&self, key: &str) -> Option<Subject> {
+    fn get(&self, key: &str) -> Option<Arc<Subject>> {
         self.subjects().get(key).cloned()
     }
 
-    fn subjects(&self) -> MutexGuard<'_, HashMap<String, Subject>> {
+    fn subjects(&self) -> MutexGuard<'_, HashMap<String, Arc<Subject>>> {
         self.subjects.lock()
     }
 }
 
 impl Core {
+    /// Takes a reading of the approvals.
+    pub(super) fn read_approvals(&self, read: ApprovalRead) -> Result<ApprovalReading<'_>> {
+        let approvals = &self.trust.approvals;
+        let snapshot = if read == ApprovalRead::Cached { approvals.last_snapshot() } else { approvals.snapshot() };
+        Ok(ApprovalReading { core: self, snapshot: snapshot?, read })
+    }
+
     /// Returns the approval status of a server, from disk or from the cache.
-    pub(super) fn approval_status_by(&self, server: &ServerDefinition, approval_read: ApprovalRead) -> Result<ApprovalStatus> {
-        match approval_read {
-            ApprovalRead::Fresh => self.approval_status(server),
-            ApprovalRead::Cached => {
-                let key = server.key();
-                self.trust.approvals.cached_approval_status(&key, self.trust.approval_cache.get(&key).as_ref())
-            }
-        }
+    pub(super) fn approval_status_by(&self, server: &ServerDefinition, read: ApprovalRead) -> Result<ApprovalStatus> {
+        Ok(self.read_approvals(read)?.status(server))
     }
 
     /// Returns the approval status of a server, from the approval on disk.
@@ -121,18 +160,11 @@ impl Core {
         subject
     }
 
-    /// Returns the digest of the server's present command, which a valid approval must have.
-    pub(super) fn digest_by(&self, server: &ServerDefinition, approval_read: ApprovalRead) -> String {
-        match approval_read {
-            ApprovalRead::Fresh => self.subject(server).digest,
-            ApprovalRead::Cached => self.trust.approval_cache.get(&server.key()).map(|subject| subject.digest).unwrap_or_default(),
-        }
-    }
-
     /// Reads the approvals of all servers into the cache. Ignores errors, because a later call that needs the approval reports them.
     pub(super) fn read_all_approvals(&self) {
+        let Ok(reading) = self.read_approvals(ApprovalRead::Fresh) else { return };
         for server in self.registry.servers() {
-            let _ = self.approval_status(&server);
+            reading.status(&server);
         }
     }
 

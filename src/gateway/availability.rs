@@ -121,21 +121,27 @@ impl Core {
     ) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.check_open()?;
         self.check_plugin_on()?;
-        let mut visible = BTreeMap::new();
-        let granted = viewer.granted;
-        for (name, server) in self.servers_of(viewer, attached) {
-            if let ApprovalStatus::Full(approved) = self.approval_status_by(&server, approval_read)?
-                && let Some(manifest) = granted.manifest(&server, &approved)
-            {
-                visible.insert(name, manifest);
-            }
-        }
-        Ok(visible)
+        self.approved_manifests(self.servers_of(viewer, attached).iter(), viewer.granted, approval_read)
+    }
+
+    /// Returns the parts of the servers' approved manifests that an agent is granted. Leaves out servers of which it sees nothing.
+    pub(super) fn approved_manifests<'a>(
+        &self,
+        servers: impl Iterator<Item = (&'a String, &'a Arc<ServerDefinition>)>,
+        granted: &Granted,
+        approval_read: ApprovalRead,
+    ) -> Result<BTreeMap<String, Arc<Manifest>>> {
+        let reading = self.read_approvals(approval_read)?;
+        let manifest = |server: &ServerDefinition| match reading.status(server) {
+            ApprovalStatus::Full(approved) => granted.manifest(server, &approved),
+            _ => None,
+        };
+        Ok(servers.filter_map(|(name, server)| Some((name.clone(), manifest(server)?))).collect())
     }
 
     /// Returns the enabled servers of an agent, by the names that its code uses. These are the servers that are always available, and those
     /// that its task attaches. An attached server replaces another of the same name.
-    fn servers_of(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> BTreeMap<String, Arc<ServerDefinition>> {
+    pub(super) fn servers_of(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> BTreeMap<String, Arc<ServerDefinition>> {
         let Viewer { id, granted } = *viewer;
         let identity = self.agents.get(id);
         let agent = identity.as_ref().and_then(|identity| identity.name());

@@ -1,7 +1,7 @@
 //! Views of the servers' tools: declarations, descriptions, search, and a part of a system prompt. They show the approved manifests of
 //! approved and enabled servers, and start no server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -27,6 +27,8 @@ use crate::trust::ApprovalStatus;
 
 /// The default limit, in tokens, for the text about the servers in a system prompt.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
+/// The number of searches among servers of which not all were read completely, before all are.
+const SEARCHES_BEFORE_ALL_ARE_READ: usize = 2;
 /// Number of tools that are looked for if the part of a system prompt is about a task.
 const FOUND_FOR_TASK: usize = 100;
 
@@ -82,16 +84,41 @@ impl Core {
         Ok(Catalog::new(servers, modules, self.declaration_style(errors)).with_seen(seen))
     }
 
-    fn search(&self, agent: &Identity, attached: &AttachedServers, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
+    fn search(
+        self: &Arc<Self>,
+        agent: &Identity,
+        attached: &AttachedServers,
+        query: &ToolQuery,
+        errors: ToolErrors,
+    ) -> Result<Vec<ToolMatch>> {
         let granted = self.granted(agent, ApprovalRead::Fresh)?;
-        let servers = self.visible_servers(&Viewer { id: agent.id, granted: &granted }, attached)?;
-        let seen = self.seen_results(agent, &granted, attached, servers.keys(), ApprovalRead::Fresh);
-        let catalog = Catalog::new(servers.clone(), Vec::new(), self.declaration_style(errors)).with_seen(seen);
-        granted.search.search(&servers, &catalog, query)
+        let viewer = Viewer { id: agent.id, granted: &granted };
+        self.check_open()?;
+        self.check_plugin_on()?;
+        let servers = self.servers_of(&viewer, attached);
+        let found = |read| -> Result<_> {
+            let manifests = self.approved_manifests(servers.iter(), &granted, read)?;
+            let seen = self.seen_results(agent, &granted, attached, manifests.keys(), read);
+            let catalog = Catalog::new(manifests, Vec::new(), self.declaration_style(errors)).with_seen(seen);
+            Ok((granted.search.search(catalog.servers(), &catalog, query)?, catalog))
+        };
+        // Reading the files of thousands of servers takes seconds. So only the servers that were found are read completely now. If one of
+        // them has changed, its new state is known then, and another search takes it into account. The others are read for later searches.
+        for _ in 0..SEARCHES_BEFORE_ALL_ARE_READ {
+            let (found, catalog) = found(ApprovalRead::Store)?;
+            let names: BTreeSet<&String> = found.iter().map(|found| &found.server).collect();
+            let of_found = servers.iter().filter(|(name, _)| names.contains(name));
+            let now = self.approved_manifests(of_found, &granted, ApprovalRead::Fresh)?;
+            if names.into_iter().all(|name| now.get(name) == catalog.servers().get(name)) {
+                self.read_approvals_soon();
+                return Ok(found);
+            }
+        }
+        found(ApprovalRead::Fresh).map(|(found, _)| found)
     }
 
     /// Returns the tools that a search for a task finds. A task without a word finds none.
-    fn found_for(&self, agent: &Identity, attached: &AttachedServers, task: &str, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
+    fn found_for(self: &Arc<Self>, agent: &Identity, attached: &AttachedServers, task: &str, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         if !has_words(task) {
             return Ok(Vec::new());
         }
@@ -221,17 +248,16 @@ impl Agent {
             Err(_) if !self.is_operator() => return Err(unknown()),
             Err(error) => return Err(self.core.redacted(error)),
         };
-        let status = self.status(&entry, &granted, ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?.ok_or_else(unknown)?;
+        let reading = self.core.read_approvals(ApprovalRead::Fresh).map_err(|error| self.core.redacted(error))?;
+        let status = self.status(&entry, &granted, &reading).ok_or_else(unknown)?;
         let server = self.core.registry.server(name).ok();
-        let approval_status =
-            server.as_ref().map(|server| self.core.approval_status(server)).transpose().map_err(|error| self.core.redacted(error))?;
         let style = self.core.declaration_style(ToolErrors::default());
-        let offer = match (server, approval_status) {
-            (Some(server), Some(ApprovalStatus::Full(approved))) => {
+        let offer = server.and_then(|server| match reading.status(&server) {
+            ApprovalStatus::Full(approved) => {
                 granted.manifest(&server, &approved).map(|manifest| Catalog::server_offer(granted_name(name), &manifest, &style))
             }
             _ => None,
-        };
+        });
         Ok(ServerInfo { status, offer, details: None })
     }
 

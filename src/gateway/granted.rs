@@ -323,7 +323,7 @@ impl Core {
         // Damaged rows are an error. If they were ignored, a restricted agent would get the grants of an agent without an entry.
         let rows = |kind| {
             let rows = match read {
-                ApprovalRead::Fresh => self.store.rows(kind)?,
+                ApprovalRead::Fresh | ApprovalRead::Store => self.store.rows(kind)?,
                 ApprovalRead::Cached => self.store.last_rows(kind)?,
             };
             match self.store.damage(kind) {

@@ -170,6 +170,9 @@ impl Core {
         }
         identity.shapes.work_off(&self.redactor);
         let known: BTreeSet<String> = identity.shapes.learnt.lock().servers().map(str::to_owned).collect();
+        if known.is_empty() {
+            return BTreeMap::new();
+        }
         let registry_name = |name: &'a String| granted.registry_name(attached.0.get(name).map_or(name.as_str(), String::as_str)).to_owned();
         let seen =
             names.map(|name| (name, registry_name(name))).filter(|(_, server)| known.contains(server)).filter_map(|(name, server)| {

@@ -50,6 +50,13 @@ impl ServerFactsStore {
         self.servers().get(server).filter(|server_facts| server_facts.digest == digest).cloned().unwrap_or_default()
     }
 
+    /// Returns the approved tools that differed at the last connection of a server. `digest` is called only if there are facts about it.
+    pub(super) fn changed(&self, server: &str, digest: impl FnOnce() -> String) -> Vec<String> {
+        // The lock is not held while the digest is computed, because that may read files.
+        let known = self.servers().get(server).filter(|known| !known.changed.is_empty()).cloned();
+        known.filter(|known| known.digest == digest()).map(|known| known.changed).unwrap_or_default()
+    }
+
     /// Records a fact, and writes the file if the fact is new.
     pub(super) fn note(&self, server: &str, digest: &str, change: impl FnOnce(&mut ServerFacts)) {
         if self.update(server, digest, change)

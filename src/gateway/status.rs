@@ -1,7 +1,7 @@
 //! The status of servers, in the form that `servers()` returns to an agent.
 
 use super::Agent;
-use super::approval_cache::ApprovalRead;
+use super::approval_cache::{ApprovalRead, ApprovalReading};
 use super::availability::exists_for;
 use super::core::Core;
 use super::granted::Granted;
@@ -44,8 +44,10 @@ impl Agent {
     /// `ERR_APPROVAL_STORE`.
     pub fn servers_by(&self, approval_read: ApprovalRead) -> Result<Vec<ServerStatus>> {
         let granted = self.granted(approval_read)?;
-        let statuses: Result<Vec<_>> =
-            self.core.registry.entries().iter().filter_map(|entry| self.status(entry, &granted, approval_read).transpose()).collect();
+        let reading = self.core.read_approvals(approval_read);
+        let statuses = reading.map(|reading| {
+            self.core.registry.entries().iter().filter_map(|entry| self.status(entry, &granted, &reading)).collect::<Vec<_>>()
+        });
         self.core.refresh_if_cached(approval_read);
         let mut statuses = statuses.map_err(|error| self.core.redacted(error))?;
         // Servers that await a decision come first.
@@ -55,34 +57,31 @@ impl Agent {
 
     /// Returns the approved tools that the server has changed or removed. Until this gateway connects to the server, this is the result of
     /// the last connection of any process.
-    fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, approval_read: ApprovalRead) -> Vec<String> {
+    fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, reading: &ApprovalReading<'_>) -> Vec<String> {
         match approval_status {
             ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.server_facts.get(&server.key(), &self.core.digest_by(server, approval_read)).changed
+                self.core.server_facts.changed(&server.key(), || reading.digest(server))
             }
             _ => self.core.registry.quarantined(&server.name),
         }
     }
 
     /// Returns the status of a server in the agent's view. Returns `None` if the server does not exist for the agent.
-    pub(super) fn status(&self, entry: &Entry, granted: &Granted, approval_read: ApprovalRead) -> Result<Option<ServerStatus>> {
+    pub(super) fn status(&self, entry: &Entry, granted: &Granted, reading: &ApprovalReading<'_>) -> Option<ServerStatus> {
         let known = entry.as_granted();
         if !granted.reaches(known) || !exists_for(known, &self.identity, granted) {
-            return Ok(None);
+            return None;
         }
         let is_of_another = granted.is_of_another(known);
         let server = match entry {
             Entry::Valid(server) => server,
-            Entry::Invalid(_) if is_of_another => return Ok(None),
-            Entry::Invalid(server) => return Ok(Some(self.invalid_status(server))),
+            Entry::Invalid(_) if is_of_another => return None,
+            Entry::Invalid(server) => return Some(self.invalid_status(server)),
         };
-        let approval_status = match self.core.approval_status_by(server, approval_read)? {
-            ApprovalStatus::Full(approved) => match granted.manifest(server, &approved) {
-                Some(seen) => ApprovalStatus::Full(seen),
-                None => return Ok(None),
-            },
+        let approval_status = match reading.status(server) {
+            ApprovalStatus::Full(approved) => ApprovalStatus::Full(granted.manifest(server, &approved)?),
             // Another agent chose the server's name, and nobody has approved the server.
-            _ if is_of_another => return Ok(None),
+            _ if is_of_another => return None,
             other => other,
         };
         let registry = &self.core.registry;
@@ -101,7 +100,7 @@ impl Agent {
             ApprovalStatus::Command => ServerState::CommandApproved,
             ApprovalStatus::Full(_) => ServerState::Idle,
         };
-        Ok(Some(ServerStatus {
+        Some(ServerStatus {
             name: server.name.clone(),
             state,
             approved: matches!(approval_status, ApprovalStatus::Full(_)),
@@ -116,13 +115,13 @@ impl Agent {
             hides: self.hidden_by(&server.name, &server.source),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: {
-                let mut changed = self.quarantined(server, &approval_status, approval_read);
+                let mut changed = self.quarantined(server, &approval_status, reading);
                 changed.retain(|tool| granted.allows(known, Item::Tool(tool)));
                 changed
             },
             missing,
             last_error,
-        }))
+        })
     }
 
     /// Returns the description of a server. Agents other than the operator's see it only once the server is approved.

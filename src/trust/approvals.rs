@@ -34,6 +34,10 @@ struct LastRead {
     outcome: Result<Arc<Approvals>>,
 }
 
+/// The approvals of all servers at one moment.
+#[derive(Debug, Clone)]
+pub struct ApprovalSnapshot(Arc<Approvals>);
+
 /// The only part of the program that reads and writes approvals. Each server is identified by its key
 /// ([`ServerDefinition::key`](crate::config::ServerDefinition::key)), so that two servers with one name but different sources never share
 /// an approval.
@@ -78,11 +82,37 @@ impl ApprovalStore {
         key: &str,
         subject: impl FnOnce(&Approval) -> S,
     ) -> Result<ApprovalStatus> {
-        let approvals = self.read()?;
-        Ok(match self.counting(&approvals, key) {
+        Ok(self.status_in(&self.snapshot()?, key, subject))
+    }
+
+    /// Reads the approvals of all servers. The snapshot serves any number of servers, so that a list of many servers reads once.
+    ///
+    /// # Errors
+    /// The same as for [`Self::approval_status`].
+    pub fn snapshot(&self) -> Result<ApprovalSnapshot> {
+        self.read().map(ApprovalSnapshot)
+    }
+
+    /// Returns the approvals of the last reading. Neither reads nor waits.
+    ///
+    /// # Errors
+    /// The error of the last reading.
+    pub fn last_snapshot(&self) -> Result<ApprovalSnapshot> {
+        self.last().outcome.clone().map(ApprovalSnapshot)
+    }
+
+    /// Returns the degree to which the approval in a snapshot is valid now. `subject` is called only if the server has an approval. An
+    /// approval that this process has revoked since the snapshot is not valid.
+    pub fn status_in<S: std::borrow::Borrow<Subject>>(
+        &self,
+        snapshot: &ApprovalSnapshot,
+        key: &str,
+        subject: impl FnOnce(&Approval) -> S,
+    ) -> ApprovalStatus {
+        match self.counting(&snapshot.0, key) {
             Some(approval) => approval_status(Some(approval), subject(approval).borrow(), SystemTime::now()),
             None => ApprovalStatus::Unapproved(NotApprovedReason::Never),
-        })
+        }
     }
 
     /// Returns the degree to which the approval is valid, according to the last reading. Neither reads nor waits.
@@ -90,11 +120,8 @@ impl ApprovalStore {
     /// # Errors
     /// The error of the last reading.
     pub fn cached_approval_status(&self, key: &str, subject: Option<&Subject>) -> Result<ApprovalStatus> {
-        let approvals = self.last().outcome.clone()?;
-        Ok(match (self.counting(&approvals, key), subject) {
-            (Some(approval), Some(subject)) => approval_status(Some(approval), subject, SystemTime::now()),
-            _ => ApprovalStatus::Unapproved(NotApprovedReason::Never),
-        })
+        let snapshot = self.last_snapshot()?;
+        Ok(subject.map_or(ApprovalStatus::Unapproved(NotApprovedReason::Never), |subject| self.status_in(&snapshot, key, |_| subject)))
     }
 
     /// Returns the approval if it covers both stages and is currently valid for this subject.

@@ -24,7 +24,7 @@ mod text_audit;
 pub use crate::store::{Canonical, MachineKey};
 pub use allowed_writes::AllowedWrites;
 pub use approval_status::{ApprovalStatus, NotApprovedReason};
-pub use approvals::{ApprovalStore, IncidentListener};
+pub use approvals::{ApprovalSnapshot, ApprovalStore, IncidentListener};
 pub use digest::{manifest_digest, tool_digest};
 pub use document::{Approval, Approvals, Content, read as read_approvals};
 pub use drift::{Changes, Difference, Drift, Item, ToolComparison, compare_tool, differences};

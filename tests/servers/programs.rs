@@ -1,18 +1,25 @@
 //! Tests of the file that a command starts: it is the one that was shown and compared, it gets the name of the command, and no other file
 //! is started.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
+use hyperlight_mcp::bridge::{ToolErrors, ToolQuery};
 use hyperlight_mcp::trust::ApprovalRequest;
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use serde_json::{Value as Json, json};
 
-use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, told, write_script};
+use crate::support::{FIXTURE, TestFolder, emulated, guest_choice, patience, told, within, write_script};
 
 fn open(test_folder: &TestFolder, server: &Json) -> Gateway {
+    open_with(test_folder, &json!({ "one": server }))
+}
+
+fn open_with(test_folder: &TestFolder, servers: &Json) -> Gateway {
     let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
-    options.config = Some(json!({ "mcpServers": { "one": server } }));
+    options.config = Some(json!({ "mcpServers": servers }));
     options.state_dir = Some(test_folder.path("state"));
     options.workspace_folder = Some(test_folder.path(""));
     options.guest = guest_choice();
@@ -67,6 +74,40 @@ async fn a_file_that_this_user_may_not_start_is_passed_over() {
     let gateway = open(&test_folder, &json!({ "command": "tool", "box": "off", "env": { "PATH": path } }));
     gateway.approve("one", None, None).await.unwrap();
     assert_eq!(told_names(&test_folder).trim(), test_folder.path("second/tool").display().to_string());
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_finds_no_tool_of_a_pinned_program_that_was_swapped() {
+    let test_folder = TestFolder::new();
+    let pinned = |name: &str| json!({ "command": test_folder.path(name), "box": "off", "pinExecutable": true });
+    let write = |name: &str, comment: &str| {
+        let log = test_folder.path(&format!("log-{name}"));
+        write_script(&test_folder.path(name), &format!("exec {FIXTURE} --log {} # {comment}", log.display()));
+    };
+    write("one", "ours");
+    write("two", "ours");
+    let gateway = open_with(&test_folder, &json!({ "one": pinned("one"), "two": pinned("two") }));
+    for server in ["one", "two"] {
+        gateway.approve(server, None, None).await.unwrap();
+        gateway.enable(server).unwrap();
+    }
+    let query = ToolQuery { query: "echo text".to_owned(), ..ToolQuery::default() };
+    let found = || -> BTreeSet<String> {
+        gateway.search_tools(&query, ToolErrors::Return).unwrap().into_iter().map(|found| found.server).collect()
+    };
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(found(), names(&["one", "two"]));
+    write("one", "somebody else's");
+    assert_eq!(found(), names(&["two"]), "the file is read before the tool is shown");
+    write("one", "ours");
+    // The search reads again in the background what it has not shown.
+    let found_again = async {
+        while found() != names(&["one", "two"]) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    within(patience(), "the tool of the program that was put back", found_again).await;
     gateway.close().await;
 }
 
