@@ -17,7 +17,7 @@ const MAX_TYPES: usize = 100_000;
 const DEFINITION_TOKENS: usize = 6;
 /// Tokens of a name where it is used.
 const NAME_TOKENS: usize = 2;
-/// Minimum number of tokens that a definition must save. If it saved fewer, it would not be worth that a reader has to look it up.
+/// Minimum number of tokens that a definition must save. For a smaller saving, a reader should not have to look elsewhere.
 const LEAST_SAVED: usize = 10;
 /// Tokens of the marks around a comment.
 const COMMENT_TOKENS: usize = 4;

@@ -62,7 +62,7 @@ pub(super) struct Fill<'a> {
     introduced: bool,
     told: Vec<Told>,
     shown: BTreeMap<Place, Shown>,
-    /// Texts at the end of the message that may be cut: a function's line, or the declaration after the line.
+    /// Texts that may be cut: a function's line, or the declaration after the line.
     begun: BTreeMap<Place, String>,
     lines: HashMap<Place, String>,
     /// For each function, the number of tokens of its declaration alone, and the length of the code fence that the declaration needs.

@@ -36,9 +36,9 @@ pub(super) enum Shape {
     /// A request, or something else that is left to the parser.
     Request,
     /// An answer to a question of this server, a notification such as a cancellation, or an empty body, such as that of a request to end a
-    /// session. They end requests in progress, so they need no slot of their own.
+    /// session. Such a message can end a request in progress, so it needs no slot of its own.
     Message,
-    /// No shape, because the body is not parsed.
+    /// The body has too many values, or a part of it is too large. It is not parsed.
     TooLarge,
 }
 
