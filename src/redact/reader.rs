@@ -46,7 +46,8 @@ pub struct WrittenPaths {
 }
 
 impl WrittenPaths {
-    /// Returns those texts in a call's arguments that may contain a path. Once the limit of their size is reached, further texts are left out.
+    /// Returns those texts in a call's arguments that may contain a path. Once the limit of their size is reached, further texts are left
+    /// out.
     #[must_use]
     pub fn of(arguments: &Map<String, Json>) -> Self {
         let mut written = Self::default();
