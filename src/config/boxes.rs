@@ -273,7 +273,7 @@ impl Reader<'_> {
         };
         let [read, write] = ["read", "write"].map(|key| self.box_paths(key, node));
         if let Some(path) = read.iter().find(|path| write.contains(path)) {
-            self.wrong("box.write", node, format!("has \"{}\", which read has too", displayed(path)));
+            self.wrong("box.write", node, format!("has \"{}\", which is also in read", displayed(path)));
         }
         Some(BoxDefinition::On(BoxSettings {
             base: defaults.base,
@@ -471,7 +471,7 @@ mod tests {
             (r#"{ "nested": 1 }"#, "true or false"),
             (r#"{ "env": { "A": "${B}" } }"#, "must be a fixed text"),
             (r#"{ "env": { "A": 1 } }"#, "must be a string"),
-            (r#"{ "read": ["/a"], "write": ["/a"] }"#, "which read has too"),
+            (r#"{ "read": ["/a"], "write": ["/a"] }"#, "which is also in read"),
             (r#"{ "read": "/a" }"#, "list of strings"),
             (r#"{ "read": [""] }"#, "is empty"),
             (r#"{ "read": ["${TOKEN}"] }"#, "TOKEN"),

@@ -1,7 +1,7 @@
 //! Removes secrets and the paths of the host's folders from every text that leaves the crate.
 //!
-//! An attacker may write a text and read its redacted form. They must not learn a secret in this way. Therefore only complete forms of a
-//! secret are replaced. A text that was cut also loses some bytes at its end, and their number does not depend on the text.
+//! An attacker may write a text and read its redacted form. The attacker must not learn a secret in this way. Therefore only complete forms
+//! of a secret are replaced. A text that was cut also loses some bytes at its end, and their number does not depend on the text.
 
 mod arguments;
 mod base64;

@@ -108,7 +108,7 @@ impl Share {
 }
 
 impl Place {
-    /// Takes more places, which are given back together with the others.
+    /// Takes further places. They are given back together with the places that this value already has.
     pub(super) fn add(&mut self, count: usize) -> Result<(), Full> {
         self.share.add(count)?;
         self.count += count;

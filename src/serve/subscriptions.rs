@@ -1,6 +1,6 @@
 //! Subscriptions to resources, and the stream of changes since protocol 2026-07-28 (`subscriptions/listen`).
 //!
-//! Each stream has its own session, with the subscriptions that its request lists. They end with the stream.
+//! Each stream has its own session, with the subscriptions that its request lists. The session and the subscriptions end with the stream.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ pub(super) async fn tell_session(mut changes: broadcast::Receiver<()>, cell: Ses
     }
 }
 
-/// Subscribes to a resource. Updates contain the URI under which it is listed.
+/// Subscribes to a resource. Updates contain the URI under which the resource is listed.
 ///
 /// # Errors
 /// The error of the server that has the resource.

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 const MAX_VALUES: usize = 100_000;
 /// Maximum size in bytes of an `initialize` request. Its contents are kept as long as its session exists.
 const MAX_INITIALIZE_BYTES: usize = 64 * 1024;
-/// Maximum size in bytes of `_meta` of a request. It is kept until its call ends.
+/// Maximum size in bytes of `_meta` of a request. The `_meta` is kept until the call ends.
 const MAX_META_BYTES: usize = 16 * 1024;
 
 /// The parts of a request that are checked.
