@@ -10,8 +10,9 @@ use super::wording::Wording;
 use crate::text::sanitise_json;
 
 const MAX_TITLE_CHARS: usize = 200;
-/// Prefix of this program's own keys in `_meta`, and the key of a tool's source.
+/// Prefix of this program's own keys in `_meta`.
 const OUR_META: &str = "io.hyperlight-mcp/";
+/// Key in `_meta` for the source of a tool ([`source`]).
 const SOURCE_KEY: &str = "io.hyperlight-mcp/source";
 
 /// An approved tool in the form in which a host shows it to its model. Everything in it was shown in the tool's approval request. Its

@@ -62,7 +62,7 @@ impl Tool {
     }
 
     /// Returns whether a call has the same meaning for this tool and for `other`. `_meta` and icons are not compared. A host only gets the
-    /// approved ones, and some servers were approved by versions that did not read them.
+    /// approved ones, and older versions of this program approved tools without reading them.
     #[must_use]
     pub fn is_called_as(&self, other: &Self) -> bool {
         let Self { name, title, description, input_schema, output_schema, annotations, execution, meta: _, icons: _ } = self;
@@ -114,7 +114,7 @@ pub enum Readable<'a> {
     View(&'a Tool),
 }
 
-/// An item about which [`Manifest::reduced`] asks, with its raw name.
+/// An item, by its raw name. [`Manifest::reduced`] asks for each item whether it is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept<'a> {
     Tool(&'a str),

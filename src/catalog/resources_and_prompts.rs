@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-/// Fields of an item that only a host uses: to show the item, or to act on it. Agent code does not get them, and no request depends on them.
-/// Absent fields are left out of the JSON, so that approvals of versions that did not read them stay valid.
+/// Fields of an item that only a host uses: to show the item, or to act on it. Agent code does not get them, and no request depends on
+/// them. Absent fields are left out of the JSON. So an approval by an older version of this program, which did not read these fields, stays
+/// valid.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFields {
     /// For whom the item is (`audience`), and how important it is (`priority`).
@@ -81,8 +82,8 @@ pub struct PromptArgument {
 }
 
 impl Resource {
-    /// Returns whether reading has the same meaning for both. The fields for hosts are not compared: a host gets the approved ones, and some
-    /// servers were approved by versions that did not read them.
+    /// Returns whether reading this resource has the same meaning as reading `other`. The fields for hosts are not compared. A host only
+    /// gets the approved ones, and older versions of this program approved resources without reading them.
     #[must_use]
     pub fn is_read_as(&self, other: &Self) -> bool {
         let Self { uri, name, title, description, mime_type, host: _ } = self;
@@ -95,7 +96,8 @@ impl Resource {
 }
 
 impl ResourceTemplate {
-    /// Returns whether reading has the same meaning for both, like [`Resource::is_read_as`].
+    /// Returns whether reading with this template has the same meaning as reading with `other`. The fields for hosts are not compared, as
+    /// in [`Resource::is_read_as`].
     #[must_use]
     pub fn is_read_as(&self, other: &Self) -> bool {
         let Self { uri_template, name, title, description, mime_type, host: _ } = self;
@@ -108,7 +110,8 @@ impl ResourceTemplate {
 }
 
 impl Prompt {
-    /// Returns whether getting the prompt has the same meaning for both, like [`Resource::is_read_as`].
+    /// Returns whether getting this prompt has the same meaning as getting `other`. The fields for hosts are not compared, as in
+    /// [`Resource::is_read_as`].
     #[must_use]
     pub fn is_got_as(&self, other: &Self) -> bool {
         let Self { name, title, description, arguments, host: _ } = self;

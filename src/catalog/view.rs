@@ -213,9 +213,9 @@ impl Catalog {
         Err(unknown)
     }
 
-    /// Returns the part of a system prompt that describes the modules. According to [`crate::catalog::estimate_tokens`], whose result is
-    /// more often too high than too low, it has at most `budget_tokens` tokens, and at least 85 % of them if there is more to say. Functions
-    /// get lines and then declarations, one function of each server in turn.
+    /// Returns the part of a system prompt that describes the modules. It has at most `budget_tokens` tokens, and at least 85 % of them if
+    /// there is more to say. Tokens are counted by [`crate::catalog::estimate_tokens`], which more often counts too many than too few.
+    /// Functions get lines and then declarations, one function of each server in turn.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if even the message without a list of modules does not fit. The error contains the smallest possible budget.
@@ -223,8 +223,9 @@ impl Catalog {
         self.system_message_for(budget_tokens, &[])
     }
 
-    /// Does the same as [`Catalog::system_message`] for a task. `found` are the tools that were found for it, as server and raw name, the best
-    /// first. The first few of them are declared before other functions are listed, and the others come before those that were not found.
+    /// Returns the part of a system prompt that describes the modules, for one task. `found` are the tools that a search for the task
+    /// found: pairs of a server and a raw name, the best first. The first few found tools are declared before other functions are listed.
+    /// The other found tools come before tools that were not found. For the budget, see [`Catalog::system_message`].
     ///
     /// # Errors
     /// The errors of [`Catalog::system_message`].

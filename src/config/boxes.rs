@@ -14,8 +14,9 @@ use crate::fetch::{AddressKind, AllowedHost, kind_of};
 use crate::text::{Problem, displayed, displayed_within};
 
 const KEYS: [&str; 10] = ["base", "read", "write", "network", "memoryMb", "diskMb", "processes", "cpuPercent", "nested", "env"];
-/// The limits of `memoryMb` and `diskMb`.
+/// Minimum of `memoryMb` and of `diskMb`.
 const MIN_MEMORY_MB: u64 = 16;
+/// Maximum of `memoryMb` and of `diskMb`.
 const MAX_MEMORY_MB: u64 = 1 << 20;
 /// The size of a private home in MiB, unless the config says otherwise.
 const DISK_MB: u64 = 2_048;
@@ -66,7 +67,7 @@ impl BoxBase {
 pub enum BoxNetwork {
     /// The machine's network, with its loopback.
     Any,
-    /// These hosts alone. No network if the list is empty.
+    /// Only these hosts. If the list is empty, the processes have no network.
     Hosts(BTreeSet<BoxHost>),
 }
 
@@ -94,7 +95,7 @@ pub struct BoxHost {
 }
 
 impl BoxHost {
-    /// Returns the name, the names below it, or the address. Its own port is not set.
+    /// Returns the host without the port. It is a name, a name with all names below it, or an address.
     #[must_use]
     pub fn host(&self) -> &AllowedHost {
         &self.host
@@ -179,8 +180,8 @@ impl BoxSettings {
     }
 }
 
-/// Reads `boxes`: boxes of servers that others bring, by the names of the servers. Each problem makes the whole config unusable, as a limit
-/// that does not count would protect nobody.
+/// Reads `boxes`: boxes for servers that are not in this config, for example servers of a provider, by the names of the servers. Each
+/// problem makes the whole config unusable, because a box with an ignored limit would protect nobody.
 pub(super) fn boxes(node: &Node, (file, inputs): (&str, &Inputs), problems: &mut Vec<Problem>) -> BTreeMap<String, BoxDefinition> {
     let mut boxes = BTreeMap::new();
     let Some(entries) = node.entries() else {
@@ -272,7 +273,7 @@ impl Reader<'_> {
         };
         let [read, write] = ["read", "write"].map(|key| self.box_paths(key, node));
         if let Some(path) = read.iter().find(|path| write.contains(path)) {
-            self.wrong("box.write", node, format!("has \"{}\", which read has too", displayed(path)));
+            self.wrong("box.write", node, format!("has \"{}\", which is also in read", displayed(path)));
         }
         Some(BoxDefinition::On(BoxSettings {
             base: defaults.base,
@@ -344,7 +345,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the variables of the box: fixed texts, as a person is shown them in full.
+    /// Reads the variables of the box. Their values must be fixed texts, because a person is shown the values in full.
     fn box_environment(&mut self, node: &Node) -> BTreeMap<String, String> {
         let mut variables = BTreeMap::new();
         let Some(environment) = node.get("env") else { return variables };
@@ -470,7 +471,7 @@ mod tests {
             (r#"{ "nested": 1 }"#, "true or false"),
             (r#"{ "env": { "A": "${B}" } }"#, "must be a fixed text"),
             (r#"{ "env": { "A": 1 } }"#, "must be a string"),
-            (r#"{ "read": ["/a"], "write": ["/a"] }"#, "which read has too"),
+            (r#"{ "read": ["/a"], "write": ["/a"] }"#, "which is also in read"),
             (r#"{ "read": "/a" }"#, "list of strings"),
             (r#"{ "read": [""] }"#, "is empty"),
             (r#"{ "read": ["${TOKEN}"] }"#, "TOKEN"),

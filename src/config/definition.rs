@@ -279,7 +279,7 @@ pub struct Origin {
     field: String,
     /// Positions of the fields, by their paths below the server: `env.TOKEN`, `args[1]`.
     positions: BTreeMap<String, (usize, usize)>,
-    /// The places of values that a profile sets, by the same kind of paths.
+    /// The places of values that a profile sets. The keys are paths below the server, as in `positions`.
     pub(super) elsewhere: BTreeMap<String, SettingPlace>,
 }
 
@@ -337,8 +337,8 @@ pub struct InvalidServer {
     pub source: ServerSource,
     /// `ERR_CONFIG_INVALID` with all problems of the entry.
     pub error: Error,
-    /// The server without a box, if that its program cannot be in one is the only problem of the entry. The operator's `boxes` can take the
-    /// box away from a server that others bring.
+    /// The server without a box, if the entry has only one problem: the server's program cannot be in a box. If the server comes from
+    /// another source than the config, the operator can set `"off"` for it in `boxes`.
     pub without_box: Option<Arc<ServerDefinition>>,
 }
 

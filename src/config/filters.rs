@@ -50,7 +50,7 @@ pub struct UriMatcher<'f> {
 }
 
 impl UriMatcher<'_> {
-    /// Returns the same result as [`UriFilter::admits`].
+    /// Returns whether the filter admits a URI, as [`UriFilter::admits`] does.
     #[must_use]
     pub fn admits(&self, uri: &str) -> bool {
         self.allows(uri) && !self.denies(uri)

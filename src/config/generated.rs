@@ -32,9 +32,10 @@ pub struct GeneratedTool {
     pub name: String,
     pub description: String,
     pub input_schema: Json,
-    /// Addresses that the plan names. They are for the reader; `hosts` decides.
+    /// Addresses that the model's plan for the tool contains. They inform the person who approves the tool. Only `hosts` decides what the
+    /// code may reach.
     pub endpoints: Vec<String>,
-    /// The plan's notes about the implementation.
+    /// The notes of the model's plan about the implementation.
     pub notes: String,
     /// True if the code gets `fetch`.
     pub needs_network: bool,
@@ -67,7 +68,8 @@ pub enum CodeProblem {
 }
 
 impl GeneratedTool {
-    /// Returns what a reader of the code could misread: a character that ends a line for the engine and not for the reader.
+    /// Returns a problem of the code that a reader cannot see: a character that ends a line for the JavaScript engine, but not for the
+    /// reader.
     ///
     /// ```
     /// # use hyperlight_mcp::config::GeneratedTool;
@@ -104,7 +106,7 @@ impl GeneratedTool {
         self.read_only || !self.needs_network
     }
 
-    /// Returns the ES module that runs the code once, for a run whose input is [`Self::input`]. Lines have the numbers that they have in `code`.
+    /// Returns the ES module that runs the code once, for a run whose input is [`Self::input`]. Each line has the same number as in `code`.
     ///
     /// ```
     /// # use hyperlight_mcp::config::GeneratedTool;

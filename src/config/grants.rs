@@ -18,7 +18,7 @@ pub const MAX_PATTERNS: usize = 256;
 const MAX_NAME_CHARS: usize = 64;
 const AGENT_KEYS: [&str; 3] = ["toolboxes", "profiles", "fetch"];
 const FETCH_KEYS: [&str; 1] = ["hosts"];
-/// The most hosts of one list.
+/// Maximum number of hosts in one list.
 pub const MAX_FETCH_HOSTS: usize = 64;
 
 /// The grant of an agent without its own entry: `defaultGrant` in the config.

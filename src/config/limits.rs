@@ -4,7 +4,7 @@ use super::tree::{Node, Value};
 use crate::limits::LimitChanges;
 use crate::text::{Problem, displayed};
 
-/// Reads the section. Each problem makes the whole config unusable, as a limit that does not count would protect nobody.
+/// Reads the section. Each problem makes the whole config unusable, because an ignored limit would protect nobody.
 pub(super) fn limits(node: &Node, problems: &mut Vec<Problem>) -> LimitChanges {
     let mut limits = LimitChanges::default();
     let Some(entries) = node.entries() else {

@@ -413,7 +413,7 @@ pub fn loads_code(name: &str) -> bool {
 }
 
 /// Returns whether a variable counts as one that loads code only because of the start of its name. Many variables with such a start load no
-/// code. Returns false for `GIT_CONFIG…`, which can set any option of git, so that its values always decide what runs.
+/// code. Returns false for `GIT_CONFIG…`, because such a variable can set any option of git, and so decide which code runs.
 pub(crate) fn loads_code_by_its_start(name: &str) -> bool {
     loads_code(name) && !NAMES.contains(&name) && !ends_as_a_loader(name) && !name.starts_with("GIT_CONFIG")
 }

@@ -47,14 +47,15 @@ pub struct Config {
     pub limits: LimitChanges,
     /// False if no shapes of results are learnt. `None` if the config does not say.
     pub learn_results: Option<bool>,
-    /// The boxes of servers that others bring, by name: `boxes` in the config.
+    /// The boxes for servers that are not in this config, by the names of the servers: `boxes` in the config.
     pub boxes: BTreeMap<String, BoxDefinition>,
     /// Problems that do not prevent the use of the config.
     pub warnings: Vec<String>,
 }
 
-/// Parses the text of a config file: YAML if the name of the file ends so, or else JSON. Errors contain `file` as its name. `max_servers` wins over the config's own limit; with `None`, that one
-/// counts, or the default.
+/// Parses the text of a config file. It is parsed as YAML if the name of the file ends with `.yaml` or `.yml`, and otherwise as JSON.
+/// Errors contain `file` as the file's name. `max_servers` is the maximum number of servers. If it is `None`, the config's own limit
+/// applies, or else the default.
 ///
 /// A server with errors is in [`Config::invalid`], and the others are usable.
 ///
@@ -222,7 +223,8 @@ impl<'t> Sources<'t> {
         }
     }
 
-    /// Reads the key under which VS Code's settings contain servers and inputs, and other programs the servers themselves.
+    /// Reads the key `mcp`. In the settings of VS Code, it contains `servers` and `inputs`. In configs of other programs, it contains the
+    /// servers themselves.
     fn settings(&mut self, settings: &'t Node) {
         for Entry { name, node, .. } in settings.entries().unwrap_or_default() {
             match name.as_str() {
@@ -234,8 +236,8 @@ impl<'t> Sources<'t> {
         self.mixed("mcp", settings);
     }
 
-    /// Reads a section that may have other values besides servers. In VS Code's settings, these belong to VS Code. Elsewhere, an object
-    /// that is not a server may be a mistake.
+    /// Reads a section that may have other values besides servers. In VS Code's settings, the other values belong to VS Code. Elsewhere, an
+    /// object that is not a server may be a mistake.
     fn mixed(&mut self, field: &'static str, node: &'t Node) {
         let Some(all) = node.entries() else {
             return self.warnings.push(Problem::new(field, node.position, "is not an object; its servers are ignored"));

@@ -90,8 +90,8 @@ impl<'a> Item<'a> {
 /// The servers that a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Servers {
-    /// Servers whose name matches a text with wildcards. Such a pattern never allows anything of a server that an agent has added: the
-    /// agent chooses the name, and could choose one for which another server was granted.
+    /// Servers whose name matches a text with wildcards. Such a pattern never allows anything of a server that an agent has added. The
+    /// agent chooses the server's name, and could choose a name that was granted for another server.
     Named(String),
     /// The one server with this name that this agent has added.
     Added { agent: String, server: String },
@@ -213,8 +213,7 @@ impl Pattern {
     }
 
     /// Returns whether the pattern matches this item. A denying pattern for resources matches every spelling of its URI. An allowing
-    /// pattern matches only URIs that are written in the same way. This is the same as for `denyResources` and `allowResources` of a
-    /// server.
+    /// pattern matches only URIs that are written in the same way. `denyResources` and `allowResources` of a server follow the same rules.
     #[must_use]
     pub fn matches(&self, server: ServerRef<'_>, item: Item<'_>) -> bool {
         self.matches_server(server)

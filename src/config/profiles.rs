@@ -30,7 +30,7 @@ const KEYS: [&str; 15] = [
 /// Keys of a server that decide what is started. A profile cannot set them.
 const STARTING_KEYS: [&str; 8] = ["command", "args", "envFile", "cwd", "url", "oauth", "roots", "box"];
 
-/// The restrictions of profiles for one server, and their changes to it. An item must be admitted by all filters.
+/// The restrictions of profiles for one server, and the changes that profiles make to it. An item must be admitted by all filters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     pub tools: Vec<ToolFilter>,
@@ -38,10 +38,11 @@ pub struct Overrides {
     pub prompts: Vec<ToolFilter>,
     pub call_timeout_ms: Option<u64>,
     pub max_call_timeout_ms: Option<u64>,
-    /// Counts for connections that are opened for an agent with the profile, like `idle_timeout_ms`.
+    /// Maximum time for opening a connection. This limit and `idle_timeout_ms` apply to connections that are opened for an agent with the
+    /// profile.
     pub connect_timeout_ms: Option<u64>,
     pub idle_timeout_ms: Option<u64>,
-    /// The most calls of agents with this limit at once. `parallel: false` is 1.
+    /// Maximum number of simultaneous calls of the agents with this limit. `parallel: false` means 1.
     pub max_parallel_calls: Option<u64>,
     pub confirm: Option<Confirm>,
     /// Changes to the server. If there are any, the server becomes a variant.

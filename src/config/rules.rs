@@ -58,7 +58,7 @@ pub fn is_package_name(name: &str) -> bool {
 /// Maximum length of a keyword or a capability.
 const MAX_LABEL_CHARS: usize = 64;
 
-/// Checks a keyword or a capability. People and models read it, and the texts of tasks are compared with it.
+/// Checks a keyword or a capability. People and models read the label, and the texts of tasks are compared with it.
 pub(super) fn check_label(label: &str) -> Verdict {
     let is_readable = label.chars().all(|next| next == ' ' || next.is_alphanumeric() || next.is_ascii_graphic());
     if label.trim() != label || label.is_empty() || label.chars().count() > MAX_LABEL_CHARS || !is_readable {
@@ -78,7 +78,7 @@ pub(super) fn check_scope(scope: &str) -> Verdict {
     }
 }
 
-/// Keys of other programs, with what this program has instead.
+/// Keys that other programs have, each with the text that replaces it in a config of this program.
 const KEYS_OF_OTHERS: [(&str, &str); 18] = [
     ("bearer_token_env_var", "\"headers\": { \"Authorization\": \"Bearer ${NAME}\" }"),
     ("connectionTimeout", "connectTimeoutMs"),

@@ -1,10 +1,11 @@
-//! The sections of a config that may have servers, as this program names them, and as other programs do whose configs people copy.
+//! The sections of a config that may contain servers. Some have this program's own names. The others have names of other programs, because
+//! people copy the configs of these programs.
 
 use serde_json::Value as Json;
 
 use super::tree::Node;
 
-/// The names that lead to a section.
+/// The keys that lead from the root of a config to a section.
 pub(crate) type SectionPath = &'static [&'static str];
 
 /// The sections, in the order in which a server is looked for. New servers are added to the first [`OWN_SECTIONS`].
@@ -20,7 +21,7 @@ pub(super) fn is_mixed(section: SectionPath) -> bool {
     matches!(section, ["mcp"] | ["metadata", "mcp"])
 }
 
-/// Returns whether a value among others is a server.
+/// Returns whether a value is a server. Needed in a section that also has other values.
 pub(super) fn is_server(node: &Node) -> bool {
     TRANSPORT_KEYS.iter().any(|key| node.get(key).is_some())
 }

@@ -18,7 +18,7 @@ use crate::text::{Position, Problem, displayed, displayed_within};
 
 const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "envFile", "box"];
 const HTTP_KEYS: [&str; 6] = ["url", "headers", "allowInsecureHttp", "oauth", "serverUrl", "httpUrl"];
-/// The keys for a URL: ours, and those of other programs.
+/// The keys for a URL: this program's own key, and keys of other programs.
 const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 const COMMON_KEYS: [&str; 28] = [
     "roots",
@@ -65,14 +65,14 @@ pub(crate) fn is_setting(key: &str) -> bool {
 pub(super) struct Context<'a> {
     pub(super) file: &'a str,
     pub(super) inputs: &'a Inputs,
-    /// The name for the server if its own is not valid.
+    /// A valid name for the server. `None` if the name in the config is valid.
     pub(super) rename_to: Option<String>,
 }
 
-/// An entry that is no server.
+/// An entry that cannot be used as a server.
 pub(super) struct Unusable {
     pub(super) problems: Vec<Problem>,
-    /// The server that it is without a box, if its box is the only problem.
+    /// The server without a box, if [`Reader::box_problem`] is the only problem of the entry.
     pub(super) without_box: Option<ServerDefinition>,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Reader<'a> {
     inputs: &'a Inputs,
     origin: Origin,
     problems: Vec<Problem>,
-    /// The problem of a program that cannot be in a box.
+    /// The problem that the server's program cannot be in a box.
     pub(super) box_problem: Option<Problem>,
     pub(super) warnings: Vec<Problem>,
 }
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Returns whether the server is not used. Other programs write `enabled: false`.
+    /// Returns whether the entry is disabled, by `disabled: true` or by `enabled: false`, which other programs write.
     fn is_disabled(&mut self) -> bool {
         let [disabled, enabled] = ["disabled", "enabled"].map(|key| self.boolean(key));
         disabled || !enabled && self.node.get("enabled").is_some()

@@ -8,21 +8,23 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
-    /// A task's own request.
+    /// A task that requests the server.
     Task,
     /// The operator's config. If the source has a name, it is the config of another program, which is a layer under the operator's config.
     #[default]
     Config,
-    /// The author of the agent, by a provider that the agent's code registers. Readers see the kind `provider`. Only the keys differ.
+    /// A provider that the agent's own code registers. Its kind is shown as `provider`, and only the keys of its servers differ
+    /// ([`ServerSource::key`]).
     #[serde(rename = "provider")]
     Registered,
-    /// A package, by a provider.
+    /// A provider in a package.
     Provider,
     /// Tools that were made from a prompt.
     Generated,
     /// The catalogue of definitions that is shipped with hyperlight-mcp.
     Catalogue,
-    /// An agent, at run time. This kind is last, because such servers do not exist for others and must not hide servers of other sources.
+    /// An agent, at run time. This kind is last, because other agents do not see such a server, so it must not hide a server of another
+    /// source.
     Agent,
 }
 

@@ -252,7 +252,7 @@ impl<'a> Filler<'a> {
         if self.problems.is_empty() { Ok(self.secrets) } else { Err(self.origin.error(self.problems)) }
     }
 
-    /// Fills a text that other people or processes can see. So it may contain only placeholders of folders.
+    /// Replaces the placeholders of a text that other people or processes can see. Such a text may contain only placeholders of folders.
     fn plain(&mut self, key: &str, text: &str) -> String {
         self.fill(key, text, Allowed::Folders)
     }
@@ -267,7 +267,7 @@ impl<'a> Filler<'a> {
         filled
     }
 
-    /// Does the same as `fill`, but calls `look` with each value before inserting it. Returns `None` if a problem was recorded.
+    /// Replaces the placeholders of a text. Calls `look` with each value before inserting it. Returns `None` if a problem was recorded.
     pub(super) fn fill_with(&mut self, key: &str, text: &str, allowed: Allowed, mut look: impl FnMut(&str)) -> Option<String> {
         let before = self.problems.len();
         let checked = Template::parse(text).and_then(|template| template.check(allowed).map(|()| template));

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
-/// The keys of the root object that this program reads. The other keys belong to the agent.
+/// The keys of the root object that this program reads. Other programs may use the other keys.
 const OUR_KEYS: [&str; 17] = [
     "mcpServers",
     "servers",
@@ -47,7 +47,8 @@ pub(super) enum Value {
     List(Vec<Node>),
     /// The entries in the order of the file, including duplicates.
     Object(Vec<Entry>),
-    /// A value that is not read, because it belongs to the agent, or is too deep to be a field of this program.
+    /// A value that is not read: its key is not one of ours ([`is_ours`]; another program may use it), or it is nested deeper than
+    /// [`MAX_DEPTH`].
     Foreign,
 }
 
@@ -130,7 +131,7 @@ pub(super) fn from_json(root: &Json) -> Tree {
     Tree { root: json_node(root, "", 0), duplicates: Vec::new() }
 }
 
-/// Builds a node. `parent` is the name of its key.
+/// Builds a node. `parent` is the key whose value the node is.
 fn json_node(json: &Json, parent: &str, depth: usize) -> Node {
     let entry = |(name, json): (&String, &Json)| {
         let node =
@@ -149,7 +150,7 @@ fn json_node(json: &Json, parent: &str, depth: usize) -> Node {
     Node { position: None, value }
 }
 
-/// Returns whether this program reads the value of a key. `metadata` belongs to the agent as well, except for its servers.
+/// Returns whether this program reads the value of a key. Of `metadata`, it reads only `mcp`, which contains servers.
 pub(super) fn is_ours(name: &str, parent: &str, depth: usize) -> bool {
     match depth {
         0 => OUR_KEYS.contains(&name),

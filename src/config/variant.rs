@@ -78,8 +78,8 @@ impl Eq for SetValue {}
 /// The settings of one server that a profile changes.
 pub type Changes = BTreeMap<Setting, SetValue>;
 
-/// Two profiles that set the same setting of one server to different values. Neither value can be used, because the order of profiles has
-/// no meaning.
+/// A conflict: two profiles set the same setting of one server to different values. Neither value can be used, because the order of
+/// profiles has no meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProfileConflict {
     pub server: String,

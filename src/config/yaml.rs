@@ -61,7 +61,7 @@ impl From<ScanError> for Failure {
     }
 }
 
-/// Lines of the parser begin with 1, columns with 0.
+/// Returns the position of a marker. The parser counts lines from 1 and columns from 0.
 fn position_of(place: &Marker) -> Position {
     Position { line: place.line(), column: place.col() + 1 }
 }
@@ -70,7 +70,7 @@ struct Builder<'t> {
     parser: Parser<'t, StrInput<'t>>,
     path: String,
     depth: usize,
-    /// True within a value that belongs to the agent. Such a value may be anything that YAML permits.
+    /// True within a value that this program does not read ([`is_ours`]). Such a value may be anything that YAML permits.
     is_foreign: bool,
     duplicates: Vec<Problem>,
 }

@@ -11,7 +11,7 @@ pub(crate) enum AddressKind {
     Private(&'static str),
     /// A host on the same link, where clouds serve the credentials of a machine. The operator can allow it only by its address.
     LinkLocal(&'static str),
-    /// Nothing that requests can be for.
+    /// An address that is not for requests, such as a multicast address.
     Unusable(&'static str),
 }
 
@@ -30,7 +30,7 @@ const fn v6(a: u16, b: u16, c: u16) -> Ipv6Addr {
     Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0)
 }
 
-/// The ranges of IPv4 that are not global. The first range with the address decides.
+/// The ranges of IPv4 that are not global. The first range that contains the address decides.
 const V4: &[V4Range] = &[
     (v4(0, 0, 0, 0), 8, Unusable("an address of \"this network\"")),
     (v4(10, 0, 0, 0), 8, Private("private")),
@@ -57,7 +57,8 @@ const V4: &[V4Range] = &[
     (v4(240, 0, 0, 0), 4, Unusable("reserved")),
 ];
 
-/// The ranges of IPv6 that are not global, within `2000::/3` and outside. Addresses outside of `2000::/3` are never global.
+/// The ranges of IPv6 that are not global. Some of them lie within `2000::/3`. All addresses outside of `2000::/3` are not global, even if
+/// no range contains them.
 const V6: &[V6Range] = &[
     (v6(0x2001, 0, 0), 32, Unusable("a Teredo tunnel, which contains an IPv4 address")),
     (v6(0x2001, 0x2, 0), 48, Private("for benchmarks")),

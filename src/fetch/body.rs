@@ -56,14 +56,15 @@ pub(super) struct Body {
     decoder: Decoder,
     /// Replaces the values of secrets.
     secrets: Option<SecretStream>,
-    /// Bytes that can be passed to the reader.
+    /// Bytes that can be passed to agent code.
     ready: Bytes,
     is_at_end: bool,
-    /// Bytes before decompression. A compressed body can be endless without producing any bytes.
+    /// Number of bytes that were received, before decompression. They are counted because a compressed body can be endless without
+    /// producing any bytes.
     received: usize,
-    /// Bytes after decompression.
+    /// Number of bytes after decompression.
     bytes: usize,
-    /// The limit for `received`, and the limit for `bytes`.
+    /// The limit for `received`, and also for `bytes`.
     limit: usize,
     time: TimeLeft,
     record: RecordGuard,

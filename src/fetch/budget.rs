@@ -8,7 +8,7 @@ const MIB: usize = 1024 * KIB;
 /// The largest chunk of a body that a session hands over at once.
 pub const MAX_CHUNK_BYTES: usize = 64 * KIB;
 
-/// The limits of one session. A session is the time of one run.
+/// The limits of one session. A session lasts for one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchLimits {
     /// Maximum number of requests in a session. Each redirect that is followed counts as a request.
@@ -20,15 +20,15 @@ pub struct FetchLimits {
     pub request_time: Duration,
     /// Time to connect to one server, with TLS.
     pub connect_time: Duration,
-    /// Bytes of the body of a request.
+    /// Maximum number of bytes in the body of a request.
     pub request_body_bytes: usize,
-    /// Bytes of the body of a response: as it is received, and after decompression.
+    /// Maximum number of bytes in the body of a response. It applies to the body as it is received, and again to the decompressed body.
     pub response_body_bytes: usize,
-    /// Bytes of all headers of a request, and of a response: names and values.
+    /// Maximum number of bytes in all headers of a request or of a response. Names and values are counted.
     pub header_bytes: usize,
     /// Maximum number of headers in a request or a response.
     pub headers: usize,
-    /// Bytes of a URL.
+    /// Maximum number of bytes in a URL.
     pub url_bytes: usize,
     /// Maximum number of redirects for one request.
     pub redirects: usize,

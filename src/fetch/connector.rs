@@ -19,8 +19,8 @@ use crate::tls;
 
 /// Number of connections to one host that are kept open for the next request.
 const IDLE_CONNECTIONS: usize = 2;
-/// Time for which an idle connection is kept. It is shorter than the 5 s of Node servers, as a request that is sent while the server closes the
-/// connection fails.
+/// Time for which an idle connection is kept. Node servers close an idle connection after 5 s. This time is shorter, because a request
+/// fails if it is sent while the server closes the connection.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// Finds the addresses of a host name.
@@ -59,7 +59,7 @@ pub(super) struct Connector {
     connect_time: Duration,
     max_headers: usize,
     runtime: Arc<NetworkRuntime>,
-    /// The client for each scheme, host and port. It connects to no other host.
+    /// The client for each scheme, host and port. A client connects only to its own host.
     clients: Mutex<HashMap<String, reqwest::Client>>,
 }
 
@@ -172,7 +172,7 @@ fn check(host: &str, address: IpAddr, privacy: Privacy) -> Result<(), FetchError
     Err(FetchError::AddressNotAllowed { host: host.to_owned(), address: address.to_string(), kind })
 }
 
-/// Returns the reason of a failure. The host is the only part of the URL in it.
+/// Converts an error of the HTTP client. Of the URL, the converted error contains only the host.
 pub(super) fn failure(url: &Url, error: &reqwest::Error) -> FetchError {
     let mut innermost: &dyn std::error::Error = error;
     loop {

@@ -15,7 +15,7 @@ const ENOUGH_BYTES: usize = 64 * 1024;
 /// Decompresses one body. Each part is decompressed only when it is read.
 pub(super) struct Decoder {
     kind: Kind,
-    /// Bytes of the server that are not decompressed yet.
+    /// Bytes from the server that are not decompressed yet.
     waiting: Bytes,
 }
 
@@ -55,7 +55,7 @@ impl Write for Capped {
     }
 }
 
-/// The reason why a body cannot be decompressed. In the error, it comes after the host.
+/// The reason why a body cannot be decompressed. In the error's message, this text follows the host.
 const BROKEN: &str = "sent a body that cannot be decompressed";
 
 impl Decoder {
@@ -67,7 +67,7 @@ impl Decoder {
         Self { kind, waiting: Bytes::new() }
     }
 
-    /// Adds bytes of the server. May only be called if no bytes are waiting.
+    /// Adds bytes from the server. May only be called if no bytes are waiting.
     pub(super) fn feed(&mut self, chunk: Bytes) {
         self.waiting = chunk;
     }
@@ -76,7 +76,7 @@ impl Decoder {
         !self.waiting.is_empty()
     }
 
-    /// Returns the next bytes if there are at most `room` of them. There may be no bytes.
+    /// Returns the next bytes of the body, which may be none. Returns [`Decoded::TooLarge`] if there are more than `room` of them.
     pub(super) fn pull(&mut self, room: usize) -> Result<Decoded, &'static str> {
         let Kind::Gzip { decoder, has_begun } = &mut self.kind else {
             let chunk = std::mem::take(&mut self.waiting);

@@ -18,7 +18,7 @@ pub enum FetchError {
     #[error("Fetch blocked: {problem}. {way_out}")]
     OriginNotAllowed { problem: String, way_out: String },
 
-    /// The policy allows requests that only read.
+    /// The policy allows only requests that read (GET, HEAD), and this request can change something.
     #[error("Fetch blocked: the method {method} can change something, and only GET and HEAD are allowed here")]
     MethodNotAllowed { method: String },
 

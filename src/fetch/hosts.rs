@@ -12,10 +12,11 @@ use crate::text::{sanitise_line, visible};
 
 /// Maximum number of bytes in one entry of a host list.
 const MAX_ENTRY_BYTES: usize = 300;
-/// Maximum number of bytes in a host name, and in each of its labels (RFC 1035).
+/// Maximum number of bytes in a host name (RFC 1035).
 const MAX_NAME_BYTES: usize = 253;
+/// Maximum number of bytes in each label of a host name (RFC 1035).
 const MAX_LABEL_BYTES: usize = 63;
-/// Maximum number of characters in a wrong entry that its error shows.
+/// Maximum number of characters that an error shows of a wrong entry.
 const SHOWN_CHARS: usize = 80;
 
 /// One entry of a list of hosts, such as `api.github.com`, `*.example.org:8443` or `http://10.0.0.5:8080`.
@@ -67,8 +68,8 @@ pub enum HostMatch {
 }
 
 impl AllowedHost {
-    /// Returns the entries that allow the host of a URL in a prompt, at the default port and at the URL's own port. They include its
-    /// subdomains, unless other owners may own these. Returns nothing for a URL that is neither `http:` nor `https:`.
+    /// Returns the entries that allow the host of a URL in a prompt, at the default port and at the URL's own port. The entries include the
+    /// host's subdomains, unless these may belong to other owners. Returns nothing for a URL that is neither `http:` nor `https:`.
     ///
     /// # Errors
     /// Fails for a host that is not valid in a list of hosts, such as a host with `*` or with an empty label. The URL standard accepts some
@@ -358,7 +359,7 @@ impl AllowedHosts {
         self.0.iter()
     }
 
-    /// Returns the entries as texts in their normal form, sorted. Two lists that allow the same entries have the same texts.
+    /// Returns the entries as texts in their normal form, sorted. Two lists with the same entries have the same texts.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
         self.0.iter().map(ToString::to_string).collect()

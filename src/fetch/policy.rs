@@ -24,7 +24,7 @@ pub struct FetchPolicy {
     pub methods: Methods,
     pub secrets: Vec<FetchSecret>,
     pub limits: FetchLimits,
-    /// The sentence after the refusal of a host. It explains how the host can be allowed.
+    /// The sentence that an error adds to the refusal of a host. It explains how the host can be allowed.
     pub way_out: String,
 }
 

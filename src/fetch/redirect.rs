@@ -9,7 +9,7 @@ use super::request::Outgoing;
 use super::secrets::Secrets;
 use crate::redact::{is_key_name, is_secret_name};
 
-/// Headers that describe a body, and go with it.
+/// Headers that describe a body. If the next request has no body, it does not have these headers either.
 const ABOUT_THE_BODY: [header::HeaderName; 4] =
     [header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_LOCATION, header::CONTENT_TYPE];
 

@@ -60,8 +60,8 @@ impl FetchSecret {
         Ok(Self { placeholder: format!("{PREFIX}{}", hex::encode(random)), name, value, host, is_for_bodies: false })
     }
 
-    /// Allows the value in bodies of requests too. Whoever reads what was sent in a body, such as a file that was stored, could read a value
-    /// back in parts, which nobody finds.
+    /// Allows the value in bodies of requests too. A server may store a body, for example as a file. Whoever can read the stored file in
+    /// parts gets the value in parts, and this module does not find a part of a value in a response.
     #[must_use]
     pub fn for_bodies(self) -> Self {
         Self { is_for_bodies: true, ..self }
@@ -161,8 +161,8 @@ impl Secrets {
         Ok(filled)
     }
 
-    /// Fails if a secret of the request is for another host, or stands in a body and is not for bodies, or if the request asks for a part of a
-    /// response. A host can send back what it got, and a part of a value is not found.
+    /// Fails in three cases: a secret of the request is for another host; a secret is in the body, but not allowed in bodies; or the
+    /// request asks for a part of a response. A host can send back what it got, and a part of a value is not found in a response.
     fn check(&self, request: &Outgoing) -> Result<(), FetchError> {
         let Outgoing { method: _, url, headers, body } = request;
         let parts = [url.as_str().as_bytes(), body.as_deref().unwrap_or_default()].map(<[u8]>::to_vec);
@@ -179,7 +179,7 @@ impl Secrets {
         let mut in_body = body.as_deref().into_iter().flat_map(|body| self.placeholders.find_iter(body)).map(|found| self.found(&found));
         if let Some(secret) = in_body.find(|secret| !secret.is_for_bodies) {
             return Err(FetchError::invalid(format!(
-                "the secret {name} can stand in headers and in the URL, and not in a body: its user can allow this ({name}@HOST:body)",
+                "the secret {name} can be used in headers and in the URL, but not in a body; to allow bodies too, pass it as {name}@HOST:body",
                 name = secret.name
             )));
         }

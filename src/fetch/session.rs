@@ -36,7 +36,7 @@ pub struct FetchResponse {
     pub body: Option<u64>,
 }
 
-/// The fetches of one run. Dropping it ends all of them.
+/// The fetches of one run. Dropping this value ends all of them.
 pub struct FetchSession {
     inner: Arc<Inner>,
 }
@@ -46,7 +46,7 @@ struct Inner {
     secrets: Secrets,
     connector: Connector,
     observer: Arc<dyn FetchObserver>,
-    /// Places for requests that wait for their response.
+    /// Limits the number of requests that wait for their response at the same time.
     places: Arc<Semaphore>,
     requests: AtomicUsize,
     next_body: AtomicU64,

@@ -1,7 +1,7 @@
 //! Finds out, with the list of public suffixes, whether the subdomains of a host belong to other owners.
 
-/// Labels that form a public suffix of the list when they are put before some hosts. The list can only be asked about one name, and cannot list
-/// all suffixes below a host, so these labels are tried.
+/// Labels that make an entry of the list of public suffixes when they are put before certain hosts (`s3` before `amazonaws.com`). The list
+/// can only be asked about one name, and cannot list all suffixes below a host, so these labels are tried.
 const KNOWN_BELOW: [&str; 63] = [
     "s3",
     "x.compute",

@@ -38,8 +38,8 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<PrivateFolder> {
     Ok(PrivateFolder { path, was_open })
 }
 
-/// Opens a folder that a person has named, or creates it with mode 0700. Fails for the same folders as [`private_folder`]. The mode of a folder that
-/// exists is the person's and stays; [`PrivateFolder::was_open`] has it if other users may read the folder.
+/// Opens a folder that a person has named, or creates it with mode 0700. Fails for the same folders as [`private_folder`]. If the folder
+/// exists, its mode is not changed. If other users may read the folder, [`PrivateFolder::was_open`] contains this mode.
 pub(crate) fn named_folder(path: &Path) -> io::Result<PrivateFolder> {
     if !path.is_dir() {
         return private_folder(path);

@@ -16,8 +16,9 @@ use super::settings::{after_colon, elements, options, settings};
 const MAX_LEVELS: usize = 4;
 /// Maximum number of secrets in one text. It is limited because each secret has many forms, and every text is searched for all of them.
 const MAX_SECRETS: usize = 128;
-/// Maximum numbers of values and words that are examined in one text. They limit the time for a text that consists of `=`.
+/// Maximum number of values that are examined in one text. It limits the time for a text that consists of `=`.
 const MAX_VALUES: usize = 2_000;
+/// Maximum number of words that are examined in one text.
 const MAX_WORDS: usize = 5_000;
 /// Maximum number of bytes that are searched in the values and inner texts of one text.
 const MAX_BYTES: usize = 512 * 1_024;

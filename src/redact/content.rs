@@ -16,8 +16,9 @@ const VALUE: &str = "value";
 const PROGRAMS: [&str; 4] = ["command", "cmd", "program", "executable"];
 
 impl Redactor {
-    /// Returns a JSON value without known secrets and without values that look like secrets: values under the names of secrets, values with the form of
-    /// a token, and such parts of texts. The rules are the same as for values of the config. For contents that are stored.
+    /// Returns a JSON value in which known secrets and values that look like secrets are replaced. A value looks like a secret if its key
+    /// is the name of a secret, or if it has the form of a token. Such parts of texts are replaced too. The rules are the same as for
+    /// values of the config. Used for contents that are stored.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);

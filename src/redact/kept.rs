@@ -137,7 +137,7 @@ impl Kept {
         self.left(&holder.group, held.into_iter().rev());
     }
 
-    /// Adds former secrets of a holder to its group. They must be given with the oldest first.
+    /// Adds former secrets of a holder to the holder's group. The secrets must be given with the oldest first.
     fn left(&mut self, group: &str, secrets: impl IntoIterator<Item = Arc<Secret>>) {
         for secret in secrets {
             let left = self.left.entry(group.to_owned()).or_default();

@@ -1,7 +1,7 @@
 //! Removes secrets and the paths of the host's folders from every text that leaves the crate.
 //!
-//! An attacker may write a text and read its redacted form. They must not learn a secret in this way. Therefore only complete forms of a
-//! secret are replaced. A text that was cut also loses some bytes at its end, and their number does not depend on the text.
+//! An attacker may write a text and read its redacted form. The attacker must not learn a secret in this way. Therefore only complete forms
+//! of a secret are replaced. A text that was cut also loses some bytes at its end, and their number does not depend on the text.
 
 mod arguments;
 mod base64;
@@ -78,7 +78,7 @@ pub struct Redactor {
     /// Lock that is held while new search data is built.
     building: Mutex<()>,
     folders: Folders,
-    /// Turns of large values.
+    /// Limits the number of large values that are redacted at a time.
     large: Arc<Semaphore>,
 }
 
@@ -101,7 +101,7 @@ impl Redactor {
         }
     }
 
-    /// Returns the turns of those who redact large values. Redactors of one gateway share them.
+    /// Returns the semaphore that limits the number of large values that are redacted at a time. Redactors of one gateway share it.
     pub(crate) fn large_turns(&self) -> Arc<Semaphore> {
         Arc::clone(&self.large)
     }
@@ -176,8 +176,8 @@ impl Redactor {
     }
 
     /// Returns a text that is safe to show. It contains no terminal control sequences, no invisible characters and no secrets. A secret
-    /// that is divided by invisible characters is replaced too. Every text that is both sanitised and redacted passes this method or one
-    /// of the three methods below.
+    /// that is divided by invisible characters is replaced too. Every text that is both sanitised and redacted passes this method,
+    /// [`Redactor::readable_text`], [`Redactor::readable_line`] or `readable_question`.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);

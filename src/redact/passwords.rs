@@ -108,7 +108,8 @@ fn unquoted(word: &str, start: usize) -> Range<usize> {
     start + 1..end
 }
 
-/// Returns the places of passwords in a text: of commands in it, also within quotes, and of SQL. No two overlap.
+/// Returns the places of the passwords in a text. The text may contain commands, also within quotes, and statements of SQL. No two places
+/// overlap.
 pub(super) fn passwords_in(text: &str, find: impl Fn(&[&str]) -> Vec<Place> + Copy) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     in_commands(text, 0, MAX_QUOTES, find, &mut found);

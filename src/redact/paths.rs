@@ -33,7 +33,7 @@ impl Folders {
         Self { folders, known: None }
     }
 
-    /// Returns the folders for a reader who knows the workspace, and each path in these texts.
+    /// Returns these folders for a reader who already knows two things: the workspace, and every path in `texts`.
     pub(super) fn known_from(&self, texts: &[String]) -> Self {
         Self { folders: self.folders.clone(), known: Some(KnownPaths::of(texts)) }
     }
@@ -196,8 +196,8 @@ fn is_within(path: &str, folder: &str) -> bool {
     })
 }
 
-/// Returns the position at which the last two names of a path begin. Returns `None` if the path has no more names, or if the text cannot
-/// be a path.
+/// Returns the position at which the last two names of a path begin. Returns `None` if the path has no names before these two, or if the
+/// text cannot be a path.
 fn last_two(path: &str) -> Option<usize> {
     let is_pattern = path.contains('^') || path.ends_with('$') || path.contains("$/");
     // An image in base64 may also begin with a slash, but no name in a path is longer than 255 bytes.

@@ -12,10 +12,10 @@ use super::{JSON_DEPTH, Redactor};
 const MAX_BYTES: usize = 64 * 1024;
 
 impl Redactor {
-    /// Returns a redactor for the reader who has written these texts. To this reader, paths in the workspace stay whole, and so do paths
-    /// that the texts contain, and the folders around these. The home folder is always `~`, so that a guess in an argument does not reveal
-    /// other paths in it. If the guess comes back shortened, the guess is confirmed nevertheless. Secrets are replaced as always, also
-    /// if the texts contain them. The new redactor knows the secrets of this moment.
+    /// Returns a redactor for the reader who has written these texts. For this reader, paths in the workspace are not shortened. Paths that
+    /// the texts contain are not shortened either, nor are the folders that contain such a path. The home folder is always shown as `~`, so
+    /// that a guess in an argument does not reveal other paths in it. But a guess that comes back shortened is confirmed. Secrets are
+    /// always replaced, even if the texts contain them. The new redactor knows the secrets that this redactor knows now.
     ///
     /// ```
     /// use hyperlight_mcp::redact::Redactor;
@@ -38,7 +38,7 @@ impl Redactor {
     }
 }
 
-/// Texts with paths that the writer of some calls knows.
+/// Texts with paths from the arguments of calls. The reader has written them, so [`Redactor::for_reader`] leaves these paths whole.
 #[derive(Debug, Clone, Default)]
 pub struct WrittenPaths {
     texts: Vec<String>,
@@ -46,7 +46,8 @@ pub struct WrittenPaths {
 }
 
 impl WrittenPaths {
-    /// Returns the texts with paths of a call's arguments. Once their limit is reached, further texts are left out.
+    /// Returns those texts in a call's arguments that may contain a path. Once the limit of their size is reached, further texts are left
+    /// out.
     #[must_use]
     pub fn of(arguments: &Map<String, Json>) -> Self {
         let mut written = Self::default();
@@ -54,14 +55,14 @@ impl WrittenPaths {
         written
     }
 
-    /// Adds the texts of other calls, within the same limit.
+    /// Adds the texts of other calls. The limit applies to all texts together.
     pub fn extend(&mut self, others: &Self) {
         for text in &others.texts {
             self.add_text(text);
         }
     }
 
-    /// Returns the texts.
+    /// Returns the texts that [`Redactor::for_reader`] expects.
     #[must_use]
     pub fn texts(&self) -> &[String] {
         &self.texts

@@ -96,8 +96,8 @@ pub fn is_redactable(name: &str, value: &str) -> bool {
     verdict(name, value) != Verdict::Plain
 }
 
-/// Returns whether a value from the config may be shown completely, if its name is not the name of a secret. It may if it is a number, a
-/// boolean, a locale, a path, or one or two words. Being short is not sufficient.
+/// Returns whether a value from the config may be shown completely, if its name is not the name of a secret. This is true of a number, a
+/// boolean, a locale, a path, and one or two words. Being short is not sufficient.
 pub(crate) fn is_plain(value: &str) -> bool {
     let value = value.trim();
     RULES[1..].iter().find(|rule| (rule.applies)("", value)).is_some_and(|rule| rule.verdict == Verdict::Plain)

@@ -12,7 +12,8 @@ const EDGE_BYTES: usize = 2;
 /// Secrets and their replacements.
 pub(crate) struct Replacements {
     known: Vec<(Known, Vec<u8>)>,
-    /// Bytes at the end of the unfinished data in which a form may begin that is not there completely.
+    /// Number of bytes that are held back at the end of the data that has arrived. A form may begin in these bytes whose rest has not
+    /// arrived yet.
     held: usize,
 }
 
@@ -36,7 +37,8 @@ impl Replacements {
         replaced
     }
 
-    /// Writes the bytes before `end`, with the secrets that begin before `end` replaced. Returns what these secrets cover.
+    /// Writes the bytes before `end`, in which secrets are replaced. `covered` is the part at the beginning of `bytes` that was already
+    /// written. Returns the part that is written now. It reaches beyond `end` if a secret begins before `end` and ends after it.
     fn step(&self, bytes: &[u8], end: usize, mut covered: Covered, out: &mut Vec<u8>) -> Covered {
         let mut spans: Vec<_> = Vec::new();
         for (which, (known, _)) in self.known.iter().enumerate() {
@@ -59,11 +61,11 @@ impl Replacements {
     }
 }
 
-/// The part at the beginning of the unfinished data that is already written.
+/// The part at the beginning of the held data that is already written.
 #[derive(Debug, Clone, Copy, Default)]
 struct Covered {
     until: usize,
-    /// The last bytes before `until` belong to a secret, and its replacement is written.
+    /// True if the last bytes before `until` belong to a secret. The replacement of this secret is already written.
     by_secret: bool,
 }
 
@@ -73,8 +75,8 @@ impl Covered {
     }
 }
 
-/// One stream of bytes in which secrets are replaced. The last bytes are held back until the next chunk, always the same number, so that
-/// the timing does not reveal whether they are a part of a secret.
+/// One stream of bytes in which secrets are replaced. The last bytes are held back until the next chunk arrives. Their number is always the
+/// same, so the timing does not reveal whether they are a part of a secret.
 pub(crate) struct SecretStream {
     replacements: Arc<Replacements>,
     data: Vec<u8>,
@@ -86,13 +88,13 @@ impl SecretStream {
         Self { replacements, data: Vec::new(), covered: Covered::default() }
     }
 
-    /// Adds a chunk and returns the bytes that are certain now.
+    /// Adds a chunk, and returns the bytes that need not be held back any more.
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         self.data.extend_from_slice(chunk);
         self.write(self.data.len().saturating_sub(self.replacements.held))
     }
 
-    /// Returns the last bytes.
+    /// Returns the bytes that were held back, because no chunk follows.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
         self.write(self.data.len())
     }

@@ -30,10 +30,13 @@ const ADVICE: &str = "this host cannot ask a person. The user can start `serve` 
 
 const TOOLS_CALL: &str = "tools/call";
 
-/// The answers among which a person can choose before a write.
+/// The answer with which a person allows only this call.
 const ONCE: &str = "this call";
+/// The answer with which a person allows the calls of this tool in this run.
 const RUN: &str = "this run";
+/// The answer with which a person allows the calls of this tool in this session.
 const SESSION: &str = "this session";
+/// The answer with which a person denies the call.
 const NO: &str = "no";
 
 /// A question that the client answers in its next request (MCP 2026-07-28, `input_required`).

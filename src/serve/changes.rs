@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use crate::blocking::blocking;
 
-/// The time between two reads of the approvals. If nothing has changed, a read only checks the stamps of their files and of the files that
-/// approved entries name, and compares digests.
+/// The time between two reads of the approvals. If nothing has changed, a read only checks the stamps of files and compares digests. These
+/// files are the files of the approvals, and the files that approved entries name.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The number of changes that a slow client may miss. After that, it gets one notification for all of them.
 const BACKLOG: usize = 16;
@@ -41,8 +41,8 @@ pub(super) async fn next(changes: &mut broadcast::Receiver<()>) -> bool {
     !matches!(changes.recv().await, Err(broadcast::error::RecvError::Closed))
 }
 
-/// Reads the approvals regularly while the gateway is served, and notifies the clients of changes. `before` is what was seen before any client
-/// could connect.
+/// Reads the approvals regularly while the gateway is served, and notifies the clients of changes. `before` is the result of the first
+/// read, which was made before any client could connect.
 pub(super) async fn watch(shared: Weak<Shared>, mut before: String, closed: CancellationToken) {
     while let Some(served) = shared.upgrade() {
         let seen = {

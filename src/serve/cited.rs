@@ -128,7 +128,7 @@ fn is_label(label: Option<&Json>) -> bool {
     label.and_then(Json::as_str).is_some_and(|label| !one_line(label).trim().is_empty())
 }
 
-/// Returns the types of a schema if they are types of JSON, and no other texts.
+/// Returns the types of a schema. Returns `None` if one of them is not a type of JSON, because it could be any other text.
 fn only_types(types: &Json) -> Option<Json> {
     let is_type = |kind: &Json| {
         kind.as_str().is_some_and(|kind| ["array", "boolean", "integer", "null", "number", "object", "string"].contains(&kind))

@@ -243,8 +243,8 @@ fn failure(error: &Error, sign_in: Option<&str>) -> Json {
     json!({ "content": [{ "type": "text", "text": text }], "isError": true, "meta": { CODE_KEY: error.code() } })
 }
 
-/// Converts a server's result. It stays unchanged, except for content blocks of unknown types, which become text. Up to protocol 2025-11-25
-/// structured content must be an object, because hosts refuse other values.
+/// Converts a server's result. The result stays unchanged, except for content blocks of unknown types, which become text. Up to protocol
+/// 2025-11-25 structured content must be an object, because hosts refuse other values.
 fn result(answer: Json, stateless: bool) -> CallToolResult {
     let mut answer = with_meta(answer);
     let mut taken = |key: &str| answer.get_mut(key).map(Json::take);

@@ -49,7 +49,7 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
 pub(super) type Answer<T> = std::result::Result<T, ErrorData>;
 
-/// Answers the requests of one connection. Over HTTP without sessions, this is a single request.
+/// Answers the requests of one connection. Over HTTP without sessions, each request has a handler of its own.
 pub struct Handler {
     pub(super) served: Served,
     number: u64,
@@ -175,7 +175,7 @@ impl Handler {
         knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
     }
 
-    /// Processes the lists of the resources and prompts of all servers.
+    /// Runs `work` with the lists of the resources and prompts of all servers.
     pub(super) async fn with_items<T: Send + 'static>(
         &self,
         context: &RequestContext<RoleServer>,

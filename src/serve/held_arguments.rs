@@ -9,11 +9,14 @@ use serde_json::Value as Json;
 
 use crate::error::{Error, Result};
 
-/// The maximum memory in bytes for the arguments of one caller's calls, and of all calls.
+/// The maximum memory in bytes for the arguments of one caller's calls.
 const MAX_OF_CALLER: usize = 128 * MIB;
+/// The maximum memory in bytes for the arguments of all calls.
 const MAX_OF_ALL: usize = 512 * MIB;
-/// The part of it that is only for callers whose calls use at most [`LEAST_OF_CALLER`], so that some callers cannot use up everything.
+/// The part of [`MAX_OF_ALL`] that is only for callers whose calls use at most [`LEAST_OF_CALLER`]. So a few callers cannot use up
+/// everything.
 const RESERVED: usize = 128 * MIB;
+/// The memory in bytes up to which the calls of a caller may use the reserved part.
 const LEAST_OF_CALLER: usize = 8 * MIB;
 const MIB: usize = 1024 * 1024;
 /// The memory of one value in bytes. A call stores its arguments twice: as received, and as its code gets them.

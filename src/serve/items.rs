@@ -16,7 +16,7 @@ use crate::gateway::Agent;
 
 /// The number of lists that are kept. Agents that see the same parts of the same servers share one set of lists.
 const MAX_KEPT: usize = 8;
-/// The number of requests for lists of one caller that are worked on at the same time. Others wait for their turn.
+/// The number of requests for lists that are processed at the same time for one caller. Further requests of this caller wait.
 const MAX_AT_ONCE: usize = 2;
 
 /// The sources of lists: the servers that an agent sees, in order, each with the part of its approved manifest that the agent sees.
@@ -24,7 +24,7 @@ type Sources = Vec<Source>;
 /// A server's name, and the part of its manifest that an agent sees.
 type Source = (String, Arc<Manifest>);
 
-/// The lists that are kept, and the turns of each caller. Clones are cheap.
+/// The lists that are kept, and the semaphore of each caller. Clones are cheap.
 #[derive(Clone, Default)]
 pub(super) struct ItemLists(Arc<State>);
 
@@ -34,7 +34,7 @@ struct State {
     turns: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
-/// What a caller saw when its lists were looked at.
+/// The servers and manifests that an agent saw at one moment.
 pub(super) struct Seen(Sources);
 
 impl Seen {
@@ -43,15 +43,15 @@ impl Seen {
         blocking(move || sources(&agent, &direct)).await.ok().map(Self)
     }
 
-    /// Returns whether two looks saw the same. If one failed, they differ.
+    /// Returns whether two reads saw the same servers and manifests. If one read has failed, returns false.
     pub(super) fn is_same(one: Option<&Self>, other: Option<&Self>) -> bool {
         one.zip(other).is_some_and(|(one, other)| is_same(&one.0, &other.0))
     }
 }
 
 impl ItemLists {
-    /// Processes the lists of what an agent sees now, when it is the caller's turn. Runs on a blocking thread, because it takes long if there
-    /// are very many items.
+    /// Runs `work` with the lists of what an agent sees now, when it is the caller's turn. `work` runs on a blocking thread, because it
+    /// takes long if there are very many items.
     pub(super) async fn with<T: Send + 'static>(
         &self,
         caller: &str,

@@ -33,7 +33,7 @@ impl Lacking {
         }
     }
 
-    /// Returns the error for a call that has failed, if one of its questions could not be asked. It has no text of the server.
+    /// Returns the error for a call that has failed, if one of its questions could not be asked. The error has no text of the server.
     pub(super) fn refusal(&self) -> Option<ErrorData> {
         let required = self.0.lock().clone();
         if required.is_empty() {

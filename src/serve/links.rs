@@ -1,5 +1,5 @@
-//! Links to resources, and resources within results and prompts. Their URIs become those under which the resources are listed, so that a host
-//! reads from the server that has given the link.
+//! Replaces the URIs of links to resources, and of resources within results and prompts, by the URIs under which the resources are listed.
+//! So a host reads from the server that has given the link.
 
 use serde_json::Value as Json;
 

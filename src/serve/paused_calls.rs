@@ -82,7 +82,7 @@ struct Paused {
     events: Option<SentEvents>,
     questions: mpsc::Receiver<Question>,
     answers: HashMap<String, oneshot::Sender<Json>>,
-    /// The memory of the answers that the call got. It may use them until it ends.
+    /// The memory that is reserved for the answers that the call got. The call may use the answers until it ends.
     held: Vec<HeldArguments>,
 }
 
@@ -108,8 +108,8 @@ impl PausedCalls {
         Self { codec: RequestStateCodec::new(key.to_vec()), calls: Calls::default(), now: Arc::new(Instant::now), closed: closed.clone() }
     }
 
-    /// Starts a call for an owner, and ends it with the owner. `stop` ends the call from outside; `events` are sent to its client. Each
-    /// later round must repeat `bound`: the caller, the method and its parameters.
+    /// Starts a call for an owner. The call ends when its owner ends. `stop` ends the call from outside; `events` are sent to its client.
+    /// Each later round must repeat `bound`: the caller, the method and its parameters.
     pub(super) fn begin(
         &self,
         owner: Owner,

@@ -1,5 +1,5 @@
-//! Places that all callers share. Each caller has a share. The last places are only for callers that have few places, so that a few callers
-//! together cannot take all places.
+//! Limited places that all callers share, for example places for requests in progress. Each caller has a share. The last places are only
+//! for callers that have few places, so that a few callers together cannot take all places.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ impl Share {
 }
 
 impl Place {
-    /// Takes more places, which are given back together with the others.
+    /// Takes further places. They are given back together with the places that this value already has.
     pub(super) fn add(&mut self, count: usize) -> Result<(), Full> {
         self.share.add(count)?;
         self.count += count;

@@ -13,8 +13,8 @@ pub(super) struct ServedPrompt {
     pub(super) entry: PromptEntry,
 }
 
-/// Returns the prompts of a server with the names that hosts have for them. If `names` is `None`, these are the server's own. If the server has
-/// two prompts of one name, the first is listed, because a request gets the first.
+/// Returns the prompts of a server with the names under which hosts see them. If `names` is `None`, hosts see the server's own names. If
+/// two prompts of the server have the same name, only the first is listed, because a request for this name gets the first.
 pub(super) fn served_prompts(entries: Vec<PromptEntry>, names: Option<&BTreeMap<String, String>>) -> Vec<ServedPrompt> {
     let mut seen = BTreeSet::new();
     let distinct = entries.into_iter().filter(|entry| seen.insert(entry.name.clone()));

@@ -22,14 +22,14 @@ const TYPES_MIME: &str = "text/typescript";
 /// The scheme for a URI that two servers have, or that looks like a URI of this program: `mcp-resource://weather/<the URI,
 /// percent-encoded>`.
 const SHARED: &str = "mcp-resource://";
-/// The same for a view (MCP Apps). It differs because hosts show only views with the scheme `ui`: `ui://mcp-resource/weather/<the URI,
-/// percent-encoded>`.
+/// The scheme for a URI of a view (MCP Apps) that two servers have, or that looks like a URI of this program:
+/// `ui://mcp-resource/weather/<the URI, percent-encoded>`. Hosts show only views with the scheme `ui`.
 const SHARED_VIEW: &str = "ui://mcp-resource/";
 const VIEW: &str = "ui://";
 /// The maximum number of templates that are compared with one URI.
 const MAX_TRIED: usize = 256;
-/// The beginning of a URI that follows the server's name as it is: `mcp-resource://weather/-/<the URI>`. A template that two servers have is
-/// listed so, because its expansion is only a URI of the server if nothing of it is encoded once more.
+/// The mark of a URI that is not percent-encoded: `mcp-resource://weather/-/<the URI>`. A template that two servers have is listed in this
+/// form. If it were encoded, its expansion would not contain a URI of the server.
 const VERBATIM: &str = "-/";
 
 /// The object to which a URI in the list refers.
@@ -99,7 +99,7 @@ impl ResourcesAndPrompts {
         &self.prompts
     }
 
-    /// Returns the resources of the list. It is made when it is first used.
+    /// Returns the resources for `resources/list`. The list is made at the first call.
     pub(super) fn resources(&self) -> &[Resource] {
         self.listed.get_or_init(|| self.list())
     }
@@ -145,7 +145,8 @@ impl ResourcesAndPrompts {
         templates.collect()
     }
 
-    /// Returns the template under which a server's template is listed. This is the server's own, unless another server has the same.
+    /// Returns the template under which a server's template is listed. This is the server's own template, unless another server has an
+    /// equal one.
     fn served_template(&self, server: &str, template: &str) -> String {
         if !self.shared_templates.contains(template) {
             return template.to_owned();
@@ -154,8 +155,9 @@ impl ResourcesAndPrompts {
         format!("{start}{server}/{VERBATIM}{template}")
     }
 
-    /// Returns the server that has a listed resource template, and the server's own text of it. Returns `None` if no server has it, and if
-    /// several servers have it: then it is unclear which server is meant, and the text that was typed so far must reach only that one.
+    /// Returns the server that has a listed resource template, and the server's own text of the template. Returns `None` if no template is
+    /// listed as `served`. A template that several servers have is listed once for each of them, so the text that a person types reaches
+    /// only the server that is meant.
     pub(super) fn template_server(&self, served: &str) -> Option<(String, String)> {
         let listed =
             |entry: &&ResourceEntry| entry.template().is_some_and(|template| self.served_template(&entry.server, template) == served);
@@ -186,8 +188,8 @@ impl ResourcesAndPrompts {
         self.only.as_deref().is_none_or(|only| only == server)
     }
 
-    /// Returns the URI under which a server's resource or view is listed. This is the server's own URI if no other server could have the
-    /// same. To decide this, only the literal prefixes of templates are compared, because there may be very many URIs and templates.
+    /// Returns the URI under which a server's resource or view is listed. This is the server's own URI if no other server could have an
+    /// equal URI. To decide this, only the literal prefixes of templates are compared, because there may be very many URIs and templates.
     pub(super) fn served_uri(&self, server: &str, uri: &str) -> String {
         let is_listed_by_another = self.owners.get(uri).is_some_and(|owners| owners.iter().any(|owner| owner != server));
         let may_be_of_another = || self.starts.iter().any(|(other, starts)| other != server && has_start(starts, uri)) || is_ours(uri);
@@ -217,7 +219,7 @@ impl ResourcesAndPrompts {
     }
 }
 
-/// Reads a field that only a host uses. It was checked when the server listed it.
+/// Reads a field that only a host uses. The field was checked when the server listed it.
 pub(super) fn typed<T: DeserializeOwned>(field: Option<&Json>) -> Option<T> {
     field.and_then(|field| serde_json::from_value(field.clone()).ok())
 }

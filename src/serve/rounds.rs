@@ -18,13 +18,13 @@ use super::paused_calls::{Answers, Step, work};
 use super::waiting_calls::AskingCall;
 use crate::sandbox::{Stop, StopReason};
 
-/// The parameters of a request that belong to its rounds.
+/// The data of one round of a request.
 pub(super) struct Input {
     pub(super) state: Option<String>,
     responses: Option<InputResponses>,
     /// The bytes that must be the same in each round.
     bound: Vec<u8>,
-    /// The memory that is reserved for the arguments in the first round, and for the answers in the others.
+    /// The memory that is reserved for the arguments in the first round, or for the answers in a later round.
     pub(super) held: Option<HeldArguments>,
 }
 
@@ -67,8 +67,8 @@ impl Handler {
         ClientChannel::Request(context.peer.clone(), Arc::new(AskingCall::new(&self.served.0.waiting_calls, &self.caller.key)))
     }
 
-    /// Returns the input of a round. It is bound to the caller, the method and the parameters. The first round reserves the memory for the
-    /// arguments, and each later round reserves the memory for its answers.
+    /// Returns the input of a round. The input is bound to the caller, the method and the parameters. The first round reserves the memory
+    /// for the arguments, and each later round reserves the memory for its answers.
     ///
     /// # Errors
     /// `ERR_BUSY`, and `ERR_INVALID_ARGUMENTS` for answers with too many values.

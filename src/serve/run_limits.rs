@@ -12,16 +12,17 @@ use super::places::{Full, Place, PlaceLimits, Places, Share};
 use crate::error::{Error, Result};
 use crate::sandbox::{CodeOwner, ComputeSlots, ParseOwner};
 
-/// The maximum number of runs for all callers, and for one caller. Runs that wait for an answer count too. The limits keep one caller from
-/// using up everything. The last places are for callers that have no run ([`Places`]).
+/// The maximum number of runs for all callers. Runs that wait for an answer count too. The last places are for callers that have no run
+/// ([`Places`]).
 const MAX_OF_ALL: usize = 128;
+/// The maximum number of runs for one caller. The limit keeps one caller from using up everything.
 const MAX_OF_CALLER: usize = 64;
 const LIMITS: PlaceLimits = PlaceLimits { of_all: MAX_OF_ALL, of_caller: MAX_OF_CALLER, least_of_caller: 1 };
 
-/// The number of guests of one caller that execute at the same time: `EXECUTING_PER_PROCESSOR` for each processor, and at least
-/// `MIN_EXECUTING_OF_CALLER`. With few of them, other callers get a processor soon. With more than one for each processor, the processors stay
-/// in use while some guests enter or leave their VMs.
+/// The minimum number of guests of one caller that may execute at the same time, even on a machine with few processors.
 const MIN_EXECUTING_OF_CALLER: usize = 4;
+/// The number of guests of one caller that may execute at the same time for each processor. With few of them, other callers get a processor
+/// soon. With more than one, a processor stays in use while a guest enters or leaves its VM.
 const EXECUTING_PER_PROCESSOR: usize = 2;
 
 /// The number of callers above which the shares of callers without a session are removed.

@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 
 use super::session::Session;
 
-/// The maximum total size for the sessions of one caller, and of all callers, as multiples of `limits.maxSavedBytes`.
+/// The maximum total size for the sessions of one caller, as a multiple of `limits.maxSavedBytes`.
 const SHARES_OF_CALLER: usize = 4;
+/// The maximum total size for the sessions of all callers, as a multiple of `limits.maxSavedBytes`.
 const SHARES_OF_ALL: usize = 64;
 
 /// A session that can have saved values.

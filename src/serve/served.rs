@@ -31,8 +31,8 @@ pub enum Transport {
     Http(Box<HttpOptions>),
 }
 
-/// A gateway that is being served. Serving ends with [`ServedGateway::close`] or with the gateway; over standard input and output, also
-/// when the host closes its end. It continues if this handle is dropped. All clones are the same handle.
+/// A gateway that is being served. Serving ends with [`ServedGateway::close`] or with the gateway. Over standard input and output, it also
+/// ends when the host closes its end. Serving continues if this handle is dropped. All clones are the same handle.
 #[derive(Debug, Clone)]
 pub struct ServedGateway {
     url: Option<Arc<str>>,

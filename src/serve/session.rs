@@ -63,7 +63,7 @@ impl Session {
         Ok(Arc::new(Self { agent, tools, level: Mutex::default(), subscribed, runtime: shared.runtime.clone() }))
     }
 
-    /// Subscribes to a resource. Its updates contain the URI under which it is listed.
+    /// Subscribes to a resource. Updates contain the URI under which the resource is listed.
     pub(super) async fn subscribe(&self, server: &str, own: &str, served: &str) -> Result<()> {
         let known = (server.to_owned(), own.to_owned());
         let before = self.subscribed.lock().insert(known.clone(), served.to_owned());

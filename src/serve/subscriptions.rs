@@ -1,6 +1,6 @@
 //! Subscriptions to resources, and the stream of changes since protocol 2026-07-28 (`subscriptions/listen`).
 //!
-//! Each stream has its own session, with the subscriptions that its request lists. They end with the stream.
+//! Each stream has its own session, with the subscriptions that its request lists. The session and the subscriptions end with the stream.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub(super) async fn listen(shared: &Shared, caller: &Principal, context: &Subscr
 struct Streamed {
     /// The URIs of subscribed declarations. These change with the approvals.
     declarations: Vec<String>,
-    /// The session of the stream. It ends when the stream ends, and its subscriptions with it.
+    /// The session of the stream. When the stream ends, the session and its subscriptions end too.
     session: Arc<Session>,
 }
 
@@ -101,8 +101,8 @@ async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
     }
 }
 
-/// Notifies the client of a session of changes of its lists, until the client is gone or there will be no more changes. A client that has
-/// asked for nothing has no lists.
+/// Notifies the client of a session of changes of its lists, until the client is gone or there will be no more changes. Before its first
+/// request, a client has no session, and gets no notification.
 pub(super) async fn tell_session(mut changes: broadcast::Receiver<()>, cell: SessionCell, direct: Direct, peer: Peer<RoleServer>) {
     let mut seen = None;
     while changes::next(&mut changes).await {
@@ -122,7 +122,7 @@ pub(super) async fn tell_session(mut changes: broadcast::Receiver<()>, cell: Ses
     }
 }
 
-/// Subscribes to a resource. Updates contain the URI under which it is listed.
+/// Subscribes to a resource. Updates contain the URI under which the resource is listed.
 ///
 /// # Errors
 /// The error of the server that has the resource.

@@ -33,8 +33,9 @@ const PROMPT: Duration = Duration::from_secs(2);
 const LIFE: Duration = Duration::from_mins(30);
 /// The polling interval that is recommended to clients.
 const POLL: Duration = Duration::from_millis(500);
-/// The maximum number of tasks for one caller, and for all callers. If there are more, further runs do not become tasks.
+/// The maximum number of tasks for one caller. If a caller has as many, its further runs do not become tasks.
 const MAX_OF_CALLER: usize = 32;
+/// The maximum number of tasks for all callers. If there are as many, further runs do not become tasks.
 const MAX_OF_ALL: usize = 512;
 /// The maximum number of waiting questions for one task. Runs have a separate limit for all their questions.
 const MAX_QUESTIONS: usize = 64;
@@ -63,7 +64,7 @@ struct Entry {
     /// The questions that wait for an answer, in order.
     questions: BTreeMap<u64, (InputRequest, oneshot::Sender<Json>)>,
     asked: u64,
-    /// The memory of the answers that the run got.
+    /// The memory that is reserved for the answers that the run got.
     held: Vec<HeldArguments>,
     /// True if the client has seen the outcome of the task.
     is_told: bool,
@@ -149,8 +150,8 @@ impl Tasks {
         }
     }
 
-    /// Removes and returns the run if it has already ended, because no client knows it as a task. If it asks a question, returns it as a
-    /// task.
+    /// Returns the outcome of a run that has already ended, and removes the run, because no client knows it as a task. If the run asks a
+    /// question, returns it as a task.
     fn prompt_outcome(&self, id: &str) -> Option<Result<Begun, ErrorData>> {
         let mut all = self.all.lock();
         let Some(entry) = all.get(id) else { return Some(Err(unknown())) };

@@ -1,5 +1,5 @@
-//! The requests of the host that have no answer yet. When the input ends, rmcp waits some seconds for their answers. It does not report
-//! whether all were answered.
+//! The requests of the host that have no answer yet. When the input ends, rmcp waits some seconds for their answers. But rmcp does not
+//! report whether all requests were answered.
 
 use std::collections::HashSet;
 use std::future::Future;

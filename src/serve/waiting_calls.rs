@@ -1,5 +1,6 @@
-//! Limits the calls that wait for an answer of their client, where the question is a request to the client (up to protocol 2025-11-25). Such a
-//! call waits for as long as its client leaves the question open. Since protocol 2026-07-28, `paused_calls` bounds them.
+//! Limits the calls that wait for an answer of their client, where the question is a request to the client (up to protocol 2025-11-25).
+//! Such a call waits for as long as its client leaves the question open. Since protocol 2026-07-28, `paused_calls` limits the calls that
+//! wait.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -9,9 +10,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{Error, Result};
 
-/// The maximum number of waiting calls for one caller, and for all callers. Both are smaller than the default limits of requests in
-/// progress, so that calls that do not wait can still start.
+/// The maximum number of waiting calls for one caller. It is smaller than the default limit of the caller's requests in progress, so that
+/// calls that do not wait can still start.
 const MAX_OF_CALLER: usize = 64;
+/// The maximum number of waiting calls for all callers. It is smaller than the default limit of all requests in progress.
 const MAX_OF_ALL: usize = 256;
 
 /// The calls of all callers that wait for an answer.
@@ -26,7 +28,7 @@ pub(super) struct WaitingCall {
     _of_all: OwnedSemaphorePermit,
 }
 
-/// A call that may ask. All its questions that wait at the same time count once.
+/// A call that may ask questions. All its questions that wait at the same time count once.
 pub(super) struct AskingCall {
     calls: Arc<WaitingCalls>,
     caller: String,

@@ -125,7 +125,7 @@ pub(in crate::catalog) fn declare_some<'a>(
 enum Extent {
     /// The default export.
     Module,
-    /// /// No additional parts.
+    /// No additional parts.
     Part,
     /// An explanation of `ToolOutput`, because the reader may see nothing else.
     Function,
@@ -137,7 +137,7 @@ struct Function<'a> {
     input: usize,
     optional: bool,
     output: Option<usize>,
-    /// The shape of the results that were seen, if the server declares none.
+    /// The shape of the results that were seen. `None` if the server declares the results, or if none was seen.
     seen: Option<&'a SeenTool>,
 }
 
@@ -204,7 +204,7 @@ fn signature_of(function: &Function<'_>, identifier: &str, printer: &Printer<'_>
     format!("{INDENT}export function {identifier}(input{mark}: {input}): {output}{error};\n")
 }
 
-/// Adds the comments of a function's types to its description, unless it says the same.
+/// Adds the comments of a function's types to its description, unless the description already contains them.
 fn described(mut description: String, notes: [Option<(&str, &str)>; 2]) -> String {
     for (tag, note) in notes.into_iter().flatten().filter(|(_, note)| !note.is_empty()) {
         if !description.contains(note) {
@@ -254,8 +254,8 @@ fn purpose(text: &str, style: &DeclarationStyle) -> String {
     style.wording.purpose(text)
 }
 
-/// Returns a tool's description with its annotations. If it is cut, the end says how code reads the whole of it. `name` is the name for
-/// `describe`.
+/// Returns a tool's description with its annotations. If the description is cut, its end says how code reads the whole description. `name`
+/// is the name for `describe`.
 fn description(tool: &Tool, style: &DeclarationStyle, name: &str) -> String {
     let whole = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
     let mut text = notes::sanitised(&style.wording, whole);

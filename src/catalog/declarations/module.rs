@@ -14,7 +14,8 @@ const MAX_COMPARED: usize = 8;
 /// Maximum number of type parts that are compared without finding an equal definition. After that, the module shares no more definitions,
 /// and gives them numbered names instead.
 const MAX_IN_VAIN: usize = 500_000;
-/// Number of consecutive references whose targets a digest includes. If two definitions only differ beyond them, their digests are equal.
+/// Number of consecutive references whose targets a digest includes. If two definitions only differ beyond these references, their digests
+/// are equal.
 const ROUNDS: usize = 12;
 
 /// The type definitions of a module.
@@ -131,8 +132,8 @@ impl<'a> Module<'a> {
         at
     }
 
-    /// Returns pairs of equal definitions: definition `id` and the equal definition of the module, and the definitions that both of them
-    /// name. Returns `None` if the module has no equal definition.
+    /// Finds a definition of the module that equals the incoming definition `id`. Returns pairs of equal definitions: these two, and the
+    /// definitions that both of them name. Returns `None` if the module has no equal definition.
     fn alike(&mut self, id: usize, incoming: &Incoming<'_>, places: &[Option<usize>]) -> Option<Vec<(usize, usize)>> {
         let candidates = self.shared.get(&incoming.wanted[id])?.iter().rev().take(MAX_COMPARED);
         for &candidate in candidates.filter(|candidate| self.marks[**candidate].1 == incoming.digests[id]) {

@@ -47,7 +47,7 @@ impl<'a> Printer<'a> {
         if self.inlined[id] { self.text(&self.definitions[id].value, indent) } else { self.definitions[id].name.clone() }
     }
 
-    /// Returns the comment of a definition that is written in a signature, where it can have no comment.
+    /// Returns the comment of a definition that is written inside a signature. A signature has no place for a comment of its own.
     pub(super) fn inlined_note(&self, id: usize) -> Option<&'a str> {
         self.definitions[id].note.as_deref().filter(|_| self.inlined[id])
     }

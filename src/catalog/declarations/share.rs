@@ -1,5 +1,5 @@
-//! Finds what the types of a module say several times, and gives it one definition: equal objects, and properties with an equal name, type
-//! and comment.
+//! Finds parts that the types of a module contain several times, and gives each of them one definition. Such parts are equal objects, and
+//! properties with an equal name, type and comment.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -11,13 +11,13 @@ use super::types::{Definition, Object, Property, Type};
 use crate::catalog::estimate_tokens;
 use crate::catalog::type_names::pascal;
 
-/// Number of types of a module beyond which nothing is shared, as each of them is read.
+/// Maximum number of types in a module. If a module has more, nothing is shared, because reading all of them would take too long.
 const MAX_TYPES: usize = 100_000;
 /// Tokens of a definition apart from its type and comment.
 const DEFINITION_TOKENS: usize = 6;
 /// Tokens of a name where it is used.
 const NAME_TOKENS: usize = 2;
-/// Number of tokens that a definition has to save: for a few, a reader should not have to look elsewhere.
+/// Minimum number of tokens that a definition must save. For a smaller saving, a reader should not have to look elsewhere.
 const LEAST_SAVED: usize = 10;
 /// Tokens of the marks around a comment.
 const COMMENT_TOKENS: usize = 4;
@@ -54,7 +54,8 @@ pub(super) fn share(module: &mut Module<'_>) {
     }
 }
 
-/// Marks objects as open only where the printed type says so. Others differ in nothing that is written.
+/// Removes the mark `open` from objects whose printed type does not show it. Otherwise, two objects with the same printed type could
+/// differ.
 fn drop_open(value: &mut Type) {
     if let Type::Object(object) = value {
         object.open = object.is_weak();
@@ -67,7 +68,7 @@ struct Shared {
     wanted: String,
     value: Type,
     note: Option<String>,
-    /// The definition that already consists of this type.
+    /// The definition whose whole value is this type. `None` if there is no such definition.
     whole: Option<usize>,
 }
 
@@ -94,7 +95,8 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Counts the types within a type. `name` is the name of what holds it, and `whole` the definition that it is.
+    /// Counts the types within a type. `name` is the name of the property or definition that has the type. `whole` is the definition whose
+    /// whole value is the type, if there is one.
     fn read(&mut self, value: &'a Type, name: &str, whole: Option<usize>) {
         self.types += 1;
         if self.types >= MAX_TYPES || self.kind == Kind::Object && self.is_known(value, name, whole) {
@@ -115,7 +117,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Counts an object. Returns whether it was seen before: then what it contains was counted too.
+    /// Counts an object. Returns whether an equal object was counted before. If so, the types within it were counted then.
     fn is_known(&mut self, value: &'a Type, name: &str, whole: Option<usize>) -> bool {
         let Type::Object(object) = value else { return false };
         !object.properties.is_empty()
@@ -155,7 +157,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Replaces the types that have definitions by their names. `own` is the definition that the type is.
+/// Replaces each type that has a definition by the name of the definition. `own` is the definition whose whole value is `value`; that
+/// definition keeps its value.
 fn replaced(value: Type, kind: Kind, places: &HashMap<u64, usize>, own: Option<usize>) -> Type {
     if kind == Kind::Object
         && matches!(value, Type::Object(_))

@@ -82,8 +82,8 @@ pub(super) fn comment(text: &str, indent: &str) -> String {
     comment
 }
 
-/// Escapes a text so that it cannot end a comment. `*/` becomes `*\/`, which is the same text in a JavaScript string, so that a pattern which a
-/// model copies still has its meaning. Line breaks of every kind become `\n`, because sanitising is not this function's precondition.
+/// Escapes a text so that it cannot end a comment. `*/` becomes `*\/`. Both are the same text in a JavaScript string, so a pattern that a
+/// model copies keeps its meaning. Line breaks of every kind become `\n`, because the text need not be sanitised.
 fn in_comment(text: &str) -> String {
     let lines: String = text
         .chars()

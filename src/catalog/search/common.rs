@@ -1,7 +1,8 @@
 //! Words that are common in questions about any tool.
 
-/// Words of asking, time, number and degree, in alphabetical order. Unlike stop words, they name what some tools do (`get_time`, `make_plan`),
-/// so they are searched for, but count less. The rarity of a word among tools does not show this: few tools say `today`, many questions do.
+/// Words of questions, about time, number and degree, in alphabetical order. Unlike stop words, they are searched for, because they name
+/// what some tools do (`get_time`, `make_plan`). But they count less. The rarity of a word among tools does not show that it is common in
+/// questions: few tools say `today`, and many questions do.
 const COMMON_WORDS: [&str; 262] = [
     "able",
     "above",

@@ -3,7 +3,7 @@
 use super::synonyms::Synonyms;
 use super::words::{Chunk, chunks, term};
 
-/// Maximum number of intents in a question. The last one holds the rest.
+/// Maximum number of intents in a question. The last intent contains the rest of the question.
 const MAX_INTENTS: usize = 6;
 /// Maximum number of words and names in a question that are looked at.
 const MAX_TOKENS: usize = 192;
@@ -14,7 +14,7 @@ const MAX_FORMAT_CHARS: usize = 5;
 #[derive(Debug)]
 pub(super) struct Token {
     pub chunk: Chunk,
-    /// True for a capital within a sentence. Such a word is most likely the name of a person, place or work.
+    /// True if the word has a capital within a sentence. Such a word is most likely the name of a person, place or work.
     pub capital: bool,
     /// True if the token stands for a path or URL.
     pub path: bool,
@@ -22,8 +22,8 @@ pub(super) struct Token {
 
 /// Returns the intents of a question: its sentences, and the parts of a sentence that begin with an action after `and`, `then` or a comma.
 ///
-/// A path or URL is about a thing and not about a tool, so its words are left out. The format of its file stays. If a question has nothing
-/// else, all its words are read.
+/// The words of a path or URL are left out, because they are about a thing and not about a tool. Only the format of its file is kept. If a
+/// question has nothing but paths and URLs, all their words are read.
 pub(super) fn intents(question: &str, synonyms: &Synonyms) -> Vec<Vec<Token>> {
     let intents = Reader::read(question, synonyms, true);
     if intents.iter().flatten().any(|token| !token.path) { intents } else { Reader::read(question, synonyms, false) }
@@ -88,7 +88,7 @@ fn is_path(piece: &str) -> bool {
     rooted || piece.contains("://") || piece.contains(":\\") || (piece.contains('/') && format(piece).is_some())
 }
 
-/// Returns words that a path or URL suggests about the tool: it takes a URL, or a file of this format.
+/// Returns words about the tool that a path or URL suggests: the tool takes a URL, or a file of this format.
 fn path_words(path: &str) -> Vec<String> {
     if path.contains("://") { vec!["url".to_owned()] } else { format(path).into_iter().collect() }
 }

@@ -71,7 +71,8 @@ pub(super) fn near_terms<'a>(word: &str, terms: &'a [(Outline, Arc<str>)], docum
     found.into_iter().filter(|found| found.0 == least || found.0 == PREFIX).take(MAX_NEAR).map(|found| found.4).collect()
 }
 
-/// Distance that is used to sort a term with the same beginning. It lies between the distances of one typing error and of two.
+/// Distance by which a term is sorted that has only its beginning in common with the word. It lies between the distances of one typing
+/// error and of two.
 const PREFIX: u8 = 2;
 
 /// Compares the beginnings of a word and a term, for example `repo` and `repository`, or `vulnerable` and `vulnerabilities`. The term

@@ -13,7 +13,7 @@ use super::synonyms::Synonyms;
 const SATURATION: f32 = 1.5;
 /// Share of the score that depends on the number of the query's words that a tool contains.
 const COVERAGE: f32 = 0.5;
-/// Share of the score within the intent that a tool answers best, which is added to the score within the whole question.
+/// Weight of the score for the intent that a tool answers best. The weighted score is added to the score for the whole question.
 const INTENT_SHARE: f32 = 0.25;
 /// Minimum weight of a term that is a word of a tool's name. There, a common word counts `NAMED_COMMON` times as much.
 const NAMED: f32 = 2.5;

@@ -136,7 +136,7 @@ pub(super) fn is_dense(character: char) -> bool {
         | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0xFF66..=0xFF9F | 0x2_0000..=0x3_FFFF)
 }
 
-/// Returns a chunk with each pair of neighbouring characters. In such scripts, only a dictionary could find the ends of words.
+/// Returns a chunk with each pair of neighbouring characters. In a script without spaces, only a dictionary could find the ends of words.
 fn dense_chunk(run: &str) -> Chunk {
     let characters: Vec<char> = run.chars().take(MAX_DENSE_CHARS).collect();
     if characters.len() <= 2 {

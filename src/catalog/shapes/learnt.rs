@@ -7,8 +7,8 @@ use super::{SeenTool, Shape};
 /// Maximum number of parts in all shapes of an agent. The shapes of tools that were called longest ago are dropped first.
 const MAX_PARTS_OF_AGENT: usize = 8_000;
 
-/// The shapes of tools, by server and raw name of the tool. `B` is the basis of a shape. The gateway uses the approved manifest as the
-/// basis, so a shape is valid only until another manifest is approved.
+/// The shapes of tools, by server and raw name of the tool. Each shape belongs to a basis, of the type `B`, and is valid only for this
+/// basis. The gateway uses the approved manifest as the basis, so a shape is valid only until another manifest is approved.
 #[derive(Debug)]
 pub struct Learnt<B> {
     servers: HashMap<String, HashMap<String, Entry<B>>>,
@@ -32,7 +32,7 @@ impl<B> Default for Learnt<B> {
 }
 
 impl<B: Clone> Learnt<B> {
-    /// Adds the shape of a result. If the basis has changed, removes the earlier shape of the tool.
+    /// Adds the shape of a result. If the tool's earlier shape belongs to another basis, removes the earlier shape.
     pub fn add(&mut self, server: &str, tool: &str, basis: &B, is_same: impl Fn(&B, &B) -> bool, shape: Shape) {
         self.now += 1;
         let before = self.remove(server, tool).filter(|entry| is_same(&entry.basis, basis));
@@ -50,7 +50,7 @@ impl<B: Clone> Learnt<B> {
         while self.parts > MAX_PARTS_OF_AGENT && self.remove_oldest() {}
     }
 
-    /// Returns the shapes of a server's tools whose basis `is_basis` accepts.
+    /// Returns the shapes of a server's tools. Leaves out each shape whose basis `is_basis` refuses.
     pub fn of<'a>(&'a self, server: &str, is_basis: impl Fn(&B) -> bool + 'a) -> impl Iterator<Item = (String, SeenTool)> + 'a {
         let entries = self.servers.get(server).into_iter().flatten();
         entries.filter(move |(_, entry)| is_basis(&entry.basis)).map(|(tool, entry)| (tool.clone(), entry.seen.clone()))

@@ -55,7 +55,7 @@ impl Fields {
         }
     }
 
-    /// Returns the shape of all values.
+    /// Returns one shape for the values of all properties.
     pub(super) fn into_values(self) -> Shape {
         match self {
             Self::Map(values) => values,

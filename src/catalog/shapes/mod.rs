@@ -63,7 +63,7 @@ enum Fields {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Field {
     name: Box<str>,
-    /// The number of objects that had it.
+    /// The number of objects that had the property.
     objects: u32,
     shape: Shape,
 }

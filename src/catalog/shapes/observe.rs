@@ -21,7 +21,7 @@ const MIN_ALIKE_SIMPLE: usize = 20;
 #[derive(Debug)]
 pub struct Sample {
     parts: Vec<Part>,
-    /// The value is a list of the parts, and not the only part.
+    /// True if the value is a list of the parts. False if the only part is the value.
     is_list: bool,
 }
 
@@ -33,8 +33,9 @@ enum Part {
 }
 
 impl Sample {
-    /// Returns the sample of a successful result of `tools/call`. Returns `None` for a failed one, and for one with a JSON text that is too
-    /// large to be parsed or that the caller would get cut. `max_bytes` is the size above which texts are cut.
+    /// Returns the sample of a successful result of `tools/call`. Returns `None` for a failed result, and for a result with a JSON text
+    /// that cannot be parsed whole, because it is too large or would be cut. `max_bytes` is the size above which texts are cut for the
+    /// caller.
     #[must_use]
     pub fn of(result: &Json, max_bytes: usize) -> Option<Self> {
         if result.get("isError").and_then(Json::as_bool) == Some(true) {

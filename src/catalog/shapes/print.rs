@@ -7,10 +7,11 @@ use super::{Field, Fields, Shape};
 const INDENT: &str = "  ";
 /// Maximum length of an object that is printed on one line.
 const MAX_LINE: usize = 110;
-/// The last property of each object: others may come. `any`, so that code which uses them passes a type check.
+/// The last property of each object. It says that an object may have further properties. Their type is `any`, so that code which uses them
+/// passes a type check.
 const OTHERS: &str = "[key: string]: any";
 
-/// Number of levels, and of properties of each object, that a short form shows.
+/// The size of a short form: the number of levels that it shows, and the number of properties of each object.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Detail {
     pub(super) levels: usize,

@@ -54,7 +54,7 @@ impl SeenTool {
         self.shape.declared(indent)
     }
 
-    /// Returns the type on one line, with a mark. For readers only.
+    /// Returns the type on one line, with a mark that the type was only seen. The line is meant for readers and not for a compiler.
     pub(in crate::catalog) fn brief(&self, levels: usize, names: usize) -> String {
         format!("{} /* seen */", self.shape.brief(Detail { levels, names }))
     }
@@ -66,7 +66,7 @@ impl SeenTool {
 
     /// Returns a warning for a short description of the tool.
     pub(in crate::catalog) fn caveat(&self) -> String {
-        format!("its result has no schema: the type is only what {} had", self.count())
+        format!("its result has no schema: the type was only seen in {}, and is not promised", self.count())
     }
 
     fn count(&self) -> String {

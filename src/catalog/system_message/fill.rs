@@ -14,7 +14,7 @@ const FIRST_DECLARED: usize = 5;
 const ROUNDS: usize = 6;
 /// After this number of texts in a row that do not fit, no further texts of their kind are tried, because there may be thousands.
 const MAX_MISSED: usize = 200;
-/// Number of functions whose next text may be begun.
+/// Maximum number of functions whose next text is tried for the last part of the budget. Only the beginning of such a text may fit.
 const MAX_BEGUN: usize = 8;
 /// Tokens below which nothing more fits.
 const LEAST: usize = 4;
@@ -62,10 +62,10 @@ pub(super) struct Fill<'a> {
     introduced: bool,
     told: Vec<Told>,
     shown: BTreeMap<Place, Shown>,
-    /// Texts that are cut: a line, or what follows a line.
+    /// Texts that may be cut: a function's line, or the declaration after the line.
     begun: BTreeMap<Place, String>,
     lines: HashMap<Place, String>,
-    /// The tokens of the declaration of each function alone, and the length of the fence that it needs.
+    /// For each function, the number of tokens of its declaration alone, and the length of the code fence that the declaration needs.
     declared: HashMap<Place, Option<(usize, usize)>>,
     bytes: usize,
 }
@@ -151,7 +151,8 @@ impl<'a> Fill<'a> {
         all.filter(|module| seen.insert(*module)).collect()
     }
 
-    /// Returns the tokens that a step takes at most, or more than `left`. Returns `None` if it was taken before or is not possible.
+    /// Returns an upper bound for the tokens of a step. If the bound is above `left`, it may be any such number. Returns `None` if the step
+    /// was taken before or is not possible.
     fn cost(&mut self, step: Step, left: usize) -> Option<usize> {
         match step {
             Step::Introduce => (!self.introduced).then(|| {
@@ -203,7 +204,7 @@ impl<'a> Fill<'a> {
         of
     }
 
-    /// Takes a step. Returns what was shown of its function before.
+    /// Takes a step. Returns the amounts of text about the step's function and module before the step.
     fn take(&mut self, step: Step) -> (Option<Shown>, Told) {
         match step {
             Step::Introduce => self.introduced = true,
@@ -223,7 +224,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Gives the rest of the budget to the next functions, in one line, the last of which is cut.
+    /// Uses the rest of the budget for the next texts of some functions. The text that does not fit is cut.
     fn begin_next(&mut self) {
         let mut left = self.budget.saturating_sub(estimate_tokens(&self.message()));
         let mut tried = 0;
@@ -251,7 +252,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Returns the text that would follow about a function.
+    /// Returns the next text about a function: its line, or its declaration if the line is already shown.
     fn next_text(&mut self, place: Place, shown: Option<Shown>) -> Option<String> {
         match shown {
             None if self.told[place.0] == Told::Line => {
@@ -268,7 +269,7 @@ impl<'a> Fill<'a> {
         }
     }
 
-    /// Returns the example of the likeliest function.
+    /// Returns the example of the first function in the order.
     fn example(&self) -> String {
         self.order.first().map(|(module, function)| self.modules[*module].example(*function)).unwrap_or_default()
     }

@@ -30,7 +30,7 @@ pub(super) trait Module {
     fn example(&self, function: usize) -> String;
     /// Returns a function's line: `  - get_forecast({ city, days? }): The forecast of a city.`
     fn line(&self, function: usize) -> String;
-    /// Returns the size of what a function's declaration is built from, in bytes.
+    /// Returns the size in bytes of the data from which a function's declaration is built.
     fn bytes(&self, function: usize) -> usize;
     /// Declares the module with some of its functions.
     fn declaration(&self, functions: &[usize]) -> String;
@@ -38,7 +38,7 @@ pub(super) trait Module {
     fn name(&self, function: usize) -> String;
 }
 
-/// A function: the index of its module, and its index there.
+/// A function: the index of its module, and its index in this module.
 pub(super) type Place = (usize, usize);
 
 /// Builds the message within the budget. `found` are the functions that a search for the task found, the best first.

@@ -8,7 +8,7 @@ use crate::catalog::tokens::estimate_tokens;
 
 const FINDING: &str = "What is not shown here is found by code: `import { search, describe } from \"host:mcp\"`; `search(\"what it should do\")` lists \
                        functions, `describe(\"mcp-name.function\")` gives their types.";
-/// Number of characters that one token has at most, with white space.
+/// Maximum number of characters in one token, including white space.
 const MAX_TOKEN_CHARS: usize = 16;
 /// Maximum number of characters that a cut leaves out so that it ends between two words.
 const MAX_WORD_CHARS: usize = 24;
@@ -68,7 +68,7 @@ pub(super) fn in_one_line(declaration: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Cuts a text so that it has at most so many tokens together with the mark at its end. Returns `None` if nothing of it fits.
+/// Cuts a text so that it has at most `tokens` tokens, together with the mark at its end. Returns `None` if nothing of the text fits.
 pub(super) fn cut(text: &str, name: &str, tokens: usize) -> Option<String> {
     let mark = format!(" … (the rest: describe({}))\n", quoted(name));
     let ends: Vec<usize> = text.char_indices().map(|(index, _)| index).skip(1).take(tokens.saturating_mul(MAX_TOKEN_CHARS)).collect();

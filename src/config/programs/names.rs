@@ -25,7 +25,7 @@ pub(crate) fn valid_name(name: &str) -> String {
 pub(crate) struct FreeNames(HashMap<String, u64>);
 
 impl FreeNames {
-    /// Returns the same name as [`free_name`], and marks it as taken.
+    /// Chooses a free name as [`free_name`] does, and marks it as taken.
     pub(crate) fn choose(&mut self, name: &str, is_taken: impl Fn(&str) -> bool) -> String {
         if !self.0.contains_key(name) && !is_taken(name) {
             self.0.insert(name.to_owned(), 2);

@@ -24,7 +24,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Returns the caller of a server without tokens. All requests have this same caller.
+    /// Returns the caller of a server without tokens. All requests to such a server have this caller.
     fn anonymous() -> Self {
         Self { key: ANONYMOUS.to_owned(), agent: None, expires: None }
     }

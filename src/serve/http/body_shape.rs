@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 const MAX_VALUES: usize = 100_000;
 /// Maximum size in bytes of an `initialize` request. Its contents are kept as long as its session exists.
 const MAX_INITIALIZE_BYTES: usize = 64 * 1024;
-/// Maximum size in bytes of `_meta` of a request. It is kept until its call ends.
+/// Maximum size in bytes of `_meta` of a request. The `_meta` is kept until the call ends.
 const MAX_META_BYTES: usize = 16 * 1024;
 
 /// The parts of a request that are checked.
@@ -36,9 +36,9 @@ pub(super) enum Shape {
     /// A request, or something else that is left to the parser.
     Request,
     /// An answer to a question of this server, a notification such as a cancellation, or an empty body, such as that of a request to end a
-    /// session. They end requests in progress, so they need no slot of their own.
+    /// session. Such a message can end a request in progress, so it needs no slot of its own.
     Message,
-    /// No shape, because the body is not parsed.
+    /// The body has too many values, or a part of it is too large. It is not parsed.
     TooLarge,
 }
 

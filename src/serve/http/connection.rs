@@ -30,7 +30,7 @@ use super::stall_timeout::StallTimeout;
 
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
-/// The files of this process of which connections use at most one: one of so many. Boxes use at most half of all files.
+/// Connections use at most one in this number of the files that this process may open. Boxes use at most half of these files.
 const PART_OF_FILES: u64 = 4;
 /// The pause after a failed accept. If file descriptors are exhausted, accepting works again only after connections end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -219,8 +219,8 @@ impl<H: ServerHandler> Shared<H> {
         Ok(Slots::new(place, self.draining.clone()))
     }
 
-    /// Reads the whole body, within the limits of size and time. Each part counts against the memory limits of all bodies and of the
-    /// caller's bodies when it arrives, so that a slow client reserves no memory in advance. It counts until the service has read it.
+    /// Reads the whole body, within the limits of size and time. When a part arrives, it begins to count against the memory limits of all
+    /// bodies and of the caller's bodies. So a slow client reserves no memory in advance. A part counts until the service has read it.
     async fn read(&self, request: Request, of_caller: &Arc<Share>) -> Result<(http::Request<Full<Bytes>>, Shape), Refusal> {
         let (parts, mut body) = request.into_parts();
         let most = self.limits.max_body_bytes;
