@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Number of name lookups of one client at the same time.
+/// Maximum number of name lookups of one client at the same time.
 const LOOKUPS_OF_CLIENT: usize = 4;
 
 /// Size of a [`NetworkRuntime`].

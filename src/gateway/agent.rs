@@ -39,7 +39,7 @@ pub struct IdentityOptions {
     /// Names of the agent's profiles. If the config has profiles, an agent without a profile has no servers. Default: the profiles in the
     /// agent's entry in the config.
     pub profiles: Option<Vec<String>>,
-    /// The names of the only servers that exist for the agent, whatever it is granted. Default: no such limit.
+    /// The names of the only servers that exist for the agent, even if its grants include more servers. Default: no such limit.
     pub only: Option<Arc<BTreeSet<String>>>,
     /// The owner of the agent's code. Agents with the same owner use one share of the code parser, and the same compute slots. Default: the
     /// agent and its sandboxes have shares of their own, and no limit of guests that execute.

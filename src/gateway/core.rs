@@ -106,7 +106,7 @@ pub(super) struct RequestState {
     /// The servers that tasks have added.
     pub(super) tasks: BroughtServers,
     pub(super) unavailable: ToldUnavailable,
-    /// The owner of generated code that is looked at and tried before a person is asked about it.
+    /// The owner of generated code that is checked and tried before a person is asked about it.
     pub(super) trial_owner: CodeOwner,
 }
 

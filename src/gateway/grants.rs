@@ -275,7 +275,7 @@ impl Core {
     }
 }
 
-/// The kind of an item. The item's name is stored beside it.
+/// The kind of an item, without the item's name.
 #[derive(Clone, Copy)]
 enum OwnedKind {
     Tool,

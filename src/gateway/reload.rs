@@ -1,4 +1,4 @@
-//! Applies a changed config. Servers whose entry changed lose their connection; the others are not affected.
+//! Applies a changed config. Servers whose entry changed lose their connection; other servers are not affected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

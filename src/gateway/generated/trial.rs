@@ -1,4 +1,4 @@
-//! Looks at the code of a generated tool, and tries it once without network, before a person is asked about it.
+//! Checks the code of a generated tool, and tries it once without network, before a person is asked about it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::sandbox::Stop;
 /// Longest time of a trial.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The problem that is reported for code that the separate parser process gave up.
+/// The problem that is reported for code that cannot be parsed in time, or that nests too deeply.
 const NOT_READ: &str = "the code could not be parsed: it nests too deeply, or takes more than 5 s to parse. Write it simpler";
 
 /// Globals that the code of each tool may use.
