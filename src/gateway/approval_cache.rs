@@ -59,7 +59,7 @@ impl ApprovalCache {
     }
 
     /// Returns the stored subject, if it was computed for this very definition, with the same folder, addresses and registry. Pointers are
-    /// compared: the cache keeps the definition alive, so no other definition can have its address.
+    /// compared: the cache keeps the definition alive, so no other definition can be at the same place in memory.
     pub(super) fn computed(
         &self,
         server: &ServerDefinition,

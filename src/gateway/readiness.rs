@@ -105,7 +105,8 @@ pub(super) fn not_ready(name: &str, missing: &[String]) -> String {
     format!("server \"{name}\" is not ready: the {noun} {} {verb} not set", missing.join(", "))
 }
 
-/// Returns a sentence that the last connection failed. Contains only the error code, because the message may contain text of the server.
+/// Returns a sentence which says that the last connection failed. Contains only the error code, because the message may contain text of the
+/// server.
 fn last_failed(name: &str, code: &str) -> String {
     format!("server \"{name}\" may not be ready: its last connection failed with {code}. The next call tries again")
 }

@@ -38,7 +38,7 @@ const MAX_NAME_CHARS: usize = 100;
 pub(super) struct ResultShapes {
     /// The learnt shapes, with the approved manifest for which they are valid. Locked before `waiting`.
     learnt: Mutex<Learnt<Arc<Manifest>>>,
-    /// Samples of results that callers have received. Nothing was learnt from these samples yet.
+    /// Samples of results from which nothing was learnt yet.
     waiting: Mutex<VecDeque<Waiting>>,
     /// The number of results of each tool, by server and tool.
     counted: Mutex<HashMap<(String, Arc<str>), u32>>,

@@ -117,7 +117,7 @@ mod tests {
             request.in_box.unwrap().allows.into_iter().filter(|sentence| sentence.contains("until it has started")).collect()
         }
 
-        /// Returns the hosts of the start that the box gets, and the names of its variables.
+        /// Returns the hosts that the box may reach until the server has started, and the names of the box's variables.
         async fn given(&self, subject: &Subject) -> (Vec<String>, Vec<String>) {
             let core = &self.gateway.core;
             let (_, command) = core.approved_command(&self.server, &Inputs::new(), &read_env_file).unwrap();
