@@ -16,7 +16,7 @@
 //! - [`catalog`]: describes the tools for a guest and for a model
 //! - [`client`]: manages the live connections; uses rmcp's client side
 //! - [`sandbox`]: runs the micro-VM; does not depend on MCP
-//! - [`fetch`]: the border through which agent code reaches the network
+//! - [`fetch`]: the only way from agent code to the network
 //! - [`bridge`]: makes each server a host module of the guest
 //! - [`results`]: limits the size of a run's result for a model
 //! - [`gateway`]: the object through which an agent uses everything else

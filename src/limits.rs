@@ -134,7 +134,7 @@ impl Default for Limits {
     }
 }
 
-/// Some limits, by the same names as in [`Limits`]. The others stay as they are.
+/// Changes of some limits, by the same names as in [`Limits`]. A limit without a value here stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LimitChanges {

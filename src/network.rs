@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Number of name lookups of one client at the same time.
+/// Maximum number of name lookups of one client at the same time.
 const LOOKUPS_OF_CLIENT: usize = 4;
 
 /// Size of a [`NetworkRuntime`].
@@ -86,7 +86,7 @@ impl NetworkRuntime {
     pub(crate) fn end(&self) {
         let state = std::mem::replace(&mut *self.state.lock(), State::Ended);
         if let State::Running(runtime) = state {
-            // A runtime must not be waited for where it may be ended: in a task of another runtime.
+            // This function may be called in a task of another runtime, where waiting for the end of a runtime is not allowed.
             runtime.shutdown_background();
         }
     }
@@ -125,7 +125,7 @@ impl Lookups {
         self.run(move || Ok((name.as_str(), 0).to_socket_addrs()?.collect())).await
     }
 
-    /// Does a blocking lookup. It keeps its place until it ends, also where nobody waits for it any more.
+    /// Does a blocking lookup. The lookup keeps its place until it ends, even if nobody waits for its result any more.
     async fn run<T: Send + 'static>(&self, lookup: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
         let place = Arc::clone(&self.0).acquire_owned().await.map_err(io::Error::other)?;
         let found = tokio::task::spawn_blocking(move || {

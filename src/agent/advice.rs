@@ -21,8 +21,8 @@ pub(super) fn failure(error: &Error, sign_in: Option<&str>) -> Json {
     json!({ "error": fields })
 }
 
-/// Adds a hint to an error report that another module created. If there is none for its code, the hint is the first of those that the check of
-/// the code gave: a property that no result had is often the reason of an error.
+/// Adds a hint to an error report that another module created. If there is no hint for the error's code, adds the first problem from
+/// `of_check`, the check of the agent code: a property that no result had is often the cause of an error.
 pub(super) fn advise(report: &mut Json, of_check: &[Problem], sign_in: Option<&str>) {
     let hint = report.pointer("/error/code").and_then(Json::as_str).and_then(|code| hint(code, sign_in));
     let hint = hint.or_else(|| of_check.first().map(|first| first.message.as_str()));

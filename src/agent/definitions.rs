@@ -221,7 +221,8 @@ impl Tool {
         self.definition_with(max_result_tokens, errors, servers, &[])
     }
 
-    /// Returns the definition, with the hosts that code may fetch from.
+    /// Returns the definition of the tool, like [`Self::definition`]. The description of `run_javascript` also names the hosts that code
+    /// may fetch from.
     pub(super) fn definition_with(
         self,
         max_result_tokens: usize,

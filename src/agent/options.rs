@@ -36,8 +36,8 @@ pub struct AgentOptions {
     pub manage: bool,
     /// The form in which failed calls appear in the model's code. Default: [`ToolErrors::FOR_MODELS`], whatever the sandbox's form is.
     pub tool_errors: Option<ToolErrors>,
-    /// The hint for an error about a server to which a person has to sign in. By default, it names no command, because only the author of the
-    /// agent knows how its user signs in.
+    /// The hint for an error about a server to which a person has to sign in. The default hint names no command, because only the author of
+    /// the agent knows how its user signs in.
     pub sign_in: Option<String>,
     /// A function that completes the options of each run. By default, a run has no number, and its log is returned when it ends.
     pub run_setup: Option<RunSetup>,

@@ -1,4 +1,4 @@
-//! The tools with which a model adds, changes and removes servers of its own agent. None of them approves a server.
+//! The tools with which a model adds, changes and removes servers of its own agent. None of these tools approves a server.
 
 use std::collections::BTreeMap;
 

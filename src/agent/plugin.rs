@@ -89,7 +89,8 @@ impl Plugin {
         self.tools.definitions()
     }
 
-    /// Returns the manifest. `approval_read` selects the approvals on disk or in the cache.
+    /// Returns the plugin's manifest: everything that the plugin adds to an agent. `approval_read` selects the approvals on disk or in the
+    /// cache.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -116,8 +117,8 @@ impl Plugin {
         Ok(manifest)
     }
 
-    /// Approves the manifest with this digest. Uses the cached approvals; [`Plugin::enable`] checks the digest again with the approvals on
-    /// disk.
+    /// Approves the plugin's manifest, if it has this digest. Uses the cached approvals; [`Plugin::enable`] checks the digest again with
+    /// the approvals on disk.
     ///
     /// # Errors
     /// `ERR_PLUGIN_NOT_APPROVED` if the manifest according to the cached approvals has another digest.
@@ -129,7 +130,7 @@ impl Plugin {
         Ok(())
     }
 
-    /// Returns whether the manifest is approved.
+    /// Returns whether the plugin's manifest is approved.
     ///
     /// # Errors
     /// The errors of [`Plugin::manifest`].

@@ -76,8 +76,8 @@ impl CodeCheck for GatewayCheck<'_> {
 }
 
 impl Gateway {
-    /// Makes tools from a prompt, or takes them from the cache, and adds them as a generated server. It can be used after a person has approved it, as
-    /// any server.
+    /// Makes tools from a prompt, or takes them from the cache, and adds them as a generated server. Like any server, the generated server
+    /// can be used only after a person has approved it.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`, `ERR_BOOT_SECRET`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`, and the errors of [`prepare`].

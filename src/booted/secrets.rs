@@ -8,7 +8,7 @@ use url::Url;
 use crate::boot::{SecretName, urls_in};
 use crate::fetch::AllowedHost;
 
-/// The end of a secret that may stand in bodies.
+/// The end of the text for a secret whose value is also allowed in bodies of requests.
 const IN_BODY: &str = ":body";
 
 /// Reads all secrets. The error is the end of a sentence.
@@ -30,7 +30,8 @@ pub(super) fn read(texts: &[String], prompt: &str) -> Result<Vec<(SecretName, Al
     read.collect()
 }
 
-/// Returns the host of the prompt's URLs, without its subdomains, if all of them have the same host.
+/// Returns the host of the prompt's URLs, if all of these URLs have the same scheme, host and port. The result does not include subdomains
+/// of the host.
 fn only_host(name: &str, prompt: &str) -> Result<AllowedHost, String> {
     let origins: BTreeSet<_> = urls_in(prompt).iter().map(origin).collect();
     let mut origins = origins.into_iter();

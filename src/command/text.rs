@@ -12,9 +12,9 @@ use crate::text::is_unseen;
 pub const DEFAULT_WIDTH: usize = 80;
 const MIN_WIDTH: usize = 40;
 const MAX_WIDTH: usize = 200;
-/// Maximum number of consecutive spaces that are shown unchanged.
+/// Maximum length of a run of spaces and invisible characters that is shown in full. A longer run is replaced by its length.
 const MAX_BLANKS: usize = 8;
-/// Maximum number of different characters in a run that are named.
+/// Maximum number of different invisible characters that are named when a run is replaced by its length.
 const MAX_NAMED: usize = 4;
 
 /// Settings for formatted text.

@@ -13,7 +13,8 @@ const MAX_PROBLEM_BYTES: usize = 500;
 pub enum MissingCallback {
     /// A person must allow the access in a browser.
     Page,
-    /// A person must confirm the issuer that would receive a credential of the config, or a login for its client.
+    /// A person must confirm the issuer. This issuer would receive a credential of the config, or the person's login for the client of the
+    /// config.
     Issuer,
 }
 

@@ -35,8 +35,8 @@ impl ErrorText {
         Self(Box::new(state))
     }
 
-    /// Creates a readable text. Use this only for texts of this crate, and for text that the reader of the error has passed in. Redaction
-    /// still applies to it.
+    /// Creates a readable text. Use this only for texts of this crate, and for text from the caller who gets the error. Redaction still
+    /// applies to the text.
     #[must_use]
     pub fn own(text: impl Into<String>) -> Self {
         Self::new(State::Open(text.into()))
@@ -147,8 +147,8 @@ impl fmt::Debug for ErrorProblems {
 
 /// Text of this crate as a field of an error. It can be read before redaction, and redaction still applies to it.
 ///
-/// A field has this type if it contains sentences of this crate, names that the config allows, numbers, or text that the reader of the
-/// error has passed in. Text from any other source needs [`ErrorText`].
+/// A field has this type if it contains sentences of this crate, names that the config allows, numbers, or text from the caller who gets
+/// the error. Text from any other source needs [`ErrorText`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct OwnText(String);
 

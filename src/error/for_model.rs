@@ -17,7 +17,7 @@ impl Error {
     fn trusted_message(&self) -> String {
         match self {
             Self::ConfigUnreadable { .. } => "the config cannot be read",
-            Self::ConfigSyntax { .. } => "the config is not valid JSON",
+            Self::ConfigSyntax { .. } => "the config is not valid JSON or YAML",
             Self::ConfigInvalid { .. } => "the config, or a file that it names, is wrong there",
             Self::UnsupportedTransport { .. } => "the server's transport is not built in",
             Self::InsecureUrl { .. } => "the server's address is plain http:// to another machine",

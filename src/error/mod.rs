@@ -41,7 +41,7 @@ pub enum Error {
     #[error("the config file {} cannot be read: {}. Create it, or leave out configPath", .path.shown(), .problem.shown())]
     ConfigUnreadable { path: ErrorText, problem: ErrorText },
 
-    /// The config is not valid JSON (comments and trailing commas are allowed).
+    /// The config is not valid JSON (comments and trailing commas are allowed), or its YAML is not valid.
     #[error("{}:{line}:{column}: {}", .file.shown(), .problem.shown())]
     ConfigSyntax { file: ErrorText, line: usize, column: usize, problem: ErrorText },
 
@@ -164,7 +164,7 @@ pub enum Error {
     )]
     UnknownResource { server: String, uri: ErrorText, known: Vec<ErrorText> },
 
-    /// The server's description of the resource, or of the template that it follows, differs from the approved one.
+    /// The server's description of the resource, or of the template that its URI matches, differs from the approved one.
     #[error(
         "the resource \"{}\" of server \"{server}\" is not what was approved: the server has changed or removed it. approvalRequest(\"{server}\") shows the difference",
         sanitise_line(.uri.shown(), MAX_NAME_CHARS)
@@ -403,7 +403,7 @@ pub enum Error {
     #[error("there are {limit} {what} already, and no more are accepted. Wait for one to end")]
     Busy { what: &'static str, limit: usize },
 
-    /// An agent has as many servers, or has proposed as many changes, as it may.
+    /// An agent has reached the maximum number of added servers or of proposals.
     #[error("an agent can have at most {limit} {what}")]
     TooManyProposals { what: &'static str, limit: usize },
 
@@ -446,7 +446,7 @@ pub enum Error {
     #[error("the secret {name} cannot be used: {problem}")]
     BootSecret { name: OwnText, problem: OwnText },
 
-    /// The folder of made tools cannot be used.
+    /// The cache folder with tools that were made from prompts cannot be used.
     #[error("the cache {} cannot be used: {}. Name another folder, or use no cache", .path.shown(), .problem.shown())]
     BootCache { path: ErrorText, problem: ErrorText },
 
@@ -454,7 +454,7 @@ pub enum Error {
     #[error("the cache {} has no tools of this prompt and these secrets: start once without locked", .path.shown())]
     BootNotCached { path: ErrorText },
 
-    /// The client of a served gateway gave no answer to a question.
+    /// The client of a gateway that is used through `serve` gave no answer to a question.
     #[error("the client has not answered the question: {}", .problem.shown())]
     Unanswered { problem: ErrorText },
 

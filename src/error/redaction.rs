@@ -128,8 +128,8 @@ impl Error {
         self.changed_by(Change::Redact(redactor))
     }
 
-    /// Returns the message for a model or agent code, which know a variant of a server by the name that they import. The texts of the error may have the
-    /// registry's name too.
+    /// Returns the message for a model or for agent code. Both know a variant of a server by the name that code imports. Therefore this
+    /// name replaces the registry's name, also within the texts of the error.
     pub(super) fn named_as_imported(&self, message: impl Fn(&Self) -> String) -> String {
         let replaced = RefCell::default();
         let error = self.clone().changed_by(Change::NameAsImported(&replaced));

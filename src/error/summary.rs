@@ -3,13 +3,13 @@
 use super::Error;
 
 impl Error {
-    /// Returns the message of an error of a server. Of the last lines of a server that has ended, it has only the one that tells most: a whole
-    /// traceback in one row helps nobody, and the server's log has all lines.
+    /// Returns the message of the error in a short form. If a server has ended, the message contains only the most helpful of the last
+    /// lines of its standard error. A whole traceback would be hard to read in one row, and the server's log has all lines.
     #[must_use]
     pub fn summary(&self) -> String {
         let Self::ServerExited { server, during, status, stderr } = self else { return self.to_string() };
         let said = stderr.shown();
-        // What the box of the server has refused stands before the lines.
+        // The text begins with what the server's box has refused. The last lines come after that.
         let (refused, lines) = said.split_once("; the last lines of its standard error: ").unwrap_or((said, ""));
         let line = telling_line(lines).map(|line| format!(". It said: {line}")).unwrap_or_default();
         format!("server \"{server}\" ended {during}: {status}{refused}{line}")
@@ -25,7 +25,7 @@ impl Error {
     }
 }
 
-/// Returns the last line that names an error, or else the last line. `lines` are separated by bars, as the message of the error has them.
+/// Returns the last line that names an error, or else the last line. `lines` are separated by bars, as in the message of the error.
 fn telling_line(lines: &str) -> Option<&str> {
     let is_named = |line: &&str| {
         let lower = line.to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Warns about files that a server is to create where its box has nothing.
+//! Warnings about paths in a server's arguments that the server's box does not contain.
 
 use super::core::Core;
 use crate::blocking::blocking;
@@ -10,7 +10,8 @@ use crate::text::displayed;
 
 impl Core {
     /// Sends a warning for each path in the arguments at which nothing exists. The approval request shows such a path, but a box has only
-    /// what exists. Does the same for names without the form of a path.
+    /// what exists. Also sends a warning for each argument that is only the name of something in the working folder, because such an
+    /// argument adds nothing to the box.
     pub(super) async fn warn_of_absent_paths(&self, server: &ServerDefinition, target: &Target) -> Result<()> {
         let Target::Process { command, in_box: Some(in_box), .. } = target else { return Ok(()) };
         let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());

@@ -233,8 +233,9 @@ impl Agent {
         self.status_of(name)
     }
 
-    /// Removes a server that this agent has added. First its process, its approval, its tokens, its call permissions and the patterns that grant
-    /// it to others are removed. The operator's own agent can remove the servers of all agents. A server that is added later under this name inherits nothing.
+    /// Removes a server that this agent has added. Before that, ends its process and removes its approval, its tokens, its call permissions
+    /// and the patterns that grant it to others. The operator's own agent can remove the servers of all agents. A server that is added
+    /// later under this name inherits nothing.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_APPROVAL_STORE`, `ERR_STORE`, `ERR_CLOSED`.
@@ -332,7 +333,7 @@ fn free_name(display_name: &str, owner: Option<&str>, author: Decider, is_taken:
     }
 }
 
-/// Returns how the audit calls whoever changes an added server.
+/// Returns the audit's word for the author of a change to an added server.
 fn party_of(author: Decider) -> audit::AuditParty {
     match author {
         Decider::Model => audit::AuditParty::Model,

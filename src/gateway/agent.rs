@@ -39,7 +39,7 @@ pub struct IdentityOptions {
     /// Names of the agent's profiles. If the config has profiles, an agent without a profile has no servers. Default: the profiles in the
     /// agent's entry in the config.
     pub profiles: Option<Vec<String>>,
-    /// The names of the only servers that exist for the agent, whatever it is granted. Default: no such limit.
+    /// The names of the only servers that exist for the agent, even if its grants include more servers. Default: no such limit.
     pub only: Option<Arc<BTreeSet<String>>>,
     /// The owner of the agent's code. Agents with the same owner use one share of the code parser, and the same compute slots. Default: the
     /// agent and its sandboxes have shares of their own, and no limit of guests that execute.
@@ -148,7 +148,7 @@ impl Agents {
         std::iter::once(OPERATOR).chain(self.open.lock().keys().copied()).collect()
     }
 
-    /// Removes what all agents keep about one server for as long as its approval lasts.
+    /// Removes the data that agents keep about one server until its approval ends: session permissions, and shapes of results.
     pub(super) fn forget_server(&self, server: &str) {
         for identity in &self.all() {
             identity.forget_server(server);
@@ -214,7 +214,7 @@ impl Identity {
         all.iter().map(|saved| saved.lock().size(now)).sum()
     }
 
-    /// Removes what the agent keeps about one server for as long as its approval lasts: session permissions, and shapes of results.
+    /// Removes the data that the agent keeps about one server until its approval ends: session permissions, and shapes of results.
     pub(super) fn forget_server(&self, server: &str) {
         self.allowed_calls.forget(server);
         self.shapes.forget(server);
@@ -279,7 +279,8 @@ impl Drop for Identity {
 }
 
 impl Core {
-    /// Removes the state that was kept for an agent. A background task ends the subscriptions at the servers that only this agent had.
+    /// Removes the state that was kept for an agent. A background task unsubscribes, at the servers, from resources to which no other agent
+    /// is subscribed.
     fn forget_agent(self: &Arc<Self>, id: AgentId) {
         self.agents.remove(id);
         self.registry.forget_agent(id);

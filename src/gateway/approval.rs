@@ -115,7 +115,8 @@ impl Gateway {
     async fn approve_request(&self, party: AuditParty, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
         let approvals = &self.core.trust.approvals;
-        // The basis is read first, so that this approval does not undo a revocation that happens during the following steps.
+        // The state on which the approval is based is read first, so that this approval does not undo a revocation that happens during the
+        // following steps.
         let basis = approvals.basis(&server.key())?;
         let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
@@ -128,7 +129,7 @@ impl Gateway {
         }
         let of_command = |(command, manifest): &(String, Arc<Manifest>)| (*command == subject.digest).then(|| Arc::clone(manifest));
         let shown = self.shown().get(name).and_then(of_command);
-        // A manifest at its limits takes too long for a thread that serves others.
+        // A manifest of the maximum size takes too long for a thread that also does other work.
         let wanted = digest.to_owned();
         let shown = blocking(move || Ok(shown.filter(|manifest| manifest_digest(manifest) == wanted))).await?;
         let command_holds = !matches!(approvals.approval_status(&subject)?, ApprovalStatus::Unapproved(_));
@@ -241,7 +242,7 @@ impl Gateway {
     }
 }
 
-/// Returns the manifest as the config filters it. One at its limits takes too long for a thread that serves others.
+/// Returns the manifest as the config filters it. Uses a blocking thread, because filtering a manifest of the maximum size takes long.
 pub(super) async fn filtered(server: &Arc<ServerDefinition>, live: &Arc<Manifest>) -> Result<Manifest> {
     let (server, whole) = (Arc::clone(server), Arc::clone(live));
     blocking(move || Ok(filter_manifest(&server, &whole))).await

@@ -96,8 +96,8 @@ impl ApprovalCache {
         }
     }
 
-    /// Returns the computed subject, if it is for this very definition, with the same folder, addresses and registry. Pointers are compared: the
-    /// cache keeps the definition alive, so no other definition can have its address.
+    /// Returns the stored subject, if it was computed for this very definition, with the same folder, addresses and registry. Pointers are
+    /// compared: the cache keeps the definition alive, so no other definition can be at the same place in memory.
     pub(super) fn computed(
         &self,
         server: &ServerDefinition,
@@ -150,7 +150,7 @@ impl Core {
         self.current_subject_with(server, approval, &read_env_file)
     }
 
-    /// Returns the same as [`Self::current_subject`], but reads the environment file with `read_file`.
+    /// Returns the subject with which an approval is compared, like [`Self::current_subject`]. `read_file` reads the environment file.
     pub(super) fn current_subject_with(&self, server: &ServerDefinition, approval: &Approval, read_file: ReadFile<'_>) -> Subject {
         let mut subject = self.subject_with(server, None, read_file);
         if server.pin_executable && approval.command_digest == subject.digest {
@@ -183,7 +183,7 @@ impl Core {
         }));
     }
 
-    /// Starts a new read if the caller's answer came from the cache.
+    /// Starts a new read of the approvals, if `approval_read` is [`ApprovalRead::Cached`].
     pub(super) fn refresh_if_cached(self: &Arc<Self>, approval_read: ApprovalRead) {
         if approval_read == ApprovalRead::Cached {
             self.read_approvals_soon();

@@ -91,8 +91,8 @@ impl Core {
         }
     }
 
-    /// Returns the same reason in a form that is safe for the agent: an unknown server is reported with only the names that the agent may
-    /// see.
+    /// Returns the reason why a server is no longer available, in a form that is safe for the agent: the error for an unknown server lists
+    /// only names that the agent may see.
     pub(super) fn refusal_for(&self, name: &str, granted: &Granted) -> Error {
         match self.refusal(name) {
             Error::UnknownServer { .. } => self.unknown_server(name, granted),
@@ -171,7 +171,8 @@ fn is_for(server: ServerRef<'_>, identity: &Identity, granted: &Granted) -> bool
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct AttachedServers(pub(super) BTreeMap<String, String>);
 
-/// Returns whether a server of this source is available without a task, for an agent of this name. `None` is the operator's own agent.
+/// Returns whether a server of this source is available without a task, for an agent of this name. `agent` is `None` for the operator's own
+/// agent.
 pub(super) fn presence(server: &str, source: &ServerSource, agent: Option<&str>, granted: &Granted) -> Presence {
     match source.kind {
         SourceKind::Config | SourceKind::Generated => Presence::Always,

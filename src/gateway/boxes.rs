@@ -38,9 +38,9 @@ use crate::trust::{CommandRequest, NotApprovedReason, Subject, deciding_folder};
 use own_files::OwnFiles;
 use start_registry::start_sentence;
 
-/// The folder of the state folder with the private homes.
+/// Name of the folder, in the state folder, that contains the private homes of boxes.
 const HOMES: &str = "boxes";
-/// Digits of the digest of a server's key in the names of its private homes.
+/// Number of digits with which the name of a private home begins. They are from the digest of the server's key.
 const KEY_DIGITS: usize = 32;
 /// Variables that lead into the private folders of the box, unless the entry sets them.
 const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
@@ -49,14 +49,14 @@ const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
 pub(super) struct BoxMaker {
     program: PathBuf,
     state_folder: PathBuf,
-    /// The threads that serve the borders of boxes.
+    /// The threads that forward the connections of boxes to the allowed hosts.
     threads: Arc<NetworkRuntime>,
     resolver: Arc<dyn Resolve>,
-    /// The hosts that the box of each server has refused since its last start. A border reports a limited number of them.
+    /// The hosts that the box of each server has refused since its last start. Each box reports only a limited number of refused hosts.
     refused: Arc<Mutex<HashMap<String, Vec<Refusal>>>>,
     /// The folder with the guest's snapshot. A program that can write there decides what runs in the VM.
     snapshot_folder: Option<PathBuf>,
-    /// The services whose sockets no folder brings along.
+    /// The services whose sockets a box does not get, even if it gets their folder.
     services: Vec<Service>,
     own_files: OwnFiles,
 }
@@ -76,17 +76,17 @@ impl BoxMaker {
         }
     }
 
-    /// Returns the private home of a server and its command. Creates it at the first start, and keeps it. Another command for
-    /// the same server gets another home. Otherwise code and settings that the first command left would run with the rights of the second.
-    /// A command that is approved again after a revocation gets another home too, because a person may no longer trust the first one.
-    /// `approval` is the id that an approval and its renewals have.
+    /// Returns the private home of a server with its present command. Creates the home at the first start, and keeps it. Another command
+    /// for the same server gets another home. Otherwise, code and settings that the first command left would run with the rights of the
+    /// second. A command that is approved again after a revocation gets another home too, because a person may no longer trust the first
+    /// one. `approval` is the id that an approval and all of its renewals have in common.
     fn private_home(&self, server: &ServerDefinition, workspace: Option<&Path>, approval: &str) -> GatewayResult<PathBuf> {
         let folder = private_folder(&self.state_folder.join(HOMES).join(home_name(server, workspace, approval)));
         folder.map(|folder| folder.path).map_err(|error| Error::io("the private home of a box", &error))
     }
 
-    /// Removes the private homes of a server whose approval has ended. A later approval has other homes, so one that cannot be removed is of no
-    /// use to anybody. Blocks.
+    /// Removes the private homes of a server whose approval has ended. A home that cannot be removed is never used again, because a later
+    /// approval gets another home. Blocks.
     pub(super) fn remove_homes(&self, key: &str) {
         let Ok(homes) = fs::read_dir(self.state_folder.join(HOMES)) else { return };
         let start = start_of_home(key);
@@ -108,8 +108,8 @@ fn start_of_home(key: &str) -> String {
     format!("{}-", &hex::encode(Sha256::digest(key))[..KEY_DIGITS])
 }
 
-/// Returns the name of the private home: the server's part, and a digest of its approval and of all parts of the config that decide which
-/// code runs.
+/// Returns the name of the private home: the start for the server ([`start_of_home`]), then a digest of its approval and of all parts of
+/// the config that decide which code runs.
 fn home_name(server: &ServerDefinition, workspace: Option<&Path>, approval: &str) -> String {
     let mut digest = Sha256::new();
     let mut add = |text: &[u8]| {
@@ -146,13 +146,13 @@ fn home_name(server: &ServerDefinition, workspace: Option<&Path>, approval: &str
 
 /// The reports of the programs that make boxes. They depend only on the machine, so all gateways of this process share them.
 static KNOWN: Mutex<BTreeMap<PathBuf, BoxesReport>> = Mutex::new(BTreeMap::new());
-/// Longest wait for the program that tries the parts of a box. It normally takes some milliseconds.
+/// Maximum time to wait for the program that tries the parts of a box. The program normally takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest report of that program.
+/// Maximum size in bytes of the report of the program that tries the parts of a box.
 const MAX_REPORT_BYTES: usize = 64 * 1024;
 
 impl Gateway {
-    /// Reports the parts of a box that this machine has, and remedies for the missing ones. Tries them once for this process. Blocks.
+    /// Reports the parts of a box that this machine has, and remedies for the missing ones. Tries the parts once for this process. Blocks.
     #[must_use]
     pub fn boxes(&self) -> BoxesReport {
         let program = &self.core.box_maker.program;
@@ -190,7 +190,7 @@ fn try_parts(program: &Path, patience: Duration) -> Result<BoxesReport, String> 
     serde_json::from_slice(&read?).map_err(|error| error.to_string())
 }
 
-/// Reads the output of the program, which writes one line and ends.
+/// Reads the output of the program that tries the parts of a box. This program writes one line and ends.
 fn read_whole(mut output: ChildStdout, patience: Duration) -> Result<Vec<u8>, String> {
     let (end, mut read, mut part) = (Instant::now() + patience, Vec::new(), [0; 4096]);
     while read.len() <= MAX_REPORT_BYTES {
@@ -203,11 +203,11 @@ fn read_whole(mut output: ChildStdout, patience: Duration) -> Result<Vec<u8>, St
             length => read.extend(&part[..length]),
         }
     }
-    Err("it says more than it has to".to_owned())
+    Err("its output is too long".to_owned())
 }
 
 impl Core {
-    /// Returns the process to start, within its box if the entry has one. `registry` is that of the approved subject.
+    /// Returns the process to start, within its box if the entry has one. `registry` is the registry in the approved subject.
     pub(super) async fn target(
         &self,
         server: &ServerDefinition,
@@ -268,7 +268,7 @@ impl Core {
         Ok(Target::Process { command, program, in_box })
     }
 
-    /// Returns the private home of a server, its command and its approval.
+    /// Returns the private home of a server, for its present command and its present approval.
     fn home_of(&self, server: &ServerDefinition) -> GatewayResult<PathBuf> {
         let workspace = deciding_folder(server, &self.surroundings);
         let approval = self.trust.approvals.approval(&server.key())?;
@@ -276,8 +276,8 @@ impl Core {
         self.box_maker.private_home(server, workspace.as_deref(), approval)
     }
 
-    /// Returns the approval request for the command, with the hosts that a package runner may reach until its server has started, and with
-    /// what the box has on this machine. Reads the disk.
+    /// Returns the approval request for the command. For a server in a box, the request also contains the hosts that a package runner may
+    /// reach until the server has started, and what the box has on this machine. Reads the disk.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
         let Transport::Stdio { working_directory, .. } = &server.transport else { return request };
@@ -296,7 +296,7 @@ impl Core {
     /// Returns the function that reports the refusals of a server's box.
     fn on_refused(&self, server: &str) -> RefusalListener {
         let (events, refused, server) = (self.events.clone(), Arc::clone(&self.box_maker.refused), server.to_owned());
-        // Those of an earlier start say nothing about this one, and nobody asks for those of a server that is gone.
+        // Refusals of an earlier start say nothing about this start, and nobody asks for the refusals of a removed server.
         refused.lock().retain(|known, _| *known != server && self.registry.server(known).is_ok());
         Arc::new(move |refusal: &Refusal| {
             let Refusal { host, port, reason } = refusal.clone();
@@ -360,7 +360,7 @@ mod tests {
         };
         assert!(told("much", "exec cat /dev/zero", PATIENCE).contains("more than it has to"));
         assert!(told("nothing", "exit 0", PATIENCE).contains("EOF"));
-        // The first bytes come at once, and nothing behind them.
+        // The first bytes come at once, and nothing comes after them.
         assert!(told("slow", "echo '{'; exec sleep 1000", Duration::from_millis(300)).contains("does not answer"));
     }
 }

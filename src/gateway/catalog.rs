@@ -29,7 +29,7 @@ use crate::trust::ApprovalStatus;
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
 /// The number of searches among servers of which not all were read completely, before all are.
 const SEARCHES_BEFORE_ALL_ARE_READ: usize = 2;
-/// Number of tools that are looked for if the part of a system prompt is about a task.
+/// Maximum number of tools that a search for the task returns, if the text for a system prompt is made for a task.
 const FOUND_FOR_TASK: usize = 100;
 
 /// A server's status, its settings, and its offer if the server is approved.
@@ -199,7 +199,7 @@ impl Agent {
         self.list_modules_by(ApprovalRead::Fresh)
     }
 
-    /// Lists the modules. `approval_read` selects the approvals on disk or in the cache.
+    /// Lists the modules that a run could import now. `approval_read` selects the approvals on disk or in the cache.
     ///
     /// # Errors
     /// The errors of [`Agent::list_modules`].
@@ -278,7 +278,7 @@ impl Agent {
         self.system_message_by(budget_tokens, errors, ApprovalRead::Fresh)
     }
 
-    /// Returns the part of a system prompt. `approval_read` selects the approvals on disk or in the cache.
+    /// Does the same as [`Agent::system_message`]. `approval_read` selects the approvals on disk or in the cache.
     ///
     /// # Errors
     /// The errors of [`Agent::system_message`].
@@ -289,7 +289,7 @@ impl Agent {
         with_hosts(&hosts, budget_tokens, |budget| catalog?.system_message(budget)).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns the part of a system prompt for a task: the functions that a search for the task finds come first.
+    /// Does the same as [`Agent::system_message`] for a task: the functions that a search for the task finds come first.
     ///
     /// # Errors
     /// The errors of [`Agent::system_message`].
@@ -327,12 +327,12 @@ fn with_hosts(hosts: &[String], budget_tokens: Option<usize>, message: impl FnOn
     Ok(format!("{message}{gap}{sentence}"))
 }
 
-/// Returns the servers and tools of matches.
+/// Returns the names of the server and of the tool of each match.
 fn named(found: &[ToolMatch]) -> Vec<(&str, &str)> {
     found.iter().map(|found| (found.server.as_str(), found.tool.as_str())).collect()
 }
 
-/// The error of the catalogue names the gateway's method. Replaces that name by the sandbox's method.
+/// Replaces the method in an error of the catalogue: the error names a method of the gateway, but a method of the sandbox was called.
 fn of_sandbox(error: Error) -> Error {
     match error {
         Error::InvalidOption { problem, .. } => Error::InvalidOption { method: "Sandbox.systemMessage", problem },
@@ -340,7 +340,7 @@ fn of_sandbox(error: Error) -> Error {
     }
 }
 
-/// The views of [`Agent`]. They also show the agent's own modules.
+/// Methods with the same names as those of [`Agent`]. Their results also contain the agent's own modules.
 impl Sandbox {
     /// Returns the same as [`Agent::declarations`], with the agent's own modules.
     ///

@@ -1,5 +1,6 @@
-//! Records in the audit which servers of a config file were added, changed or removed since they were last recorded, also by a process that has
-//! ended and by a person with an editor. The store keeps a digest of each entry for that, and no entry.
+//! Records in the audit which servers of a config file were added, changed or removed since the last record. A change counts no matter who
+//! has made it, for example a process that has ended or a person with an editor. The store keeps a digest of each entry for this
+//! comparison, but not the entries.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,8 +23,9 @@ use crate::text::variant_of;
 type Digests = BTreeMap<String, String>;
 
 impl Core {
-    /// Compares the servers of the gateway's config file with those that were last recorded for this file, and records the differences as made by
-    /// `by`. With `None`, the differences are recorded already. If the store cannot be used, its next use reports that. Blocks.
+    /// Compares the servers of the gateway's config file with those that were last recorded for this file, and records the differences.
+    /// `by` is the author of the differences. With `None`, the audit has the differences already, and only the digests are stored. Ignores
+    /// an error of the store, because the next use of the store reports it. Blocks.
     pub(super) fn note_config_servers(&self, by: Option<AuditParty>) {
         if let Some(path) = self.source.path() {
             self.note_servers_of(path, &self.registry, by)
@@ -66,8 +68,8 @@ impl Core {
 }
 
 impl Gateway {
-    /// Records the differences between a config file and its servers that were last recorded, as made by a person. The gateway need not have this
-    /// config. Blocks.
+    /// Records the differences between a config file and its servers that were last recorded, as made by a person. The file need not be the
+    /// config of this gateway. Blocks.
     ///
     /// # Errors
     /// `ERR_STORE`, and `ERR_CONFIG_…` for a file that cannot be used.

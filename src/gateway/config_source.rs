@@ -29,7 +29,7 @@ pub(super) struct ConfigSource {
     /// The versions of the files that were read last, even if their content was not usable. First the config, if it is a file, then the
     /// files of its bases.
     last: Mutex<Vec<Version>>,
-    /// The versions about which a warning says that they are not read by themselves.
+    /// The file versions about which a warning says that the gateway does not read them automatically.
     held: Mutex<Vec<Version>>,
 }
 
@@ -88,7 +88,7 @@ impl ConfigSource {
         Ok(config)
     }
 
-    /// Records that the present versions are not read by themselves. Returns whether this is new.
+    /// Records that the present versions of the files are not read automatically. Returns whether this is new.
     pub(super) fn note_held(&self) -> bool {
         let mut held = self.held.lock();
         let now = present(&self.last_read());

@@ -89,7 +89,7 @@ pub(super) struct Core {
     pub(super) weak: Weak<Core>,
 }
 
-/// The approvals, and the state with which approvals are compared.
+/// The approvals with their cache, the programs with which they are compared, and manifests that a person has seen but not approved.
 pub(super) struct TrustState {
     pub(super) approvals: ApprovalStore,
     pub(super) approval_cache: ApprovalCache,
@@ -106,7 +106,7 @@ pub(super) struct RequestState {
     /// The servers that tasks have added.
     pub(super) tasks: BroughtServers,
     pub(super) unavailable: ToldUnavailable,
-    /// The owner of generated code that is looked at and tried before a person is asked about it.
+    /// The owner of generated code that is checked and tried before a person is asked about it.
     pub(super) trial_owner: CodeOwner,
 }
 

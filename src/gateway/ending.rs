@@ -62,7 +62,7 @@ impl Core {
         futures::future::join_all(ended).await;
     }
 
-    /// Removes what all agents keep about a server for as long as its approval lasts: session permissions, and shapes of results.
+    /// Removes the data that agents keep about a server until its approval ends: session permissions, and shapes of results.
     pub(super) fn forget_server(&self, name: &str) {
         self.people.operator.forget_server(name);
         self.agents.forget_server(name);
@@ -102,7 +102,7 @@ pub(crate) struct Attached {
 }
 
 impl Core {
-    /// Waits for the attached work to end.
+    /// Waits until the work that is attached to the gateway has ended.
     pub(super) async fn end_attached(&self) {
         self.attached.close();
         self.attached.wait().await;
@@ -110,7 +110,7 @@ impl Core {
 }
 
 impl Gateway {
-    /// Attaches other work, which must end with the gateway.
+    /// Attaches other work to the gateway. `close` ends this work, and waits for its end.
     ///
     /// # Errors
     /// `ERR_CLOSED`.
@@ -120,12 +120,12 @@ impl Gateway {
         Ok(Attached { closed: self.core.closed.clone(), until_dropped })
     }
 
-    /// Redacts an error of attached work.
+    /// Redacts an error of work that is attached to the gateway ([`Gateway::attach`]).
     pub(crate) fn redacted(&self, error: Error) -> Error {
         self.core.redacted(error)
     }
 
-    /// Registers a secret of attached work for redaction.
+    /// Registers a secret of work that is attached to the gateway ([`Gateway::attach`]) for redaction.
     pub(crate) fn keep_secret(&self, secret: &SecretString) {
         self.core.redactor.add([secret]);
     }

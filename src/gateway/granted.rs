@@ -66,7 +66,7 @@ impl Granted {
         Self { access, stack, own, only: None, search: Arc::default(), reduced: Mutex::default() }
     }
 
-    /// Returns the same grants for an agent for which only these servers exist.
+    /// Returns these grants for an agent for which only the servers in `only` exist. `None` means no such limit.
     pub(super) fn limited_to(self, only: Option<Arc<BTreeSet<String>>>) -> Self {
         Self { only, ..self }
     }
@@ -115,7 +115,7 @@ impl Granted {
         self.access.reaches_by_name(server) && self.is_of_profiles(server)
     }
 
-    /// Returns whether the agent may use this server only because it was granted, as another agent has added it.
+    /// Returns whether another agent has added this server, so that this agent may use the server only because of a grant.
     pub(super) fn is_of_another(&self, server: ServerRef<'_>) -> bool {
         !self.has_added(server) && self.has_addition(server)
     }
@@ -130,7 +130,7 @@ impl Granted {
         self.is_within_limit(server) && self.stack.as_ref().is_none_or(|stack| stack.reaches(server.registry_name))
     }
 
-    /// Returns whether a server is one of those that exist for the agent. A variant has the name of its server.
+    /// Returns whether a server is one of the only servers that exist for the agent (`only`). For a variant, the name of its server counts.
     fn is_within_limit(&self, server: ServerRef<'_>) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(server.name))
     }

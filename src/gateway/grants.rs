@@ -182,8 +182,9 @@ impl Core {
         self.redacted(error)
     }
 
-    /// Sends the operator an event, in the background, if an agent requested an item that exists but is not granted. `None` means the
-    /// server as a whole. The check runs for items that do not exist too, so that the agent cannot measure a difference.
+    /// Sends the operator an event, in the background, if an agent requested an item that exists but is not granted. If `item` is `None`,
+    /// the agent requested the server as a whole. The check runs for items that do not exist too, so that the agent cannot measure a
+    /// difference.
     pub(super) fn tell_if_not_granted(&self, scope: &CallScope, server: &str, item: Option<Item<'_>>) {
         if scope.granted.is_everything() {
             return;
@@ -257,7 +258,7 @@ impl Core {
             let patterns = grant_rows::texts(name, body).ok().filter(|patterns| patterns.iter().any(grants))?;
             Some(patterns.into_iter().filter(|pattern| !grants(pattern)).collect::<Vec<_>>())
         };
-        // Rows that another program has changed must not be set aside by this, so the change begins only if there is something to change.
+        // A change would discard rows that another program has modified, so it begins only if there is something to change.
         if !self.store.rows(Kind::Toolbox)?.iter().any(|(name, body)| kept(name, body).is_some()) {
             return Ok(());
         }
@@ -274,7 +275,7 @@ impl Core {
     }
 }
 
-/// The kind of an item. The item's name is stored beside it.
+/// The kind of an item, without the item's name.
 #[derive(Clone, Copy)]
 enum OwnedKind {
     Tool,

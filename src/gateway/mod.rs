@@ -172,7 +172,8 @@ pub enum Audience {
 /// Options of a request that is made without a run.
 #[derive(Default)]
 pub struct CallOptions {
-    /// The time limit. The default and the maximum are the server's limit, or `limits.callTimeoutMs`.
+    /// The time limit. Its default, which is also its maximum, is the server's `callTimeoutMs`, otherwise `limits.callTimeoutMs`; a profile
+    /// can make it shorter.
     pub timeout_ms: Option<u64>,
     /// Callbacks that are tried before the agent's.
     pub callbacks: Option<Arc<dyn Callbacks>>,

@@ -37,8 +37,8 @@ pub struct GatewayOptions {
     pub config: Option<Json>,
     /// True if a changed config file is read again automatically.
     pub watch: bool,
-    /// The names of the only servers that may be enabled, even after the config changes. All others count as disabled by a person. `None`:
-    /// any server may be enabled.
+    /// The names of the only servers that may be enabled, even after the config changes. All other servers count as disabled by a person.
+    /// `None`: any server may be enabled.
     pub only: Option<Vec<String>>,
     /// The folder for approvals, tokens and logs. Default: `~/.hyperagent/hyperlight-mcp`.
     pub state_dir: Option<PathBuf>,

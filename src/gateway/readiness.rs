@@ -1,5 +1,5 @@
-//! What is told about servers when a gateway opens and before a run: problems of the config, servers that the run has and that will probably not start,
-//! and those of the config that it does not have.
+//! Reports about servers, when a gateway opens and before a run: problems of the config, servers of the run that will probably not start,
+//! and servers of the config that the run does not have.
 
 use std::collections::BTreeSet;
 
@@ -23,13 +23,14 @@ pub(super) struct ToldUnavailable(Mutex<Told>);
 
 #[derive(Default)]
 struct Told {
-    /// The agents for whose runs the servers were looked at since a server has changed, by the names under which grants apply to them.
+    /// The agents whose runs have had the servers checked since the last change of a server. Contains the names under which grants apply to
+    /// the agents.
     looked_for: BTreeSet<Option<String>>,
     said: BTreeSet<(String, String)>,
 }
 
 impl ToldUnavailable {
-    /// Records that servers have changed, so that the next run of each agent looks at them again.
+    /// Records that servers have changed, so that the next run of each agent checks the servers again.
     pub(super) fn servers_changed(&self) {
         self.0.lock().looked_for.clear();
     }
@@ -68,8 +69,9 @@ impl Core {
         servers.filter_map(warning).collect()
     }
 
-    /// Tells the operator, by events, which servers of the config a run of this agent does not have although nobody has disabled them. A server and a
-    /// reason are told once, and only the first run of an agent after a change looks at the servers. Never fails, as the run does not need these servers.
+    /// Tells the operator, by events, which servers of the config a run of this agent does not have although nobody has disabled them.
+    /// Reports each server with the same reason only once. Only the first run of an agent after a change checks the servers. Never fails,
+    /// as the run does not need these servers.
     pub(super) fn tell_unavailable(&self, identity: &Identity, granted: &Granted) {
         let mut told = self.requests.unavailable.0.lock();
         if !told.looked_for.insert(identity.granted_name.clone()) {
@@ -103,7 +105,8 @@ pub(super) fn not_ready(name: &str, missing: &[String]) -> String {
     format!("server \"{name}\" is not ready: the {noun} {} {verb} not set", missing.join(", "))
 }
 
-/// Returns a sentence that the last connection failed. Contains only the error code, because the message may contain text of the server.
+/// Returns a sentence which says that the last connection failed. Contains only the error code, because the message may contain text of the
+/// server.
 fn last_failed(name: &str, code: &str) -> String {
     format!("server \"{name}\" may not be ready: its last connection failed with {code}. The next call tries again")
 }

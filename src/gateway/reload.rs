@@ -1,4 +1,4 @@
-//! Applies a changed config. Servers whose entry changed lose their connection; the others are not affected.
+//! Applies a changed config. Servers whose entry changed lose their connection; other servers are not affected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -150,7 +150,7 @@ pub(super) struct ServerChanges {
 }
 
 impl ServerChanges {
-    /// Returns the differences between two readings of the servers. Each has a digest of each entry, by name.
+    /// Returns the differences between two readings of the servers. A reading contains a digest of each entry, by the server's name.
     pub(super) fn between(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Self {
         let differs = |(name, form): &(&String, &String)| before.get(*name).is_some_and(|old| old != *form);
         Self {
@@ -163,8 +163,8 @@ impl ServerChanges {
 
 impl Core {
     /// Changes the layers of the registry, and ends what the change affects: a changed server loses its connection; a removed server also
-    /// loses its subscriptions and call permissions. The caller must hold the lock `reloading`, so that concurrent changes are not mistaken
-    /// for each other's.
+    /// loses its subscriptions and call permissions. The caller must hold the lock `reloading`, so that the changes of one caller are not
+    /// mistaken for the changes of another.
     pub(super) async fn apply_layers(self: &Arc<Self>, change: impl FnOnce(&Registry)) -> Result<ServerChanges> {
         let before = self.fingerprints();
         change(&self.registry);

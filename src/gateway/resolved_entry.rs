@@ -61,8 +61,8 @@ pub(super) struct ResolvedEntry {
     pub(super) warnings: Vec<String>,
 }
 
-/// Converts one server. `name` is the name that the reader uses for it. Returns `None` for a generated server, which another program
-/// cannot start.
+/// Converts one server. `name` is the name by which the agent knows the server; warnings and new variables contain it. Returns `None` for a
+/// generated server, which another program cannot start.
 pub(super) fn resolved_entry(
     name: &str,
     server: &ServerDefinition,

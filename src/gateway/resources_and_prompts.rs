@@ -33,7 +33,8 @@ impl Agent {
         Ok(prompt_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
 
-    /// Returns the part of a server's approved manifest that this agent sees. While neither changes, it is the same object. Starts no server.
+    /// Returns the part of a server's approved manifest that this agent sees. While the approved manifest and the agent's grants stay the
+    /// same, it is the same object. Starts no server.
     ///
     /// # Errors
     /// The errors of [`Agent::resources`].

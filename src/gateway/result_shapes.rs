@@ -21,9 +21,9 @@ use crate::redact::Redactor;
 use crate::text::sanitise_line;
 use crate::trust::ApprovalStatus;
 
-/// Maximum number of samples of an agent that wait to be learnt from, and their maximum size in bytes. Further ones are not taken: results of
-/// one tool are mostly alike.
+/// Maximum number of an agent's samples that wait in the queue. Further samples are dropped, because results of one tool are mostly alike.
 const MAX_WAITING: usize = 16;
+/// Maximum total size in bytes of the texts in an agent's waiting samples.
 const MAX_WAITING_BYTES: usize = 1_024 * 1_024;
 /// Shapes are learnt from each of the first results of a tool, up to this number. Later, only one in this number of results is used,
 /// because its shape is usually known.
@@ -38,7 +38,7 @@ const MAX_NAME_CHARS: usize = 100;
 pub(super) struct ResultShapes {
     /// The learnt shapes, with the approved manifest for which they are valid. Locked before `waiting`.
     learnt: Mutex<Learnt<Arc<Manifest>>>,
-    /// Samples of results that were handed over.
+    /// Samples of results from which nothing was learnt yet.
     waiting: Mutex<VecDeque<Waiting>>,
     /// The number of results of each tool, by server and tool.
     counted: Mutex<HashMap<(String, Arc<str>), u32>>,
@@ -53,13 +53,13 @@ struct Waiting {
     sample: Sample,
 }
 
-/// Returns whether the result with this number, from zero, is learnt from.
+/// Returns whether shapes are learnt from the result with this number, counted from zero.
 fn is_taken(number: u32) -> bool {
     number < FIRST_RESULTS || number.is_multiple_of(FIRST_RESULTS)
 }
 
 impl ResultShapes {
-    /// Counts a result. Returns whether it is learnt from.
+    /// Counts a result. Returns whether shapes are learnt from it.
     fn count(&self, server: &str, tool: &Arc<str>) -> bool {
         let mut counted = self.counted.lock();
         if counted.len() >= MAX_COUNTED {
@@ -82,20 +82,21 @@ impl ResultShapes {
         has_place
     }
 
-    /// Learns from all samples that wait. A reader does this too, so that it sees what every finished call has taught.
+    /// Learns from all samples that wait. A caller that reads the learnt shapes calls this first, so that the results of all finished calls
+    /// are included.
     fn work_off(&self, redactor: &Redactor) {
         let mut learnt = self.learnt.lock();
         loop {
             let next = self.waiting.lock().pop_front();
             let Some(Waiting { server, tool, approved, sample }) = next else { return };
             let mut shape = sample.into_shape();
-            // Names are text of the server, so they pass what its other texts pass.
+            // Names are text of the server, so they are checked like all other texts of the server.
             shape.retain_names(&|name| sanitise_line(name, MAX_NAME_CHARS) == name && redactor.without_secrets(name) == name);
             learnt.add(&server, &tool, &approved, Arc::ptr_eq, shape);
         }
     }
 
-    /// Forgets a server.
+    /// Removes everything that was learnt about the tools of a server.
     pub(super) fn forget(&self, server: &str) {
         let mut learnt = self.learnt.lock();
         self.waiting.lock().retain(|one| one.server != server);
@@ -103,7 +104,7 @@ impl ResultShapes {
         learnt.forget(server);
     }
 
-    /// Forgets a tool of a server.
+    /// Removes everything that was learnt about one tool of a server.
     fn forget_tool(&self, server: &str, tool: &str) {
         let mut learnt = self.learnt.lock();
         self.waiting.lock().retain(|one| one.server != server || *one.tool != *tool);
@@ -111,7 +112,7 @@ impl ResultShapes {
         learnt.forget_tool(server, tool);
     }
 
-    /// Forgets everything, because the agent has ended.
+    /// Removes everything that was learnt, because the agent has ended.
     pub(super) fn forget_all(&self) {
         let mut learnt = self.learnt.lock();
         self.waiting.lock().clear();
@@ -121,8 +122,8 @@ impl ResultShapes {
 }
 
 impl Core {
-    /// Returns the approved manifest on which the shape of a result would rest. Returns `None` if nothing is learnt from the request: it
-    /// calls no tool, the server declares the tool's results, or learning is off. Reads no file.
+    /// Returns the approved manifest for which a shape from this request's result would be valid. Returns `None` if nothing is learnt from
+    /// the request: the request calls no tool, the server declares the tool's results, or learning is off. Reads no file.
     pub(super) fn basis_of_shape(&self, server: &str, request: &Request) -> Option<Arc<Manifest>> {
         let Request::CallTool { tool, .. } = request else { return None };
         if !self.runs.learn_results {
@@ -132,13 +133,14 @@ impl Core {
         approved.tool(tool).is_some_and(|tool| tool.output_schema.is_none()).then_some(approved)
     }
 
-    /// Takes a sample of a tool's answer. This is bounded work. A background task learns from it, after the answer was handed over.
+    /// Takes a sample of a tool's answer. The time for this has an upper bound. Later, a background task learns from the sample, so that
+    /// the caller need not wait.
     pub(super) fn learn(&self, identity: &Identity, server: &str, request: &Request, basis: &Arc<Manifest>, answer: &Json) {
         let Request::CallTool { tool, .. } = request else { return };
         if !identity.shapes.count(server, tool) {
             return;
         }
-        // If the approval has changed meanwhile, it is not certain on which one the answer rests.
+        // If the approval has changed meanwhile, it is not certain for which approval the server gave the answer.
         let is_same = self.basis_of_shape(server, request).is_some_and(|now| Arc::ptr_eq(&now, basis));
         let (Some(sample), Some(runtime)) = (Sample::of(answer, self.limits.max_response_bytes), self.trust.approval_cache.runtime())
         else {

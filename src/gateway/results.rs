@@ -190,7 +190,7 @@ fn with_content(mut report: Json, media: &[Media]) -> Json {
     report
 }
 
-/// Returns the handler's value, which is the field `value` of the record.
+/// Returns the handler's value. The guest returns it as the only field of an object.
 fn returned(wire: &Wire) -> Result<Value> {
     match Value::from_wire(wire.clone()) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),

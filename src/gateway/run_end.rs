@@ -19,8 +19,8 @@ impl RunEnd {
         self.closed.is_cancelled() || self.switched_off.is_cancelled() || self.stop.reason().is_some()
     }
 
-    /// Starts a call and returns its answer. Once the run is being ended, the guest gets no answer to any call: it could catch an error and
-    /// continue.
+    /// Starts a call and returns its answer. Once the run is being ended, the guest gets no answer to any call, not even an error: the code
+    /// could catch an error and continue.
     pub(super) fn answer(&self, start: impl FnOnce() -> HostAnswer) -> HostAnswer {
         if self.has_begun() {
             return HostAnswer::Later(Box::pin(std::future::pending()));

@@ -89,7 +89,7 @@ pub struct SandboxOptions {
     pub task: Option<Task>,
 }
 
-/// The tasks of a sandbox. The servers that they define end with them.
+/// The tasks of a sandbox. When a task ends, the servers that it defines end too.
 #[derive(Default)]
 struct SandboxTasks {
     of_sandbox: Option<Arc<TakenTask>>,
@@ -244,7 +244,8 @@ impl Sandbox {
         self.closed.is_cancelled()
     }
 
-    /// Ends pending runs with `ERR_CLOSED`, and waits for their end. Also ends the servers that its tasks define.
+    /// Closes the sandbox. Ends pending runs with `ERR_CLOSED`, and waits for their end. Also ends the servers that the sandbox's tasks
+    /// define.
     pub async fn close(&self) {
         self.closed.cancel();
         drop(self.turn.lock().await);
@@ -287,7 +288,7 @@ impl Sandbox {
         outcome.unwrap_or_else(|_| outcome_of(Error::Internal("a run's thread ended without an outcome".into())))
     }
 
-    /// Prepares the modules that a starting run can import. `tasks` determine which servers it gets.
+    /// Prepares the modules that a starting run can import. `tasks` determine which servers the run gets.
     fn prepare(&self, tool_errors: Option<ToolErrors>, scope: &Arc<CallScope>, end: RunEnd, tasks: &[Arc<TakenTask>]) -> Result<RunHost> {
         let Attachment { servers: attached, warnings } = self.core.attach(&self.identity, tasks, ApprovalRead::Fresh)?;
         let viewer = Viewer { id: self.identity.id, granted: &scope.granted };

@@ -63,12 +63,12 @@ pub struct ServerDetails {
     /// The names of the headers in the entry, without their values.
     pub headers: Vec<String>,
     pub confirm: Confirm,
-    /// Patterns of names: tools that are reads although their annotations do not say so.
+    /// Patterns of tool names. The matching tools only read, although their annotations do not say so.
     pub reads: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
     pub deny_tools: Vec<String>,
-    /// URIs. Each is exact, or a prefix followed by `*`.
+    /// URIs of the only resources that may be read. Each is exact, or a prefix followed by `*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_resources: Option<Vec<String>>,
     pub deny_resources: Vec<String>,
@@ -80,7 +80,7 @@ pub struct ServerDetails {
     pub tools: Vec<ToolDetails>,
 }
 
-/// The limits that apply to a server. If its entry sets none, the gateway's apply.
+/// The limits that apply to a server. A limit that the server's entry does not set is the gateway's limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerLimits {

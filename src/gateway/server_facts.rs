@@ -11,7 +11,7 @@ use crate::client::Era;
 use crate::files;
 
 const FILE: &str = "learnt.json";
-/// The maximum size of the file.
+/// The maximum size in bytes of the file with the facts.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Facts about one server.
@@ -38,7 +38,7 @@ pub(super) struct ServerFactsStore {
 }
 
 impl ServerFactsStore {
-    /// Reads the file. An unreadable file counts as empty.
+    /// Reads the file with the facts. An unreadable file counts as empty.
     pub(super) fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
         let servers = read(&path).unwrap_or_default();

@@ -57,8 +57,9 @@ impl CallSlot {
 }
 
 impl Core {
-    /// Waits for one of the server's slots, and for one of the slots for callers with the limit `most_of_caller`, for at most the caller's time limit or the maximum time of a call. The limit prevents a
-    /// deadlock with a caller that has a slot and waits for this request.
+    /// Waits for one of the server's slots. If profiles set a limit for calls at once (`most_of_caller`), also waits for one of the slots
+    /// that all callers with this limit share. Waits at most for the caller's time limit. If the caller has set none, waits at most for the
+    /// maximum time of a call: otherwise a caller that has a slot and waits for this request could cause a deadlock.
     pub(super) async fn call_slot(
         &self,
         server: &ServerDefinition,
@@ -71,7 +72,7 @@ impl Core {
         let of_server = slots.of(&server.name, server.parallel.at_most(self.limits.max_parallel_calls));
         // No server has a name with a space.
         let of_caller = most_of_caller.map(|most| slots.of(&format!("{} {most}", server.name), most));
-        // The slot of the caller is taken first, so that callers that wait for it occupy none of the server's.
+        // The slot for callers with the limit is taken first, so that a caller that waits for it occupies no slot of the server.
         let own = match of_caller.as_ref().map(|free| Arc::clone(free).try_acquire_owned()) {
             Some(Err(_)) => None,
             Some(Ok(permit)) => Some(Some(permit)),

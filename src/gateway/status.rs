@@ -16,8 +16,9 @@ use crate::trust::ApprovalStatus;
 pub(super) const MAX_DESCRIPTION_CHARS: usize = 300;
 
 impl Core {
-    /// Returns the sources whose servers are hidden by the server of this name and source. What a task defines hides, in its runs, all other servers of
-    /// the name that the task gives it; `name` may be this name or the registry's.
+    /// Returns the sources whose servers are hidden by the server of this name and source. A server that a task defines has two names: the
+    /// task's name for it, and the name in the registry. `name` may be either of these. In runs of the task, such a server hides all other
+    /// servers that have the task's name for it.
     pub(super) fn hidden_by(&self, name: &str, source: &ServerSource) -> Vec<Hidden> {
         if source.kind != SourceKind::Task {
             return self.registry.hidden_by(name);

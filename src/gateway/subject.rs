@@ -79,7 +79,7 @@ impl Core {
         self.trust.executables.find(&command.command, &search_path(&command), &command.working_directory)
     }
 
-    /// Returns the command as far as it is known before a person has answered its questions.
+    /// Returns the command as far as it is known before a person has answered the questions for its inputs.
     pub(super) fn command_without_inputs(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
         let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
         let locality = self.locality(server);

@@ -326,7 +326,7 @@ impl Core {
         }
     }
 
-    /// Replaces the obstacle "unknown" of a server, if the policy for providers is the reason.
+    /// If the policy for providers denies the server, replaces the obstacle "unknown" by the rule that denies it.
     fn with_denial(&self, agent: AgentView<'_>, decision: AttachDecision) -> AttachDecision {
         let is_told = decision.obstacle == Some(Obstacle::Unknown) && agent.granted.reaches(decision.server.as_str().into());
         match self.providers.denial_of(&decision.server).filter(|_| is_told) {

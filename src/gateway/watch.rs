@@ -15,7 +15,8 @@ use crate::blocking::blocking;
 const INTERVAL: Duration = Duration::from_millis(250);
 /// The time for which a changed file must stay unchanged before it is read, because a program may still be writing it.
 const QUIET: Duration = Duration::from_millis(200);
-/// The same time for a missing file. It is longer because some programs remove a file before they write it again.
+/// The time for which a file must be missing before it counts as removed. It is longer than [`QUIET`], because some programs remove a file
+/// before they write it again.
 const ABSENT: Duration = Duration::from_secs(1);
 /// The maximum delay before a file that changes continuously is read.
 const LONGEST: Duration = Duration::from_secs(5);

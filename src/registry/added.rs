@@ -44,7 +44,7 @@ pub struct ServerChange {
     /// Headers for the URL. They are merged with the existing headers.
     #[serde(deserialize_with = "values")]
     pub headers: Option<BTreeMap<String, Option<SecretString>>>,
-    /// The only tools that the server has. All others are hidden.
+    /// The only tools that the server has. All other tools are hidden.
     pub allow_tools: Option<Vec<String>>,
     /// Tools that are hidden.
     pub deny_tools: Option<Vec<String>>,

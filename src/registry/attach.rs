@@ -11,7 +11,7 @@ use crate::text::WordText;
 pub struct TaskWishes {
     /// The task in words. A server attaches if this text contains one of its keywords or capabilities.
     pub text: String,
-    /// Names of servers, in the order of the task.
+    /// The servers that the task names, in its order.
     pub servers: Vec<String>,
     /// Capabilities that the task needs.
     pub capabilities: Vec<String>,
@@ -120,10 +120,11 @@ pub fn attach(candidates: &[Candidate<'_>], task: &TaskWishes, obstacle: impl Fn
     decisions
 }
 
-/// The wishes of a task, prepared for many comparisons.
+/// What a task asks for, as sets, so that many servers can be compared with it quickly.
 struct Wishes<'a> {
     /// The candidates' keywords and capabilities that the text contains.
     in_text: HashSet<&'a str>,
+    /// The capabilities that the task needs, in the form of [`WordText::fold`].
     capabilities: HashSet<String>,
 }
 

@@ -55,9 +55,9 @@ mod tests {
     use super::*;
     use crate::config::{BoxBase, BoxDefinition, BoxNetwork, BoxSettings, Confirm, Transport};
 
-    /// The packages that were started, with the names of their tools. `scripts/catalogue-check --record` writes it.
+    /// The packages that were started, with the names of their tools. `scripts/catalogue-check --record` writes this file.
     const STARTED: &str = include_str!("catalogue-started.json");
-    /// Servers that are missing in the record of started servers. This one ended with exit code 1 when the record was made.
+    /// Servers that are missing in the record of started servers. `desktop-commander` ended with exit code 1 when the record was made.
     const UNRECORDED: [&str; 1] = ["desktop-commander"];
 
     #[test]

@@ -9,7 +9,7 @@ use crate::config::{BoxDefinition, InputDefinition, ServerDefinition, ServerSour
 use crate::error::Error;
 use crate::text::variant_of;
 
-/// A source that has a server of a name, but whose server is not used, because a source of higher precedence has the same name.
+/// A source with a server that is not used, because a source of higher precedence has a server of the same name.
 pub type Hidden = ServerSource;
 
 /// Maximum number of names in an error for an unknown server.
@@ -59,7 +59,8 @@ pub(super) struct Merged {
     pub(super) entries: Vec<Entry>,
     /// Positions in `entries`, by name.
     index: HashMap<String, usize>,
-    /// The sources that have the same name but are not used, ordered by precedence.
+    /// By the name of a server: the other sources that have a server of this name, which is not used. The sources are ordered by
+    /// precedence.
     pub(super) hidden: HashMap<String, Vec<Hidden>>,
     /// The names of each server's variants.
     variants: HashMap<String, Vec<String>>,
@@ -101,7 +102,8 @@ impl Layers {
         Merged { entries: valid, index, hidden, variants, inputs: self.inputs.clone(), has_other_sources }
     }
 
-    /// Returns the entry with the box that the operator gives it. A server whose program cannot be in a box is one without a box alone.
+    /// Returns the entry with the box that the operator gives it (`boxes`). An entry may be invalid only because its program cannot run in
+    /// a box. Such an entry becomes valid if the operator takes the box away (`BoxDefinition::Off`).
     fn boxed(&self, entry: Entry) -> Entry {
         // Any agent can take a name that another one has left. So the box of an agent's server is for this agent alone.
         let given = match entry.source().kind {

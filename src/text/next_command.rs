@@ -1,5 +1,5 @@
-//! Builds the command that a message suggests next. It is started as the present program was, by `npx` or by its name, and has the same `--config`
-//! and `--state`.
+//! Builds the command that a message suggests next. The command begins with `npx hyperlight-mcp` or `hyperlight-mcp`, and ends with the
+//! present `--config` and `--state`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ const PROGRAM: &str = "hyperlight-mcp";
 const BY_NPX: &str = "npx hyperlight-mcp";
 
 impl NextCommand {
-    /// Returns the commands for messages of the program itself. `environment` is the one in which it was started.
+    /// Returns the commands for messages of the program itself. `environment` is the environment in which the program was started.
     #[must_use]
     pub fn of_program(environment: &BTreeMap<String, String>, config: Option<&Path>, state: Option<&Path>) -> Self {
         Self::new(if is_by_npx(environment) { BY_NPX } else { PROGRAM }, config, state)

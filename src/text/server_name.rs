@@ -99,8 +99,8 @@ pub(crate) fn server_name_for(display_name: &str, is_taken: impl Fn(&str) -> boo
     first_free(&plain_name(display_name), std::iter::once(String::new()).chain(numbers), is_taken)
 }
 
-/// Returns a name similar to the result of [`server_name_for`]. This name always ends with a digest of its owner and itself. It does not
-/// depend on the names of other owners' servers, so a user who chooses a display name cannot find out which names exist. `is_taken` only
+/// Returns a name similar to the result of [`server_name_for`]. The name always ends with a digest of the owner and the display name. It
+/// does not depend on the servers of other owners, so a user who chooses a display name cannot find out which names exist. `is_taken` only
 /// returns true for the owner's own servers.
 pub(crate) fn server_name_of(owner: Option<&str>, display_name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let name = plain_name(display_name);

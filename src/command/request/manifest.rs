@@ -157,7 +157,7 @@ fn hint(tool: &ToolSummary, name: &str) -> Option<bool> {
     tool.annotations.as_ref()?.get(name)?.as_bool()
 }
 
-/// Shows fields on which a host may act, one kind a line.
+/// Shows the fields that a host may use. Each line shows one field.
 fn show_fields(page: &mut Page, fields: &[(&str, &Option<Json>)]) {
     for (word, fields) in fields {
         let listed = fields.as_ref().map(listed).unwrap_or_default();

@@ -73,7 +73,8 @@ impl Page<'_> {
     }
 
     fn noted(&mut self, tone: Tone, text: &str) {
-        // The text may be a server's. What does not fit is indented like no field, so that it cannot look like one.
+        // The text may be a server's. The lines that continue a long text have an indentation that no field has, so that they cannot look
+        // like a field.
         let wrapped = self.style.wrapped(CONTINUED, &line(text));
         for (index, line) in wrapped.lines().enumerate() {
             self.text.push_str(if index == 0 { "  " } else { CONTINUED });
@@ -168,7 +169,7 @@ fn reads(page: &mut Page, names: &[String]) {
     }
 }
 
-/// Shows the warning in its place: first if the entry says that there is no box, and otherwise last.
+/// Shows the request's warning if this is its place. The warning comes first if the entry says that there is no box, and otherwise last.
 fn warning(page: &mut Page, request: &CommandRequest, is_first: bool) {
     if request.is_without_box == is_first {
         page.noted(if is_first { Tone::Bad } else { Tone::Warning }, request.warning);

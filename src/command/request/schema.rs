@@ -94,7 +94,7 @@ impl Outline<'_, '_> {
         }
     }
 
-    /// Shows the properties of a property, of its items, of what it refers to, or of its alternatives.
+    /// Shows the nested properties of a property: its own, or those of its items, of its alternatives, or of the schema to which it refers.
     fn show_inner(&mut self, schema: &Json, at: &str, depth: usize, steps: usize) {
         if steps == MAX_TYPE_DEPTH {
             return;

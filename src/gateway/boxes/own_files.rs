@@ -1,4 +1,5 @@
-//! Keeps the gateway's own files from boxes: which files these are, and what happens if one of them is replaced while a box has its folder.
+//! Keeps the gateway's own files out of boxes: decides which files these are, and what happens if one of them is replaced while a box has
+//! the folder of the file.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,13 +19,13 @@ use crate::gateway::Gateway;
 use crate::gateway::core::Core;
 use crate::gateway::ending::EndReason;
 
-/// The time between two looks at the files that boxes have covered.
+/// The time between two checks whether a covered file was replaced.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The gateway's own files, and the boxes that have their folders.
+/// The gateway's own files, and the boxes that have the folders of these files.
 #[derive(Default)]
 pub(super) struct OwnFiles {
-    /// Token files and keys of what serves this gateway.
+    /// Files with tokens or keys of the MCP server that serves this gateway (`serve`).
     secrets: Mutex<Vec<PathBuf>>,
     views: Mutex<HashMap<String, View>>,
     is_watching: AtomicBool,
@@ -32,21 +33,21 @@ pub(super) struct OwnFiles {
     is_config_held: AtomicBool,
 }
 
-/// What the box of a server has of this gateway's files, since its last start.
+/// The paths that the box of a server got at its last start, and the files of this gateway among them.
 #[derive(Clone)]
 struct View {
     given: Vec<Given>,
-    /// The hidden files that lie in given folders, as they were before the start.
+    /// The files of this gateway that are in `given` folders but hidden from the box, as they were before the start.
     covered: Vec<Covered>,
 }
 
-/// A file over which a box has mounted another. If the file is replaced outside, the kernel takes this mount away.
+/// A file that a box hides by a mount. If the file is replaced outside of the box, the kernel removes the mount.
 #[derive(Clone)]
 struct Covered {
     path: PathBuf,
     id: Option<(u64, u64)>,
     is_config: bool,
-    /// True if the box could write the file as soon as it is not covered.
+    /// True if the box can write the file once the mount is removed.
     is_written: bool,
 }
 
@@ -77,7 +78,7 @@ impl Core {
         configs.chain(bases.filter_map(|path| file(path, OwnFileUse::Base))).chain(variables).chain(secrets).collect()
     }
 
-    /// Records what the box of a server gets, before it starts, and watches over its covered files.
+    /// Records what the box of a server gets, before the server starts, and watches the covered files of the box.
     pub(super) fn note_view(&self, server: &str, contents: &Contents, files: &[OwnFile]) {
         let Contents { given, hidden, .. } = contents;
         let innermost =
@@ -113,8 +114,8 @@ impl Core {
         }));
     }
 
-    /// Ends servers whose box has a file of this gateway that it should not have: the file was replaced, or has come, since the server
-    /// started. The next call starts such a server again, in a box that has the file covered.
+    /// Ends servers whose box has a file of this gateway that it should not have: the file was replaced or created since the server
+    /// started. The next call starts such a server again, in a box that hides the file.
     async fn end_uncovered(self: &Arc<Self>) {
         let views: Vec<(String, View)> =
             self.box_maker.own_files.views.lock().iter().map(|(name, view)| (name.clone(), view.clone())).collect();
@@ -138,18 +139,19 @@ impl Core {
         }
     }
 
-    /// Returns whether the config was replaced where a box could write, and nobody has had it read again since then.
+    /// Returns whether the config was replaced where a box could write, and neither a person nor the agent's code has had it read again
+    /// since then.
     pub(in crate::gateway) async fn is_config_held(self: &Arc<Self>) -> bool {
         self.end_uncovered().await;
         self.box_maker.own_files.is_config_held.load(Ordering::Acquire)
     }
 
-    /// Lets the config be read by itself again, because a person or the agent's code has had it read.
+    /// Allows automatic reads of the config again, because a person or the agent's code has had it read.
     pub(in crate::gateway) fn release_config(&self) {
         self.box_maker.own_files.is_config_held.store(false, Ordering::Release);
     }
 
-    /// Ends servers whose boxes have files that have become files of this gateway, such as the `envFile` of a new entry.
+    /// Ends servers whose boxes contain a file that has become a file of this gateway, such as the `envFile` of a new entry.
     pub(in crate::gateway) async fn end_boxes_with_new_files(&self) {
         let mut views = self.box_maker.own_files.views.lock().clone();
         views.retain(|name, view| {
@@ -173,7 +175,7 @@ fn is_same_place(file: &Path, place: &Path) -> bool {
 }
 
 impl Gateway {
-    /// Keeps files of attached work from all boxes that start from now on. `what` names them in errors.
+    /// Keeps files of the MCP server that serves this gateway (`serve`) out of all boxes that start from now on.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if the box of a server that was started has one of the files.
@@ -189,8 +191,8 @@ impl Gateway {
             if let Some((name, _)) = views.iter().find(|(name, view)| has(view) && started(name)) {
                 own.secrets.lock().retain(|kept| !files.contains(kept));
                 let problem = format!(
-                    "the file {} lies in a folder that the box of server \"{name}\" has, so that this server could read it, or change who is \
-                     let in: put it outside of that folder",
+                    "the file {} lies in a folder that the box of server \"{name}\" has, so that this server could read it, or change who may \
+                     connect to the gateway: put it outside of that folder",
                     file.display()
                 );
                 return Err(Error::InvalidOption { method: "serve", problem: problem.into() });

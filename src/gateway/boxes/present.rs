@@ -1,4 +1,4 @@
-//! Says at the approval what a box has on this machine now, beside what the config names.
+//! Sentences for the approval about what a box has on this machine now, in addition to what the config names.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::gateway::launch::search_path;
 use crate::trust::Subject;
 
 impl Core {
-    /// Returns sentences about the folders of the program and its packages, and about sockets in given folders. Reads the disk. Returns none if the program was
-    /// not looked up, and where a value that is still missing decides what the box has.
+    /// Returns sentences about the folders of the program and its packages, and about sockets in given folders. Reads the disk. Returns no
+    /// sentences if the program was not found, or if a value that is still missing decides what the box has.
     pub(super) fn present_in_box(&self, server: &ServerDefinition, subject: &Subject) -> Vec<String> {
         let (Some(BoxDefinition::On(settings)), Some(program)) = (&server.in_box, &subject.executable) else { return Vec::new() };
         let Some(command) = self.command_without_inputs(server) else { return Vec::new() };

@@ -8,14 +8,15 @@ use crate::config::{BoxDefinition, BoxHost, BoxNetwork, ServerDefinition, Surrou
 use crate::files::{Links, read_bounded};
 use crate::gateway::core::Core;
 
-/// The longest file with settings of a package manager.
+/// Maximum size in bytes of a file with settings of a package manager.
 const MAX_SETTINGS_BYTES: u64 = 256 * 1024;
-/// The starts of the names of variables with settings of package managers.
+/// Variables whose names begin with one of these texts are settings of package managers.
 const SETTINGS: [&str; 3] = ["npm_config_", "UV_", "PIP_"];
 
 impl Core {
-    /// Returns the registry of a server's package, which is part of its approval. Empty for a command that is no package runner, and for a server whose box reaches
-    /// all or that has none. It follows from the arguments as they are in the config and shown: what a placeholder stands for brings no registry.
+    /// Returns the registry of a server's package, which is part of its approval. Returns an empty registry for a command that is no
+    /// package runner, for a server without a box, and for a box that may reach all hosts. Only the arguments as they are written in the
+    /// config count, because a person sees these. So the value of a placeholder never adds a registry.
     pub(in crate::gateway) fn start_registry(&self, server: &ServerDefinition) -> Registry {
         let Transport::Stdio { command, arguments, .. } = &server.transport else { return Registry::default() };
         match &server.in_box {
@@ -27,7 +28,8 @@ impl Core {
     }
 }
 
-/// Returns what a package runner needs. A registry that only the entry names must be in `network`: whoever brings an entry does not choose a private address.
+/// Returns the registry that a package runner needs, according to this user's own settings. A registry that only the entry names must be in
+/// the box's `network` instead: the author of an entry must not be able to choose a private address.
 fn registry_of(command: &str, arguments: &[String], surroundings: &Surroundings) -> Option<Registry> {
     let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
     let runner = Runner::of(command, arguments)?;
@@ -53,7 +55,8 @@ fn is_setting(variable: &str) -> bool {
     SETTINGS.iter().any(|start| variable.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start)))
 }
 
-/// Says which hosts of a registry a box reaches beside those of its list. `None` if it reaches none.
+/// Returns a sentence with the hosts of a registry that a box reaches although they are not in its list. Returns `None` if there are no
+/// such hosts.
 pub(super) fn start_sentence(registry: &Registry, hosts: &BTreeSet<BoxHost>) -> Option<String> {
     let names: Vec<String> = registry.hosts.difference(hosts).map(ToString::to_string).collect();
     (!names.is_empty()).then(|| format!("may reach {} until it has started, to fetch its package", names.join(", ")))
@@ -114,7 +117,7 @@ mod tests {
             request.in_box.unwrap().allows.into_iter().filter(|sentence| sentence.contains("until it has started")).collect()
         }
 
-        /// Returns the hosts of the start that the box gets, and the names of its variables.
+        /// Returns the hosts that the box may reach until the server has started, and the names of the box's variables.
         async fn given(&self, subject: &Subject) -> (Vec<String>, Vec<String>) {
             let core = &self.gateway.core;
             let (_, command) = core.approved_command(&self.server, &Inputs::new(), &read_env_file).unwrap();

@@ -17,7 +17,7 @@ use crate::sandbox::{HostAnswer, HostCall, HostReply};
 use crate::store::audit::{AuditEvent, FetchEntry};
 use crate::trust::FetchHosts;
 
-/// The end of the message of a request to another host.
+/// The advice at the end of the error message about a request to a host that is not allowed.
 const WAY_OUT: &str = "Add it to fetch.hosts of the run or the agent, and let a person approve it";
 const NOT_APPROVED: &str = "ERR_FETCH_NOT_APPROVED";
 
@@ -58,7 +58,7 @@ fn no_longer_approved() -> HostReply {
 pub(in crate::gateway) struct Recorder {
     pub(in crate::gateway) core: std::sync::Weak<Core>,
     pub(in crate::gateway) agent: Option<Arc<str>>,
-    /// The generated server and its tool.
+    /// The generated server and the tool whose code fetches. `None` for the code of a run.
     pub(in crate::gateway) tool: Option<(Arc<str>, Arc<str>)>,
     pub(in crate::gateway) run_id: Option<u64>,
 }

@@ -15,7 +15,7 @@ use crate::gateway::core::Core;
 use crate::gateway::fetch::Recorder;
 use crate::text::sanitise_line;
 
-/// The end of the message of a request to a host that the prompt does not name.
+/// The advice at the end of the error message about a request to a host that the prompt does not name.
 const WAY_OUT: &str = "Add it to your prompt to allow access.";
 
 /// The network of one generated server's code, as a person has approved it.

@@ -44,7 +44,7 @@ impl Runner {
         Self { core, tools, network, on_log }
     }
 
-    /// Returns the run of one call.
+    /// Returns the request for the run that carries out one call of a tool.
     fn request(
         &self,
         core: &Core,
@@ -72,7 +72,7 @@ pub(super) struct ToolCaller {
 }
 
 impl ToolCaller {
-    /// Returns `None` if the caller has given up the call.
+    /// Returns the agent of a call. Returns `None` if the caller has given up the call.
     fn of(caller: &dyn Caller) -> Option<Self> {
         let scope = &(caller as &dyn Any).downcast_ref::<ScopeCaller>()?.scope;
         let identity = &scope.identity;

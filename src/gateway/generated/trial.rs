@@ -1,4 +1,4 @@
-//! Looks at the code of a generated tool, and tries it once without network, before a person is asked about it.
+//! Checks the code of a generated tool, and tries it once without network, before a person is asked about it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::sandbox::Stop;
 /// Longest time of a trial.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The problem of code that the reader gave up.
+/// The problem that is reported for code that cannot be parsed in time, or that nests too deeply.
 const NOT_READ: &str = "the code could not be parsed: it nests too deeply, or takes more than 5 s to parse. Write it simpler";
 
 /// Globals that the code of each tool may use.
@@ -92,7 +92,7 @@ const NETWORK_GLOBALS: [&str; 9] =
 const DEFECTS: [&str; 4] = ["TypeError", "SyntaxError", "RangeError", "InternalError"];
 /// The name of the error that the engine throws for a name that does not exist.
 const MISSING_NAME: &str = "ReferenceError";
-/// The codes of errors that say nothing about the code.
+/// The codes of errors that say nothing about the tool's code.
 const OTHER_FAILURES: [&str; 4] = ["ERR_NO_HYPERVISOR", "ERR_CLOSED", "ERR_IO", "ERR_INTERNAL"];
 
 impl Gateway {
@@ -127,8 +127,8 @@ impl Gateway {
         }
     }
 
-    /// Checks a body in the reader's process. Code that cannot be checked in time is refused, because nothing is known about it. The check ends
-    /// with this future.
+    /// Checks the body of a function in the separate parser process. Code that cannot be checked in time is refused, because nothing is
+    /// known about it. The check ends with this future.
     async fn read_body(&self, body: String, parameters: &'static [&str], globals: Vec<&'static str>) -> Result<Vec<String>> {
         let stop = Stop::new();
         let _stops = StopOnDrop(stop.clone());

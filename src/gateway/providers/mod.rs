@@ -67,7 +67,7 @@ impl Providers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anew<'n> {
     All,
-    /// Only the provider of this name. The others keep their earlier servers if they are still allowed.
+    /// Only the provider of this name. All other providers keep their earlier servers if these are still allowed.
     Only(&'n str),
 }
 

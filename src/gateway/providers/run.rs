@@ -65,7 +65,7 @@ impl Core {
             Standing::Failed(problem) => Err((ProviderState::Failed, problem.clone())),
             Standing::Approved(code) => match &self.providers.loader {
                 Some(loader) => self.answered(|| loader.load(code), LOADER_TIME).await.map_err(|problem| (ProviderState::Failed, problem)),
-                None => Err((ProviderState::Failed, "there is no JavaScript here that could run its code".to_owned())),
+                None => Err((ProviderState::Failed, "no JavaScript engine is available here to run its code".to_owned())),
             },
             Standing::Registered => {
                 let registered = self.providers.registered.lock().get(&name).cloned();

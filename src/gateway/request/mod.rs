@@ -73,7 +73,7 @@ impl Request {
         }
     }
 
-    /// Returns the same name as a shared string for the audit, which keeps it after the request has ended.
+    /// Returns [`Self::label`] as a shared string, because the audit keeps it after the request has ended.
     pub(super) fn shared_label(&self) -> Arc<str> {
         match self {
             Self::CallTool { tool, .. } => Arc::clone(tool),
@@ -157,7 +157,8 @@ pub(super) struct Requester<'a> {
     pub(super) scope: &'a Arc<CallScope>,
     /// The run. Its clock is paused while a person is asked.
     pub(super) control: Option<&'a RunControl>,
-    /// The time limit. The default and the maximum are the server's limit, or `limits.callTimeoutMs`.
+    /// The time limit. Its default, which is also its maximum, is the server's `callTimeoutMs`, otherwise `limits.callTimeoutMs`; a profile
+    /// can make it shorter.
     pub(super) timeout_ms: Option<u64>,
 }
 

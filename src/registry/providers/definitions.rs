@@ -49,8 +49,8 @@ pub struct RefusedServer {
     pub reason: String,
 }
 
-/// Reads the answer of the provider `source`, which is a list of definitions. A definition with an error becomes an invalid server, and the
-/// others can be used.
+/// Reads the answer of the provider `source`, which is a list of definitions. A definition with an error becomes an invalid server, and all
+/// other servers can be used.
 ///
 /// # Errors
 /// Returns the reason why the whole answer cannot be used: it is not a list of objects with names, it is too large, or it names a server

@@ -4,7 +4,7 @@ use super::started::{Registry, Started, python_form};
 use crate::config::{ProviderPatterns, ProviderPolicy};
 use crate::text::displayed_within;
 
-/// The most characters of a text of a definition in a reason.
+/// Maximum number of characters that a reason quotes from a definition.
 const MAX_TEXT_CHARS: usize = 100;
 
 /// Returns the reason why a provider may not be used, if there is one. `package` is the name of the provider's package. `None` if the
@@ -106,7 +106,7 @@ fn matches_any(patterns: &[String], text: &str) -> bool {
     patterns.iter().any(|pattern| matches(pattern, text))
 }
 
-/// Compares without regard to case. Registries do the same, and nobody uses one name in two spellings for two things.
+/// Compares without regard to case. So no other spelling of a name avoids a denial.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.to_lowercase(), text.to_lowercase());
     match pattern.strip_suffix('*') {

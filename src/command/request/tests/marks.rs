@@ -6,9 +6,11 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 
-/// Schema keywords whose values are one schema, a list of schemas, or an object with schemas by name.
+/// Schema keywords whose value is one schema.
 const ONE: [&str; 5] = ["items", "additionalProperties", "not", "if", "contains"];
+/// Schema keywords whose value is a list of schemas.
 const MANY: [&str; 4] = ["anyOf", "allOf", "oneOf", "prefixItems"];
+/// Schema keywords whose value is an object with schemas by name.
 const NAMED: [&str; 4] = ["properties", "$defs", "patternProperties", "dependentSchemas"];
 /// Schema keywords whose value is a text.
 const TEXT: [&str; 9] = ["description", "title", "const", "default", "pattern", "format", "$ref", "$comment", "type"];
