@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
+use super::kept::{Kept, keep, planting};
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
-use super::own_files::{OwnFile, held, makeable};
+use super::own_files::{OwnFile, access_of, followed, held, makeable};
 use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
 use super::services::{Service, check_services, sockets_sentence};
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
@@ -51,6 +52,32 @@ pub struct BoxInput<'a> {
     pub services: &'a [Service],
     /// The gateway's own files, which a box may have in its folders, but not change.
     pub own_files: &'a [OwnFile],
+    /// Finds the files and folders that run outside of this box. It is asked only for a box that may write something.
+    pub kept: &'a dyn Fn() -> Vec<Kept>,
+}
+
+/// The files and folders that a box has for its program, although the config does not name them.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// The folders of the program and its interpreters.
+    pub runtime: BTreeSet<PathBuf>,
+    /// The packages of the programs in the arguments.
+    pub packages: BTreeSet<PathBuf>,
+    /// The program, its interpreters and the programs in the arguments themselves.
+    pub files: BTreeSet<PathBuf>,
+    /// The interpreters, by the paths in the first lines of scripts.
+    interpreters: BTreeSet<PathBuf>,
+}
+
+/// What exists in a box, and why.
+#[derive(Debug)]
+pub struct Decided {
+    pub contents: Contents,
+    /// The path by which the program is started in the box.
+    pub program: PathBuf,
+    pub places: Places,
+    /// Sentences about what the box can change that runs outside of it.
+    pub notes: Vec<String>,
 }
 
 /// Returns what exists in the box, and the path by which the program is started there.
@@ -58,12 +85,35 @@ pub struct BoxInput<'a> {
 /// # Errors
 /// The reason why a path cannot be given.
 pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Contents, PathBuf), String> {
-    let real_or_same = |path: &Path| lookup.real(path).unwrap_or_else(|| path.to_owned());
-    let own_folders: Vec<PathBuf> = request.own_folders.iter().map(|folder| real_or_same(folder)).collect();
-    let choice = Choice { request, lookup, user_home: real_or_same(request.user_home), own_folders: &own_folders };
-    let mut paths: BTreeMap<PathBuf, Access> = BTreeMap::new();
-    let program = choice.add_runtime(&mut paths);
-    choice.add_arguments(&mut paths)?;
+    decide(request, lookup).map(|Decided { contents, program, .. }| (contents, program))
+}
+
+/// Returns the files and folders that a box of this server has for its program. They do not depend on what else the box has.
+pub fn places(request: &BoxInput<'_>, lookup: &impl Lookup) -> Places {
+    let own_folders = own_folders(request, lookup);
+    let choice = Choice::new(request, lookup, &own_folders);
+    let mut places = Places::default();
+    choice.add_runtime(&mut places);
+    // A path that cannot be given ends the decision about the box, and belongs to no program.
+    let _ = choice.add_arguments(&mut BTreeMap::new(), &mut places);
+    places
+}
+
+fn own_folders(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<PathBuf> {
+    request.own_folders.iter().map(|folder| lookup.real(folder).unwrap_or_else(|| folder.clone())).collect()
+}
+
+/// Decides what exists in the box.
+///
+/// # Errors
+/// The reason why a path cannot be given.
+pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, String> {
+    let own_folders = own_folders(request, lookup);
+    let choice = Choice::new(request, lookup, &own_folders);
+    let mut places = Places::default();
+    let program = choice.add_runtime(&mut places);
+    let mut paths: BTreeMap<PathBuf, Access> = places.runtime.iter().map(|path| (path.clone(), Access::Read)).collect();
+    choice.add_arguments(&mut paths, &mut places)?;
     for (named, access) in [(&request.read, Access::Read), (&request.write, Access::Write)] {
         for path in named {
             check_named(path, access, &own_folders, Path::new("/box"))?;
@@ -74,6 +124,9 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     for path in paths.keys() {
         check_services(path, &named, request.services, lookup)?;
     }
+    choice.keep_programs(&places, &mut paths)?;
+    let kept = if paths.values().any(|access| *access == Access::Write) { (request.kept)() } else { Vec::new() };
+    let notes = keep(&kept, &mut paths, lookup)?;
     let held = held(request.own_files, &paths, &request.read, lookup)?;
     paths.extend(held.read.into_iter().map(|path| (path, Access::Read)));
     let network = network_of(&request.settings.network, request.start_hosts);
@@ -99,22 +152,27 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
         cpu_percent: *cpu_percent,
     };
     let hidden = own_folders.into_iter().chain(held.hidden).collect();
-    Ok((Contents { given, hidden, home: request.private_home.to_owned(), network, is_nested, ceilings }, program))
+    let contents = Contents { given, hidden, home: request.private_home.to_owned(), network, is_nested, ceilings };
+    Ok(Decided { contents, program, places, notes })
 }
 
-/// Says what the box has on this machine now, beside what the config names: the folders of the program, its runtime and its packages, and the sockets in what
-/// is given. It says nothing of a box that cannot be made.
+/// Says what the box has on this machine now, beside what the config names: the folders of the program, its runtime and its packages, the sockets in what is
+/// given, and what it can change that runs outside. It says nothing of a box that cannot be made.
 pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
-    let Ok((contents, _)) = contents(request, lookup) else { return Vec::new() };
+    let Ok(Decided { contents, places, notes, program: _ }) = decide(request, lookup) else { return Vec::new() };
     let given: Vec<&Given> = contents.given.iter().filter(|given| given.link == Link::Refused).collect();
     let named = request.arguments.iter().map(PathBuf::from).chain(request.read.iter().cloned()).chain(request.roots.iter().cloned());
     let named: Vec<PathBuf> = named.map(|path| request.working_directory.map_or(path.clone(), |folder| folder.join(path))).collect();
-    let is_own = |given: &&&Given| given.access == Access::Read && !named.contains(&given.path);
+    let is_place = |path: &PathBuf| [&places.runtime, &places.packages, &places.files].iter().any(|places| places.contains(path));
+    let is_own = |given: &&&Given| given.access == Access::Read && is_place(&given.path) && !named.contains(&given.path);
     let own = grouped(given.iter().filter(is_own).map(|given| given.path.as_path()));
     let of_program = (!own.is_empty()).then(|| format!("its program, runtime and package are in {}", own.join(", ")));
     let paths = given.iter().map(|given| (given.path.clone(), given.access)).collect();
     let own_files = makeable(request.own_files, &paths, lookup);
-    of_program.into_iter().chain(given.iter().filter_map(|given| sockets_sentence(&given.path))).chain(own_files).collect()
+    let sockets = given.iter().filter_map(|given| sockets_sentence(&given.path));
+    let written = given.iter().filter(|given| given.access == Access::Write);
+    let planted = written.filter_map(|given| planting(&given.path, lookup));
+    of_program.into_iter().chain(sockets).chain(own_files).chain(notes).chain(planted).collect()
 }
 
 /// Returns paths as texts, with those of one folder in one text: `/a/{bin, lib}`. What another path contains is left out.
@@ -150,22 +208,58 @@ struct Choice<'a, L> {
     own_folders: &'a [PathBuf],
 }
 
-impl<L: Lookup> Choice<'_, L> {
+impl<'a, L: Lookup> Choice<'a, L> {
+    fn new(request: &'a BoxInput<'a>, lookup: &'a L, own_folders: &'a [PathBuf]) -> Self {
+        let user_home = lookup.real(request.user_home).unwrap_or_else(|| request.user_home.to_owned());
+        Self { request, lookup, user_home, own_folders }
+    }
+
     /// Adds the files that the program and its interpreters need. Returns the path by which the program is started: its own path if it
     /// exists in the box, or else the file to which it leads.
-    fn add_runtime(&self, paths: &mut BTreeMap<PathBuf, Access>) -> PathBuf {
+    fn add_runtime(&self, places: &mut Places) -> PathBuf {
         let mut next = Some(self.request.program.to_owned());
         for _ in 0..MAX_INTERPRETERS {
             let Some(program) = next else { break };
             let real = self.lookup.real(&program).unwrap_or_else(|| program.clone());
             for path in [self.placed(&program), Some(real.clone())].into_iter().flatten() {
-                paths.extend(self.runtime_of(&path).into_iter().map(|path| (path, Access::Read)));
+                places.runtime.extend(self.runtime_of(&path).into_iter().filter(|path| self.may_be_given(path)));
             }
-            next = self.interpreter_of(&real);
+            // A folder or a socket is no program.
+            if self.lookup.kind(&real) == Some(Kind::File) && self.may_be_given(&real) {
+                places.files.insert(real.clone());
+            }
+            next = self.interpreter_of(&real).filter(|path| path.is_absolute() && self.lookup.is_program(path));
+            places.interpreters.extend(next.clone());
         }
         let program = self.request.program;
-        let own = self.placed(program).filter(|own| is_system(own) || paths.keys().any(|given| own.starts_with(given)));
+        let own = self.placed(program).filter(|own| is_system(own) || places.runtime.iter().any(|given| own.starts_with(given)));
         own.or_else(|| self.lookup.real(program)).unwrap_or_else(|| program.to_owned())
+    }
+
+    /// Keeps the programs themselves from being written, also within a folder that may be written. A box whose server rewrites the first line
+    /// of its own program would have other contents at the next start.
+    fn keep_programs(&self, places: &Places, paths: &mut BTreeMap<PathBuf, Access>) -> Result<(), String> {
+        for file in &places.files {
+            if access_of(paths, file) != Some(Access::Write) {
+                continue;
+            }
+            if paths.contains_key(file) {
+                return Err(format!("{} cannot be written: it is this server's own program", file.display()));
+            }
+            paths.insert(file.clone(), Access::Read);
+        }
+        for interpreter in &places.interpreters {
+            let (links, _) = followed(interpreter, self.lookup);
+            if let Some(link) = links.iter().find(|link| access_of(paths, link) == Some(Access::Write)) {
+                return Err(format!(
+                    "{}, which runs this server's program, leads through the link {}, which this box could replace: put it outside of what the box \
+                     may write",
+                    interpreter.display(),
+                    link.display()
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the path with the links of its folder followed. A link at the path itself is kept, because a virtual environment is
@@ -208,7 +302,9 @@ impl<L: Lookup> Choice<'_, L> {
             // A version manager has the programs beside the scripts that choose one.
             Some("shims") if self.may_be_given(prefix) => vec![prefix.to_owned()],
             // Links are not mounted; the file to which the link leads is.
-            _ if self.lookup.real(program).as_deref() == Some(program) => vec![self.package_of(program)],
+            _ if self.lookup.real(program).as_deref() == Some(program) && self.lookup.kind(program) == Some(Kind::File) => {
+                vec![self.package_of(program)]
+            }
             _ => Vec::new(),
         }
     }
@@ -229,7 +325,7 @@ impl<L: Lookup> Choice<'_, L> {
     }
 
     /// Adds the paths in the arguments, and the roots.
-    fn add_arguments(&self, paths: &mut BTreeMap<PathBuf, Access>) -> Result<(), String> {
+    fn add_arguments(&self, paths: &mut BTreeMap<PathBuf, Access>, places: &mut Places) -> Result<(), String> {
         let access = match self.request.settings.base {
             BoxBase::Standard => Access::Write,
             BoxBase::Strict => Access::Read,
@@ -238,7 +334,14 @@ impl<L: Lookup> Choice<'_, L> {
         for path in arguments.chain(self.request.roots.iter().cloned()) {
             // An argument such as `/api` is no path.
             let (Some(kind), Some(real)) = (self.lookup.kind(&path), self.lookup.real(&path)) else { continue };
-            if kind == Kind::Other || !self.may_be_given(&real) || !self.may_be_given(&path) || self.is_named(&real) {
+            if kind == Kind::Other || !self.may_be_given(&real) || !self.may_be_given(&path) {
+                continue;
+            }
+            // A person has named what `write` names itself.
+            if kind == Kind::File && is_program_file(&real) && !self.request.write.contains(&real) {
+                places.files.insert(real.clone());
+            }
+            if self.is_named(&real) {
                 continue;
             }
             // Package managers link from one package to another. The box keeps a link that is given together with the file to which it leads.
@@ -252,7 +355,9 @@ impl<L: Lookup> Choice<'_, L> {
                 ));
             }
             if kind == Kind::File && is_program_file(&real) {
-                paths.entry(self.package_of(&real)).or_insert(Access::Read);
+                let package = self.package_of(&real);
+                places.packages.insert(package.clone());
+                paths.entry(package).or_insert(Access::Read);
             } else if kind == Kind::File && self.lookup.is_program(&real) {
                 // Whoever could write a program would run code outside of the box, when its user starts it.
                 paths.entry(real).or_insert(Access::Read);

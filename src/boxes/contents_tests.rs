@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::boxes::{OwnFileUse, services};
+use crate::boxes::{OwnFileUse, Owner, services};
 
 /// A machine with these files. A path that ends with `/` is a folder, one with ` -> ` a link, one with ` #! ` a script, one with `=` a socket.
 #[derive(Default)]
@@ -82,6 +82,7 @@ struct Entry {
     working_directory: Option<&'static Path>,
     services: Vec<Service>,
     own_files: Vec<OwnFile>,
+    kept: Vec<Kept>,
 }
 
 fn entry(program: &'static str, arguments: &[&str]) -> Entry {
@@ -96,6 +97,7 @@ fn entry(program: &'static str, arguments: &[&str]) -> Entry {
         working_directory: None,
         services: services(&BTreeMap::new(), Path::new("/home/ada"), 1000),
         own_files: vec![],
+        kept: vec![],
     }
 }
 
@@ -116,6 +118,7 @@ impl Entry {
             private_home: Path::new("/home/ada/.state/boxes/a"),
             services: &self.services,
             own_files: &self.own_files,
+            kept: &|| self.kept.clone(),
         })
     }
 
@@ -432,4 +435,66 @@ fn a_config_that_can_be_made_is_named_at_the_approval() {
     entry.own_files = vec![own_file("/home/ada/p/.mcp.json", OwnFileUse::Base), own_file("/home/ada/q", OwnFileUse::Base)];
     let told = "can make /home/ada/p/.mcp.json, from which this gateway takes servers that need an approval";
     assert!(entry.present(&machine).iter().any(|said| said == told), "{:?}", entry.present(&machine));
+}
+
+#[test]
+fn an_interpreter_is_given_only_if_it_is_a_program_that_may_be_given() {
+    let of = |line: &str, more: &[&str]| {
+        let script = format!("/home/ada/script #! {line}");
+        let lines = [&["/home/ada/.ssh/key", "/home/ada/.gnupg/S.gpg-agent=", "/home/ada/.state/bin/run", script.as_str()], more].concat();
+        entry("/home/ada/script", &[]).own(&machine(&lines))
+    };
+    let alone = ["r /home/ada/script"];
+    // A link leads to the home, to a file that is no program, to a socket, or to the gateway's own folder.
+    for target in ["/home/ada", "/home/ada/.ssh", "/home/ada/.ssh/key", "/home/ada/.gnupg/S.gpg-agent", "/home/ada/.state/bin/run"] {
+        assert_eq!(of("/home/ada/x", &[&format!("/home/ada/x -> {target}")]), alone, "{target}");
+    }
+    // The kernel would look for it in another folder than this process.
+    assert_eq!(of("q/bin/run", &["/home/ada/q/bin/run", "q/bin/run"]), alone);
+    assert_eq!(of("/home/ada/q/bin/run", &["/home/ada/q/bin/run"]), ["r /home/ada/script", "r /home/ada/q/bin"]);
+}
+
+#[test]
+fn a_program_is_kept_from_being_written_within_a_written_folder() {
+    let lines = [
+        "/usr/bin/node",
+        "/home/ada/.state/store",
+        "/home/ada/p/package.json",
+        "/home/ada/p/tools/bin/sh",
+        "/home/ada/p/tools/server.sh #! /home/ada/p/tools/bin/sh",
+        "/home/ada/p/server.mjs",
+        "/home/ada/p/link -> /home/ada/p/tools",
+        "/home/ada/p/other.sh #! /home/ada/p/link/bin/sh",
+    ];
+    let machine = machine(&lines);
+    let folder = Some(Path::new("/home/ada/p"));
+    let script = Entry { working_directory: folder, ..entry("/home/ada/p/tools/server.sh", &["./"]) };
+    assert_eq!(script.own(&machine), ["w /home/ada/p", "r /home/ada/p/tools/bin", "r /home/ada/p/tools/server.sh"]);
+    let named = Entry { write: vec!["/home/ada/p".into()], ..entry("/usr/bin/node", &["/home/ada/p/server.mjs"]) };
+    assert_eq!(named.own(&machine), ["w /home/ada/p", "r /home/ada/p/server.mjs"]);
+    let itself = Entry { write: vec!["/home/ada/p/tools/server.sh".into()], ..entry("/home/ada/p/tools/server.sh", &[]) };
+    assert!(itself.contents(&machine).unwrap_err().contains("it is this server's own program"));
+    let linked = Entry { write: vec!["/home/ada/p".into()], ..entry("/home/ada/p/other.sh", &[]) };
+    assert!(linked.contents(&machine).unwrap_err().contains("through the link /home/ada/p/link"));
+}
+
+#[test]
+fn a_service_is_not_given_although_a_first_line_leads_to_its_socket() {
+    let (machine, docker) = (machine(&["/run/docker.sock="]), Path::new("/run/docker.sock"));
+    let service = services(&BTreeMap::new(), Path::new("/home/ada"), 1000);
+    assert!(check_services(docker, &[], &service, &machine).unwrap_err().contains("socket of Docker"));
+    assert_eq!(check_services(docker, &[docker], &service, &machine), Ok(()));
+}
+
+#[test]
+fn what_runs_outside_is_only_read_and_the_rest_is_said() {
+    let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/tools/b.mjs", "/home/ada/p/package.json"]);
+    let mut server = entry("/usr/bin/node", &["/home/ada/p"]);
+    let kept = |path: &str| Kept { path: path.into(), owner: Owner::Server("b".to_owned()) };
+    server.kept = vec![kept("/home/ada/p/tools/b.mjs"), kept("/home/ada/p")];
+    assert_eq!(server.own(&machine), ["w /home/ada/p", "r /home/ada/p/tools/b.mjs"]);
+    let said = server.present(&machine);
+    for sentence in ["can change /home/ada/p, and so what the server \"b\" runs", "can change package.json in /home/ada/p"] {
+        assert!(said.iter().any(|said| said.starts_with(sentence)), "{said:?}");
+    }
 }

@@ -6,6 +6,7 @@ mod absent;
 pub mod border;
 pub mod build;
 pub(crate) mod contents;
+mod kept;
 pub(crate) mod machine;
 mod order;
 mod own_files;
@@ -15,7 +16,8 @@ pub(crate) mod sentences;
 mod services;
 
 pub use absent::{absent_arguments, bare_names};
-pub use contents::{BoxInput, HOME, contents, present};
+pub use contents::{BoxInput, Decided, HOME, Places, contents, decide, places, present};
+pub use kept::{Kept, Owner};
 pub(crate) use machine::PROBE;
 pub use machine::{BoxPart, BoxPartName, BoxesReport};
 pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report};

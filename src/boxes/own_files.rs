@@ -101,12 +101,12 @@ pub(super) fn makeable(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, loo
 }
 
 /// Returns the access that a box has to a path, by the innermost given folder that contains it.
-fn access_of(given: &BTreeMap<PathBuf, Access>, path: &Path) -> Option<Access> {
+pub(super) fn access_of(given: &BTreeMap<PathBuf, Access>, path: &Path) -> Option<Access> {
     path.ancestors().find_map(|above| given.get(above)).copied()
 }
 
 /// Returns the links through which a path leads, and the place at which it ends, whether something exists there or not.
-fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, PathBuf) {
+pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, PathBuf) {
     let (mut links, mut place) = (Vec::new(), PathBuf::from("/"));
     let mut rest: Vec<PathBuf> = parts(path);
     while let Some(part) = rest.pop() {

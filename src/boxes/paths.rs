@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -49,8 +49,8 @@ pub(crate) const SYSTEM: [&str; 33] = [
 pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
 /// Folders of the kernel. A box never has those of the machine, but its own.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
-/// The longest first line of a script that is read.
-const MAX_FIRST_LINE: u64 = 512;
+/// The bytes of a script in which the kernel looks for its first line.
+const FIRST_LINE_BYTES: usize = 256;
 
 /// The kind of thing that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,8 @@ pub trait Lookup {
     fn link(&self, path: &Path) -> Option<PathBuf>;
     /// Returns the kind of the file at the path, with links followed. `None` if nothing exists there.
     fn kind(&self, path: &Path) -> Option<Kind>;
-    /// Returns the words of a script's first line, behind `#!`. `None` if it is not a script.
+    /// Returns the interpreter in a script's first line, as the kernel reads it, and then the words of its argument. `None` if the file is
+    /// not a script.
     fn interpreter(&self, path: &Path) -> Option<Vec<String>>;
     /// Returns whether the file can be executed by somebody.
     fn is_program(&self, path: &Path) -> bool;
@@ -101,15 +102,33 @@ impl Lookup for Disk {
         if self.kind(path)? != Kind::File {
             return None;
         }
-        let mut line = Vec::new();
-        BufReader::new(fs::File::open(path).ok()?.take(MAX_FIRST_LINE)).read_until(b'\n', &mut line).ok()?;
-        let line = String::from_utf8(line).ok()?;
-        Some(line.strip_prefix("#!")?.split_ascii_whitespace().map(str::to_owned).collect())
+        let mut start = Vec::new();
+        fs::File::open(path).ok()?.take(FIRST_LINE_BYTES as u64).read_to_end(&mut start).ok()?;
+        first_line(&start)
     }
 
     fn is_program(&self, path: &Path) -> bool {
         fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
     }
+}
+
+/// Reads the start of a script as the kernel does: only a blank and a tab end the interpreter. Whoever reads more or less of the line takes
+/// another file for the interpreter than the one that runs.
+fn first_line(start: &[u8]) -> Option<Vec<String>> {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let behind = start.strip_prefix(b"#!")?;
+    let end = behind.iter().position(|byte| *byte == b'\n');
+    let line = &behind[..end.unwrap_or(behind.len())];
+    let line = &line[line.iter().position(|byte| !is_blank(byte))?..];
+    let name = line.iter().position(|byte| is_blank(byte) || *byte == 0);
+    // The kernel does not run an interpreter of whose path it may have seen only a part.
+    if name.is_none() && end.is_none() && start.len() >= FIRST_LINE_BYTES {
+        return None;
+    }
+    let (name, argument) = line.split_at(name.unwrap_or(line.len()));
+    let argument = argument.split(|byte| *byte == 0).next().unwrap_or_default();
+    let words = std::iter::once(name).chain(argument.split(is_blank)).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8(word.to_vec()).ok()).collect()
 }
 
 /// Returns whether a path belongs to the system. Such a path exists in every box or in none.
@@ -143,4 +162,33 @@ pub(super) fn check_named(path: &Path, access: Access, own_folders: &[PathBuf], 
 pub(super) fn find_program(name: &str, search_path: &OsStr, lookup: &impl Lookup) -> Option<PathBuf> {
     let folders = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
     folders.map(|folder| folder.join(name)).find(|path| lookup.is_program(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_line_is_read_as_the_kernel_reads_it() {
+        let read = |text: &str| first_line(text.as_bytes()).map(|words| words.join("|"));
+        for (text, words) in [
+            ("#!/bin/sh\nmore", Some("/bin/sh")),
+            ("#! \t/usr/bin/env  -S\tnode --flag \n", Some("/usr/bin/env|-S|node|--flag")),
+            ("#!/bin/sh", Some("/bin/sh")),
+            // All of these are parts of the name.
+            ("#!/ws/x\r\n", Some("/ws/x\r")),
+            ("#!/ws/x\u{b}y\u{c}z\n", Some("/ws/x\u{b}y\u{c}z")),
+            ("#!/ws/x\0y z\n", Some("/ws/x")),
+            ("#!\n", None),
+            ("#!  ", None),
+            ("/bin/sh\n", None),
+        ] {
+            assert_eq!(read(text).as_deref(), words, "{text:?}");
+        }
+        let long = format!("#!/{}", "x".repeat(FIRST_LINE_BYTES));
+        assert_eq!(read(&long[..FIRST_LINE_BYTES]), None, "its end was not seen");
+        assert!(read(&long[..FIRST_LINE_BYTES - 1]).is_some());
+        let ended = format!("#!/x {}", "y".repeat(FIRST_LINE_BYTES));
+        assert!(read(&ended[..FIRST_LINE_BYTES]).unwrap().starts_with("/x|y"));
+    }
 }

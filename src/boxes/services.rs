@@ -83,7 +83,7 @@ fn socket_of(address: &str) -> Option<PathBuf> {
 pub(super) fn check_services(path: &Path, named: &[&Path], services: &[Service], lookup: &impl Lookup) -> Result<(), String> {
     for Service { name, socket } in services {
         let real = lookup.real(socket).unwrap_or_else(|| socket.clone());
-        let is_within = real != path && real.starts_with(path) && !named.contains(&real.as_path());
+        let is_within = real.starts_with(path) && !named.contains(&real.as_path());
         // What is not there yet can come later.
         if is_within && (real.starts_with(RUN) || lookup.kind(&real) == Some(Kind::Other)) {
             return Err(format!(

@@ -2,6 +2,7 @@
 
 mod own_files;
 mod present;
+mod programs;
 mod start_registry;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -9,7 +10,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -25,10 +26,11 @@ use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
 use crate::boxes::border::{AbsoluteNames, BorderSettings, Descriptors, Refusal, RefusalListener};
-use crate::boxes::{BoxInput, BoxesReport, Disk, HOME, PROBE, Registry, Service, contents, services};
+use crate::boxes::{BoxInput, BoxesReport, Decided, Disk, HOME, Kept, PROBE, Registry, Service, decide, services};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
-    BoxDefinition, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, loads_code, resolve_box_paths,
+    BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, loads_code,
+    resolve_box_paths,
 };
 use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
@@ -59,6 +61,8 @@ pub(super) struct BoxMaker {
     /// The services whose sockets a box does not get, even if it gets their folder.
     services: Vec<Service>,
     own_files: OwnFiles,
+    /// The files and folders from which the programs of this gateway are loaded.
+    own_programs: Vec<Kept>,
 }
 
 impl BoxMaker {
@@ -72,6 +76,7 @@ impl BoxMaker {
             refused: Arc::default(),
             snapshot_folder: options.snapshot_dir.clone(),
             own_files: OwnFiles::default(),
+            own_programs: programs::own_programs(&options.watchdog, &[&options.box_program, &options.reader]),
             services: services(&options.environment, Path::new(home), geteuid().as_raw()),
         }
     }
@@ -224,6 +229,8 @@ impl Core {
         let (user_home, own_folders, services) =
             (self.surroundings.user_home.clone(), self.box_maker.own_folders(), self.box_maker.services.clone());
         let program = command.working_directory.join(program);
+        let (path, name) = (program.clone(), command.command.clone());
+        let core = Weak::clone(&self.weak);
         let mut command = within(command, server, &settings.environment);
         let hosts = match &settings.network {
             BoxNetwork::Any => BTreeSet::new(),
@@ -234,7 +241,9 @@ impl Core {
         let starting = start_hosts.clone();
         let search = search_path(&command);
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
+        let own = server.name.clone();
         let found = blocking(move || {
+            let kept = || core.upgrade().map(|core| core.kept_from(&own)).unwrap_or_default();
             let request = BoxInput {
                 settings: &settings,
                 program: &program,
@@ -250,20 +259,16 @@ impl Core {
                 private_home: &private_home,
                 services: &services,
                 own_files: &files,
+                kept: &kept,
             };
-            Ok(contents(&request, &Disk))
+            Ok(decide(&request, &Disk))
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
-        let (contents, program) = found.await?.map_err(failed)?;
+        let Decided { contents, program, places, notes: _ } = found.await?.map_err(failed)?;
+        self.check_places(server, self.compared(server, &name, &path, places))?;
         self.note_view(&server.name, &contents, &own_files);
-        let BoxMaker { program: box_program, threads, resolver, .. } = &self.box_maker;
-        let border = BorderSettings {
-            hosts,
-            start_hosts,
-            resolver: Arc::clone(resolver),
-            on_refused: self.on_refused(&server.name),
-            descriptors: Descriptors::of_process(),
-        };
+        let BoxMaker { program: box_program, threads, .. } = &self.box_maker;
+        let border = self.border_settings(&server.name, hosts, start_hosts);
         let in_box = Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) }));
         Ok(Target::Process { command, program, in_box })
     }
@@ -291,6 +296,16 @@ impl Core {
         }
         in_box.allows.extend(self.present_in_box(server, subject));
         request
+    }
+
+    fn border_settings(&self, server: &str, hosts: BTreeSet<BoxHost>, start_hosts: BTreeSet<BoxHost>) -> BorderSettings {
+        BorderSettings {
+            hosts,
+            start_hosts,
+            resolver: Arc::clone(&self.box_maker.resolver),
+            on_refused: self.on_refused(server),
+            descriptors: Descriptors::of_process(),
+        }
     }
 
     /// Returns the function that reports the refusals of a server's box.

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::events::Event;
 use super::{Agent, ApprovalRead, Gateway};
 use crate::blocking::blocking;
-use crate::config::{ServerDefinition, SourceKind, read_env_file};
+use crate::config::{ServerDefinition, SourceKind};
 use crate::error::{Error, Result};
 use crate::registry::{AddedServer, Decider};
 use crate::store::audit::{ApprovalStage, AuditParty};
@@ -90,7 +90,7 @@ impl Gateway {
                 core.events.warn(format!("more than {MAX_AT_OPEN} servers of agents wait for a decision. To see all of them: {list}"));
                 break;
             }
-            let subject = core.subject_with(&server, core.executable(&server), &read_env_file);
+            let subject = core.whole_subject(&server);
             let event = core.proposal(&added, &server, &subject, Decided::StillNo);
             event.ok().flatten().into_iter().for_each(|event| core.events.send(&event));
         }

@@ -27,7 +27,13 @@ impl Core {
     /// Returns the subject with the program that would be started. Reads the program on a blocking thread, because the file may be large.
     pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
         let (core, definition) = (Arc::clone(self), Arc::clone(server));
-        blocking(move || Ok(core.subject_with(&definition, core.executable(&definition), &read_env_file))).await
+        blocking(move || Ok(core.whole_subject(&definition))).await
+    }
+
+    /// Returns the subject with the program that would be started and the folders that its box has for it. Reads the disk.
+    pub(super) fn whole_subject(&self, server: &ServerDefinition) -> Subject {
+        let subject = self.subject_with(server, self.executable(server), &read_env_file);
+        subject.with_places(self.places_in_box(server))
     }
 
     pub(super) fn subject_with(&self, server: &ServerDefinition, executable: Option<Executable>, read_file: ReadFile<'_>) -> Subject {

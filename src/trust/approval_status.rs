@@ -61,12 +61,14 @@ pub enum NotApprovedReason {
     Expired,
     /// The program's content has changed, and the config contains `pinExecutable`.
     Executable,
+    /// The program, its interpreters or its packages are in folders that were not shown at the approval.
+    Places,
     /// The program cannot be compared with the approved one, and the config contains `pinExecutable`.
     Unreadable,
 }
 
 impl NotApprovedReason {
-    fn refusal(self, server: &str) -> Error {
+    pub(crate) fn refusal(self, server: &str) -> Error {
         Error::NotApproved { server: server.to_owned(), reason: self.to_string().into() }
     }
 }
@@ -84,6 +86,9 @@ impl fmt::Display for NotApprovedReason {
             }
             Self::Expired => "its approval has expired",
             Self::Executable => "its program changed on disk after it was approved (pinExecutable)",
+            Self::Places => {
+                "its program, runtime or package is in other folders than when it was approved, and its box would have these folders: approve it again"
+            }
             Self::Unreadable => {
                 return write!(
                     formatter,
@@ -115,6 +120,9 @@ pub(super) fn approval_status(approval: Option<&Approval>, subject: &Subject, no
         None => return ApprovalStatus::Unapproved(NotApprovedReason::Unreadable),
         now if *now != approval.executable => return ApprovalStatus::Unapproved(NotApprovedReason::Executable),
         Some(_) => {}
+    }
+    if subject.places.as_ref().is_some_and(|places| !approval.covers_places(places)) {
+        return ApprovalStatus::Unapproved(NotApprovedReason::Places);
     }
     match (&approval.manifest, &approval.manifest_digest) {
         (Some(manifest), Some(_)) => ApprovalStatus::Full(Arc::clone(manifest)),

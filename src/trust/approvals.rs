@@ -204,11 +204,12 @@ impl ApprovalStore {
             if known.command_digest != subject.digest {
                 return Err(Error::DigestChanged { server: subject.server.clone() });
             }
-            // The approval of the command determines the program. If the approval of the tools has no expiry, the expiry of the command's
+            // The approval of the command determines the program and its folders. If the approval of the tools has no expiry, the expiry of the command's
             // approval stays.
             let fresh = approval(subject, valid_for);
             *known = Approval {
                 executable: known.executable.take(),
+                places: std::mem::take(&mut known.places),
                 direct_names: std::mem::take(&mut known.direct_names),
                 prompt_names: std::mem::take(&mut known.prompt_names),
                 first_id: known.first_approval_id().to_owned(),
@@ -367,6 +368,7 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
     Approval {
         command_digest: subject.digest.clone(),
         executable: subject.executable.clone(),
+        places: subject.places.clone().unwrap_or_default(),
         manifest: None,
         manifest_digest: None,
         direct_names: BTreeMap::new(),

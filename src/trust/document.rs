@@ -2,6 +2,7 @@
 //! Does not access the disk.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,6 +26,9 @@ pub struct Approval {
     /// The program that the command named at the time of the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executable: Option<Executable>,
+    /// The folders of the program, its interpreters and its packages that the box had at the time of the approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<String>,
     /// The approved tools. `None` if only the command is approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Arc<Manifest>>,
@@ -55,6 +59,12 @@ impl Approval {
     #[must_use]
     pub fn first_approval_id(&self) -> &str {
         if self.first_id.is_empty() { &self.id } else { &self.first_id }
+    }
+
+    /// Returns whether all folders of a program were shown at the approval, or lie in one that was.
+    #[must_use]
+    pub fn covers_places(&self, places: &[String]) -> bool {
+        places.iter().all(|place| self.places.iter().any(|shown| Path::new(place).starts_with(shown)))
     }
 
     /// Returns whether the approval has expired.
@@ -188,6 +198,7 @@ mod tests {
         Approval {
             command_digest: "abc".into(),
             executable: None,
+            places: Vec::new(),
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),

@@ -27,6 +27,9 @@ pub struct Subject {
     pub shown_digest: String,
     /// The program that would be started now. `None` if it was not looked up or not found.
     pub executable: Option<Executable>,
+    /// The folders of the program, its interpreters and its packages that its box has now, as far as the approval covers them. `None` if they
+    /// were not looked up.
+    pub places: Option<Vec<String>>,
     /// True if a changed program needs a new approval.
     pub pin_executable: bool,
     /// The only folder in which the approval is valid, if the command depends on the folder ([`super::deciding_folder`]).
@@ -75,9 +78,10 @@ impl Subject {
         Self {
             server: server.name.clone(),
             key: server.key(),
-            shown_digest: shown_digest(&decided, executable.as_ref()),
+            shown_digest: shown_digest(&decided, executable.as_ref(), None),
             digest: decided,
             executable,
+            places: None,
             pin_executable: server.pin_executable,
             folder,
             addresses,
@@ -88,14 +92,21 @@ impl Subject {
     /// Returns the subject with another program.
     #[must_use]
     pub(crate) fn with_executable(self, executable: Option<Executable>) -> Self {
-        Self { shown_digest: shown_digest(&self.digest, executable.as_ref()), executable, ..self }
+        Self { shown_digest: shown_digest(&self.digest, executable.as_ref(), self.places.as_deref()), executable, ..self }
+    }
+
+    /// Returns the subject with other folders of its program.
+    #[must_use]
+    pub(crate) fn with_places(self, places: Option<Vec<String>>) -> Self {
+        Self { shown_digest: shown_digest(&self.digest, self.executable.as_ref(), places.as_deref()), places, ..self }
     }
 }
 
-fn shown_digest(decided: &str, executable: Option<&Executable>) -> String {
+fn shown_digest(decided: &str, executable: Option<&Executable>, places: Option<&[String]>) -> String {
     let path = executable.map(|program| program.path.to_string_lossy());
     let form = Canonical::new("hyperlight-mcp request 1").text(decided);
-    digest(&form.optional(path.as_deref()).optional(executable.map(|program| program.sha256.as_str())))
+    let form = form.optional(path.as_deref()).optional(executable.map(|program| program.sha256.as_str()));
+    digest(&places.into_iter().fold(form, |form, places| form.list(places.iter().map(String::as_str))))
 }
 
 /// Adds the current host of an address that variables decide. The host is shown, so another value of a variable makes another request. The

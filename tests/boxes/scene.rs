@@ -222,6 +222,7 @@ impl Boxed<'_> {
             private_home: &home,
             services: &[],
             own_files: &self.own_files,
+            kept: &Vec::new,
         };
         let (mut contents, program) = contents(&input, &Disk).unwrap();
         contents.ceilings.home_bytes = self.home_bytes.unwrap_or(contents.ceilings.home_bytes);

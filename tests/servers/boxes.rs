@@ -288,6 +288,97 @@ async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_pers
     gateway.close().await;
 }
 
+/// Returns a gateway with the server `one`, whose program is a script of its workspace that it could write, and with other servers.
+fn with_script(test_folder: &TestFolder, script: &str, others: &Json, change: impl FnOnce(&mut GatewayOptions)) -> Gateway {
+    let workspace = test_folder.path("ws");
+    fs::create_dir_all(workspace.join("tools")).unwrap();
+    fs::create_dir_all(workspace.join("data")).unwrap();
+    fs::write(workspace.join("data/log"), "").unwrap();
+    write_script(test_folder, "/bin/sh", script);
+    let mut servers = json!({ "one": { "command": "./tools/server.sh", "args": ["./", FIXTURE] } });
+    servers.as_object_mut().unwrap().extend(others.as_object().unwrap().clone());
+    let mut options = options(test_folder, &Json::Null);
+    options.config = Some(json!({ "mcpServers": servers }));
+    options.workspace_folder = Some(workspace);
+    change(&mut options);
+    Gateway::open(options).unwrap()
+}
+
+fn write_script(test_folder: &TestFolder, interpreter: &str, script: &str) {
+    let path = test_folder.path("ws/tools/server.sh");
+    fs::write(&path, format!("#!{interpreter}\n{script}\nexec \"$2\" --log data/log\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// A server cannot write its own program, and a program that was changed otherwise gets no other files than those that were approved.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_in_a_written_folder_does_not_choose_what_its_box_has() {
+    let test_folder = TestFolder::new();
+    let script = "(: >> tools/server.sh; mv tools moved; rm -f tools/server.sh) 2> errors; echo ran > ran";
+    let gateway = with_script(&test_folder, script, &json!({}), |_| {});
+    let before = fs::read_to_string(test_folder.path("ws/tools/server.sh")).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    assert_eq!(fs::read_to_string(test_folder.path("ws/ran")).unwrap(), "ran\n");
+    assert_eq!(fs::read_to_string(test_folder.path("ws/tools/server.sh")).unwrap(), before);
+    gateway.enable("one").await.unwrap();
+    gateway.disable("one").await.unwrap();
+
+    // Another folder that the box did not have at the approval, by a link that leads out of the workspace.
+    fs::create_dir_all(test_folder.path("secret/bin")).unwrap();
+    fs::copy("/bin/sh", test_folder.path("secret/bin/sh")).unwrap();
+    write_script(&test_folder, &test_folder.path("secret/bin/sh").display().to_string(), "");
+    let error = gateway.enable("one").await.unwrap_err();
+    assert!(error.code() == "ERR_NOT_APPROVED" && told(&error).contains("other folders"), "{}", told(&error));
+    let request = shown(&gateway).await;
+    assert!(request.in_box.unwrap().allows.iter().any(|said| said.contains("/secret/bin")));
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.enable("one").await.unwrap();
+    gateway.close().await;
+}
+
+/// What the gateway and other servers run lies in the folder of a box, which cannot write it there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_does_not_change_what_runs_outside_of_it() {
+    let test_folder = TestFolder::new();
+    let files = ["tools/other.mjs", "node_modules/hyperlight-mcp/index.js", "node_modules/ai/index.js"];
+    let script =
+        format!("for file in {}; do (echo evil > $file; mv -f ran $file) 2> errors; done; echo ran > ran; mkdir new", files.join(" "));
+    let modules = test_folder.path("ws/node_modules");
+    for file in files {
+        let path = test_folder.path("ws").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "good").unwrap();
+    }
+    fs::write(test_folder.path("ws/package.json"), "{}").unwrap();
+    let watchdog = modules.join("hyperlight-mcp-linux-x64-gnu/hyperlight-mcp-watchdog");
+    fs::create_dir_all(watchdog.parent().unwrap()).unwrap();
+    fs::copy(test_folder.watchdog_program(), &watchdog).unwrap();
+    let others = json!({ "two": { "command": "node", "args": ["./tools/other.mjs"], "box": "off" } });
+    let gateway = with_script(&test_folder, &script, &others, |options| options.watchdog = watchdog);
+    let allows = shown(&gateway).await.in_box.unwrap().allows;
+    let workspace = test_folder.path("ws").canonicalize().unwrap();
+    for sentence in [
+        format!("can change {}, and so what the server \"two\" runs", workspace.display()),
+        format!("can change package.json, node_modules in {}: ", workspace.display()),
+    ] {
+        assert!(allows.iter().any(|said| said.starts_with(&sentence)), "{sentence}: {allows:?}");
+    }
+    gateway.approve("one", None, None).await.unwrap();
+    assert!(workspace.join("new").is_dir());
+    for file in files {
+        assert_eq!(fs::read_to_string(workspace.join(file)).unwrap(), "good", "{file}");
+    }
+    gateway.close().await;
+
+    // A folder within what the gateway is loaded from is not given at all.
+    let named = json!({ "one": { "command": FIXTURE, "box": { "write": [modules.canonicalize().unwrap().join("ai")] } } });
+    let watchdog = modules.join("hyperlight-mcp-linux-x64-gnu/hyperlight-mcp-watchdog");
+    let gateway = with_script(&test_folder, "", &named, |options| options.watchdog = watchdog);
+    let error = gateway.approve("one", None, None).await.unwrap_err();
+    assert!(told(&error).contains("this gateway's own program"), "{}", told(&error));
+    gateway.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_file_is_served_only_where_no_box_has_it() {
     let test_folder = TestFolder::new();

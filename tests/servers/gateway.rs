@@ -463,6 +463,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
             digest: approval.command_digest.clone(),
             shown_digest: String::new(),
             executable: None,
+            places: None,
             pin_executable: false,
             folder: None,
             addresses: Vec::new(),

@@ -174,6 +174,7 @@ impl TestFolder {
             private_home: &home,
             services: &[],
             own_files: &[],
+            kept: &Vec::new,
         };
         let (contents, _) = contents(&input, &Disk).unwrap();
         Some(Box::new(Boxed::new(BOX.into(), contents)))

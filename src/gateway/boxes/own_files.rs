@@ -52,6 +52,14 @@ struct Covered {
 }
 
 impl View {
+    /// Returns whether the box can write a file or folder because it has one that contains it.
+    fn writes(&self, path: &Path) -> bool {
+        let containing = self.given.iter().filter(|given| path.starts_with(&given.path));
+        let innermost = containing.max_by_key(|given| given.path.as_os_str().len());
+        innermost.is_some_and(|given| given.access == Access::Write && given.path != path)
+            && path.canonicalize().is_ok_and(|real| real == path)
+    }
+
     fn is_covered(&self) -> bool {
         self.covered.iter().all(|file| identity(&file.path) == file.id)
     }
@@ -83,7 +91,11 @@ impl Core {
         let Contents { given, hidden, .. } = contents;
         let innermost =
             |path: &Path| given.iter().filter(|given| path.starts_with(&given.path)).max_by_key(|given| given.path.as_os_str().len());
-        let covered = hidden.iter().filter_map(|path| {
+        // What can only be read within a written folder could be written too, if it were uncovered.
+        let is_within =
+            |path: &Path| given.iter().any(|above| above.access == Access::Write && path.starts_with(&above.path) && path != above.path);
+        let read = given.iter().filter(|given| given.access == Access::Read && is_within(&given.path)).map(|given| &given.path);
+        let covered = hidden.iter().chain(read).filter_map(|path| {
             let is_written = innermost(path)?.access == Access::Write;
             let is_config = files.iter().any(|file| file.use_of == OwnFileUse::Config && is_same_place(&file.path, path));
             Some(Covered { path: path.clone(), id: identity(path), is_config, is_written })
@@ -151,7 +163,8 @@ impl Core {
         self.box_maker.own_files.is_config_held.store(false, Ordering::Release);
     }
 
-    /// Ends servers whose boxes contain a file that has become a file of this gateway, such as the `envFile` of a new entry.
+    /// Ends servers whose boxes contain a file that has become a file of this gateway, such as the `envFile` of a new entry, or that can write
+    /// what a new entry runs.
     pub(in crate::gateway) async fn end_boxes_with_new_files(&self) {
         let mut views = self.box_maker.own_files.views.lock().clone();
         views.retain(|name, view| {
@@ -161,7 +174,7 @@ impl Core {
                 let has = view.given.iter().any(|given| real.starts_with(&given.path) && real != given.path);
                 has && file.use_of != OwnFileUse::Variables { by_this: true } && view.covered.iter().all(|known| known.path != real)
             };
-            self.own_files(&server).iter().any(is_new)
+            self.own_files(&server).iter().any(is_new) || self.kept_from(name).iter().any(|kept| view.writes(&kept.path))
         });
         for name in views.keys() {
             self.box_maker.own_files.views.lock().remove(name);

@@ -115,6 +115,7 @@ mod tests {
             digest: digest.into(),
             shown_digest: digest.into(),
             executable: None,
+            places: None,
             pin_executable: false,
             folder: None,
             addresses: Vec::new(),

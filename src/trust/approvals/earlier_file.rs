@@ -171,6 +171,7 @@ mod tests {
         let approval = Approval {
             command_digest: "1".to_owned(),
             executable: None,
+            places: Vec::new(),
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),

@@ -114,6 +114,7 @@ mod tests {
             digest: "1".into(),
             shown_digest: "1".into(),
             executable: None,
+            places: None,
             pin_executable: false,
             folder: None,
             addresses: Vec::new(),

@@ -13,6 +13,7 @@ pub(super) fn subject(digest: &str) -> Subject {
         digest: digest.into(),
         shown_digest: digest.into(),
         executable: None,
+        places: None,
         pin_executable: false,
         folder: None,
         addresses: Vec::new(),

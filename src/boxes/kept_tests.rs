@@ -1,0 +1,74 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::boxes::Kind;
+
+/// A machine with these files and links.
+struct Files(BTreeMap<&'static str, &'static str>);
+
+impl Lookup for Files {
+    fn real(&self, path: &Path) -> Option<PathBuf> {
+        self.kind(path).map(|_| path.to_owned())
+    }
+
+    fn link(&self, path: &Path) -> Option<PathBuf> {
+        self.0.get(path.to_str()?).filter(|target| !target.is_empty()).map(PathBuf::from)
+    }
+
+    fn kind(&self, path: &Path) -> Option<Kind> {
+        self.0.keys().any(|file| Path::new(file).starts_with(path)).then_some(Kind::File)
+    }
+
+    fn interpreter(&self, _path: &Path) -> Option<Vec<String>> {
+        None
+    }
+
+    fn is_program(&self, _path: &Path) -> bool {
+        false
+    }
+}
+
+/// Returns what a box with these written paths can only read, and what it is said to change.
+fn kept(written: &[&str], path: &str, owner: Owner) -> Result<(Vec<PathBuf>, Vec<String>), String> {
+    let files = Files(
+        [("/ws/node_modules/p/index.js", ""), ("/ws/tools/server.mjs", ""), ("/ws/link", "/opt/tool"), ("/opt/tool", ""), ("/ws/.git", "")]
+            .into(),
+    );
+    let mut paths: BTreeMap<PathBuf, Access> = written.iter().map(|path| (path.into(), Access::Write)).collect();
+    let notes = keep(&[Kept { path: path.into(), owner }], &mut paths, &files)?;
+    let read = paths.into_iter().filter(|(_, access)| *access == Access::Read);
+    Ok((read.map(|(path, _)| path).collect(), notes))
+}
+
+#[test]
+fn the_gateways_own_program_is_never_written() {
+    let of = |written: &[&str], path: &str| kept(written, path, Owner::Gateway);
+    assert_eq!(of(&["/ws"], "/ws/node_modules"), Ok((vec!["/ws/node_modules".into()], vec![])));
+    assert_eq!(of(&["/other"], "/ws/node_modules"), Ok((vec![], vec![])));
+    assert_eq!(of(&["/ws"], "/ws/missing"), Ok((vec![], vec![])));
+    for (written, path) in
+        [(&["/ws"][..], "/ws/link"), (&["/ws/node_modules"], "/ws/node_modules"), (&["/ws", "/ws/node_modules/p"], "/ws/node_modules")]
+    {
+        assert!(of(written, path).unwrap_err().contains("this gateway's own program"), "{written:?} {path}");
+    }
+}
+
+#[test]
+fn the_program_of_another_server_is_only_read_or_said_to_be_changed() {
+    let of = |written: &[&str], path: &str| kept(written, path, Owner::Server("b".into())).unwrap();
+    assert_eq!(of(&["/ws"], "/ws/tools/server.mjs"), (vec!["/ws/tools/server.mjs".into()], vec![]));
+    let changes = |path: &str| vec![format!("can change {path}, and so what the server \"b\" runs")];
+    assert_eq!(of(&["/ws"], "/ws"), (vec![], changes("/ws")), "its package is the folder itself");
+    assert_eq!(of(&["/ws/tools"], "/ws"), (vec![], changes("/ws/tools")));
+    assert_eq!(of(&["/ws"], "/ws/link"), (vec![], changes("/ws/link")));
+    assert_eq!(of(&["/ws", "/ws/tools"], "/ws/tools"), (vec![], changes("/ws/tools")), "named itself");
+    assert_eq!(of(&["/ws"], "/ws/new"), (vec![], vec!["can make /ws/new, which the server \"b\" runs".to_owned()]));
+}
+
+#[test]
+fn what_others_run_in_a_written_folder_is_said() {
+    let files = Files([("/ws/.git", ""), ("/ws/node_modules/p", ""), ("/data/table", "")].into());
+    let said = planting(Path::new("/ws"), &files).unwrap();
+    assert!(said.starts_with("can change .git, node_modules in /ws: "), "{said}");
+    assert_eq!(planting(Path::new("/data"), &files), None);
+}
