@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use hyperlight_mcp::command::{Style, request_text};
+use hyperlight_mcp::gateway::CallOptions;
+use hyperlight_mcp::sandbox::Stop;
 use hyperlight_mcp::serve::http::HttpOptions;
 use hyperlight_mcp::serve::{ServeOptions, Transport, serve};
 use hyperlight_mcp::trust::{ApprovalRequest, CommandRequest};
 use hyperlight_mcp::{Gateway, GatewayOptions};
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::support::{FIXTURE, TestFolder, guest_choice, told, until};
 
@@ -295,7 +297,7 @@ fn with_script(test_folder: &TestFolder, script: &str, others: &Json, change: im
     fs::create_dir_all(workspace.join("data")).unwrap();
     fs::write(workspace.join("data/log"), "").unwrap();
     write_script(test_folder, "/bin/sh", script);
-    let mut servers = json!({ "one": { "command": "./tools/server.sh", "args": ["./", FIXTURE] } });
+    let mut servers = json!({ "one": { "command": "./tools/server.sh", "args": ["./", FIXTURE], "confirm": "never" } });
     servers.as_object_mut().unwrap().extend(others.as_object().unwrap().clone());
     let mut options = options(test_folder, &Json::Null);
     options.config = Some(json!({ "mcpServers": servers }));
@@ -320,19 +322,28 @@ async fn a_program_in_a_written_folder_does_not_choose_what_its_box_has() {
     gateway.approve("one", None, None).await.unwrap();
     assert_eq!(fs::read_to_string(test_folder.path("ws/ran")).unwrap(), "ran\n");
     assert_eq!(fs::read_to_string(test_folder.path("ws/tools/server.sh")).unwrap(), before);
-    gateway.enable("one").await.unwrap();
-    gateway.disable("one").await.unwrap();
+    gateway.close().await;
+    let gateway = with_script(&test_folder, "", &json!({}), |_| {});
+    gateway.enable("one").unwrap();
+    let stop = Stop::new();
+    let call = || gateway.call_tool("one", "pid", Map::new(), CallOptions::default(), &stop);
+    call().await.unwrap();
+    gateway.close().await;
 
     // Another folder that the box did not have at the approval, by a link that leads out of the workspace.
     fs::create_dir_all(test_folder.path("secret/bin")).unwrap();
     fs::copy("/bin/sh", test_folder.path("secret/bin/sh")).unwrap();
+    let gateway = with_script(&test_folder, "", &json!({}), |_| {});
+    gateway.enable("one").unwrap();
     write_script(&test_folder, &test_folder.path("secret/bin/sh").display().to_string(), "");
-    let error = gateway.enable("one").await.unwrap_err();
+    let stop = Stop::new();
+    let call = || gateway.call_tool("one", "pid", Map::new(), CallOptions::default(), &stop);
+    let error = call().await.unwrap_err();
     assert!(error.code() == "ERR_NOT_APPROVED" && told(&error).contains("other folders"), "{}", told(&error));
     let request = shown(&gateway).await;
     assert!(request.in_box.unwrap().allows.iter().any(|said| said.contains("/secret/bin")));
     gateway.approve("one", None, None).await.unwrap();
-    gateway.enable("one").await.unwrap();
+    call().await.unwrap();
     gateway.close().await;
 }
 
