@@ -171,7 +171,7 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
     let own_files = makeable(request.own_files, &paths, lookup);
     let sockets = given.iter().filter_map(|given| sockets_sentence(&given.path));
     let written = given.iter().filter(|given| given.access == Access::Write);
-    let planted = written.filter_map(|given| planting(&given.path, lookup));
+    let planted = written.filter_map(|given| planting(&given.path, &paths, lookup));
     of_program.into_iter().chain(sockets).chain(own_files).chain(notes).chain(planted).collect()
 }
 

@@ -78,8 +78,9 @@ pub(super) fn keep(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, lookup:
 }
 
 /// Says what in a folder that a box may write is run by other programs of the user. `None` if nothing was found.
-pub(super) fn planting(folder: &Path, lookup: &impl Lookup) -> Option<String> {
-    let found: Vec<&str> = PLANTS.into_iter().filter(|name| lookup.kind(&folder.join(name)).is_some()).collect();
+pub(super) fn planting(folder: &Path, given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Option<String> {
+    let is_changeable = |path: &Path| access_of(given, path) == Some(Access::Write) && lookup.kind(path).is_some();
+    let found: Vec<&str> = PLANTS.into_iter().filter(|name| is_changeable(&folder.join(name))).collect();
     let named = format!("can change {} in {}", found.join(", "), folder.display());
     (!found.is_empty()).then(|| format!("{named}: git, package managers, editors and shells run what is there, with all of your rights"))
 }

@@ -68,7 +68,11 @@ fn the_program_of_another_server_is_only_read_or_said_to_be_changed() {
 #[test]
 fn what_others_run_in_a_written_folder_is_said() {
     let files = Files([("/ws/.git", ""), ("/ws/node_modules/p", ""), ("/data/table", "")].into());
-    let said = planting(Path::new("/ws"), &files).unwrap();
+    let mut given = BTreeMap::from(["/ws", "/data"].map(|path| (path.into(), Access::Write)));
+    let said = planting(Path::new("/ws"), &given, &files).unwrap();
     assert!(said.starts_with("can change .git, node_modules in /ws: "), "{said}");
-    assert_eq!(planting(Path::new("/data"), &files), None);
+    given.insert("/ws/node_modules".into(), Access::Read);
+    let said = planting(Path::new("/ws"), &given, &files).unwrap();
+    assert!(said.starts_with("can change .git in /ws: "), "what is kept cannot be changed: {said}");
+    assert_eq!(planting(Path::new("/data"), &given, &files), None);
 }
