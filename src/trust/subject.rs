@@ -11,8 +11,7 @@ use crate::config::{
     Address, BoxDefinition, BoxNetwork, BoxSettings, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition,
     ServerDefinition, ServerSource, SigningAlgorithm, ToolFilter, Transport, UriFilter,
 };
-use crate::store::Canonical;
-use crate::store::MachineKey;
+use crate::store::{Canonical, MachineKey};
 
 /// The parts of a server's config that an approval covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,13 +21,11 @@ pub struct Subject {
     pub key: String,
     /// The digest of everything that a person decides about before the server is started.
     pub digest: String,
-    /// A digest of `digest` and the current program. `approve` compares it, so that the request that is approved is the one that was
-    /// shown.
+    /// A digest of `digest`, the current program and its folders. `approve` compares it, so that it approves the request that was shown.
     pub shown_digest: String,
     /// The program that would be started now. `None` if it was not looked up or not found.
     pub executable: Option<Executable>,
-    /// The folders of the program, its interpreters and its packages that its box has now, as far as the approval covers them. `None` if they
-    /// were not looked up.
+    /// The folders that its box has for its program, as far as the approval covers them. `None` if they were not looked up.
     pub places: Option<Vec<String>>,
     /// True if a changed program needs a new approval.
     pub pin_executable: bool,
@@ -90,13 +87,11 @@ impl Subject {
     }
 
     /// Returns the subject with another program.
-    #[must_use]
     pub(crate) fn with_executable(self, executable: Option<Executable>) -> Self {
         Self { shown_digest: shown_digest(&self.digest, executable.as_ref(), self.places.as_deref()), executable, ..self }
     }
 
     /// Returns the subject with other folders of its program.
-    #[must_use]
     pub(crate) fn with_places(self, places: Option<Vec<String>>) -> Self {
         Self { shown_digest: shown_digest(&self.digest, self.executable.as_ref(), places.as_deref()), places, ..self }
     }
@@ -106,7 +101,7 @@ fn shown_digest(decided: &str, executable: Option<&Executable>, places: Option<&
     let path = executable.map(|program| program.path.to_string_lossy());
     let form = Canonical::new("hyperlight-mcp request 1").text(decided);
     let form = form.optional(path.as_deref()).optional(executable.map(|program| program.sha256.as_str()));
-    digest(&places.into_iter().fold(form, |form, places| form.list(places.iter().map(String::as_str))))
+    digest(&places.iter().fold(form, |form, places| form.list(places.iter().map(String::as_str))))
 }
 
 /// Adds the current host of an address that variables decide. The host is shown, so another value of a variable makes another request. The
