@@ -160,7 +160,7 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
             }
             return Ok(from_cache(entry, Origin::Cache, notes));
         }
-        (Err(_), None) => return Err(Error::Internal("a page is known, and no tools of it are".into())),
+        (Err(_), None) => return Err(Error::Internal("a page is known from the cache, but no tools are cached for this prompt".into())),
     };
     let asking = model::Asking { prompt, material: &material, options, parts };
     cut_prompt(prompt).filter(|_| !options.plan_only).into_iter().for_each(|warning| notes.warn(warning));

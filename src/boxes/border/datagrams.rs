@@ -89,7 +89,7 @@ struct Session {
 }
 
 impl Session {
-    /// Runs the session until it is idle. Returns its ends.
+    /// Runs the session until it is idle. Returns the ends of the session.
     async fn run(self, waiting: mpsc::Receiver<Waiting>) -> Ends {
         let ends = (self.received.from, self.received.meant);
         let place = Arc::clone(&self.shared.sessions).try_acquire_owned().ok();

@@ -119,7 +119,7 @@ impl Rules {
         Ok(Destination::Name { name: name.to_owned(), port, may_be_private, until_started })
     }
 
-    /// Returns the permitted ones of a name's addresses.
+    /// Returns those of a name's addresses that may be reached.
     ///
     /// # Errors
     /// The kind of the first address, if none may be reached. A name that leads to a private address would reach services that only this

@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 const IN_FLIGHT_BYTES: usize = 128 * 1024;
 /// Time without a byte after which a connection is ended.
 const IDLE: Duration = Duration::from_mins(30);
-/// The same time after one side has ended. Otherwise, a server could keep many connections that are of no use.
+/// Time without a byte after which a connection is ended, if one side has ended already. Otherwise, a server could keep many connections
+/// that are of no use.
 const IDLE_AFTER_END: Duration = Duration::from_secs(30);
 /// The time between two looks at a connection.
 const LOOK: Duration = Duration::from_secs(5);

@@ -56,8 +56,8 @@ pub(super) fn make(fault: &Fault, network: &Network) -> Outcome<Vec<OwnedFd>> {
     Ok(sockets)
 }
 
-/// Limits the memory of the kernel for each connection in this network, on both ends. It is counted for no box that has no cgroup. Some
-/// containers do not allow this, and then the kernel's own limits remain.
+/// Limits the memory of the kernel for each connection in this network, on both ends. Without a cgroup, no limit of the box counts this
+/// memory. Some containers do not allow this, and then the kernel's own limits remain.
 fn limit_memory() {
     for (name, sizes) in MEMORY {
         let _ = std::fs::write(name, sizes);

@@ -76,7 +76,7 @@ fn reason(program: &Path) -> &'static str {
     }
 }
 
-/// Lets all descriptors but those of standard input, output and error close as the program is replaced.
+/// Marks all descriptors except standard input, output and error, so that they close when the server's program replaces this one.
 fn close_descriptors(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::CloseDescriptors)?;
     // SAFETY: the call takes integers. Descriptors stay open in this program, and close only when another takes its place.
