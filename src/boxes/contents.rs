@@ -33,8 +33,7 @@ pub struct BoxInput<'a> {
     /// The file that was found for the command.
     pub program: &'a Path,
     pub arguments: &'a [String],
-    /// The folder in which relative paths in the arguments are resolved. `None` if it is the private home, where the box has no file of an
-    /// argument.
+    /// The folder in which relative paths in the arguments are resolved. `None` means the private home, in which no argument names a file.
     pub working_directory: Option<&'a Path>,
     /// The folders in which interpreters are searched.
     pub search_path: &'a OsStr,

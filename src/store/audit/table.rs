@@ -11,8 +11,8 @@ use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::Reader;
 
 const COLUMNS: &str = "number, at, kind, agent, server, tool, body, digest";
-/// The entry in the list of writers that contains the number of the row with the digest of the last config's grants. No gateway has this
-/// id.
+/// The id of an entry in the list of writers, which no gateway has. The entry contains the number of the newest row with a digest of the
+/// config's grants.
 const CONFIG_GRANTS: &str = "config grants";
 /// The number of rows that one pass reads to remove them from the beginning of the chain.
 const TRIMMED_AT_ONCE: u64 = 1000;

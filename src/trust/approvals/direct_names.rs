@@ -44,8 +44,8 @@ impl Approvals {
     }
 }
 
-/// Returns the key that determines the names of a server's tools. For a variant, this is the key of its base server. An agent uses only one
-/// of them, and calls its tools by the same names.
+/// Returns the key that determines the names of a server's tools. For a variant, this is the key of its base server: an agent uses either
+/// the base server or one variant, and calls the tools by the same names.
 pub(super) fn shared_key(key: &str) -> &str {
     let server = server_of_key(key);
     variant_of(server).map_or(key, |base| &key[..key.len() - (server.len() - base.len())])
