@@ -60,7 +60,7 @@ const RESPONSES_PARTS = ['output_text']
 
 const hasAny = (list, types) => Array.isArray(list) && list.some((item) => types.includes(item?.type))
 
-/** Tells what `answerOpenAi` was given if it is neither a message nor an output: as words for its error, or `undefined`. */
+/** Describes what `answerOpenAi` was given, for its error. Returns `undefined` for a message or an output. */
 function notOfOpenAi(answer) {
   const anthropic = 'a message of Anthropic, which answerAnthropic takes'
   if (Array.isArray(answer)) {
@@ -79,7 +79,7 @@ function notOfOpenAi(answer) {
   return (answer.role === 'assistant' || answer.tool_calls !== undefined) && Array.isArray(calls) ? undefined : 'an object'
 }
 
-/** The same for `answerAnthropic`. */
+/** Describes what `answerAnthropic` was given, for its error. Returns `undefined` for a message. */
 function notOfAnthropic(message) {
   if (!isObject(message) || Array.isArray(message)) return shown(message)
   if (message.tool_calls !== undefined || message.refusal !== undefined) return 'a message of OpenAI, which answerOpenAi takes'
@@ -122,7 +122,7 @@ async function answerOpenAi(tools, answer, options) {
   return parts.length === 0 ? answers : [...answers, { role: 'user', content: parts }]
 }
 
-/** The parts of a message of the user in Chat Completions that shows what the result of a call has. */
+/** Returns the parts of a message of the user in Chat Completions that show the images and sounds of a call's result. */
 const shownToUser = (id, media) =>
   media.length === 0 ? [] : [{ type: 'text', text: `The result of the call ${id} has:` }, ...media.map(chatPart)]
 
@@ -232,7 +232,10 @@ function withMedia(messages) {
   return all
 }
 
-/** LangChain checks a model's arguments against the schema itself: parameters that may be null may be missing there. */
+/**
+ * Returns a schema in which parameters that may be null can be missing, because LangChain itself checks a model's arguments against the
+ * schema.
+ */
 function lenient(schema) {
   const required = schema.required.filter((name) => !schema.properties[name].type.includes('null'))
   return { ...schema, required }
