@@ -96,7 +96,7 @@ function notOfAnthropic(message) {
 
 /**
  * Executes the calls of a model's answer and returns the items to append after it: `message` of a chat completion, or `output` of a
- * response. Empty where nothing is called.
+ * response. Returns an empty list if nothing is called.
  */
 async function answerOpenAi(tools, answer, options) {
   const other = notOfOpenAi(answer)
@@ -126,7 +126,7 @@ async function answerOpenAi(tools, answer, options) {
 const shownToUser = (id, media) =>
   media.length === 0 ? [] : [{ type: 'text', text: `The result of the call ${id} has:` }, ...media.map(chatPart)]
 
-/** A call's output for Responses: text, or a list with its images. */
+/** Returns the output of a call for Responses: text, or a list with its images. */
 function responsesOutput(output) {
   const media = mediaOf(output)
   if (media.length === 0) return text(output)
@@ -166,7 +166,7 @@ async function answerAnthropic(tools, message, options) {
   return [{ role: 'user', content: results }]
 }
 
-/** The content of a result: text, or a list with its images. */
+/** Returns the content of a result for Messages: text, or a list with its images. */
 function anthropicContent(output) {
   const media = mediaOf(output)
   if (media.length === 0) return text(output)
@@ -177,7 +177,7 @@ function anthropicContent(output) {
   return [{ type: 'text', text: text(output) }, ...media.map(part)]
 }
 
-/** Where `forLangChain` can put images and sounds. */
+/** The places where `forLangChain` can put images and sounds. */
 const LANGCHAIN_MEDIA = ['none', 'chat', 'responses', 'blocks']
 
 /**
@@ -201,7 +201,7 @@ function forLangChain(tools, { tool, media = 'none' } = {}) {
 /** Marks an artifact whose images and sounds `withMedia` adds to the messages. */
 const SHOWN = 'hyperlight-mcp:shown'
 
-/** The content of a tool's message. */
+/** Returns the content of a tool's message for LangChain. */
 function langChainContent(output, where) {
   const media = mediaOf(output)
   if (media.length === 0 || where === 'chat') return text(output)
@@ -214,7 +214,10 @@ function langChainContent(output, where) {
   return [{ type: 'text', text: text(output) }, ...media.map(part)]
 }
 
-/** The messages of LangChain with the images and sounds of tools (`media: 'chat'`), each in a message of the user after the tools' messages. */
+/**
+ * Returns the messages of LangChain with the images and sounds of tools (`media: 'chat'`), each in a message of the user after the tools'
+ * messages.
+ */
 function withMedia(messages) {
   const all = []
   let parts = []
@@ -245,8 +248,8 @@ const invalid = (message) => Object.assign(new TypeError(message), { code: 'ERR_
 const isObject = (value) => typeof value === 'object' && value !== null
 
 /**
- * The images and sounds of an answer of hyperlight-mcp. They are not enumerable, so that data of other tools with such a field is not taken
- * for them.
+ * Returns the images and sounds of an answer of hyperlight-mcp. They are not enumerable, so that data of other tools with a field `content` is
+ * not taken for them.
  */
 function mediaOf(output) {
   if (!isObject(output) || Object.prototype.propertyIsEnumerable.call(output, 'content')) return []
@@ -255,7 +258,7 @@ function mediaOf(output) {
 
 const notPassedOn = (type, mimeType) => `(the ${type}, ${mimeType}, cannot be passed on: this API takes none here)`
 
-/** An answer whose images and sounds go nowhere: its JSON, and a sentence for each. */
+/** Returns an answer without its images and sounds: its JSON, and a sentence for each image and sound that is left out. */
 const textAlone = (output) => [text(output), ...mediaOf(output).map(({ type, mimeType }) => notPassedOn(type, mimeType))].join('\n')
 
 /** Returns an answer as the text that a model reads. `others` may return a value that JSON cannot express. */

@@ -182,7 +182,7 @@ export interface GatewayOptions extends Callbacks {
    * true, or `learnResults` of the config.
    */
   learnResults?: boolean
-  /** Also emits an event for each connection and each call. Default false. */
+  /** True to emit events also for each connection and each call. Default false. */
   trace?: boolean
   /**
    * True if a person must approve each server that an agent adds or changes. With `false`, the command and the first manifest of an added server

@@ -276,9 +276,9 @@ pub(super) fn name_in_code<'s>(agent: &Agent, server: &'s ServerStatus) -> Optio
 /// What happens to a named server that is not approved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unapproved {
-    /// It is an error, because a script would not find its server.
+    /// An unapproved server is an error, because a script would not find its server.
     Refuse,
-    /// It stays as it is, because it is enabled as soon as a person approves it.
+    /// An unapproved server stays as it is, because it is enabled as soon as a person approves it.
     Wait,
 }
 

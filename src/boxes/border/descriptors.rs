@@ -91,7 +91,7 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    /// Takes pairs until there are no more.
+    /// Takes pairs of descriptors until this border gets no more.
     fn all_of(part: &Arc<Part>) -> Vec<Held> {
         std::iter::from_fn(|| part.take(2)).collect()
     }

@@ -152,7 +152,7 @@ fn is_of(rule: &Rule, address: IpAddr) -> bool {
     host.address() == Some(address) || (is_loopback && host.covers_name(LOCALHOST))
 }
 
-/// Returns the host that a process has meant, in the form for a person.
+/// Returns the host to which a process wanted to connect, in the form for a person.
 pub(super) fn shown(address: IpAddr, names: &Names) -> String {
     match (names.name_of(address), address) {
         (Some(name), _) => name.to_owned(),

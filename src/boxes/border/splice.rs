@@ -123,7 +123,7 @@ mod tests {
         assert!((1..1000).all(|count| !looks.is_over(count, true)), "while something moves, it goes on");
     }
 
-    /// Polls are counted, so the end of a side is seen as it comes.
+    /// Each read is counted at once, so the end of a side is noted when it comes.
     #[tokio::test]
     async fn the_end_of_one_side_is_noted_and_the_other_goes_on() {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();

@@ -78,7 +78,7 @@ async fn carry(mut inner: TcpStream, shared: &Shared) {
     }
 }
 
-/// Connects to the host for which a connection is meant. Reports a refusal.
+/// Connects to the host to which a process in the box wanted to connect. Reports a refusal.
 async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Destination)> {
     let meant = inner.local_addr().ok()?;
     let destination = shared.judge(meant).map_err(|refusal| shared.refuse(refusal)).ok()?;

@@ -35,7 +35,7 @@ const NOT_STARTED: i32 = 126;
 /// The parts of the kernel that hold a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// Namespaces and mounts, and Landlock and the filter of system calls upon them.
+    /// Namespaces and mounts, together with Landlock and the filter of system calls.
     Namespaces,
     /// Landlock and the filter of system calls alone.
     Alone,

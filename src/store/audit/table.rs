@@ -23,7 +23,7 @@ pub(super) const ALL_TOLD: u64 = i64::MAX as u64;
 /// A change of the list of gateways that write the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriterNote<'a> {
-    /// This number of a gateway's events is written, or reported as lost.
+    /// The id of a gateway, and the number of its events that are written or reported as lost.
     Written(&'a str, u64),
     /// The gateway has ended, and its presence file is removed.
     Forgotten(&'a str),
