@@ -42,7 +42,7 @@ const OF_VARIABLES: [(&str, &str); 3] =
 const MAX_FILES: usize = 2_000;
 /// Maximum depth of folders in which sockets are searched.
 const MAX_DEPTH: usize = 3;
-/// Sockets that are named.
+/// Maximum number of sockets that a sentence names.
 const MAX_NAMED: usize = 3;
 
 /// A service, and the socket at which it is reached.

@@ -40,7 +40,7 @@ struct WrittenTool {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenEndpoint {
-    /// `GET https://…`, or only a URL.
+    /// An endpoint as a text: `GET https://…`, or only a URL.
     Line(String),
     Object {
         #[serde(default)]

@@ -19,7 +19,7 @@ use super::shared::Shared;
 
 /// Time without a datagram after which a session ends. QUIC sends datagrams more often than that.
 const IDLE: Duration = Duration::from_mins(1);
-/// Datagrams of a session that wait to be sent. Further datagrams are lost, as in any network.
+/// Maximum number of datagrams of a session that wait to be sent. Further datagrams are lost, as in any network.
 const WAITING: usize = 256;
 /// The longest datagram.
 const DATAGRAM_BYTES: usize = 65_535;

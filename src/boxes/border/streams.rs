@@ -14,7 +14,7 @@ use super::rules::Destination;
 use super::shared::Shared;
 use super::splice::splice;
 
-/// Descriptors of a connection: its end in the box, and the one outside.
+/// Number of descriptors of a connection: its end in the box, and the one outside.
 const OF_CONNECTION: usize = 2;
 /// Size in bytes of the kernel's buffer for data from a host. The kernel doubles this number, for its own data.
 const RECEIVED_BYTES: usize = 512 * 1024;

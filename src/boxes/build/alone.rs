@@ -38,7 +38,7 @@ const TEMPORARY: &str = ".box-tmp-";
 const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 /// The table of this process's mounts.
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// Attempts to read the table of processes before it is given up.
+/// Maximum number of attempts to read the process table.
 const ATTEMPTS: u32 = 5_000;
 /// Pause between two attempts to end all processes.
 const ENDING: Duration = Duration::from_millis(1);

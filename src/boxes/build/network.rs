@@ -13,7 +13,7 @@ use crate::boxes::order::Network;
 
 /// The number of the loopback interface. It is the first of each network namespace.
 const LOOPBACK: u32 = 1;
-/// Connections that wait to be accepted, for each port.
+/// Maximum number of connections that wait to be accepted at one port.
 const WAITING: i32 = 128;
 /// The number of bytes that are kept of a packet: its headers, and the headers of the packet that an ICMP error contains.
 const KEPT_BYTES: u32 = 160;

@@ -33,7 +33,7 @@ pub struct Rule {
     /// One sentence for a person.
     pub reason: &'static str,
     pub subject: Subject,
-    /// True if a match counts only if its sentence does not forbid it before: "never … without asking".
+    /// True if a match does not count when its sentence forbids the matching text before it: "never … without asking".
     pub unless_forbidden: bool,
     pub patterns: &'static [&'static str],
 }
