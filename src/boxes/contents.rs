@@ -33,7 +33,7 @@ pub struct BoxInput<'a> {
     /// The file that was found for the command.
     pub program: &'a Path,
     pub arguments: &'a [String],
-    /// The folder in which relative paths in the arguments are resolved. `None`: the private home, which has none of them.
+    /// The folder in which relative paths in the arguments are resolved. `None` means the private home, in which no argument names a file.
     pub working_directory: Option<&'a Path>,
     /// The folders in which interpreters are searched.
     pub search_path: &'a OsStr,
@@ -47,7 +47,7 @@ pub struct BoxInput<'a> {
     pub own_folders: &'a [PathBuf],
     /// The folder of the machine that becomes [`HOME`].
     pub private_home: &'a Path,
-    /// The services whose sockets no folder brings along.
+    /// The services whose sockets a box has only if the config names them. A folder that contains such a socket cannot be given.
     pub services: &'a [Service],
     /// The gateway's own files, which a box may have in its folders, but not change.
     pub own_files: &'a [OwnFile],
@@ -102,8 +102,8 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     Ok((Contents { given, hidden, home: request.private_home.to_owned(), network, is_nested, ceilings }, program))
 }
 
-/// Says what the box has on this machine now, beside what the config names: the folders of the program, its runtime and its packages, and the sockets in what
-/// is given. It says nothing of a box that cannot be made.
+/// Returns sentences about what the box has on this machine beside what the config names: the folders of the program, its runtime and its
+/// packages, and the sockets in what is given. Returns none for a box that cannot be made.
 pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
     let Ok((contents, _)) = contents(request, lookup) else { return Vec::new() };
     let given: Vec<&Given> = contents.given.iter().filter(|given| given.link == Link::Refused).collect();
@@ -117,7 +117,7 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
     of_program.into_iter().chain(given.iter().filter_map(|given| sockets_sentence(&given.path))).chain(own_files).collect()
 }
 
-/// Returns paths as texts, with those of one folder in one text: `/a/{bin, lib}`. What another path contains is left out.
+/// Returns paths as texts. Paths in the same folder share one text: `/a/{bin, lib}`. A path within another one is left out.
 fn grouped<'p>(paths: impl Iterator<Item = &'p Path>) -> Vec<String> {
     let all: BTreeSet<&Path> = paths.collect();
     let mut by_folder: BTreeMap<&Path, Vec<String>> = BTreeMap::new();

@@ -25,7 +25,7 @@ pub enum OwnFileUse {
     Base,
     /// Tokens of callers, or a private key. The gateway reads such a file again at any time.
     Secret,
-    /// Variables of servers (`envFile`). `by_this`: of the server in the box, which gets them anyway.
+    /// Variables of servers (`envFile`). `by_this` is true if they are for the server in the box, which gets them anyway.
     Variables {
         by_this: bool,
     },

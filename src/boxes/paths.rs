@@ -45,9 +45,9 @@ pub(crate) const SYSTEM: [&str; 33] = [
     "/etc/ssl/openssl.cnf",
     "/etc/timezone",
 ];
-/// The files of [`SYSTEM`] by which programs find addresses. A box with its own network has others.
+/// The files of [`SYSTEM`] by which programs find addresses. A box with its own network has its own files instead.
 pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
-/// Folders of the kernel. A box never has those of the machine, but its own.
+/// Folders of the kernel. A box has its own folders with these names, and never those of the machine.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The longest first line of a script that is read.
 const MAX_FIRST_LINE: u64 = 512;

@@ -224,17 +224,17 @@ fn of_boxes(report: &BoxesReport) -> Vec<Finding> {
     } else if *landlock_alone {
         let text =
             "boxes are made of Landlock alone here, so a server sees which paths and processes exist, and what needs namespaces is refused";
-        Finding::new("boxes", Status::Warning, text, Some("do what is said below about each part that is missing".to_owned()))
+        Finding::new("boxes", Status::Warning, text, Some("follow the advice below for each missing part".to_owned()))
     } else {
         let text = "no box can be made here, so only servers with \"box\": \"off\" start";
-        Finding::new("boxes", Status::Problem, text, Some("do what is said below about each part that is missing".to_owned()))
+        Finding::new("boxes", Status::Problem, text, Some("follow the advice below for each missing part".to_owned()))
     };
     let missing = parts.iter().filter(|part| !part.available).map(|part| {
         let (status, effect) = match part.name {
             BoxPartName::Scopes => (Status::Warning, "servers with network \"any\" reach the abstract sockets of this machine"),
             BoxPartName::Cgroup => (Status::Ok, "memory and processes are counted instead, and cpuPercent is refused"),
-            _ if *landlock_alone => (Status::Warning, "boxes are made without"),
-            _ => (Status::Problem, "no box is made without"),
+            _ if *landlock_alone => (Status::Warning, "boxes are made without this part"),
+            _ => (Status::Problem, "no box is made without this part"),
         };
         let text = format!("{effect}: {}", part.problem.as_deref().unwrap_or_default());
         Finding::new(&format!("boxes: {}", part.name.text()), status, text, part.remedy.clone())

@@ -170,7 +170,7 @@ export interface PluginRegistration {
 
 /** Options of `createHostFunctions`. */
 export interface HostFunctionsOptions extends CallerCallbacks {
-  /** The form of failures. Default: they are returned. */
+  /** The form of failures. Default `return`. */
   toolErrors?: ToolErrors
 }
 

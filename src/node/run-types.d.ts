@@ -107,7 +107,7 @@ export interface RunStats {
   startMs: number
   /** The number of calls that left the VM. */
   calls: number
-  /** The time spent outside the VM for these calls. Time in which several calls are pending counts once. */
+  /** The time spent outside the VM for calls. Time in which several calls are pending counts once. */
   callMs: number
   /** The bytes that calls sent out of the VM; `bytesIn` counts the bytes that came back. */
   bytesOut: number

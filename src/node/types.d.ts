@@ -116,7 +116,7 @@ export interface WarmVms {
   vms: number
   /** The maximum memory of the VMs that a pool keeps ready. Each VM counts as 4 MiB. Default 64 MiB. */
   maxBytes: number
-  /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
+  /** The time without a run after which the VMs of a pool are released, until the next run. Default 60,000. */
   idleMs: number
 }
 
@@ -159,13 +159,14 @@ export interface GatewayOptions extends Callbacks {
    */
   snapshotDir?: string | boolean
   /**
-   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event.
-   * Default `warn`.
+   * The handling of results that do not match the tool's `outputSchema`, for servers whose config does not set it. `warn` adds a warning to
+   * the run or, for `callTool`, emits a `warning` event. Default `warn`.
    */
   schemaViolations?: SchemaViolations
   /**
-   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event. Arguments
-   * are always sent as they were given: schema defaults are not filled in. Default `error`.
+   * The handling of arguments that do not match the tool's `inputSchema`, for servers whose config does not set it. `warn` adds a warning
+   * to the run or, for `callTool`, emits a `warning` event. Arguments are always sent as they were given: schema defaults are not filled
+   * in. Default `error`.
    */
   argumentChecks?: ArgumentChecks
   /**
@@ -174,11 +175,12 @@ export interface GatewayOptions extends Callbacks {
    */
   maxResultTokens?: number
   /**
-   * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. They are shown to this agent only, in
-   * `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default true, or `learnResults` of the config.
+   * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. The shapes are shown to
+   * this agent only, in `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default
+   * true, or `learnResults` of the config.
    */
   learnResults?: boolean
-  /** Also emits an event for each connection and each call. Default false. */
+  /** True to emit events also for each connection and each call. Default false. */
   trace?: boolean
   /**
    * True if a person must approve each server that an agent adds or changes. With `false`, the command and the first manifest of an added server
@@ -298,7 +300,7 @@ export interface ResolvedServer {
   reason: string
   /** The source of the server. Missing for a name that no server has. */
   source?: ServerSource
-  /** Other sources that have a server of this name, which is not used. */
+  /** Other sources that have a server of this name. Their servers are not used. */
   hides?: ServerSource[]
   /** The variables that the server needs and that are not set. Missing if there are none. */
   missing?: string[]
@@ -324,7 +326,7 @@ export interface HypervisorReport {
 
 /** Reports which parts of a box this machine has. */
 export interface BoxesReport {
-  /** True if boxes with all that they can have are made on this machine. */
+  /** True if this machine can make boxes with all their features. */
   available: boolean
   /** True if Landlock and the filter of system calls can enforce a box without namespaces. Then most entries can still be started. */
   landlockAlone: boolean
@@ -337,14 +339,14 @@ export interface BoxesReport {
 /** A part of the kernel that boxes need, with the result of the attempt to use it. */
 export interface BoxPart {
   /**
-   * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches its abstract sockets. Without `cgroup`, memory
-   * and processes are counted, and `cpuPercent` is refused.
+   * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches the abstract sockets of the
+   * machine. Without `cgroup`, memory and processes are counted, and `cpuPercent` is refused.
    */
   name: 'userNamespaces' | 'networkNamespaces' | 'mounts' | 'landlock' | 'systemCallFilter' | 'scopes' | 'cgroup'
   available: boolean
   /** The version of Landlock, or the resources that a cgroup can limit. */
   detail?: string
-  /** The reason why the machine does not have it. `remedy` says what to do, if something is known. */
+  /** The reason why the machine does not have the part. `remedy` says what to do, if something is known. */
   problem?: string
   remedy?: string
 }
@@ -394,7 +396,7 @@ export interface ServerStatus {
   description?: string
   /** The source of the server. */
   source: ServerSource
-  /** Other sources that have a server of this name, which is not used. */
+  /** Other sources that have a server of this name. Their servers are not used. */
   hides?: ServerSource[]
   /** The variables that the server needs and that are not set. Without them, it does not start. Missing if there are none. */
   missing?: string[]
@@ -402,7 +404,10 @@ export interface ServerStatus {
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
-  /** The last error. Of what a server wrote before it ended, it has the line that tells most; `logs` has all of it. */
+  /**
+   * The last error. If a server wrote something before it ended, the message has the line that tells most. The command `logs` shows all
+   * lines.
+   */
   lastError?: { code: ErrorCode; message: string }
 }
 

@@ -89,7 +89,7 @@ pub(super) fn rows_now(
         };
         let (changes, least) = (seal.as_ref().map_or(0, |seal| seal.changes), counts.changes_of(kind));
         if changes < least {
-            return Ok(Err(format!("the store was put back to an earlier time: it has {changes} changes of {least}")));
+            return Ok(Err(format!("the store was put back to an earlier time: it has {changes} changes, and must have at least {least}")));
         }
         if has_seen && seal.is_none() {
             return Ok(Err("this process has read rows of this kind, and now there are none".to_owned()));

@@ -366,7 +366,7 @@ impl Store {
             self.anchor.note(anchor, *kind, *changes);
         }
         if let Err(error) = writer.transaction(|transaction| self.anchor.raise(&self.key, anchor, changed, transaction)) {
-            tracing::warn!(%error, "the anchor of the store could not be raised");
+            tracing::warn!(%error, "the anchor of the store could not be updated");
         }
     }
 

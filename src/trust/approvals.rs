@@ -72,8 +72,8 @@ impl ApprovalStore {
         self.approval_status_of(&subject.key, |_| subject)
     }
 
-    /// Returns the same as [`Self::approval_status`]. `subject` is called only if the server has an approval. So if a server has no
-    /// approval, the files that its entry names are not read.
+    /// Reads the approvals, and returns which stages of a server are approved now. `subject` is called only if the server has an approval.
+    /// So if a server has no approval, the files that its entry names are not read.
     ///
     /// # Errors
     /// The same as for [`Self::approval_status`].
@@ -158,8 +158,8 @@ impl ApprovalStore {
     }
 
     /// Approves the command as it is configured. Keeps an existing approval of the tools if it has the same command, has not expired, and
-    /// would not become valid for longer than it was given for. Blocks the thread. Returns the basis for an approval of the tools; this
-    /// basis is valid until this approval is revoked.
+    /// would not become valid for longer than it was given for. Blocks the thread. Returns the [`ApprovalBasis`] for an approval of the
+    /// tools, which is valid until this approval is revoked.
     ///
     /// # Errors
     /// `ERR_NOT_APPROVED` if a revocation came after `basis` was taken. `ERR_APPROVAL_STORE` if the store cannot be written, or if other processes

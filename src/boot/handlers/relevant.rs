@@ -8,7 +8,7 @@ use crate::boot::plan::PlannedTool;
 
 /// The largest number of characters in all parts for one tool.
 pub(super) const MAX_RELEVANT_CHARS: usize = 40_000;
-/// The size at which a part ends, if a line ends there.
+/// The number of characters after which a part ends at the next end of a line. A part with a longer line ends at twice this number.
 const PART_CHARS: usize = 1_500;
 const GAP: &str = "\n[…]\n";
 /// Words that nearly every documentation has.

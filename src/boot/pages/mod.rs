@@ -75,7 +75,8 @@ pub struct Page {
     pub text: String,
     /// Number of characters before any cut.
     pub chars: usize,
-    /// The whole page, if it was cut and is a description of an API in JSON. Its operations are looked up there, as a cut text is no JSON.
+    /// The whole page, if it was cut and is a description of an API in JSON. Its operations are read from here, because a cut text is not
+    /// valid JSON.
     pub document: Option<Arc<Json>>,
     pub facts: PageFacts,
 }

@@ -11,11 +11,11 @@ use tokio::sync::Semaphore;
 use super::rules::{Destination, Rules};
 use crate::fetch::Resolve;
 
-/// Lookups of one box at the same time. A lookup that was given up keeps its place until the system ends it.
+/// Maximum number of simultaneous lookups of one box. A lookup that was given up keeps its place until the system ends it.
 const LOOKUPS: usize = 4;
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
 const CONNECT_TIME: Duration = Duration::from_secs(8);
-/// Addresses of a name that are tried.
+/// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 4;
 
 /// The reason why a destination was not reached.

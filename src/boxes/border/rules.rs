@@ -119,7 +119,7 @@ impl Rules {
         Ok(Destination::Name { name: name.to_owned(), port, may_be_private, until_started })
     }
 
-    /// Returns the permitted ones of a name's addresses.
+    /// Returns those of a name's addresses that may be reached.
     ///
     /// # Errors
     /// The kind of the first address, if none may be reached. A name that leads to a private address would reach services that only this
@@ -152,7 +152,7 @@ fn is_of(rule: &Rule, address: IpAddr) -> bool {
     host.address() == Some(address) || (is_loopback && host.covers_name(LOCALHOST))
 }
 
-/// Returns the host that a process has meant, in the form for a person.
+/// Returns the host to which a process wanted to connect, in the form for a person.
 pub(super) fn shown(address: IpAddr, names: &Names) -> String {
     match (names.name_of(address), address) {
         (Some(name), _) => name.to_owned(),

@@ -84,13 +84,14 @@ const FOREIGN_NAMESPACES: [i32; 4] = [
 ];
 /// Flags for the namespaces of a browser's sandbox: Chromium uses the first three, Firefox also the last.
 const BROWSER_NAMESPACES: [i32; 4] = [libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC];
-/// Kinds of sockets that exist. Others reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
+/// Kinds of sockets that exist. Sockets of other kinds reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
 const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// Families of sockets with many protocols, of which the kernel loads the seldom used ones when a socket asks for them.
 const INTERNET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
-/// Protocols of these families: the one that the type of the socket implies, TCP, UDP, and what `ping` uses. MPTCP is tried first by some runtimes.
+/// Protocols that sockets of the families in [`INTERNET`] may have: the one that the type of the socket implies (0), TCP, UDP, what `ping`
+/// uses, and MPTCP, which some runtimes try first.
 const PROTOCOLS: [i32; 6] = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6, libc::IPPROTO_MPTCP];
-/// Types of sockets that imply another protocol: SCTP and DCCP.
+/// Types of sockets that imply other protocols than those in [`PROTOCOLS`], such as SCTP and DCCP.
 const OTHER_TYPES: [i32; 3] = [libc::SOCK_SEQPACKET, libc::SOCK_DCCP, libc::SOCK_RDM];
 /// The bits of a socket's type that are not flags.
 const TYPE: u64 = 0xf;
@@ -106,7 +107,7 @@ const MODES: [(c_long, u8); 7] = [
 ];
 /// Calls that set the mode of a file if they create it, and the arguments that have the flags and the mode.
 const CREATING: [(c_long, u8, u8); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
-/// Flags with which these calls create a file. `O_TMPFILE` also has the bit of `O_DIRECTORY`.
+/// Flags with which the calls in [`CREATING`] create a file. `O_TMPFILE` also has the bit of `O_DIRECTORY`.
 const CREATE: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 /// The set-user-ID and set-group-ID bits. A program with such a bit runs with the rights of the file's owner or group, also outside of the
 /// box.
@@ -114,7 +115,7 @@ const LENDING: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 /// Calls that change the limits or the scheduling of the process in their first argument.
 const OF_PROCESS: [c_long; 5] =
     [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
-/// The id of init, which counts what the box uses. It has the same user as the server.
+/// The id of init, which counts what the box uses. Init has the same user as the server.
 const INIT: u64 = 1;
 /// `ioctl` requests that insert input into a terminal as if a person had typed it.
 const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
@@ -177,7 +178,7 @@ fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Backen
     Ok(rules)
 }
 
-/// Returns rules against sockets of other protocols than programs use.
+/// Returns rules that refuse sockets whose protocol is not in [`PROTOCOLS`].
 fn of_internet() -> Result<Vec<SeccompRule>, BackendError> {
     let value = |number: i32| u64::from(number.unsigned_abs());
     let is_of = |family: i32| Condition::new(0, Length::Dword, Compare::Eq, value(family));

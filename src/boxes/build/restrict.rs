@@ -35,7 +35,7 @@ const NOT_STARTED: i32 = 126;
 /// The parts of the kernel that hold a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// Namespaces and mounts, and Landlock and the filter of system calls upon them.
+    /// Namespaces and mounts, together with Landlock and the filter of system calls.
     Namespaces,
     /// Landlock and the filter of system calls alone.
     Alone,
@@ -76,7 +76,7 @@ fn reason(program: &Path) -> &'static str {
     }
 }
 
-/// Lets all descriptors but those of standard input, output and error close as the program is replaced.
+/// Marks all descriptors except standard input, output and error, so that they close when the server's program replaces this one.
 fn close_descriptors(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::CloseDescriptors)?;
     // SAFETY: the call takes integers. Descriptors stay open in this program, and close only when another takes its place.

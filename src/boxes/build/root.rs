@@ -29,7 +29,7 @@ const SHARED_BYTES: &str = "67108864";
 /// Size of the file system that has the root folder. It contains only empty folders and two short files.
 const ROOT_BYTES: &str = "4194304";
 
-/// The file that lies upon files that are hidden.
+/// The file that is mounted over each hidden file.
 const UNREADABLE: &str = "/box/hidden";
 /// The table of the box's own processes.
 pub(super) const PROCESSES: &str = "/proc";
@@ -44,8 +44,8 @@ enum Source {
     },
 }
 
-/// Makes the root folder and enters it. After this, only the given files and folders of the machine exist. The working folder exists too:
-/// empty, if nothing that was given contains it. The given files and folders are not changed for that.
+/// Makes the root folder and enters it. After this, only the given files and folders of the machine exist. The working folder exists too.
+/// It is empty if no given folder contains it.
 pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault, users: &Users) -> Outcome<()> {
     fault.begin(Step::OpenPaths)?;
     // Everything is opened before the first mount, as a mount hides what is below it.
@@ -237,7 +237,8 @@ fn unreadable(root: &OwnedFd) -> std::io::Result<OwnedFd> {
     Ok(mount)
 }
 
-/// Writes the tables of users and groups, with nobody but the server's own user, and how names are found. If `/etc` itself was given, its own tables stay.
+/// Writes the tables of users and groups, which contain only the server's user, and the files by which programs find addresses. If `/etc`
+/// itself was given, its tables stay.
 fn write_tables(root: &OwnedFd, users: &Users, network: &Network) -> Outcome<()> {
     let Users { user, group } = users;
     let mut files = vec![
@@ -264,8 +265,8 @@ fn write_tables(root: &OwnedFd, users: &Users, network: &Network) -> Outcome<()>
     Ok(())
 }
 
-/// Mounts the table of the box's own processes. It cannot be written, as some of its files change the whole machine for root. Only in a nested
-/// box, the files of processes can, because a process that makes a user namespace writes its map there.
+/// Mounts the table of the box's own processes. It cannot be written, because some of its files change the whole machine for root. In a
+/// nested box, the files of processes can be written, because a process that makes a user namespace writes its map there.
 fn mount_processes(root: &OwnedFd, is_nested: bool, fault: &Fault) -> Outcome<()> {
     fault.begin(Step::MountProcesses)?;
     let plain = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
@@ -275,7 +276,7 @@ fn mount_processes(root: &OwnedFd, is_nested: bool, fault: &Fault) -> Outcome<()
     if is_nested { protect_kernel_files(root).at(Step::MountProcesses, PROCESSES) } else { Ok(()) }
 }
 
-/// Covers each entry of the process table that belongs to no process with itself, read-only.
+/// Makes each entry of the process table that belongs to no process read-only, by a mount of the entry over itself.
 fn protect_kernel_files(root: &OwnedFd) -> std::io::Result<()> {
     let table = open_below(root, Path::new(PROCESSES), OFlags::RDONLY | OFlags::DIRECTORY)?;
     for entry in Dir::read_from(&table)? {

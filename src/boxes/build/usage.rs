@@ -22,7 +22,7 @@ fn everyone() -> io::Result<Vec<u32>> {
     fs::read_dir("/proc")?.filter_map(id).collect()
 }
 
-/// Returns the mark of this process, which no other ever has: its id, and when it was started.
+/// Returns the mark of this process, which no other process ever has: its id, and the time at which it was started.
 ///
 /// # Errors
 /// The process table cannot be read.
@@ -76,7 +76,7 @@ pub(super) fn descendants() -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Returns the parent of a process from its `stat`. `None` if it has ended and only waits for its parent to notice.
+/// Returns the parent of a process from its `stat`. `None` for a process that has ended but has not been reaped (a zombie).
 fn parent_of(stat: &str) -> Option<u32> {
     // The program's name is in brackets, and can have any characters.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
@@ -114,7 +114,8 @@ impl Usage {
         Ok(sum)
     }
 
-    /// Reads the memory and threads of a process. If its main thread has ended and other threads go on, only these show its memory.
+    /// Reads the memory and threads of a process. If its main thread has ended and other threads go on, only the other threads show its
+    /// memory.
     fn of_process(id: u32) -> io::Result<Self> {
         let folder = format!("/proc/{id}");
         let main = Self::of(&status_at(&folder)?);

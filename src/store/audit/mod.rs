@@ -179,7 +179,7 @@ impl Audit {
         let mut database = self.store.audit_database()?;
         let seen = self.seen.last().or_else(|| anchored_end(&self.store));
         if let Err(error) = tell_left_behind(&mut database, &self.store, seen, self.options.bounds()) {
-            tracing::debug!(%error, "gaps of processes that have ended cannot be told");
+            tracing::debug!(%error, "gaps of processes that have ended cannot be reported");
         }
         database.reading(|reader| read(&Table { reader, key: self.store.key() }))
     }

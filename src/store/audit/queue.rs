@@ -12,7 +12,7 @@ use super::event::AuditEvent;
 
 /// The maximum number of waiting events. Further events are dropped, and a row reports how many were lost.
 pub(super) const MAX_WAITING: usize = 8192;
-/// The maximum number of bytes in the texts of waiting events. Further events are dropped and counted in the same way.
+/// The maximum number of bytes in the texts of waiting events. Further events are dropped, and a row reports how many were lost.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 /// An event with larger texts is written at once, so that its arguments do not wait in memory for other events.
 const HEAVY_BYTES: usize = 64 << 10;

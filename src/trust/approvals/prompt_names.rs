@@ -1,5 +1,5 @@
-//! The names of approved prompts for hosts, which have one flat list of them. They are stored with the approvals, so that a name stays what it
-//! is, whatever is approved later.
+//! The names of approved prompts for hosts, which have one flat list of them. They are stored with the approvals, so that a later approval
+//! never changes a name.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::text::is_tag;
 /// The number of encoded letters from which a text is reported. Honest texts do not encode letters without need.
 const MIN_ENCODED_LETTERS: usize = 6;
 const MIN_DECODED_CHARS: usize = 12;
-/// The number of different words that a text must have backwards, or in ROT13, before it is read so.
+/// The number of different telling words that a text must contain backwards, or in ROT13, before it is read in that form.
 const MIN_TURNED_WORDS: usize = 2;
 /// Words of attacks. Backwards and in ROT13, hardly any of them is part of an honest text.
 const TELLING_WORDS: [&str; 14] = [

@@ -11,7 +11,7 @@ static HONEST_WORDS: LazyLock<Known> = LazyLock::new(|| {
     )
 });
 
-/// Joins such words by `_`, so that no rule takes one of them for a secret. The text keeps its length.
+/// Joins the words of each match of [`HONEST_WORDS`] by `_`, so that no rule takes one of them for a secret. The text keeps its length.
 pub(super) fn join_honest_words(folded: &str) -> String {
     HONEST_WORDS.replaced(folded, |words| words.replace(' ', "_"))
 }
