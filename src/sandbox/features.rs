@@ -1,5 +1,5 @@
-//! Optional globals of agent code. A run has only those that its [`GuestFeatures`] name, and runs with different features start from
-//! different images. So a run without features pays nothing for them.
+//! Optional globals of agent code. A run has only the globals that its [`GuestFeatures`] name. Runs with different features start from
+//! different images, so the optional globals cost a run without features nothing.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ pub enum GuestFeatures {
 /// The name of the module that defines fetch, before the snapshot is taken.
 const FETCH_GLOBALS: &str = "agent:fetch-globals";
 
-/// The files that define fetch, in the order in which they need each other.
+/// The files that define fetch. Each file comes after the files that it needs.
 const FETCH_PARTS: [&str; 12] = [
     include_str!("fetch_globals/tools.js"),
     include_str!("fetch_globals/streams.js"),

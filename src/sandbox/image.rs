@@ -25,8 +25,8 @@ const key = Symbol.for("hyperlight-mcp");
 const { run, ...others } = globalThis[key];
 Object.defineProperty(globalThis, key, { value: Object.freeze(others), configurable: false });
 export const handler = (code) => run(code).then(() => 0);"#;
-/// The name of the module that runs before the snapshot is taken. Its source is [`READY`]. It needs another name, because a module
-/// is evaluated only once.
+/// The name of the module that runs before the snapshot is taken. It has the source of the module [`READY`], but another name, because a
+/// module is evaluated only once.
 const READY_ONCE: &str = "agent:ready-once";
 /// The name of the module that runs in each VM that is made ready in advance.
 const READY: &str = "agent:ready";

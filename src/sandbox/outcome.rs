@@ -27,7 +27,8 @@ pub(super) struct AgentCode<'a> {
     pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,
     pub(super) deadline: Deadline,
-    /// False if the code was not parsed, because it is nested too deeply, or because the reader failed or was interrupted for others.
+    /// False if the code was not parsed: it is nested too deeply, the reader failed, or the reader was interrupted to parse another owner's
+    /// code.
     pub(super) was_looked_at: bool,
 }
 
