@@ -69,7 +69,7 @@ pub struct ServerCalls {
     one_at_a_time: BTreeSet<String>,
     pub(super) lanes: Lanes,
     warnings: Mutex<Warnings>,
-    /// The paths in the arguments of failed calls. `None` before the first one fails.
+    /// The paths in the arguments of failed calls. `None` before the first call fails.
     written: Mutex<Option<WrittenPaths>>,
 }
 
