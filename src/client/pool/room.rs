@@ -25,8 +25,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// connections may then be closed.
 type GoesOn = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// The hold of a run on a server's connection. Until this value is dropped, the connection is not closed to make room for another server.
-/// The connection can still end for other reasons.
+/// The hold of a run on a server's connection. While this value exists and the run goes on, the connection is not closed to make room for
+/// another server. The connection can still end for other reasons.
 ///
 /// The references are weak: a run that outlives its gateway must not keep a server's process.
 pub struct Hold {

@@ -69,7 +69,7 @@ impl Boxed {
     }
 
     /// Starts `hyperlight-mcp-box`, which makes the box when it receives its order. The returned child's `stdin` is the pipe to the server,
-    /// not to this program.
+    /// not to `hyperlight-mcp-box`.
     pub(super) fn spawn(&self, server: &str) -> Result<(Child, Waiting)> {
         let failed = |error: std::io::Error| Error::SpawnFailed {
             server: server.to_owned(),
