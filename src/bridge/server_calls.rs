@@ -54,7 +54,7 @@ pub struct Checks {
     pub results: OutputChecks,
 }
 
-/// The servers that one run can use. Their manifests are the approved ones at the start of the run.
+/// The servers that one run can use, with the manifests that were approved when the run started.
 pub struct ServerCalls {
     pub(super) manifests: BTreeMap<String, Arc<Manifest>>,
     caller: Arc<dyn ToolCaller>,

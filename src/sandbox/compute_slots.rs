@@ -24,7 +24,7 @@ pub struct CodeOwner {
 #[derive(Debug, Clone, Default)]
 pub struct ComputeSlots(Option<Arc<Slots>>);
 
-/// Two values are equal if they are the same slots, or if neither has a limit.
+/// Two values are equal if they are the same slots, or if both have no limit.
 impl PartialEq for ComputeSlots {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {

@@ -42,7 +42,7 @@ impl GuestFeatures {
     /// All combinations, each of which has an image of its own.
     pub(super) const ALL: [Self; 2] = [Self::Basic, Self::Fetch];
 
-    /// Returns the name and the source of the module that defines the globals of these features. It runs once, at the guest's boot.
+    /// Returns the name and the source of the module that defines the globals of these features. The module runs once, at the guest's boot.
     pub(super) fn globals(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Basic => None,

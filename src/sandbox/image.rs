@@ -269,7 +269,8 @@ fn register_sources(target: &mut impl Registerable, binding: &Arc<RunBinding>) -
     target.register_host_function("LoadModule", move |name: String| owner.dispatch(|run| run.load(&name))?.ok_or_else(missing))
 }
 
-/// Registers the functions for random bytes and time. The snapshot contains neither, so every run requests them from the host.
+/// Registers the functions for random bytes and time. The snapshot contains no random bytes and no time, so every run requests both from
+/// the host.
 fn register_clock(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result<(), HyperlightError> {
     let owner = Arc::clone(binding);
     target.register_host_function("HostRandom", move |count: u64| owner.dispatch(|run| run.random(count)))?;

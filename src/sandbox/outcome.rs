@@ -77,7 +77,7 @@ impl AgentCode<'_> {
 /// The JSON text before and after a value.
 const VALUE_PREFIX: &str = "{\"value\":";
 const VALUE_SUFFIX: &str = "}";
-/// The maximum size of each text in a failure. The guest's own code has already cut them to 16 Ki characters.
+/// The maximum size of each text in a failure. The guest's own code has already cut these texts to 16 Ki characters.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 /// The maximum number of characters of the parse error that are quoted for a malformed outcome.
 const MAX_PROBLEM_CHARS: usize = 200;
