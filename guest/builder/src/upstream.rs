@@ -90,7 +90,8 @@ const _: () = assert!(EXN_STACK_TOP > SHIM_VARS + PAGE && EXN_STACK_TOP < TOP_GV
 const _: () = assert!(EXN_STACK_TOP - SHIM_RING3_STACK >= 6 * 1024, "there is room between the exception stack and the shim's stack");
 const _: () = assert!(SCRATCH_TOP_ALLOCATOR_OFFSET < SCRATCH_TOP_EXN_STACK_OFFSET, "the allocator's word is above the exception stack");
 const _: () = assert!(SCRATCH_TOP_SIZE_OFFSET < SCRATCH_TOP_EXN_STACK_OFFSET, "the size of scratch memory is above the exception stack");
-const _: () = assert!(MAIN_STACK_LIMIT_GVA < MAIN_STACK_TOP_GVA && MAIN_STACK_TOP_GVA < SHIM_VARS, "the main stack is below the shim's page");
+const _: () =
+    assert!(MAIN_STACK_LIMIT_GVA < MAIN_STACK_TOP_GVA && MAIN_STACK_TOP_GVA < SHIM_VARS, "the main stack is below the shim's page");
 const _: () = assert!(guest_bin::IDT & (PAGE - 1) == 0, "the IDT begins at the start of a page");
 const _: () = assert!(PAGE_PRESENT == 1 && PTE_ADDR_MASK == 0x000f_ffff_ffff_f000, "x86 entries");
 const _: () = assert!((OutBAction::Log as u64) < IO_PORTS && (OutBAction::DebugPrint as u64) < IO_PORTS);

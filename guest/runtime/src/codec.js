@@ -39,7 +39,7 @@
     return prototype === null || prototype === objects;
   }
 
-  /** Does a cheap check for values that need no replacer. Lists of arguments are included: most contain one object with plain values. */
+  /** Tells cheaply if a value needs no replacer. Also knows lists of arguments, because most contain one object with plain values. */
   const isPlain = (value) => isFlat(value) || (isArray(value) && value.length === 1 && isFlat(value[0]));
 
   /**
@@ -142,7 +142,7 @@
   }
 
   /**
-   * Writes a value as JSON. `settled` has the values of promises that were awaited; all others are collected. `count` is the number of parts that
+   * Writes a value as JSON. `settled` has the values of promises that were awaited; all other promises are collected. `count` is the number of parts that
    * are lost. If `see(holder, key, sent, loss)` is given, it gets each part, what is sent of it, and what is lost.
    */
   function written(value, settled, see) {
