@@ -142,8 +142,8 @@
   }
 
   /**
-   * Writes a value as JSON. `settled` has the values of promises that were awaited; all other promises are collected. `count` is the number of parts that
-   * are lost. If `see(holder, key, sent, loss)` is given, it gets each part, what is sent of it, and what is lost.
+   * Writes a value as JSON. `settled` has the values of promises that were awaited; all other promises are collected. `count` is the number of
+   * parts that are lost. If `see(holder, key, sent, loss)` is given, it gets each part, what is sent of it, and what is lost.
    */
   function written(value, settled, see) {
     const found = { settled, blobs: [], promises: [] };
