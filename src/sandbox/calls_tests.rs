@@ -223,7 +223,7 @@ fn a_log_of_any_levels_is_within_its_limit() {
     assert!(log.len() <= 9 && log.iter().all(|entry| entry.level == LogLevel::Log), "{}", log.len());
 }
 
-/// Returns the slots of an owner, of which there is only one, and the counter of the guests that execute.
+/// Returns the slots of an owner, with room for one guest, and the counter of the guests that execute.
 fn one_slot() -> (ComputeSlots, Arc<AtomicUsize>) {
     let executing = Arc::<AtomicUsize>::default();
     (ComputeSlots::new(1, Arc::clone(&executing)), executing)

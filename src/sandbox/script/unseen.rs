@@ -1,6 +1,6 @@
 //! Finds names of properties that are probably wrong. Code reads such a property from the result of a tool. No result of the tool that was
-//! seen has the property, but some have a property with a similar name. The code may be right, because no schema says which properties a
-//! result has. So these findings are hints, not problems.
+//! seen has the property, but some have a property with a similar name. The code may be right, because nothing guarantees which properties
+//! a result has. So these findings are hints, not problems.
 
 use std::collections::{HashMap, HashSet};
 
