@@ -99,8 +99,8 @@ impl ComputeTime {
         self.limit.saturating_sub(self.state.lock().used())
     }
 
-    /// Completes when the guest has used up its time. A guest uses no more time than passes on the clock, so nothing has to wake this future
-    /// when the guest begins to work or to wait. That would cost time in each call.
+    /// Completes when the guest has used up its time. A guest uses no more time than passes on the clock. So nothing wakes this future when
+    /// the guest begins to work or to wait, which would cost time in each call.
     pub(super) async fn passed(&self) {
         loop {
             let remaining = self.remaining();

@@ -37,8 +37,8 @@ pub(in crate::client) enum Plan {
     Known(Era),
     /// Tries `server/discover` first, and `initialize` if the server refuses `server/discover` or does not answer.
     Probe,
-    /// Does the same as `Probe`, but over HTTP and with a new transport for each handshake. A server that is waiting for a person's
-    /// authorization does not count as silent.
+    /// Tries the handshakes in the same order as [`Self::Probe`], but over HTTP and with a new transport for each handshake. A server that
+    /// is waiting for a person's authorization does not count as silent.
     ProbeApart,
     /// Tries only this handshake, after a probe has failed.
     Last(Era),

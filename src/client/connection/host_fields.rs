@@ -35,8 +35,8 @@ pub(super) fn is_kept_meta(server: &str, meta: &Json) -> bool {
     is_small && meta.as_object().is_some_and(|fields| !fields.is_empty())
 }
 
-/// Returns for whom an item is, and how important it is. The time of the last change is left out: an approved list would repeat it when it is no
-/// longer true.
+/// Returns an item's annotations `audience` and `priority`. The time of the last change is left out, because an approved list would still
+/// show an old time.
 fn kept_annotations(annotations: &Json) -> Option<Json> {
     let is_role = |role: &Json| role == "user" || role == "assistant";
     let audience =
@@ -49,8 +49,8 @@ fn kept_annotations(annotations: &Json) -> Option<Json> {
     (!kept.is_empty()).then_some(Json::Object(kept))
 }
 
-/// Returns the icons that a host may show: images within the text, and images behind HTTPS. A host fetches the others of a person's machine, or
-/// runs them.
+/// Returns the icons that a host may show: images in `data:` URIs, and images behind HTTPS. With other URIs, a server could make a host
+/// read files of a person's machine, or run code.
 pub(super) fn kept_icons(server: &str, icons: Option<&Json>) -> Option<Json> {
     let kept: Vec<_> = icons?.as_array()?.iter().filter_map(kept_icon).take(MAX_ICONS).collect();
     let kept = Json::Array(kept);

@@ -41,7 +41,7 @@ pub(in crate::client) enum HttpFailure {
     Token(Box<Error>),
     /// The server redirected the request to an address that this client does not follow.
     Redirect { problem: String },
-    /// The session ended, and could not be renewed. If `sent` is true, the server may have acted on the request before.
+    /// The session ended, and could not be renewed. If `sent` is true, the server may have acted on the request before the session ended.
     SessionLost { problem: String, sent: bool },
     /// The answer is not a valid MCP message.
     Malformed(String),

@@ -54,8 +54,8 @@ impl Discovery {
     }
 
     /// Checks that an answer of the authorization page cannot be confused with an answer of another authorization server. A malicious MCP
-    /// server could name the page of an honest authorization server as its own. It would then receive the code that a person allows there
-    /// (RFC 9700, 4.4).
+    /// server could name the page of an honest authorization server as its own. The malicious server would then receive the code for which
+    /// a person logs in on that page (RFC 9700, 4.4).
     pub(super) fn check_page(&self, settings: &OAuthSettings) -> Result<(), Problem> {
         // If the config names an issuer, a person has approved it, and `discover` has compared it with the issuer that was found.
         if self.names_issuer() || settings.issuer.is_some() {

@@ -1,4 +1,5 @@
-//! Starts a server in a box: starts the program `hyperlight-mcp-box`, hands over the order, takes the sockets of its border, and waits for its report.
+//! Starts a server in a box. Starts the program `hyperlight-mcp-box`, and sends it an order that describes the box and the server. Receives
+//! the sockets of the box's network, and waits for the program's report.
 
 use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut, PipeReader};
@@ -42,7 +43,7 @@ pub struct Boxed {
     pub program: PathBuf,
     pub contents: Contents,
     pub border: BorderSettings,
-    /// The threads that serve borders.
+    /// The threads that carry the network traffic of boxes.
     pub(crate) threads: Arc<NetworkRuntime>,
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Waiting {
 }
 
 impl Boxed {
-    /// Returns a box that shares the machine's network, and so needs no hosts.
+    /// Returns a box without a list of allowed hosts, for contents that share the machine's network.
     #[must_use]
     pub fn new(program: PathBuf, contents: Contents) -> Self {
         let border = BorderSettings {
@@ -67,7 +68,8 @@ impl Boxed {
         Self { program, contents, border, threads: Arc::new(border_threads()) }
     }
 
-    /// Starts the program, which makes the box when it has its order. The child's `stdin` is the pipe of the server, not of the program.
+    /// Starts `hyperlight-mcp-box`, which makes the box when it receives its order. The returned child's `stdin` is the pipe to the server,
+    /// not to `hyperlight-mcp-box`.
     pub(super) fn spawn(&self, server: &str) -> Result<(Child, Waiting)> {
         let failed = |error: std::io::Error| Error::SpawnFailed {
             server: server.to_owned(),
@@ -89,7 +91,8 @@ impl Boxed {
         Ok((child, Waiting { socket, input }))
     }
 
-    /// Hands over the order, and waits until the program is about to become the server. Returns the border of its box.
+    /// Hands over the order, and waits until the program is about to become the server. Returns the border of the box: its way to allowed
+    /// hosts.
     ///
     /// # Errors
     /// The step that failed, and why. The server was not started.
@@ -111,7 +114,7 @@ impl Boxed {
         };
         let sockets = tokio::time::timeout(PATIENCE, exchange).await.unwrap_or_else(|_| Err("it does not answer".to_owned()))?;
         let runtime = self.threads.handle().map_err(|error| error.to_string())?;
-        Border::start(sockets, &self.border, &runtime).map_err(|error| format!("its border cannot be served: {error}"))
+        Border::start(sockets, &self.border, &runtime).map_err(|error| format!("the network of its box cannot be set up: {error}"))
     }
 
     fn order(&self, (command, program): (&ResolvedCommand, &Path)) -> Order {
@@ -128,7 +131,8 @@ impl Boxed {
     }
 }
 
-/// Sends the order, and with the byte behind it the pipe. Returns the sockets that come back.
+/// Sends the order. Sends one more byte, together with the pipe for the server's standard input. Returns the sockets that the program sends
+/// back.
 async fn hand_over(order: &[u8], Waiting { socket, input }: Waiting) -> std::io::Result<Vec<OwnedFd>> {
     socket.set_nonblocking(true)?;
     let mut socket = UnixStream::from_std(socket)?;

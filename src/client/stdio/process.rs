@@ -50,7 +50,7 @@ pub(in crate::client) struct ServerProcess {
     output: OwnedFd,
     /// Token that is cancelled once standard output has been read to its end.
     output_read: CancellationToken,
-    /// The network of its box. Dropping it ends all connections.
+    /// The network border of the process's box. Dropping the border ends all network connections of the box.
     border: Option<Border>,
     watchdog: Arc<Watchdog>,
 }
@@ -166,19 +166,20 @@ impl ServerProcess {
         self.exit.borrow().is_some()
     }
 
-    /// Returns what its box has refused, and the last lines of standard error, as a part of a message. Returns an empty text if there is neither.
+    /// Returns what the process's box has refused, and the last lines of standard error, as a part of a message. The text is empty if the
+    /// box has refused nothing and there are no lines.
     pub(in crate::client) fn stderr_text(&self) -> String {
         let refused = self.border.as_ref().map(Border::refused).unwrap_or_default();
         let lines: Vec<String> = refused.iter().map(|refusal| format!("; {refusal}")).collect();
         lines.concat() + &self.stderr.text()
     }
 
-    /// Returns whether its box has refused anything.
+    /// Returns whether the process's box has refused anything.
     pub(in crate::client) fn has_refused(&self) -> bool {
         self.border.as_ref().is_some_and(|border| !border.refused().is_empty())
     }
 
-    /// Ends the access of its box to the hosts that were allowed only for the start.
+    /// Ends the access of the process's box to the hosts that are allowed only while the server starts.
     pub(in crate::client) fn started(&self) {
         if let Some(border) = &self.border {
             border.started();

@@ -290,7 +290,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 }
                 return handed_on;
             }
-            Admission::Skip => tracing::debug!("a request that is still being answered, or has no usable id, was skipped"),
+            Admission::Skip => tracing::debug!("a request of the server was skipped: its id is not usable or is still in use"),
             Admission::Refuse => {
                 let error = json!({ "code": -32000, "message": "this client does not answer so many requests at once" });
                 let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": error });
