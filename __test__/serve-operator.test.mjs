@@ -204,5 +204,5 @@ test('A model is told the command with which its user signs in to a server', asy
   assert.equal(tested.structuredContent.error.code, 'ERR_AUTHORIZATION_REQUIRED')
   assert.match(tested.structuredContent.error.hint, command)
   const { structuredContent } = await runs(client, 'fixture.plain({})')
-  assert.match(JSON.stringify(structuredContent.error), /ERR_AUTHORIZATION_REQUIRED|needs an authorization/)
+  assert.match(JSON.stringify(structuredContent.error), /ERR_AUTHORIZATION_REQUIRED|requires authorization/)
 })

@@ -368,7 +368,7 @@ async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &Nex
         Err(error) => {
             let text = if matches!(error, Error::ConfigInvalid { .. }) { message(&error, next_command) } else { error.summary() };
             let remedy = match error {
-                Error::ConfigInvalid { .. } => "set the variable, or fix its entry in the config".to_owned(),
+                Error::ConfigInvalid { .. } => "set the variable, or fix the server's entry in the config".to_owned(),
                 Error::SpawnFailed { .. } if text.contains(MISSING_FOLDER) => MAKE_FOLDER.to_owned(),
                 Error::SpawnFailed { .. } => "install its program, or fix its command in the config".to_owned(),
                 Error::BoxFailed { .. } => "do what the error says, or change its box in the config".to_owned(),

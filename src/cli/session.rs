@@ -282,7 +282,8 @@ enum Unapproved {
     Wait,
 }
 
-/// Returns the registry's names of servers that are named as the agent's code names them.
+/// Converts names of servers in the agent's code to their names in the registry, for example `weather` to `weather@staging`. A name that the
+/// agent does not know stays unchanged.
 fn registry_names(agent: &Agent, servers: Option<&[String]>) -> Option<Vec<String>> {
     let registry_name = |name: &String| agent.server_info(name).map_or_else(|_| name.clone(), |info| info.status.name);
     servers.map(|names| names.iter().map(registry_name).collect())

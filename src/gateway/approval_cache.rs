@@ -26,7 +26,7 @@ pub enum ApprovalRead {
     Cached,
 }
 
-/// The approvals of all servers at one moment. A list of many servers takes one reading for all of them.
+/// The approvals of all servers at one moment. They are read once for a list of many servers, and not once for each server.
 pub(super) struct ApprovalReading<'core> {
     core: &'core Core,
     snapshot: ApprovalSnapshot,

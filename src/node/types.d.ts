@@ -41,7 +41,7 @@ export interface Limits {
   maxCallTimeoutMs: number
   /** The time limit of one run. It counts from the start of the run, without the time in the queue. Default 60,000. */
   runTimeoutMs: number
-  /** The time in which the code of one run works itself, without the time of its calls, timers and questions to a person. Default 5,000. */
+  /** The maximum processor time of the code of one run. The time of its calls, timers and questions to a person does not count. Default 5,000. */
   computeTimeoutMs: number
   /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number

@@ -102,7 +102,7 @@ impl AddedServer {
     /// # Errors
     /// A sentence for the agent that describes the mistake.
     pub fn new(name: &str, owner: Option<&str>, change: &ServerChange, author: Decider) -> Result<Self, String> {
-        let display_name = change.name.clone().ok_or("name: is missing; any text of 1 to 64 characters")?;
+        let display_name = change.name.clone().ok_or("name: is missing; give any text of 1 to 64 characters")?;
         if change.command.is_some() == change.url.is_some() {
             return Err("a server needs either a command or a url".to_owned());
         }

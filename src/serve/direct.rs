@@ -317,9 +317,9 @@ mod tests {
         let text = |sign_in| failure(&error, sign_in)["content"][0]["text"].clone();
         assert_eq!(
             text(Some("the user has to sign in: x test SERVER")),
-            "the server needs an authorization: the user has to sign in: x test SERVER"
+            "the server requires authorization: the user has to sign in: x test SERVER"
         );
-        assert_eq!(text(None), "the server needs an authorization");
+        assert_eq!(text(None), "the server requires authorization");
     }
 
     #[test]

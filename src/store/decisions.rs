@@ -1,4 +1,5 @@
-//! Rows that decide something, in the database: reading them, checking them against their seal and the anchor, and writing them.
+//! The rows of approvals, grants and all other [`Kind`]s in the database: reads and writes them, and checks them against their seal (`seal`)
+//! and the anchor (`anchor`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -210,7 +210,7 @@ impl Entry<'_> {
     }
 }
 
-/// Returns whether the texts have too many parts to be checked. Does not access the disk.
+/// Returns whether there are too many texts and placeholders to check them. Does not access the disk.
 fn is_too_large<'t>(texts: impl Iterator<Item = &'t str>) -> bool {
     // Each text and each placeholder costs time, even if it has no words.
     let mut parts = texts.map(|text| 1 + text.matches("${").count());

@@ -42,7 +42,8 @@ pub fn addresses_of(server: &ServerDefinition, surroundings: Option<&Surrounding
     all.into_iter().flatten().map(|(field, text)| (field, address_of(text, surroundings))).collect()
 }
 
-/// Returns one address. With `surroundings`, includes the hosts that result from variables.
+/// Converts the text of an address to an [`Address`], with secrets masked. With `surroundings`, the address includes the hosts that result
+/// from variables.
 pub(crate) fn address_of(text: &str, surroundings: Option<&Surroundings>) -> Address {
     // A host is usually public, so its appearance alone does not make it a secret.
     let is_secret = |name: &str, value: &str| is_secret_name(name) || is_known_token(value);

@@ -1,4 +1,4 @@
-//! The model of `boot`, which a client outside of this crate asks.
+//! The settings of the model that `boot` uses. The program in `bin/` has the client that asks the model.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

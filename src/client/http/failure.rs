@@ -190,7 +190,7 @@ fn write_unauthorized(out: &mut fmt::Formatter<'_>, status: u16, given: Credenti
         (Credentials::Configured, _) => {
             write!(
                 out,
-                "it refused the Authorization header of its config (HTTP {status}): check whether the token is right, not expired, and has the permissions"
+                "it refused the Authorization header of its config (HTTP {status}): check that the token is right, has not expired, and has the permissions that the server requires"
             )
         }
         (Credentials::Token, 403) => {

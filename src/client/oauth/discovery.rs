@@ -73,9 +73,9 @@ impl Discovery {
         )))
     }
 
-    /// Returns whether a person must confirm the issuer before a login. A client that other authorization servers also know has the same
-    /// redirect URI for all of them. Suppose that only the MCP server has named the issuer. Such an issuer could redirect the person to
-    /// the page of another authorization server, and use the code from that page.
+    /// Returns whether a person must confirm the issuer before a login. This prevents a mix-up attack: other authorization servers may know
+    /// the client too, with the same redirect URI. If only the MCP server has named the issuer, the issuer may be malicious: it redirects
+    /// the person to the page of an honest authorization server, and then gets the code from that page.
     pub(super) fn needs_confirmation(&self, settings: &OAuthSettings) -> bool {
         self.is_known_elsewhere(settings) && !self.names_issuer() && settings.issuer.is_none()
     }

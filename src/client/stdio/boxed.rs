@@ -33,7 +33,7 @@ use crate::network::NetworkRuntime;
 
 /// Longest wait for a box. It normally takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest report in bytes.
+/// Maximum size in bytes of the report of `hyperlight-mcp-box`.
 const MAX_REPORT_BYTES: usize = 8 * 1024;
 
 /// The box of a server.

@@ -98,7 +98,7 @@
     ["accept-language", "*"],
   ];
 
-  /** Returns the request in the form of the host. */
+  /** Returns the request as the host's `open` takes it, with the default headers that agent code has not set. */
   function wireOf(request, body, id) {
     const { method, url, redirect } = request;
     const given = stateOfHeaders(request.headers).list;

@@ -152,7 +152,8 @@ fn shifted(text: &str) -> String {
     text.chars().map(rot13).collect()
 }
 
-/// Returns the text backwards and in ROT13, if it has telling words in that form.
+/// Returns the text backwards, in ROT13, or both: each form in which it has at least `MIN_TURNED_WORDS` telling words. Empty if there is no
+/// such form.
 fn turned(written: &str) -> String {
     let mut found = [false; 2 * TELLING_WORDS.len()];
     let lower = written.to_lowercase();
