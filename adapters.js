@@ -122,7 +122,7 @@ async function answerOpenAi(tools, answer, options) {
   return parts.length === 0 ? answers : [...answers, { role: 'user', content: parts }]
 }
 
-/** Returns the parts of a message of the user in Chat Completions that show the images and sounds of a call's result. */
+/** Returns the parts of a user message (Chat Completions) that show the images and sounds in a call's result. */
 const shownToUser = (id, media) =>
   media.length === 0 ? [] : [{ type: 'text', text: `The result of the call ${id} has:` }, ...media.map(chatPart)]
 

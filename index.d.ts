@@ -70,7 +70,7 @@ export interface Limits {
   maxValueParts: number
   /** The maximum size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
-  /** The maximum size of a run's log, with all its entries. A longer log is cut, and a mark says so. Default 256 KiB. */
+  /** The maximum size of a run's log, with all its entries. A longer log is cut, and its last entry says so. Default 256 KiB. */
   maxLogBytes: number
   /**
    * The total size of the values that a sandbox keeps for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed first.
@@ -476,7 +476,7 @@ export interface RunOptions extends Callbacks {
   toolErrors?: ToolErrors
   /**
    * The maximum size of the value, as an estimated number of a model's tokens; at least 100. A larger value is cut, and stays JSON of the same
-   * type. Marks in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
+   * type. Short texts in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
    * `host:mcp`. Default: the sandbox's setting, otherwise the gateway's, otherwise the value is not cut.
    */
   maxResultTokens?: number
@@ -1720,7 +1720,7 @@ export interface AgentToolResult {
   error?: AgentToolError
   /**
    * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it
-   * out. In the JSON, a mark replaces each image and sound.
+   * out. In the JSON, a short text replaces each image and sound.
    */
   readonly content?: AgentToolContent[]
   [key: string]: unknown

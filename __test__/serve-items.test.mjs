@@ -1,4 +1,4 @@
-// Tests of what hosts get of the resources and prompts of servers: fields for hosts, stable names, and links that lead to the right server.
+// Tests of how hosts get the resources and prompts of servers: fields for hosts, stable names, and links that lead to the right server.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { approved, LIMIT, place, run } from './command-line.mjs'

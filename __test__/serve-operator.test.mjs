@@ -18,7 +18,7 @@ async function approve(at, name, stage) {
 
 const directNames = async (client) => (await client.listTools()).tools.map(({ name }) => name).filter((name) => name.startsWith('mcp_f'))
 
-/** Waits until the host is told that the list of tools has changed, in either era. Gives the number of times. */
+/** Counts how often the host is told that the list of tools has changed, by a notification or on a stream of `subscriptions/listen`. */
 async function toldOfTools(client, era) {
   const told = { times: 0 }
   client.setNotificationHandler('notifications/tools/list_changed', () => {

@@ -6,7 +6,7 @@ use super::budget::FetchLimits;
 use super::error::FetchError;
 use super::request::Methods;
 
-/// Headers that decide about the connection or the framing of a message, or that a browser sets automatically. The border sets them where
+/// Headers that decide about the connection or the framing of a message, or that a browser sets automatically. The host sets them where
 /// they are needed. Names that begin with `proxy-` or `sec-` are also forbidden.
 const FORBIDDEN: [HeaderName; 16] = [
     header::ACCEPT_ENCODING,

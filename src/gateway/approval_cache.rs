@@ -128,7 +128,7 @@ impl ApprovalCache {
 }
 
 impl Core {
-    /// Takes a reading of the approvals.
+    /// Reads the approvals of all servers, or takes them from the cache.
     pub(super) fn read_approvals(&self, read: ApprovalRead) -> Result<ApprovalReading<'_>> {
         let approvals = &self.trust.approvals;
         let snapshot = if read == ApprovalRead::Cached { approvals.last_snapshot() } else { approvals.snapshot() };

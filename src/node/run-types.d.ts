@@ -32,7 +32,7 @@ export interface RunOptions extends Callbacks {
   toolErrors?: ToolErrors
   /**
    * The maximum size of the value, as an estimated number of a model's tokens; at least 100. A larger value is cut, and stays JSON of the same
-   * type. Marks in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
+   * type. Short texts in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
    * `host:mcp`. Default: the sandbox's setting, otherwise the gateway's, otherwise the value is not cut.
    */
   maxResultTokens?: number

@@ -68,7 +68,7 @@ export interface Limits {
   maxValueParts: number
   /** The maximum size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
-  /** The maximum size of a run's log, with all its entries. A longer log is cut, and a mark says so. Default 256 KiB. */
+  /** The maximum size of a run's log, with all its entries. A longer log is cut, and its last entry says so. Default 256 KiB. */
   maxLogBytes: number
   /**
    * The total size of the values that a sandbox keeps for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed first.

@@ -79,7 +79,7 @@ pub struct Sandboxes {
     kept: Option<SnapshotStore>,
 }
 
-/// The image of a set of features, and the VMs of this image. The image is booted when the first run needs it.
+/// The image for one set of features, and the VMs that start from it. The image is booted when the first run needs it.
 struct Variant {
     features: GuestFeatures,
     image: OnceLock<Result<GuestImage>>,

@@ -88,7 +88,7 @@ pub struct ServeOptions {
     pub agent: Option<String>,
     /// The servers whose tools are listed directly, each under its own name, together with this program's tools.
     pub direct: Direct,
-    /// The style of the names of tools that are listed directly.
+    /// The form of the names of tools that are listed directly: `mcp_<server>_<tool>` or `<server>-<tool>`.
     pub names: NameStyle,
     /// The form in which failed calls appear in the code of models, and in its declarations. Default: [`ToolErrors::FOR_MODELS`].
     pub tool_errors: Option<ToolErrors>,

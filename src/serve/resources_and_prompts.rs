@@ -28,8 +28,8 @@ const SHARED_VIEW: &str = "ui://mcp-resource/";
 const VIEW: &str = "ui://";
 /// The maximum number of templates that are compared with one URI.
 const MAX_TRIED: usize = 256;
-/// The mark of a URI that is not percent-encoded: `mcp-resource://weather/-/<the URI>`. A template that two servers have is listed in this
-/// form. If it were encoded, its expansion would not contain a URI of the server.
+/// The part of a listed URI that says that the rest is not percent-encoded: `mcp-resource://weather/-/<the URI>`. A template that two
+/// servers have is listed in this form. If it were encoded, its expansion would not contain a URI of the server.
 const VERBATIM: &str = "-/";
 
 /// The object to which a URI in the list refers.

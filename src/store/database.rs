@@ -43,7 +43,7 @@ const NETWORK_FILE_SYSTEMS: [u64; 12] = [
 ];
 /// The type of file systems that a program of the machine serves.
 const FUSE: u64 = 0x6573_5546;
-/// Names of FUSE programs that show the files of another machine or of a network service. Other FUSE programs, for example for encrypted
+/// Names of FUSE programs that show files from another machine or from a network service. Other FUSE programs, for example for encrypted
 /// folders, show files of this machine.
 const NETWORK_PROGRAMS: [&str; 14] = [
     "sshfs",

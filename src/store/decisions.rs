@@ -51,7 +51,7 @@ pub(super) struct Seal {
     mac: Vec<u8>,
 }
 
-/// The outcome of the last reading.
+/// What was found when the rows of a kind were last read.
 #[derive(Debug)]
 pub(super) enum Reading {
     Read(Snapshot),

@@ -195,7 +195,7 @@ impl Store {
         rows
     }
 
-    /// Returns the rows of one kind from the last reading. Neither reads nor waits.
+    /// Returns the rows of one kind as they were last read. Neither reads nor waits.
     ///
     /// # Errors
     /// The error of the last reading.

@@ -27,7 +27,7 @@ type Servers = BTreeMap<String, Arc<Approval>>;
 /// Called with the reason when approvals turn out to be damaged.
 pub type IncidentListener = Arc<dyn Fn(String) + Send + Sync>;
 
-/// The result of the last reading.
+/// The approvals as they were last read.
 struct LastRead {
     /// The rows from which the approvals were read.
     rows: [Arc<Rows>; 2],
@@ -93,7 +93,7 @@ impl ApprovalStore {
         self.read().map(ApprovalSnapshot)
     }
 
-    /// Returns the approvals of the last reading. Neither reads nor waits.
+    /// Returns the approvals as they were last read from the store. Neither reads nor waits.
     ///
     /// # Errors
     /// The error of the last reading.
@@ -115,7 +115,7 @@ impl ApprovalStore {
         }
     }
 
-    /// Returns the degree to which the approval is valid, according to the last reading. Neither reads nor waits.
+    /// Returns the degree to which the approval is valid, from the approvals as they were last read. Neither reads nor waits.
     ///
     /// # Errors
     /// The error of the last reading.
@@ -221,8 +221,8 @@ impl ApprovalStore {
         })
     }
 
-    /// Writes an approval if there was no revocation since its basis was taken. The check runs in the transaction, so that earlier
-    /// revocations are already written.
+    /// Writes an approval if there was no revocation since `basis` was taken, which was when the person approved. The check runs in the
+    /// transaction, so that earlier revocations are already written.
     fn approve(&self, subject: &Subject, basis: &ApprovalBasis, change: impl FnOnce(&mut Servers) -> Result<()>) -> Result<()> {
         let Subject { server, key, .. } = subject;
         self.change(|approvals| {

@@ -123,7 +123,7 @@ pub struct CommandRequest {
     /// The tools of a generated server, with their code and everything that it may reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generated: Option<GeneratedTools>,
-    /// The Unicode form of each host of `generated` that has letters outside of ASCII, by host. Such a form can look like another host.
+    /// For each host in `generated` that has letters outside of ASCII, its Unicode form. Such a form can look like another host.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unicode_hosts: BTreeMap<String, String>,
     /// Texts and code of `generated` that look like an attempt to influence a model or a person.

@@ -107,7 +107,8 @@ async fn without_a_word_about_boxes_an_entry_has_the_standard_one_and_off_is_sai
     gateway.close().await;
 }
 
-/// The paths of an entry without `cwd` that depends on the workspace are those of the workspace, of which its box has nothing else.
+/// The paths in the entry are within the workspace, because the entry has no `cwd` and depends on the workspace. The box has nothing else
+/// of the workspace.
 #[tokio::test(flavor = "multi_thread")]
 async fn relative_paths_are_those_of_the_workspace() {
     let test_folder = TestFolder::new();

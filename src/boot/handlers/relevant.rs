@@ -45,7 +45,7 @@ fn words_of(tool: &PlannedTool) -> BTreeSet<String> {
     words.filter(|word| word.chars().count() > 2 && !COMMON.contains(&word.as_str())).collect()
 }
 
-/// Returns the beginning of a text, and those parts that contain the most of `words`, in the order of the text.
+/// Returns the beginning of a text, and the parts that contain most of the words in `words`, in the text's order.
 fn parts_of(text: &str, words: &BTreeSet<String>, limit: usize) -> String {
     let parts = split(text);
     let score = |part: &str| {

@@ -14,10 +14,10 @@ use crate::client::wire::answer::in_error;
 use crate::client::wire::json::ParseFailure;
 use crate::error::Error;
 
-/// Key in an error's data. It marks an answer whose stream broke off.
+/// Key that this client puts into an error's data if the stream broke off before the end of the answer.
 pub(super) const INTERRUPTED_MARK: &str = "hyperlight-mcp/interrupted";
-/// Prefix of all marks in an error's data. Keys with this prefix are removed from the errors of a server, so that a server cannot set a
-/// mark.
+/// Prefix of all keys that this client puts into an error's data. They are removed from the errors of a server, so that a server cannot set
+/// one.
 pub(super) const MARKS: &str = "hyperlight-mcp/";
 
 /// The reason why a request over HTTP got no usable answer.

@@ -91,8 +91,8 @@ impl Boxed {
         Ok((child, Waiting { socket, input }))
     }
 
-    /// Hands over the order, and waits until the program is about to become the server. Returns the border of the box: its way to allowed
-    /// hosts.
+    /// Hands over the order, and waits until the program is about to become the server. Returns the box's way to its allowed hosts (its
+    /// border).
     ///
     /// # Errors
     /// The step that failed, and why. The server was not started.

@@ -50,7 +50,7 @@ pub(in crate::client) struct ServerProcess {
     output: OwnedFd,
     /// Token that is cancelled once standard output has been read to its end.
     output_read: CancellationToken,
-    /// The network border of the process's box. Dropping the border ends all network connections of the box.
+    /// The way from the process's box to its allowed hosts. Dropping this value ends all network connections of the box.
     border: Option<Border>,
     watchdog: Arc<Watchdog>,
 }

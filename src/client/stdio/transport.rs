@@ -33,11 +33,11 @@ use crate::client::wire::json::{self, ParseFailure};
 
 /// Number of messages that may wait to be handled or written. A server that sends more messages must wait.
 const QUEUE: usize = 64;
-/// Key in an error's data. It marks an error that this client made because the answer was too long.
+/// Key in the data of an error that this client made because the answer was too long.
 pub(in crate::client) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
-/// Key in an error's data. It marks an error that this client made because the parsed answer would need too much memory.
+/// Key in the data of an error that this client made because the parsed answer would need too much memory.
 pub(in crate::client) const DENSE_MARK: &str = "hyperlight-mcp/dense";
-/// Key in an error's data. It marks an error that this client made because the answer cannot be read. Its value says why.
+/// Key in the data of an error that this client made because the answer cannot be read. Its value says why.
 pub(in crate::client) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
 pub(in crate::client) struct StdioTransport {
@@ -412,7 +412,7 @@ impl Drop for Ends {
     }
 }
 
-/// Makes the error of a call whose answer cannot be used. `data` has the mark of the reason.
+/// Makes the error of a call whose answer cannot be used. `data` has the key that names the reason.
 fn unusable(data: &Json) -> ErrorData {
     ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()))
 }

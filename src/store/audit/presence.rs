@@ -70,7 +70,7 @@ impl Presence {
         *self.files.lock() = None;
     }
 
-    /// Returns whether the presence file of a gateway exists, of a running gateway or of one that has ended.
+    /// Returns whether a gateway's presence file exists. The gateway may be running or may have ended.
     pub(super) fn is_there(state_folder: &Path, id: &str) -> bool {
         files::open_own(&lock_path(&state_folder.join(FOLDER), id)).is_ok()
     }

@@ -83,8 +83,8 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| approval.direct_names.clone()).unwrap_or_default())
     }
 
-    /// Returns the keys of the servers and the raw names of the approved tools that have this name, in any style. Only a server and its
-    /// variants share names.
+    /// Returns the keys of the servers and the raw names of the approved tools that have this direct name, in either form. Only a server
+    /// and its variants share names.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` if the approvals cannot be read.

@@ -11,7 +11,8 @@ static HONEST_WORDS: LazyLock<Known> = LazyLock::new(|| {
     )
 });
 
-/// Joins the words of each match of [`HONEST_WORDS`] by `_`, so that no rule takes one of them for a secret. The text keeps its length.
+/// Joins the words in each match of [`HONEST_WORDS`] by `_`, so that no rule takes one of these words for a secret. The text keeps its
+/// length.
 pub(super) fn join_honest_words(folded: &str) -> String {
     HONEST_WORDS.replaced(folded, |words| words.replace(' ', "_"))
 }
