@@ -248,8 +248,8 @@ const invalid = (message) => Object.assign(new TypeError(message), { code: 'ERR_
 const isObject = (value) => typeof value === 'object' && value !== null
 
 /**
- * Returns the images and sounds of an answer of hyperlight-mcp. They are not enumerable, so that data of other tools with a field `content` is
- * not taken for them.
+ * Returns the images and sounds in an answer of hyperlight-mcp. They are not enumerable, so that data of other tools with a field `content`
+ * is not taken for them.
  */
 function mediaOf(output) {
   if (!isObject(output) || Object.prototype.propertyIsEnumerable.call(output, 'content')) return []

@@ -84,7 +84,7 @@ pub struct ServeOptions {
     pub allow_writes: AllowedWrites,
     /// The only servers that exist for the clients, also those that are approved later. Default: all.
     pub servers: Option<Arc<BTreeSet<String>>>,
-    /// The name of the agents of all clients. Default: the name that each client reports.
+    /// The name that the agents of all clients have. Default: the name that each client reports.
     pub agent: Option<String>,
     /// The servers whose tools are listed directly, each under its own name, together with this program's tools.
     pub direct: Direct,
