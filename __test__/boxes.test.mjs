@@ -201,6 +201,35 @@ test('boxes() says which parts the machine has, with a remedy for each that is m
   assert.deepEqual(await gateway.boxes(), report)
 })
 
+test('private homes of servers that are gone are listed and removed, at the command line too', TIMEOUT, async (t) => {
+  const state = folder(t)
+  const program = (...words) => {
+    const args = [join(root, 'bin/hyperlight-mcp.mjs'), 'boxes', ...words, '--state', state, '--config', join(state, 'none.json')]
+    return runSync(process.execPath, args, { limit: ms(60_000) })
+  }
+  writeFileSync(join(state, 'none.json'), '{}')
+  const { gateway } = await open(t, { ...node('everything'), box: 'standard' }, { stateDir: state })
+  const [home] = await gateway.privateHomes()
+  assert.deepEqual([home.server, home.used, home.isComplete], ['it', 'running', true])
+  assert.ok(Math.abs(home.lastUsedMs - Date.now()) < ms(60_000))
+  assert.match(program().stdout, /^it +[0-9a-f]{12} +0\.0 MiB +20\S+ \S+ +a running server$/m)
+  const refused = program('remove', 'it')
+  assert.deepEqual([refused.status, /kept it .*a server runs in it/.test(refused.stdout)], [1, true])
+  assert.deepEqual((await gateway.removePrivateHomes('unused')).removed, [])
+  await assert.rejects(gateway.removePrivateHomes('all'), { code: 'ERR_INVALID_OPTION' })
+  await gateway.close()
+
+  assert.deepEqual(
+    JSON.parse(program('--json').stdout).map(({ server, used }) => [server, used]),
+    [['it', 'approved']],
+  )
+  const wrong = program('remove', '../..')
+  assert.deepEqual([wrong.status, /no server has a private home with the name or id \.\.\/\.\./.test(wrong.stderr)], [1, true])
+  assert.match(program('remove', '--unused').stdout, /nothing to remove/)
+  assert.match(program('remove', 'it').stdout, /^removed it /)
+  assert.match(program().stdout, /no server has a private home/)
+})
+
 /** An agent that prints what boxes the machine has, and what a server in one answers. */
 const ASKING = `
 const { Gateway } = await import(process.argv[1])

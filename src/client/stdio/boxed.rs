@@ -1,6 +1,7 @@
 //! Starts a server in a box: starts the program `hyperlight-mcp-box`, hands over the order, takes the sockets of its border, and waits for its report.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, PipeReader};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -44,6 +45,8 @@ pub struct Boxed {
     pub border: BorderSettings,
     /// The threads that serve borders.
     pub(crate) threads: Arc<NetworkRuntime>,
+    /// The lock of its private home, which is held as long as the server runs.
+    pub(crate) home: Option<Arc<File>>,
 }
 
 /// A started `hyperlight-mcp-box` that waits for its order: the description of the box and of the server to start.
@@ -64,7 +67,7 @@ impl Boxed {
             on_refused: Arc::new(|_| {}),
             descriptors: Descriptors::of_process(),
         };
-        Self { program, contents, border, threads: Arc::new(border_threads()) }
+        Self { program, contents, border, threads: Arc::new(border_threads()), home: None }
     }
 
     /// Starts the program, which makes the box when it has its order. The child's `stdin` is the pipe of the server, not of the program.
@@ -180,8 +183,6 @@ async fn read_report(stdout: &mut Pipe) -> Option<Report> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use rustix::net::sockopt::set_socket_passcred;
 
     use super::*;
