@@ -2,7 +2,7 @@
 // gone after its gateway has closed.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -203,10 +203,11 @@ test('boxes() says which parts the machine has, with a remedy for each that is m
 
 test('private homes of servers that are gone are listed and removed, at the command line too', TIMEOUT, async (t) => {
   const state = folder(t)
-  const program = (...words) => {
-    const args = [join(root, 'bin/hyperlight-mcp.mjs'), 'boxes', ...words, '--state', state, '--config', join(state, 'none.json')]
+  const command = (...words) => {
+    const args = [join(root, 'bin/hyperlight-mcp.mjs'), ...words, '--state', state, '--config', join(state, 'none.json')]
     return runSync(process.execPath, args, { limit: ms(60_000) })
   }
+  const program = (...words) => command('boxes', ...words)
   writeFileSync(join(state, 'none.json'), '{}')
   const { gateway } = await open(t, { ...node('everything'), box: 'standard' }, { stateDir: state })
   const [home] = await gateway.privateHomes()
@@ -228,6 +229,14 @@ test('private homes of servers that are gone are listed and removed, at the comm
   assert.match(program('remove', '--unused').stdout, /nothing to remove/)
   assert.match(program('remove', 'it').stdout, /^removed it /)
   assert.match(program().stdout, /no server has a private home/)
+
+  // A home of an earlier version, whose server is not approved.
+  const old = join(state, 'boxes', `${'a'.repeat(32)}-${'b'.repeat(64)}`)
+  mkdirSync(old)
+  const finding = () => JSON.parse(command('doctor', '--json').stdout).checks.find(({ what }) => what === 'boxes: private homes')
+  assert.match(finding().remedy, /boxes remove --unused/)
+  assert.match(program('remove', '--unused').stdout, /^removed \(unknown\) b{12}: /)
+  assert.deepEqual([existsSync(old), finding()], [false, undefined])
 })
 
 /** An agent that prints what boxes the machine has, and what a server in one answers. */
