@@ -83,7 +83,7 @@ fn list_text(session: &Session, homes: &[PrivateHome]) -> String {
 fn removed_text(session: &Session, RemovedHomes { removed, kept }: &RemovedHomes) -> String {
     let mut text = String::new();
     for home in removed {
-        text.push_str(&format!("removed {} {}: {}\n", name_of(home), home.id, size_of(home)));
+        text.extend(["removed ", &name_of(home), " ", &home.id, ": ", &size_of(home), "\n"]);
     }
     for home in kept {
         let remedy = match (&home.server, home.used) {
@@ -93,7 +93,7 @@ fn removed_text(session: &Session, RemovedHomes { removed, kept }: &RemovedHomes
                 format!("a configured server uses it; to remove it with the approval: {revoke}")
             }
         };
-        text.push_str(&format!("kept {} {}: {}\n", name_of(home), home.id, one_line(&remedy)));
+        text.extend(["kept ", &name_of(home), " ", &home.id, ": ", &one_line(&remedy), "\n"]);
     }
     if text.is_empty() { "there is nothing to remove\n".to_owned() } else { text }
 }
