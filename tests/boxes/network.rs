@@ -108,7 +108,7 @@ fn a_named_host_is_reached_by_tcp_and_udp() {
     assert_eq!(names, ["echo.example", "a.b.wild.example"].map(str::to_owned).into());
 }
 
-/// Services often listen at 127.0.0.1 alone, and programs often try ::1 first.
+/// Services often listen at 127.0.0.1 alone, and programs often try `::1` first.
 #[test]
 fn localhost_is_reached_at_the_address_that_answers() {
     let (scene, host) = (Scene::new(), Host::new());

@@ -1,7 +1,7 @@
 //! Tests of QUIC from a box: a client and a server of `quinn`, with the border between them. The client is this test program, in a box.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, Write as _};
+use std::io::BufRead as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -155,5 +155,5 @@ async fn exchange(connection: &Connection) {
 
 /// The harness of the tests writes its own lines too.
 fn tell(what: &str) {
-    writeln!(std::io::stdout(), "\nquic: {what}").unwrap();
+    println!("\nquic: {what}");
 }
