@@ -338,6 +338,37 @@ export interface BoxesReport {
   problem?: string
 }
 
+/** A private home of a server in a box. */
+export interface PrivateHome {
+  id: string
+  /**
+   * The name of the server. If it is not from the operator's config, it begins with its source: `agent:researcher:notes`. A home of an earlier
+   * version whose server is not approved has none.
+   */
+  server?: string
+  /**
+   * - `running`: a server runs in a box with this home.
+   * - `configured`: a server of this gateway gets it at its next start.
+   * - `approved`: its server is approved, but its entry is gone, was changed, or belongs to another config or workspace.
+   * - `unused`: no server can get it any more.
+   */
+  used: 'running' | 'configured' | 'approved' | 'unused'
+  /** The size on the disk. */
+  bytes: number
+  files: number
+  /** False if the home contains more than was measured. */
+  isComplete: boolean
+  /** The time of the last start, in milliseconds since 1970. */
+  lastUsedMs?: number
+}
+
+/** The result of `Gateway.removePrivateHomes`. */
+export interface RemovedHomes {
+  removed: PrivateHome[]
+  /** Homes that were named, but are in use. */
+  kept: PrivateHome[]
+}
+
 /** A part of the kernel that boxes need, with the result of the attempt to use it. */
 export interface BoxPart {
   /**
@@ -2753,6 +2784,23 @@ export declare class Gateway {
   hypervisor(): Promise<HypervisorReport>
   /** Reports which parts of a box this machine has, and what to do about those that are missing. The first call tries them. */
   boxes(): Promise<BoxesReport>
+  /**
+   * Lists the private homes of servers in boxes, with their size and use, also those of servers that are gone. Rejects with
+   * `ERR_APPROVAL_STORE`.
+   */
+  privateHomes(): Promise<PrivateHome[]>
+  /**
+   * Removes private homes: those of servers, by name or by the home's id, or with `'unused'` all that no server can get any more. Never removes
+   * one in which a server runs, or that a configured server gets at its next start: these are in `kept`.
+   *
+   * Rejects with `ERR_INVALID_OPTION` if there is no home of one of the names, and then removes nothing; and with `ERR_APPROVAL_STORE`,
+   * `ERR_IO`.
+   *
+   * ```js
+   * const { removed } = await gateway.removePrivateHomes('unused')
+   * ```
+   */
+  removePrivateHomes(homes: 'unused' | string[]): Promise<RemovedHomes>
   /**
    * Returns the status of all servers. First come servers that await a decision, then the others in the order of the config; servers
    * whose entry has an error come last. It reads no file. Changes by this gateway are visible immediately. Changes by another process or

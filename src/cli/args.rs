@@ -10,6 +10,7 @@ pub use super::access::Access;
 pub use super::approve_args::{Approve, Revoke};
 use super::audit::Audit;
 pub use super::boot::Boot;
+use super::boxes::Boxes;
 use super::completion::Complete;
 use super::grants::{AsAgent, Grant, SearchAs, Toolboxes, Ungrant};
 use super::own::args::{Add, Set, Unset};
@@ -122,6 +123,8 @@ pub enum CliCommand {
     Ungrant(Ungrant),
     /// List toolboxes and who has them; or make, change or remove one
     Toolboxes(Toolboxes),
+    /// List the private homes of servers in boxes, and remove old ones
+    Boxes(Boxes),
     /// Find problems, and say how to fix them
     Doctor,
     /// Print a script for completion in a shell

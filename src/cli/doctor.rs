@@ -65,6 +65,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
         Ok(gateway) => {
             findings.push(hypervisor(&gateway).await);
             findings.extend(boxes(&gateway).await);
+            findings.extend(old_homes(&gateway, &session.next_command)?);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
             // Servers that wait for a decision are shown first.
@@ -208,6 +209,14 @@ async fn boxes(gateway: &Gateway) -> Vec<Finding> {
         Ok(report) => of_boxes(&report),
         Err(_) => vec![Finding::new("boxes", Status::Problem, "the check of boxes failed unexpectedly; run doctor again", None)],
     }
+}
+
+/// Names private homes that no server can get any more.
+fn old_homes(gateway: &Gateway, next_command: &NextCommand) -> Result<Option<Finding>, CliError> {
+    let unused = gateway.unused_private_homes()?;
+    let text = format!("{} of servers that are gone", counted(unused, "private home"));
+    let remedy = format!("{} lists them, and {} removes them", next_command.with("boxes"), next_command.with("boxes remove --unused"));
+    Ok((unused > 0).then(|| Finding::new("boxes: private homes", Status::Warning, text, Some(remedy))))
 }
 
 fn of_boxes(report: &BoxesReport) -> Vec<Finding> {

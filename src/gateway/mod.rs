@@ -74,6 +74,7 @@ pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Questio
 pub use agent::{Agent, IdentityOptions, NameOrigin};
 pub use agent_modules::AgentModule;
 pub use approval_cache::ApprovalRead;
+pub use boxes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
 pub use callbacks::{
     Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, IssuerQuestion, SamplingQuestion,
 };

@@ -336,6 +336,37 @@ export interface BoxesReport {
   problem?: string
 }
 
+/** A private home of a server in a box. */
+export interface PrivateHome {
+  id: string
+  /**
+   * The name of the server. If it is not from the operator's config, it begins with its source: `agent:researcher:notes`. A home of an earlier
+   * version whose server is not approved has none.
+   */
+  server?: string
+  /**
+   * - `running`: a server runs in a box with this home.
+   * - `configured`: a server of this gateway gets it at its next start.
+   * - `approved`: its server is approved, but its entry is gone, was changed, or belongs to another config or workspace.
+   * - `unused`: no server can get it any more.
+   */
+  used: 'running' | 'configured' | 'approved' | 'unused'
+  /** The size on the disk. */
+  bytes: number
+  files: number
+  /** False if the home contains more than was measured. */
+  isComplete: boolean
+  /** The time of the last start, in milliseconds since 1970. */
+  lastUsedMs?: number
+}
+
+/** The result of `Gateway.removePrivateHomes`. */
+export interface RemovedHomes {
+  removed: PrivateHome[]
+  /** Homes that were named, but are in use. */
+  kept: PrivateHome[]
+}
+
 /** A part of the kernel that boxes need, with the result of the attempt to use it. */
 export interface BoxPart {
   /**

@@ -144,6 +144,16 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| Approval::clone(approval)))
     }
 
+    /// Returns the ids of all approvals ([`Approval::first_approval_id`]), also of those that are no longer valid, by the keys of the servers.
+    ///
+    /// # Errors
+    /// The same as for [`Self::approval_status`].
+    pub fn first_approval_ids(&self) -> Result<BTreeMap<String, String>> {
+        let approvals = self.read()?;
+        let counting = approvals.servers.keys().filter_map(|key| Some((key, self.counting(&approvals, key)?)));
+        Ok(counting.map(|(key, approval)| (key.clone(), approval.first_approval_id().to_owned())).collect())
+    }
+
     /// Returns the state of a server's approval at the moment of a person's approval, before the program waits for anything. The new
     /// approval is written only if there was no revocation since this moment.
     ///

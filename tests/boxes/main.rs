@@ -5,6 +5,7 @@ mod escapes;
 mod faults;
 mod groups;
 mod network;
+mod quic;
 mod scene;
 
 use std::fs::{self, Permissions};
@@ -38,6 +39,22 @@ fn the_private_home_is_kept_and_the_private_tmp_is_not() {
     let first = scene.command(SHELL, &["-c", script]).run("");
     let second = scene.command(SHELL, &["-c", script]).run("");
     assert_eq!([first.output, second.output], ["/box/home\nbox\n", "here\n/box/home\nbox\n"]);
+}
+
+/// No folder gets the set-group-ID bit in a box, but one that has it hands it down.
+#[test]
+fn a_shared_repository_is_made_where_its_folder_has_the_bit_already() {
+    let scene = Scene::new();
+    for (mode, is_made) in [(0o775, false), (0o2775, true)] {
+        let folder = scene.folder(&format!("shared-{mode:o}"));
+        fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+        let script = format!("cd {} && umask 002 && git init --quiet --shared it && git -C it rev-parse --git-dir", folder.display());
+        let mut command = scene.command(SHELL, &["-c", &script]);
+        command.write = vec![folder.clone()];
+        let ran = command.run("");
+        assert_eq!((ran.status == Some(0), ran.output == ".git\n"), (is_made, is_made), "{ran:?}");
+        assert!(is_made || ran.errors.contains("permission") || ran.errors.contains("writable by group"), "{}", ran.errors);
+    }
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl Reach {
     /// Returns the checked addresses. The name is resolved only once, so a name server cannot give another address after the check.
     async fn addresses(&self, destination: &Destination, rules: &Rules) -> Result<Vec<SocketAddr>, Unreached> {
         match destination {
-            Destination::Address { address, .. } => Ok(vec![*address]),
+            Destination::Address { address, other, until_started: _ } => Ok(std::iter::once(*address).chain(*other).collect()),
             Destination::Name { name, port, may_be_private, .. } => {
                 let found = tokio::time::timeout(LOOKUP_TIME, self.look_up(name)).await;
                 let found = found.ok().and_then(Result::ok).filter(|found| !found.is_empty()).ok_or(Unreached::Failed)?;

@@ -2,6 +2,7 @@
 //! the sockets of the box's network, and waits for the program's report.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, PipeReader};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -45,6 +46,8 @@ pub struct Boxed {
     pub border: BorderSettings,
     /// The threads that carry the network traffic of boxes.
     pub(crate) threads: Arc<NetworkRuntime>,
+    /// The lock of its private home, which is held as long as the server runs.
+    pub(crate) home: Option<Arc<File>>,
 }
 
 /// A started `hyperlight-mcp-box` that waits for its order: the description of the box and of the server to start.
@@ -65,7 +68,7 @@ impl Boxed {
             on_refused: Arc::new(|_| {}),
             descriptors: Descriptors::of_process(),
         };
-        Self { program, contents, border, threads: Arc::new(border_threads()) }
+        Self { program, contents, border, threads: Arc::new(border_threads()), home: None }
     }
 
     /// Starts `hyperlight-mcp-box`, which makes the box when it receives its order. The returned child's `stdin` is the pipe to the server,
@@ -184,8 +187,6 @@ async fn read_report(stdout: &mut Pipe) -> Option<Report> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use rustix::net::sockopt::set_socket_passcred;
 
     use super::*;

@@ -1,5 +1,6 @@
 //! A server's process. It is started in its own process group, guarded by the watchdog, and ended together with all its children.
 
+use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -52,6 +53,8 @@ pub(in crate::client) struct ServerProcess {
     output_read: CancellationToken,
     /// The way from the process's box to its allowed hosts. Dropping this value ends all network connections of the box.
     border: Option<Border>,
+    /// The lock of the private home of its box.
+    _home: Option<Arc<File>>,
     watchdog: Arc<Watchdog>,
 }
 
@@ -116,7 +119,8 @@ impl ServerProcess {
         tokio::spawn(stderr::read(stderr, UNSOLICITED, (server.to_owned(), tail.clone(), Arc::clone(on_stderr)), exit.clone(), reading));
         reap(child, pid, sender)?;
         let watchdog = Arc::clone(watchdog);
-        let mut process = Self { group: pid, exit, stderr: tail, drained, output, output_read, border: None, watchdog };
+        let home = in_box.and_then(|in_box| in_box.home.clone());
+        let mut process = Self { group: pid, exit, stderr: tail, drained, output, output_read, border: None, _home: home, watchdog };
         if let Err(error) = process.watchdog.guard(pid).await {
             process.kill();
             return Err(error);

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{HOMES, within};
+use super::homes::HOMES;
+use super::within;
 use crate::boxes::{BoxInput, Disk, HOME, present};
 use crate::config::{BoxDefinition, ServerDefinition, resolve_box_paths};
 use crate::gateway::core::Core;
