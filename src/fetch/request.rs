@@ -95,8 +95,10 @@ impl Outgoing {
         let filled = secrets.fill(self)?;
         let mut request = reqwest::Request::new(self.method.clone(), filled.url);
         *request.headers_mut() = filled.headers;
-        // A range counts bytes of what is sent, so a part of a compressed body could not be read.
-        let accepted = if request.headers().contains_key(header::RANGE) { NO_ENCODING } else { ACCEPTED_ENCODING };
+        // A range counts bytes of what is sent, so a part of a compressed body could not be read. The size of a compressed body tells how far
+        // a secret in it is the same as a text of the code in it.
+        let is_plain = secrets.exist() || request.headers().contains_key(header::RANGE);
+        let accepted = if is_plain { NO_ENCODING } else { ACCEPTED_ENCODING };
         request.headers_mut().insert(header::ACCEPT_ENCODING, accepted);
         *request.body_mut() = filled.body.map(reqwest::Body::from);
         Ok(request)

@@ -372,6 +372,39 @@ fn killed(scene: &Scene) -> std::path::PathBuf {
     scene.folder.path().join("audit").join(format!("{}.lock", presence.id))
 }
 
+fn begun(arguments: Json) -> CallRecord {
+    let AuditEvent::Call(call) = call(arguments) else { panic!("no call") };
+    CallRecord { outcome: CallOutcome::Cancelled, ..call }
+}
+
+#[test]
+fn calls_in_progress_have_rows_when_the_audit_is_closed_and_a_gap_when_its_process_is_killed() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    let calls: Vec<_> = (0..3).map(|number| audit.begin_call(begun(json!({ "number": number }))).unwrap()).collect();
+    let mut calls = calls.into_iter();
+    audit.end_call(calls.next().unwrap(), CallOutcome::Ok, Some(1));
+    assert_eq!(rows(&audit).len(), 1, "a call has a row when it has ended");
+    audit.close(FLUSHING);
+    calls.for_each(|late| audit.end_call(late, CallOutcome::Ok, None));
+    let other = scene.open();
+    let outcomes: Vec<_> = rows(&other).iter().map(|row| json!(row)["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["ok", "cancelled", "cancelled"]);
+    let report = other.verify().unwrap();
+    assert!(report.whole && report.gaps == 0, "{report:?}");
+
+    let killed = scene.open();
+    let ended = killed.begin_call(begun(json!({}))).unwrap();
+    killed.end_call(ended, CallOutcome::Ok, None);
+    for _ in 0..2 {
+        killed.begin_call(begun(json!({}))).unwrap();
+    }
+    killed.flush();
+    let presence = killed.presence.as_ref().unwrap();
+    let (folder, counted) = (scene.folder.path().join("audit"), presence::Counted::read(&presence.id).unwrap());
+    assert_eq!((counted.told, std::fs::read_dir(&folder).unwrap().count()), (3, 2), "one is written, and two are in progress");
+}
+
 #[test]
 fn a_gateway_that_was_killed_is_told_of_whatever_was_done_to_its_sign_and_its_number() {
     let gaps = |audit: &Audit| rows(audit).iter().filter(|row| row.kind == AuditKind::Gap).map(|row| row.details.lost).collect::<Vec<_>>();

@@ -21,6 +21,7 @@ use serde_json::{Value as Json, json};
 
 pub use self::findings::Finding;
 use self::findings::{Findings, MAX_EXCERPT_CHARS};
+pub(super) use self::fold::likeness;
 #[cfg(test)]
 pub(crate) use self::hits::texts_read;
 use self::hits::{Hit, hits};
