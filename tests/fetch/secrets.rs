@@ -191,7 +191,7 @@ async fn code_with_secrets_does_not_learn_how_well_an_answer_was_compressed() {
             ("HEAD", "/other") => Answer::raw(format!("HTTP/1.1 200 OK\r\ncontent-encoding: br\r\n{}", head.split_once("\r\n").unwrap().1)),
             ("HEAD", _) => Answer::raw(format!("HTTP/1.1 200 OK\r\n{head}")),
             (_, "/unchanged") => Answer::raw(format!("HTTP/1.1 304 Not Modified\r\n{head}")),
-            _ => body.chunks(99).fold(Answer::raw(format!("HTTP/1.1 200 OK\r\n{head}")), |answer, part| answer.then(part)),
+            _ => body.chunks(99).fold(Answer::raw(format!("HTTP/1.1 200 OK\r\n{head}")), Answer::then),
         }
     })
     .await;

@@ -171,8 +171,8 @@ impl Audit {
 
     /// Records the end of a call.
     #[inline]
-    pub fn end_call(&self, call: CallInProgress, outcome: CallOutcome, result_bytes: Option<usize>) {
-        self.queue.end_call(call.0, outcome, result_bytes);
+    pub fn end_call(&self, CallInProgress(number): CallInProgress, outcome: CallOutcome, result_bytes: Option<usize>) {
+        self.queue.end_call(number, outcome, result_bytes);
     }
 
     /// Returns the last rows that match the query, oldest first, of all processes that use this state folder. Blocks.
