@@ -1,5 +1,6 @@
 //! Prepares the box of a server that is about to start.
 
+mod covered;
 mod own_files;
 mod present;
 mod start_registry;
@@ -255,7 +256,7 @@ impl Core {
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
-        self.note_view(&server.name, &contents, &own_files);
+        let alive = self.note_view(server, &contents, &own_files)?;
         let BoxMaker { program: box_program, threads, resolver, .. } = &self.box_maker;
         let border = BorderSettings {
             hosts,
@@ -264,7 +265,7 @@ impl Core {
             on_refused: self.on_refused(&server.name),
             descriptors: Descriptors::of_process(),
         };
-        let in_box = Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) }));
+        let in_box = Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads), alive }));
         Ok(Target::Process { command, program, in_box })
     }
 

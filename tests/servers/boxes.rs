@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hyperlight_mcp::command::{Style, request_text};
@@ -263,28 +263,74 @@ async fn a_config_in_the_workspace_of_a_box_is_neither_read_nor_changed() {
     gateway.close().await;
 }
 
-/// When the config is replaced, the kernel uncovers it in the box. So the server ends, and what it may have written is not used by itself.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_person_asks() {
-    let test_folder = TestFolder::new();
+/// Replaces a file by another one that was written beside it, as some editors do.
+fn move_upon(path: &Path, text: &str) {
+    fs::write(path.with_extension("new"), text).unwrap();
+    fs::rename(path.with_extension("new"), path).unwrap();
+}
+
+/// Removes a file, and makes another one in its place, as `git checkout` does. Many file systems give it the number of the first one.
+fn make_again(path: &Path, text: &str) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Returns the gateway of [`in_workspace`] that watches its config, and the texts of its events.
+fn watching(test_folder: &TestFolder, script: &str) -> (Gateway, Arc<Mutex<String>>) {
     let events: Arc<Mutex<String>> = Arc::default();
     let told = Arc::clone(&events);
-    let gateway = in_workspace(&test_folder, "", |options| {
+    let gateway = in_workspace(test_folder, script, |options| {
         options.watch = true;
         options.on_event = Some(Arc::new(move |event| told.lock().unwrap().push_str(&event.to_string())));
     });
+    (gateway, events)
+}
+
+/// When the config is replaced, the kernel uncovers it in the box. So the server ends, and what it may have written is not used by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_person_asks() {
+    for replace in [move_upon, make_again] {
+        let test_folder = TestFolder::new();
+        let (gateway, events) = watching(&test_folder, "");
+        gateway.approve("one", None, None).await.unwrap();
+        assert_eq!(test_folder.count("one", "spawn"), 1);
+        replace(&test_folder.path("ws/mcp.json"), &config_of(&test_folder, "", "three"));
+        until("the end of the server", || test_folder.servers_running().is_empty().then_some(())).await;
+        until("the warning", || events.lock().unwrap().contains("look at it").then_some(())).await;
+        assert_eq!(gateway.reload_for_model().await.unwrap_err().code(), "ERR_OPERATOR_ONLY");
+        assert!(gateway.server_info("three").is_err());
+        gateway.reload().await.unwrap();
+        assert!(gateway.server_info("three").is_ok());
+        gateway.reload_for_model().await.unwrap();
+        gateway.close().await;
+    }
+}
+
+/// A server that writes the uncovered config and ends at once has written it all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_a_server_may_have_written_before_its_end_is_not_read_by_itself() {
+    let test_folder = TestFolder::new();
+    let script = "(until grep -q three mcp.json; do :; done; echo written > out; kill -9 $$) 2> /dev/null & ";
+    let (gateway, events) = watching(&test_folder, script);
     gateway.approve("one", None, None).await.unwrap();
-    assert_eq!(test_folder.count("one", "spawn"), 1);
-    let new = test_folder.path("ws/new");
-    fs::write(&new, config_of(&test_folder, "", "three")).unwrap();
-    fs::rename(new, test_folder.path("ws/mcp.json")).unwrap();
-    until("the end of the server", || test_folder.servers_running().is_empty().then_some(())).await;
+    make_again(&test_folder.path("ws/mcp.json"), &config_of(&test_folder, script, "three"));
     until("the warning", || events.lock().unwrap().contains("look at it").then_some(())).await;
-    assert_eq!(gateway.reload_for_model().await.unwrap_err().code(), "ERR_OPERATOR_ONLY");
+    until("the end of the box", || test_folder.servers_running().is_empty().then_some(())).await;
     assert!(gateway.server_info("three").is_err());
-    gateway.reload().await.unwrap();
-    assert!(gateway.server_info("three").is_ok());
+    gateway.close().await;
+}
+
+/// What a person writes while no box can write there is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_is_replaced_after_the_end_of_a_box_is_read_by_itself() {
+    let test_folder = TestFolder::new();
+    let (gateway, _) = watching(&test_folder, "");
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.disable("one").await.unwrap();
+    // The gateway looks at its boxes again before it reads a config for a model.
     gateway.reload_for_model().await.unwrap();
+    make_again(&test_folder.path("ws/mcp.json"), &config_of(&test_folder, "", "three"));
+    until("the new server", || gateway.server_info("three").ok().map(drop)).await;
     gateway.close().await;
 }
 
