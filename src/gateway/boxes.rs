@@ -8,7 +8,7 @@ mod start_registry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -100,7 +100,9 @@ impl BoxMaker {
 
     /// Returns the folders that no box may contain.
     fn own_folders(&self) -> Vec<PathBuf> {
-        [Some(&self.state_folder), self.snapshot_folder.as_ref()].into_iter().flatten().cloned().collect()
+        // A link in a path that begins at the working folder counts as well.
+        let own = [Some(&self.state_folder), self.snapshot_folder.as_ref()].into_iter().flatten();
+        own.map(|folder| absolute(folder).unwrap_or_else(|_| folder.clone())).collect()
     }
 }
 

@@ -107,6 +107,22 @@ fn a_config_in_a_written_folder_can_be_neither_read_nor_changed_nor_replaced() {
     assert!(ws.join("a/c/new").exists() && !ws.join("other").exists());
 }
 
+/// Each box has the folders of the system.
+#[test]
+fn a_config_in_a_folder_of_the_system_can_not_be_read() {
+    // Only root can put a file there.
+    let Ok(folder) = tempfile::Builder::new().prefix("hyperlight-mcp-box-").tempdir_in("/usr/local/share") else { return };
+    let (config, other) = (folder.path().join("mcp.json"), folder.path().join("other"));
+    fs::write(&config, "kept").unwrap();
+    fs::write(&other, "other").unwrap();
+    let scene = Scene::new();
+    let script = format!("cat {} {}", config.display(), other.display());
+    let mut command = scene.command(SHELL, &["-c", &script]);
+    command.own_files = vec![OwnFile { path: config, use_of: OwnFileUse::Config }];
+    let ran = command.run("");
+    assert_eq!((ran.output.as_str(), ran.report), ("other", Some(Report::Ready)), "{}", ran.errors);
+}
+
 /// What a folder that can only be read has within one that can be written stays where it is.
 #[test]
 fn a_folder_above_one_that_can_only_be_read_is_not_moved() {

@@ -1,7 +1,7 @@
 //! Tests of servers that run in boxes: what a person is shown, how they start and end, and what happens if a box cannot be made.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -353,5 +353,43 @@ async fn a_token_file_is_served_only_where_no_box_has_it() {
     let error = gateway.approve("one", None, None).await.unwrap_err();
     assert!(error.code() == "ERR_BOX_FAILED" && error.to_string().contains("tokens or a key"), "{error}");
     server.close().await;
+    gateway.close().await;
+}
+
+/// A link in a folder that a box may write can be replaced, and with it the file to which it leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_file_is_not_served_through_a_link_that_a_box_can_replace() {
+    let test_folder = TestFolder::new();
+    let gateway = in_workspace(&test_folder, "", |_| {});
+    fs::create_dir(test_folder.path("keys")).unwrap();
+    let tokens = test_folder.path("keys/tokens");
+    fs::write(&tokens, "reader:0123456789abcdef0123456789abcdef").unwrap();
+    fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&tokens, test_folder.path("ws/tokens")).unwrap();
+    symlink(test_folder.path("keys"), test_folder.path("ws/keys")).unwrap();
+    fs::create_dir(test_folder.path("ws/folder")).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    for path in ["ws/tokens", "ws/keys/tokens", "ws/folder/../../keys/tokens"] {
+        let http = HttpOptions { token_file: Some(test_folder.path(path)), ..HttpOptions::default() };
+        let error = serve(gateway.clone(), ServeOptions::default(), Transport::Http(Box::new(http))).await.unwrap_err();
+        assert!(error.code() == "ERR_INVALID_OPTION" && error.to_string().contains("could replace"), "{path}: {error}");
+    }
+    let http = HttpOptions { token_file: Some(tokens), ..HttpOptions::default() };
+    serve(gateway.clone(), ServeOptions::default(), Transport::Http(Box::new(http))).await.unwrap().close().await;
+    gateway.close().await;
+}
+
+/// The next gateway would take a folder in place of the link for its state, with the approvals in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_that_could_replace_a_link_to_the_state_is_not_made() {
+    let test_folder = TestFolder::new();
+    fs::create_dir(test_folder.path("state")).unwrap();
+    fs::set_permissions(test_folder.path("state"), fs::Permissions::from_mode(0o700)).unwrap();
+    let gateway = in_workspace(&test_folder, "", |options| {
+        symlink(test_folder.path("state"), test_folder.path("ws/state")).unwrap();
+        options.state_dir = Some(test_folder.path("ws/state"));
+    });
+    let error = gateway.approve("one", None, None).await.unwrap_err();
+    assert!(error.code() == "ERR_BOX_FAILED" && error.to_string().contains("could replace"), "{error}");
     gateway.close().await;
 }

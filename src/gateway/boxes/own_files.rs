@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::covered::{Covered, Marked};
 use crate::blocking::blocking;
-use crate::boxes::{Access, Contents, Given, OwnFile, OwnFileUse};
+use crate::boxes::{Access, Contents, Disk, Given, OwnFile, OwnFileUse, check_secret};
 use crate::client::{ConnectionState, KeptAlive, Life};
 use crate::config::{ServerDefinition, environment_file};
 use crate::error::{Error, Result};
@@ -85,8 +85,8 @@ impl Core {
         let view = Arc::new(View { given: given.clone(), covered, life });
         self.box_maker.own_files.views.lock().insert(server.name.clone(), view);
         // Another file can have become one of this gateway while the paths were looked up. From now on, the view is compared with it.
-        if self.own_files(server) != files {
-            return Err(failed("this gateway's own files have changed while its box was made: try again".to_owned()));
+        if self.own_files(server).iter().any(|file| !files.contains(file)) {
+            return Err(failed("this gateway has got other files of its own while the box was made: try again".to_owned()));
         }
         if is_to_watch && !self.box_maker.own_files.is_watching.swap(true, Ordering::AcqRel) {
             self.watch_covered();
@@ -202,15 +202,15 @@ impl Gateway {
         let own = &self.core.box_maker.own_files;
         own.secrets.lock().extend(files.iter().cloned());
         let views = own.views.lock().clone();
+        let views = || views.iter().filter(|(_, view)| view.life.is_alive());
         for file in files {
-            let Ok(real) = file.canonicalize() else { continue };
-            let has = |view: &View| view.given.iter().any(|given| real.starts_with(&given.path));
-            if let Some((name, _)) = views.iter().find(|(_, view)| has(view) && view.life.is_alive()) {
+            let Ok(path) = absolute(file) else { continue };
+            let reached = views().find_map(|(name, view)| Some((name, check_secret(&path, &view.given, &Disk).err()?)));
+            if let Some((name, problem)) = reached {
                 own.secrets.lock().retain(|kept| !files.contains(kept));
                 let problem = format!(
-                    "the file {} lies in a folder that the box of server \"{name}\" has, so that this server could read it, or change who may \
-                     connect to the gateway: put it outside of that folder",
-                    file.display()
+                    "the box of server \"{name}\", which is running, lets this server read the file, or change who may connect to the gateway: \
+                     {problem}"
                 );
                 return Err(Error::InvalidOption { method: "serve", problem: problem.into() });
             }
