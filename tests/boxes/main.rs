@@ -319,6 +319,23 @@ fn what_uses_more_than_its_box_allows_is_ended() {
     }
 }
 
+/// What the kernel keeps outside of processes is limited as well.
+#[test]
+fn what_a_box_keeps_outside_of_its_processes_is_limited() {
+    let attempts = ["keep memory in segments", "keep memory in messages", "keep semaphores", "take all watches"];
+    for (attempt, nested) in attempts.into_iter().flat_map(|attempt| [(attempt, false), (attempt, true)]) {
+        let scene = Scene::new();
+        let mut command = scene.command(&scene::ATTACKER, &[]);
+        command.settings = BoxSettings { memory_mb: 16, is_nested: nested, ..BoxSettings::of(BoxBase::Standard) };
+        let ran = command.run(&format!("{attempt}\n"));
+        // Root can set limits of the kernel. For others, init counts.
+        let held = ran.status == Some(124) && ran.errors.contains("MiB of memory, and its box allows 16");
+        assert!(held || ran.output.starts_with("refused"), "{attempt}, nested: {nested}: {:?} {} {}", ran.status, ran.output, ran.errors);
+    }
+    let little = Scene::new().attack(&BoxSettings::of(BoxBase::Standard), &[("share memory", String::new())]);
+    assert!(little.iter().all(|line| line.starts_with("done")), "{little:?}");
+}
+
 /// A folder that forbids its owner to read it is counted all the same.
 #[test]
 fn a_private_home_beyond_its_size_ends_the_server() {
