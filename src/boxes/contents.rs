@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
-use super::own_files::{OwnFile, held, makeable};
+use super::own_files::{OwnFile, check_own_folders, held, makeable};
 use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
 use super::services::{Service, check_services, sockets_sentence};
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
@@ -74,6 +74,7 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
     for path in paths.keys() {
         check_services(path, &named, request.services, lookup)?;
     }
+    check_own_folders(request.own_folders, &paths, lookup)?;
     let held = held(request.own_files, &paths, &request.read, lookup)?;
     paths.extend(held.read.into_iter().map(|path| (path, Access::Read)));
     let network = network_of(&request.settings.network, request.start_hosts);

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use super::order::Access;
@@ -73,6 +73,17 @@ pub trait Lookup {
     fn interpreter(&self, path: &Path) -> Option<Vec<String>>;
     /// Returns whether the file can be executed by somebody.
     fn is_program(&self, path: &Path) -> bool;
+    /// Returns the identity of the file at the path, without following a link. `None` if nothing exists there.
+    fn identity(&self, path: &Path) -> Option<Identity>;
+}
+
+/// The identity of a file, whatever its name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    pub device: u64,
+    pub inode: u64,
+    /// The number of names that a file has on its file system. `None` for anything but a file.
+    pub names: Option<u64>,
 }
 
 /// The machine on which this process runs.
@@ -109,6 +120,11 @@ impl Lookup for Disk {
 
     fn is_program(&self, path: &Path) -> bool {
         fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    }
+
+    fn identity(&self, path: &Path) -> Option<Identity> {
+        let data = fs::symlink_metadata(path).ok()?;
+        Some(Identity { device: data.dev(), inode: data.ino(), names: data.is_file().then(|| data.nlink()) })
     }
 }
 

@@ -46,6 +46,7 @@ pub use pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, T
 pub use pool::{ConnectionRequest, Connections, Hold, Lease, LeaseOrigin};
 pub use proxies::proxy_logins;
 pub use stdio::boxed::Boxed;
+pub(crate) use stdio::boxed::{KeptAlive, Life};
 pub use stdio::watchdog::Watchdog;
 pub use wire::answer::{CallFailure, Sent};
 

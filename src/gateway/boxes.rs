@@ -1,5 +1,6 @@
 //! Prepares the box of a server that is about to start.
 
+mod covered;
 mod homes;
 mod own_files;
 mod present;
@@ -7,7 +8,7 @@ mod start_registry;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -79,7 +80,9 @@ impl BoxMaker {
 
     /// Returns the folders that no box may contain.
     fn own_folders(&self) -> Vec<PathBuf> {
-        [Some(&self.state_folder), self.snapshot_folder.as_ref()].into_iter().flatten().cloned().collect()
+        // A link in a path that begins at the working folder counts as well.
+        let own = [Some(&self.state_folder), self.snapshot_folder.as_ref()].into_iter().flatten();
+        own.map(|folder| absolute(folder).unwrap_or_else(|_| folder.clone())).collect()
     }
 }
 
@@ -194,7 +197,7 @@ impl Core {
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (contents, program) = found.await?.map_err(failed)?;
-        self.note_view(&server.name, &contents, &own_files);
+        let alive = self.note_view(server, &contents, &own_files)?;
         let BoxMaker { program: box_program, threads, resolver, .. } = &self.box_maker;
         let border = BorderSettings {
             hosts,
@@ -204,7 +207,7 @@ impl Core {
             descriptors: Descriptors::of_process(),
         };
         let in_box =
-            Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads), home: Some(lock) }));
+            Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads), home: Some(lock), alive }));
         Ok(Target::Process { command, program, in_box })
     }
 
@@ -299,7 +302,7 @@ mod tests {
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
             try_parts(&program, patience).unwrap_err()
         };
-        assert!(told("much", "exec cat /dev/zero", PATIENCE).contains("more than it has to"));
+        assert!(told("much", "exec cat /dev/zero", PATIENCE).contains("too long"));
         assert!(told("nothing", "exit 0", PATIENCE).contains("EOF"));
         // The first bytes come at once, and nothing comes after them.
         assert!(told("slow", "echo '{'; exec sleep 1000", Duration::from_millis(300)).contains("does not answer"));

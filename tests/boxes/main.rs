@@ -124,6 +124,22 @@ fn a_config_in_a_written_folder_can_be_neither_read_nor_changed_nor_replaced() {
     assert!(ws.join("a/c/new").exists() && !ws.join("other").exists());
 }
 
+/// Each box has the folders of the system.
+#[test]
+fn a_config_in_a_folder_of_the_system_can_not_be_read() {
+    // Only root can put a file there.
+    let Ok(folder) = tempfile::Builder::new().prefix("hyperlight-mcp-box-").tempdir_in("/usr/local/share") else { return };
+    let (config, other) = (folder.path().join("mcp.json"), folder.path().join("other"));
+    fs::write(&config, "kept").unwrap();
+    fs::write(&other, "other").unwrap();
+    let scene = Scene::new();
+    let script = format!("cat {} {}", config.display(), other.display());
+    let mut command = scene.command(SHELL, &["-c", &script]);
+    command.own_files = vec![OwnFile { path: config, use_of: OwnFileUse::Config }];
+    let ran = command.run("");
+    assert_eq!((ran.output.as_str(), ran.report), ("other", Some(Report::Ready)), "{}", ran.errors);
+}
+
 /// What a folder that can only be read has within one that can be written stays where it is.
 #[test]
 fn a_folder_above_one_that_can_only_be_read_is_not_moved() {
@@ -318,6 +334,23 @@ fn what_uses_more_than_its_box_allows_is_ended() {
         assert!(started.elapsed() < Duration::from_secs(20), "{attempt}");
         assert_eq!(scene::processes_with(&mark), 0, "{attempt}");
     }
+}
+
+/// What the kernel keeps outside of processes is limited as well.
+#[test]
+fn what_a_box_keeps_outside_of_its_processes_is_limited() {
+    let attempts = ["keep memory in segments", "keep memory in messages", "keep semaphores", "take all watches"];
+    for (attempt, nested) in attempts.into_iter().flat_map(|attempt| [(attempt, false), (attempt, true)]) {
+        let scene = Scene::new();
+        let mut command = scene.command(&scene::ATTACKER, &[]);
+        command.settings = BoxSettings { memory_mb: 16, is_nested: nested, ..BoxSettings::of(BoxBase::Standard) };
+        let ran = command.run(&format!("{attempt}\n"));
+        // Root can set limits of the kernel. For others, init counts.
+        let held = ran.status == Some(124) && ran.errors.contains("MiB of memory, and its box allows 16");
+        assert!(held || ran.output.starts_with("refused"), "{attempt}, nested: {nested}: {:?} {} {}", ran.status, ran.output, ran.errors);
+    }
+    let little = Scene::new().attack(&BoxSettings::of(BoxBase::Standard), &[("share memory", String::new())]);
+    assert!(little.iter().all(|line| line.starts_with("done")), "{little:?}");
 }
 
 /// A folder that forbids its owner to read it is counted all the same.

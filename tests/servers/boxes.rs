@@ -1,8 +1,8 @@
 //! Tests of servers that run in boxes: what a person is shown, how they start and end, and what happens if a box cannot be made.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hyperlight_mcp::command::{Style, request_text};
@@ -342,28 +342,74 @@ async fn a_config_in_the_workspace_of_a_box_is_neither_read_nor_changed() {
     gateway.close().await;
 }
 
-/// When the config is replaced, the kernel uncovers it in the box. So the server ends, and what it may have written is not used by itself.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_person_asks() {
-    let test_folder = TestFolder::new();
+/// Replaces a file by another one that was written beside it, as some editors do.
+fn move_upon(path: &Path, text: &str) {
+    fs::write(path.with_extension("new"), text).unwrap();
+    fs::rename(path.with_extension("new"), path).unwrap();
+}
+
+/// Removes a file, and makes another one in its place, as `git checkout` does. Many file systems give it the number of the first one.
+fn make_again(path: &Path, text: &str) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Returns the gateway of [`in_workspace`] that watches its config, and the texts of its events.
+fn watching(test_folder: &TestFolder, script: &str) -> (Gateway, Arc<Mutex<String>>) {
     let events: Arc<Mutex<String>> = Arc::default();
     let told = Arc::clone(&events);
-    let gateway = in_workspace(&test_folder, "", |options| {
+    let gateway = in_workspace(test_folder, script, |options| {
         options.watch = true;
         options.on_event = Some(Arc::new(move |event| told.lock().unwrap().push_str(&event.to_string())));
     });
+    (gateway, events)
+}
+
+/// When the config is replaced, the kernel uncovers it in the box. So the server ends, and what it may have written is not used by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_person_asks() {
+    for replace in [move_upon, make_again] {
+        let test_folder = TestFolder::new();
+        let (gateway, events) = watching(&test_folder, "");
+        gateway.approve("one", None, None).await.unwrap();
+        assert_eq!(test_folder.count("one", "spawn"), 1);
+        replace(&test_folder.path("ws/mcp.json"), &config_of(&test_folder, "", "three"));
+        until("the end of the server", || test_folder.servers_running().is_empty().then_some(())).await;
+        until("the warning", || events.lock().unwrap().contains("look at it").then_some(())).await;
+        assert_eq!(gateway.reload_for_model().await.unwrap_err().code(), "ERR_OPERATOR_ONLY");
+        assert!(gateway.server_info("three").is_err());
+        gateway.reload().await.unwrap();
+        assert!(gateway.server_info("three").is_ok());
+        gateway.reload_for_model().await.unwrap();
+        gateway.close().await;
+    }
+}
+
+/// A server that writes the uncovered config and ends at once has written it all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_a_server_may_have_written_before_its_end_is_not_read_by_itself() {
+    let test_folder = TestFolder::new();
+    let script = "(until grep -q three mcp.json; do :; done; echo written > out; kill -9 $$) 2> /dev/null & ";
+    let (gateway, events) = watching(&test_folder, script);
     gateway.approve("one", None, None).await.unwrap();
-    assert_eq!(test_folder.count("one", "spawn"), 1);
-    let new = test_folder.path("ws/new");
-    fs::write(&new, config_of(&test_folder, "", "three")).unwrap();
-    fs::rename(new, test_folder.path("ws/mcp.json")).unwrap();
-    until("the end of the server", || test_folder.servers_running().is_empty().then_some(())).await;
+    make_again(&test_folder.path("ws/mcp.json"), &config_of(&test_folder, script, "three"));
     until("the warning", || events.lock().unwrap().contains("look at it").then_some(())).await;
-    assert_eq!(gateway.reload_for_model().await.unwrap_err().code(), "ERR_OPERATOR_ONLY");
+    until("the end of the box", || test_folder.servers_running().is_empty().then_some(())).await;
     assert!(gateway.server_info("three").is_err());
-    gateway.reload().await.unwrap();
-    assert!(gateway.server_info("three").is_ok());
+    gateway.close().await;
+}
+
+/// What a person writes while no box can write there is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_is_replaced_after_the_end_of_a_box_is_read_by_itself() {
+    let test_folder = TestFolder::new();
+    let (gateway, _) = watching(&test_folder, "");
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.disable("one").await.unwrap();
+    // The gateway looks at its boxes again before it reads a config for a model.
     gateway.reload_for_model().await.unwrap();
+    make_again(&test_folder.path("ws/mcp.json"), &config_of(&test_folder, "", "three"));
+    until("the new server", || gateway.server_info("three").ok().map(drop)).await;
     gateway.close().await;
 }
 
@@ -386,5 +432,43 @@ async fn a_token_file_is_served_only_where_no_box_has_it() {
     let error = gateway.approve("one", None, None).await.unwrap_err();
     assert!(error.code() == "ERR_BOX_FAILED" && error.to_string().contains("tokens or a key"), "{error}");
     server.close().await;
+    gateway.close().await;
+}
+
+/// A link in a folder that a box may write can be replaced, and with it the file to which it leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_file_is_not_served_through_a_link_that_a_box_can_replace() {
+    let test_folder = TestFolder::new();
+    let gateway = in_workspace(&test_folder, "", |_| {});
+    fs::create_dir(test_folder.path("keys")).unwrap();
+    let tokens = test_folder.path("keys/tokens");
+    fs::write(&tokens, "reader:0123456789abcdef0123456789abcdef").unwrap();
+    fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&tokens, test_folder.path("ws/tokens")).unwrap();
+    symlink(test_folder.path("keys"), test_folder.path("ws/keys")).unwrap();
+    fs::create_dir(test_folder.path("ws/folder")).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    for path in ["ws/tokens", "ws/keys/tokens", "ws/folder/../../keys/tokens"] {
+        let http = HttpOptions { token_file: Some(test_folder.path(path)), ..HttpOptions::default() };
+        let error = serve(gateway.clone(), ServeOptions::default(), Transport::Http(Box::new(http))).await.unwrap_err();
+        assert!(error.code() == "ERR_INVALID_OPTION" && error.to_string().contains("could replace"), "{path}: {error}");
+    }
+    let http = HttpOptions { token_file: Some(tokens), ..HttpOptions::default() };
+    serve(gateway.clone(), ServeOptions::default(), Transport::Http(Box::new(http))).await.unwrap().close().await;
+    gateway.close().await;
+}
+
+/// The next gateway would take a folder in place of the link for its state, with the approvals in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_that_could_replace_a_link_to_the_state_is_not_made() {
+    let test_folder = TestFolder::new();
+    fs::create_dir(test_folder.path("state")).unwrap();
+    fs::set_permissions(test_folder.path("state"), fs::Permissions::from_mode(0o700)).unwrap();
+    let gateway = in_workspace(&test_folder, "", |options| {
+        symlink(test_folder.path("state"), test_folder.path("ws/state")).unwrap();
+        options.state_dir = Some(test_folder.path("ws/state"));
+    });
+    let error = gateway.approve("one", None, None).await.unwrap_err();
+    assert!(error.code() == "ERR_BOX_FAILED" && error.to_string().contains("could replace"), "{error}");
     gateway.close().await;
 }

@@ -152,7 +152,7 @@ fn keep(mut order: Order, fault: &Fault, lives: &OwnedFd, group: Option<&Group>)
     let left = setpgid(None, None).at(Step::StartServer, "setpgid");
     let count = |now| {
         let problem = group.and_then(|group| group.beyond(&ceilings));
-        let problem = problem.or_else(|| usage::problem(usage::descendants(), &ceilings));
+        let problem = problem.or_else(|| usage::problem(usage::descendants(), Ok(0), &ceilings));
         problem.or_else(|| disk.step(now))
     };
     let status = left.map(|()| attend(server, lives, count));

@@ -10,6 +10,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
+use super::quota::SystemV;
 use super::restrict::Hold;
 use super::step::{Failure, Fault, Outcome, Step};
 
@@ -115,6 +116,8 @@ const LENDING: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 /// Calls that change the limits or the scheduling of the process in their first argument.
 const OF_PROCESS: [c_long; 5] =
     [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
+/// Calls that make shared memory, messages and semaphores of System V.
+const SYSTEM_V: [c_long; 3] = [libc::SYS_shmget, libc::SYS_msgget, libc::SYS_semget];
 /// The id of init, which counts what the box uses. Init has the same user as the server.
 const INIT: u64 = 1;
 /// `ioctl` requests that insert input into a terminal as if a person had typed it.
@@ -127,8 +130,10 @@ pub(super) fn apply(fault: &Fault, hold: Hold, has_network: bool, is_nested: boo
     fault.begin(Step::FilterCalls)?;
     let failed = |error: &dyn std::fmt::Display| Failure::missing(Step::FilterCalls, error);
     let all = programs(is_nested).map(Vec::from).and_then(|mut all| {
-        if hold == Hold::Alone {
-            all.push(alone::program(has_network)?);
+        match hold {
+            Hold::Namespaces(SystemV::Counted) => {}
+            Hold::Namespaces(SystemV::Refused) => all.push(without_system_v()?),
+            Hold::Alone => all.push(alone::program(has_network)?),
         }
         Ok(all)
     });
@@ -150,6 +155,11 @@ fn programs(is_nested: bool) -> Result<[BpfProgram; 3], BackendError> {
     let unseen = [libc::SYS_clone3, libc::SYS_openat2].map(|call| (call, Vec::new()));
     let without_unseen = filter(BTreeMap::from(unseen), libc::ENOSYS)?;
     Ok([filter(refused(is_nested)?, libc::EPERM)?, without_unseen, without_x32()])
+}
+
+/// Returns a program that refuses the calls that make shared memory, messages and semaphores of System V, as a kernel without these does.
+fn without_system_v() -> Result<BpfProgram, BackendError> {
+    filter(SYSTEM_V.map(|call| (call, Vec::new())).into(), libc::ENOSYS)
 }
 
 fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, BackendError> {
@@ -243,6 +253,7 @@ mod tests {
 
     #[test]
     fn the_filters_compile() {
+        assert!(!without_system_v().unwrap().is_empty());
         assert!([false, true].into_iter().all(|has_network| !alone::program(has_network).unwrap().is_empty()));
         assert!([false, true].map(|is_nested| programs(is_nested).unwrap()).iter().flatten().all(|program| !program.is_empty()));
     }

@@ -106,7 +106,7 @@ pub(super) fn limit_resources(fault: &Fault, ceilings: &Ceilings, hold: Hold) ->
     }
     // Since Linux 5.14, this limit counts the processes of the user namespace, and so of the box. It does not hold for a process of root, whose processes init
     // counts alone.
-    if hold == Hold::Namespaces && counts_by_namespace() {
+    if hold != Hold::Alone && counts_by_namespace() {
         let now = rustix::process::getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
         let most = Some(ceilings.threads.min(now));
         setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most }).at(Step::LimitResources, "setrlimit")?;

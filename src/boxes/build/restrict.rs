@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::group::Group;
 use super::mounts::{is_folder, open_path};
+use super::quota::SystemV;
 use super::root::{DEVICES, PROCESSES};
 use super::step::{At as _, Failure, Fault, Outcome, Step};
 use super::{filter, limits, write_line};
@@ -36,7 +37,7 @@ const NOT_STARTED: i32 = 126;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     /// Namespaces and mounts, together with Landlock and the filter of system calls.
-    Namespaces,
+    Namespaces(SystemV),
     /// Landlock and the filter of system calls alone.
     Alone,
 }
@@ -54,7 +55,7 @@ pub(super) fn become_server(order: Order, fault: &Fault, group: Option<&Group>, 
     group.map_or(Ok(()), Group::enter)?;
     close_descriptors(fault)?;
     match hold {
-        Hold::Namespaces => limit_files_of(&writable(&contents), fault)?,
+        Hold::Namespaces(_) => limit_files_of(&writable(&contents), fault)?,
         Hold::Alone => limit_all_files(&contents, fault)?,
     }
     filter::apply(fault, hold, contents.network == Network::Shared, contents.is_nested)?;

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::cmsg_space;
@@ -48,6 +48,30 @@ pub struct Boxed {
     pub(crate) threads: Arc<NetworkRuntime>,
     /// The lock of its private home, which is held as long as the server runs.
     pub(crate) home: Option<Arc<File>>,
+    /// The value that is kept until the box has no processes.
+    pub(crate) alive: KeptAlive,
+}
+
+/// A value that a box keeps from before it is made until its last process has ended.
+#[derive(Clone)]
+pub(crate) struct KeptAlive(#[expect(dead_code, reason = "counts the copies of this value")] Arc<()>);
+
+/// Knows whether a box still keeps its [`KeptAlive`].
+pub(crate) struct Life(Weak<()>);
+
+impl KeptAlive {
+    pub(crate) fn new() -> (Self, Life) {
+        let value = Arc::new(());
+        let life = Life(Arc::downgrade(&value));
+        (Self(value), life)
+    }
+}
+
+impl Life {
+    /// Returns whether the box is still to be made, or has processes.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
 }
 
 /// A started `hyperlight-mcp-box` that waits for its order: the description of the box and of the server to start.
@@ -68,7 +92,7 @@ impl Boxed {
             on_refused: Arc::new(|_| {}),
             descriptors: Descriptors::of_process(),
         };
-        Self { program, contents, border, threads: Arc::new(border_threads()), home: None }
+        Self { program, contents, border, threads: Arc::new(border_threads()), home: None, alive: KeptAlive::new().0 }
     }
 
     /// Starts `hyperlight-mcp-box`, which makes the box when it receives its order. The returned child's `stdin` is the pipe to the server,

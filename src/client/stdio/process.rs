@@ -19,7 +19,7 @@ use tokio::process::{ChildStderr, ChildStdin};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::boxed::Boxed;
+use super::boxed::{Boxed, KeptAlive};
 use super::pipe::Pipe;
 use super::stderr::{self, Tail};
 use super::watchdog::Watchdog;
@@ -117,7 +117,7 @@ impl ServerProcess {
         let (reading, drained) = watch::channel(());
         let (sender, exit) = watch::channel(None);
         tokio::spawn(stderr::read(stderr, UNSOLICITED, (server.to_owned(), tail.clone(), Arc::clone(on_stderr)), exit.clone(), reading));
-        reap(child, pid, sender)?;
+        reap(child, pid, sender, in_box.map(|in_box| in_box.alive.clone()))?;
         let watchdog = Arc::clone(watchdog);
         let home = in_box.and_then(|in_box| in_box.home.clone());
         let mut process = Self { group: pid, exit, stderr: tail, drained, output, output_read, border: None, _home: home, watchdog };
@@ -265,13 +265,15 @@ fn reason(error: &std::io::Error, program: &Path) -> &'static str {
     }
 }
 
-/// Starts a thread that waits for the process. A separate thread is used so that no zombie is left even when the runtime ends.
-fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>) -> Result<()> {
+/// Starts a thread that waits for the process. A separate thread is used so that no zombie is left even when the runtime ends. The program
+/// that makes a box ends after all other processes of the box.
+fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>, alive: Option<KeptAlive>) -> Result<()> {
     let wait = move || {
         let status = child.wait();
         // The children of a server that has ended are killed. The group id cannot belong to another group now. While the group has a
         // member, the system does not reuse the id. Without members, the signal reaches no process.
         let _ = kill_process_group(group, Signal::KILL);
+        drop(alive);
         exit.send_replace(Some(status.map_or_else(|error| error.to_string(), describe)));
     };
     let thread = std::thread::Builder::new().name("hyperlight-mcp-wait".to_owned()).spawn(wait);
