@@ -94,7 +94,7 @@ impl Marked {
 
 impl Known {
     fn of(data: &Stat) -> Self {
-        let time = |seconds, nanoseconds| (i64::try_from(seconds).unwrap_or_default(), i64::try_from(nanoseconds).unwrap_or_default());
+        let time = |seconds: i64, nanoseconds| (seconds, i64::try_from(nanoseconds).unwrap_or_default());
         Self {
             changed: time(data.st_ctime, data.st_ctime_nsec),
             written: time(data.st_mtime, data.st_mtime_nsec),
