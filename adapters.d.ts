@@ -3,11 +3,11 @@ import type { AgentTool } from './index.js'
 
 /** Options for answering the calls of a model. */
 export interface AnswerOptions {
-  /** An abort rejects with `ERR_ABORTED`. */
+  /** A signal that ends the answering, which then rejects with `ERR_ABORTED`. */
   signal?: AbortSignal
   /**
-   * Asked for tools that are not among these: gives the answer, plain JSON, or `undefined` for none. `args` as the provider gave them
-   * (OpenAI: JSON text). Without it, such a call is answered with `ERR_UNKNOWN_TOOL`.
+   * Called for a tool that is not among the given tools. Returns the answer as plain JSON, or `undefined` for none. `args` are as the
+   * provider gave them (OpenAI: JSON text). Without this function, such a call is answered with `ERR_UNKNOWN_TOOL`.
    */
   others?: (name: string, args: unknown, options: { signal?: AbortSignal }) => unknown
 }
@@ -21,16 +21,17 @@ export interface AiSdkTool {
   toModelOutput(given: any): any
 }
 
-/** What an adapter passes on of images and sounds. */
+/** The images and sounds that an adapter passes on. */
 export interface AiSdkOptions {
   /**
-   * The kinds that the model's provider takes in the result of a tool, for example `['image']` for Anthropic and for OpenAI's Responses. Default: none,
-   * and a sentence tells the model. Name none that the provider does not take: OpenAI's chat models write them into the text.
+   * The kinds that the model's provider takes in the result of a tool, for example `['image']` for Anthropic and for OpenAI's Responses.
+   * Default: none; a sentence then tells the model. Name only kinds that the provider takes: OpenAI's chat models write others into the
+   * text.
    */
   media?: readonly ('image' | 'audio')[]
 }
 
-/** For `tools` of the AI SDK's `generateText` and `streamText`: `generateText({ model, tools: forAiSdk(tools), … })`. */
+/** Returns tools for the AI SDK's `generateText` and `streamText`: `generateText({ model, tools: forAiSdk(tools), … })`. */
 export function forAiSdk(tools: AgentTool[], options?: AiSdkOptions): Record<string, AiSdkTool>
 
 /** A tool of OpenAI's Chat Completions. */
@@ -48,9 +49,9 @@ export interface OpenAiResponsesTool {
   strict: boolean
 }
 
-/** For `tools` of Chat Completions. `strict` (default true): the model keeps to the schema. */
+/** Returns tools for OpenAI's Chat Completions. `strict` (default true): the model keeps to the schema. */
 export function forOpenAi(tools: AgentTool[], options?: { api?: 'chat'; strict?: boolean }): OpenAiChatTool[]
-/** For `tools` of Responses. */
+/** Returns tools for OpenAI's Responses. */
 export function forOpenAi(tools: AgentTool[], options: { api: 'responses'; strict?: boolean }): OpenAiResponsesTool[]
 
 /** A part of a call's output in Responses, if the output has images. */
@@ -76,14 +77,14 @@ export function answerOpenAi(
   output: readonly { type: string }[],
   options?: AnswerOptions,
 ): Promise<{ type: 'function_call_output'; call_id: string; output: string | OpenAiOutputPart[] }[]>
-/** Executes what `completion.choices[0].message` calls; gives the messages to append after it, none where nothing is called. */
+/** Executes the calls of `completion.choices[0].message`; returns the messages to append after it, or none if nothing is called. */
 export function answerOpenAi(
   tools: AgentTool[],
   message: { role: 'assistant'; tool_calls?: readonly { id: string; type: string }[] },
   options?: AnswerOptions,
 ): Promise<({ role: 'tool'; tool_call_id: string; content: string } | { role: 'user'; content: OpenAiChatPart[] })[]>
 
-/** For `tools` of Anthropic's Messages. */
+/** Returns tools for Anthropic's Messages. */
 export function forAnthropic(
   tools: AgentTool[],
 ): { name: string; description: string; input_schema: { type: 'object'; properties: Record<string, object>; required: string[] } }[]
@@ -98,23 +99,24 @@ export function answerAnthropic(
   options?: AnswerOptions,
 ): Promise<{ role: 'user'; content: { type: 'tool_result'; tool_use_id: string; content: string | AnthropicPart[]; is_error?: boolean }[] }[]>
 
-/** How images and sounds of tools reach a chat model of LangChain. */
+/** The way in which images and sounds of tools reach a chat model of LangChain. */
 export interface LangChainOptions<T> {
   /** The function of `@langchain/core/tools`. */
   tool: (func: any, fields: any) => T
   /**
-   * `none` (default): they do not, and a sentence tells the model. `chat`: for Chat Completions of OpenAI and others, in a message of the user that
-   * `withMedia` adds. `responses`: images in the output of the call, for OpenAI's Responses. `blocks`: images as `image_url` in the tool's message,
-   * for packages that take them there, such as `@langchain/anthropic`. In each case they are in `artifact.media` of the tool's message.
+   * `none` (default): images and sounds do not reach the model, and a sentence tells it so. `chat`: for Chat Completions of OpenAI and
+   * others, in a message of the user that `withMedia` adds. `responses`: images in the output of the call, for OpenAI's Responses.
+   * `blocks`: images as `image_url` in the tool's message, for packages that take them there, such as `@langchain/anthropic`. In each case,
+   * images and sounds are in `artifact.media` of the tool's message.
    */
   media?: 'none' | 'chat' | 'responses' | 'blocks'
 }
 
-/** For LangChain: `tool` is that of `@langchain/core/tools`. */
+/** Returns tools for LangChain. `tool` is the function of `@langchain/core/tools`. */
 export function forLangChain<T>(tools: AgentTool[], options: LangChainOptions<T>): T[]
 
 /**
- * The messages for a chat model of LangChain, with the images and sounds of tools that `forLangChain` made with `media: 'chat'`, in messages of the
- * user after those of the tools: `model.invoke(withMedia(messages))`.
+ * Returns the messages for a chat model of LangChain, with the images and sounds of tools that `forLangChain` made with `media: 'chat'`.
+ * They are in messages of the user, after those of the tools: `model.invoke(withMedia(messages))`.
  */
 export function withMedia<M>(messages: readonly M[]): (M | { role: 'user'; content: OpenAiChatPart[] })[]

@@ -60,7 +60,7 @@ const RESPONSES_PARTS = ['output_text']
 
 const hasAny = (list, types) => Array.isArray(list) && list.some((item) => types.includes(item?.type))
 
-/** Tells what `answerOpenAi` was given if it is neither a message nor an output: as words for its error, or `undefined`. */
+/** Describes what `answerOpenAi` was given, for its error. Returns `undefined` for a message or an output. */
 function notOfOpenAi(answer) {
   const anthropic = 'a message of Anthropic, which answerAnthropic takes'
   if (Array.isArray(answer)) {
@@ -79,7 +79,7 @@ function notOfOpenAi(answer) {
   return (answer.role === 'assistant' || answer.tool_calls !== undefined) && Array.isArray(calls) ? undefined : 'an object'
 }
 
-/** The same for `answerAnthropic`. */
+/** Describes what `answerAnthropic` was given, for its error. Returns `undefined` for a message. */
 function notOfAnthropic(message) {
   if (!isObject(message) || Array.isArray(message)) return shown(message)
   if (message.tool_calls !== undefined || message.refusal !== undefined) return 'a message of OpenAI, which answerOpenAi takes'
@@ -96,7 +96,7 @@ function notOfAnthropic(message) {
 
 /**
  * Executes the calls of a model's answer and returns the items to append after it: `message` of a chat completion, or `output` of a
- * response. Empty where nothing is called.
+ * response. Returns an empty list if nothing is called.
  */
 async function answerOpenAi(tools, answer, options) {
   const other = notOfOpenAi(answer)
@@ -122,11 +122,11 @@ async function answerOpenAi(tools, answer, options) {
   return parts.length === 0 ? answers : [...answers, { role: 'user', content: parts }]
 }
 
-/** The parts of a message of the user in Chat Completions that shows what the result of a call has. */
+/** Returns the parts of a user message (Chat Completions) that show the images and sounds in a call's result. */
 const shownToUser = (id, media) =>
   media.length === 0 ? [] : [{ type: 'text', text: `The result of the call ${id} has:` }, ...media.map(chatPart)]
 
-/** A call's output for Responses: text, or a list with its images. */
+/** Returns the output of a call for Responses: text, or a list with its images. */
 function responsesOutput(output) {
   const media = mediaOf(output)
   if (media.length === 0) return text(output)
@@ -166,7 +166,7 @@ async function answerAnthropic(tools, message, options) {
   return [{ role: 'user', content: results }]
 }
 
-/** The content of a result: text, or a list with its images. */
+/** Returns the content of a result for Messages: text, or a list with its images. */
 function anthropicContent(output) {
   const media = mediaOf(output)
   if (media.length === 0) return text(output)
@@ -177,7 +177,7 @@ function anthropicContent(output) {
   return [{ type: 'text', text: text(output) }, ...media.map(part)]
 }
 
-/** Where `forLangChain` can put images and sounds. */
+/** The places where `forLangChain` can put images and sounds. */
 const LANGCHAIN_MEDIA = ['none', 'chat', 'responses', 'blocks']
 
 /**
@@ -201,7 +201,7 @@ function forLangChain(tools, { tool, media = 'none' } = {}) {
 /** Marks an artifact whose images and sounds `withMedia` adds to the messages. */
 const SHOWN = 'hyperlight-mcp:shown'
 
-/** The content of a tool's message. */
+/** Returns the content of a tool's message for LangChain. */
 function langChainContent(output, where) {
   const media = mediaOf(output)
   if (media.length === 0 || where === 'chat') return text(output)
@@ -214,7 +214,10 @@ function langChainContent(output, where) {
   return [{ type: 'text', text: text(output) }, ...media.map(part)]
 }
 
-/** The messages of LangChain with the images and sounds of tools (`media: 'chat'`), each in a message of the user after the tools' messages. */
+/**
+ * Returns the messages of LangChain with the images and sounds of tools (`media: 'chat'`), each in a message of the user after the tools'
+ * messages.
+ */
 function withMedia(messages) {
   const all = []
   let parts = []
@@ -232,7 +235,10 @@ function withMedia(messages) {
   return all
 }
 
-/** LangChain checks a model's arguments against the schema itself: parameters that may be null may be missing there. */
+/**
+ * Returns a schema in which parameters that may be null can be missing, because LangChain itself checks a model's arguments against the
+ * schema.
+ */
 function lenient(schema) {
   const required = schema.required.filter((name) => !schema.properties[name].type.includes('null'))
   return { ...schema, required }
@@ -242,8 +248,8 @@ const invalid = (message) => Object.assign(new TypeError(message), { code: 'ERR_
 const isObject = (value) => typeof value === 'object' && value !== null
 
 /**
- * The images and sounds of an answer of hyperlight-mcp. They are not enumerable, so that data of other tools with such a field is not taken
- * for them.
+ * Returns the images and sounds in an answer of hyperlight-mcp. They are not enumerable, so that data of other tools with a field `content`
+ * is not taken for them.
  */
 function mediaOf(output) {
   if (!isObject(output) || Object.prototype.propertyIsEnumerable.call(output, 'content')) return []
@@ -252,7 +258,7 @@ function mediaOf(output) {
 
 const notPassedOn = (type, mimeType) => `(the ${type}, ${mimeType}, cannot be passed on: this API takes none here)`
 
-/** An answer whose images and sounds go nowhere: its JSON, and a sentence for each. */
+/** Returns an answer without its images and sounds: its JSON, and a sentence for each image and sound that is left out. */
 const textAlone = (output) => [text(output), ...mediaOf(output).map(({ type, mimeType }) => notPassedOn(type, mimeType))].join('\n')
 
 /** Returns an answer as the text that a model reads. `others` may return a value that JSON cannot express. */

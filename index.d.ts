@@ -43,7 +43,7 @@ export interface Limits {
   maxCallTimeoutMs: number
   /** The time limit of one run. It counts from the start of the run, without the time in the queue. Default 60,000. */
   runTimeoutMs: number
-  /** The time in which the code of one run works itself, without the time of its calls, timers and questions to a person. Default 5,000. */
+  /** The maximum processor time of the code of one run. The time of its calls, timers and questions to a person does not count. Default 5,000. */
   computeTimeoutMs: number
   /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number
@@ -70,7 +70,7 @@ export interface Limits {
   maxValueParts: number
   /** The maximum size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
-  /** The maximum size of a run's log, with all its entries. A longer log is cut, and a mark says so. Default 256 KiB. */
+  /** The maximum size of a run's log, with all its entries. A longer log is cut, and its last entry says so. Default 256 KiB. */
   maxLogBytes: number
   /**
    * The total size of the values that a sandbox keeps for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed first.
@@ -118,7 +118,7 @@ export interface WarmVms {
   vms: number
   /** The maximum memory of the VMs that a pool keeps ready. Each VM counts as 4 MiB. Default 64 MiB. */
   maxBytes: number
-  /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
+  /** The time without a run after which the VMs of a pool are released, until the next run. Default 60,000. */
   idleMs: number
 }
 
@@ -161,13 +161,14 @@ export interface GatewayOptions extends Callbacks {
    */
   snapshotDir?: string | boolean
   /**
-   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event.
-   * Default `warn`.
+   * The handling of results that do not match the tool's `outputSchema`, for servers whose config does not set it. `warn` adds a warning to
+   * the run or, for `callTool`, emits a `warning` event. Default `warn`.
    */
   schemaViolations?: SchemaViolations
   /**
-   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event. Arguments
-   * are always sent as they were given: schema defaults are not filled in. Default `error`.
+   * The handling of arguments that do not match the tool's `inputSchema`, for servers whose config does not set it. `warn` adds a warning
+   * to the run or, for `callTool`, emits a `warning` event. Arguments are always sent as they were given: schema defaults are not filled
+   * in. Default `error`.
    */
   argumentChecks?: ArgumentChecks
   /**
@@ -176,11 +177,12 @@ export interface GatewayOptions extends Callbacks {
    */
   maxResultTokens?: number
   /**
-   * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. They are shown to this agent only, in
-   * `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default true, or `learnResults` of the config.
+   * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. The shapes are shown to
+   * this agent only, in `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default
+   * true, or `learnResults` of the config.
    */
   learnResults?: boolean
-  /** Also emits an event for each connection and each call. Default false. */
+  /** True to emit events also for each connection and each call. Default false. */
   trace?: boolean
   /**
    * True if a person must approve each server that an agent adds or changes. With `false`, the command and the first manifest of an added server
@@ -300,7 +302,7 @@ export interface ResolvedServer {
   reason: string
   /** The source of the server. Missing for a name that no server has. */
   source?: ServerSource
-  /** Other sources that have a server of this name, which is not used. */
+  /** Other sources that have a server of this name. Their servers are not used. */
   hides?: ServerSource[]
   /** The variables that the server needs and that are not set. Missing if there are none. */
   missing?: string[]
@@ -326,7 +328,7 @@ export interface HypervisorReport {
 
 /** Reports which parts of a box this machine has. */
 export interface BoxesReport {
-  /** True if boxes with all that they can have are made on this machine. */
+  /** True if this machine can make boxes with all their features. */
   available: boolean
   /** True if Landlock and the filter of system calls can enforce a box without namespaces. Then most entries can still be started. */
   landlockAlone: boolean
@@ -336,17 +338,48 @@ export interface BoxesReport {
   problem?: string
 }
 
+/** A private home of a server in a box. */
+export interface PrivateHome {
+  id: string
+  /**
+   * The name of the server. If it is not from the operator's config, it begins with its source: `agent:researcher:notes`. A home of an earlier
+   * version whose server is not approved has none.
+   */
+  server?: string
+  /**
+   * - `running`: a server runs in a box with this home.
+   * - `configured`: a server of this gateway gets it at its next start.
+   * - `approved`: its server is approved, but its entry is gone, was changed, or belongs to another config or workspace.
+   * - `unused`: no server can get it any more.
+   */
+  used: 'running' | 'configured' | 'approved' | 'unused'
+  /** The size on the disk. */
+  bytes: number
+  files: number
+  /** False if the home contains more than was measured. */
+  isComplete: boolean
+  /** The time of the last start, in milliseconds since 1970. */
+  lastUsedMs?: number
+}
+
+/** The result of `Gateway.removePrivateHomes`. */
+export interface RemovedHomes {
+  removed: PrivateHome[]
+  /** Homes that were named, but are in use. */
+  kept: PrivateHome[]
+}
+
 /** A part of the kernel that boxes need, with the result of the attempt to use it. */
 export interface BoxPart {
   /**
-   * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches its abstract sockets. Without `cgroup`, memory
-   * and processes are counted, and `cpuPercent` is refused.
+   * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches the abstract sockets of the
+   * machine. Without `cgroup`, memory and processes are counted, and `cpuPercent` is refused.
    */
   name: 'userNamespaces' | 'networkNamespaces' | 'mounts' | 'landlock' | 'systemCallFilter' | 'scopes' | 'cgroup'
   available: boolean
   /** The version of Landlock, or the resources that a cgroup can limit. */
   detail?: string
-  /** The reason why the machine does not have it. `remedy` says what to do, if something is known. */
+  /** The reason why the machine does not have the part. `remedy` says what to do, if something is known. */
   problem?: string
   remedy?: string
 }
@@ -396,7 +429,7 @@ export interface ServerStatus {
   description?: string
   /** The source of the server. */
   source: ServerSource
-  /** Other sources that have a server of this name, which is not used. */
+  /** Other sources that have a server of this name. Their servers are not used. */
   hides?: ServerSource[]
   /** The variables that the server needs and that are not set. Without them, it does not start. Missing if there are none. */
   missing?: string[]
@@ -404,7 +437,10 @@ export interface ServerStatus {
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
-  /** The last error. Of what a server wrote before it ended, it has the line that tells most; `logs` has all of it. */
+  /**
+   * The last error. If a server wrote something before it ended, the message has the line that tells most. The command `logs` shows all
+   * lines.
+   */
   lastError?: { code: ErrorCode; message: string }
 }
 
@@ -471,7 +507,7 @@ export interface RunOptions extends Callbacks {
   toolErrors?: ToolErrors
   /**
    * The maximum size of the value, as an estimated number of a model's tokens; at least 100. A larger value is cut, and stays JSON of the same
-   * type. Marks in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
+   * type. Short texts in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
    * `host:mcp`. Default: the sandbox's setting, otherwise the gateway's, otherwise the value is not cut.
    */
   maxResultTokens?: number
@@ -546,7 +582,7 @@ export interface RunStats {
   startMs: number
   /** The number of calls that left the VM. */
   calls: number
-  /** The time spent outside the VM for these calls. Time in which several calls are pending counts once. */
+  /** The time spent outside the VM for calls. Time in which several calls are pending counts once. */
   callMs: number
   /** The bytes that calls sent out of the VM; `bytesIn` counts the bytes that came back. */
   bytesOut: number
@@ -897,7 +933,7 @@ export interface ServerProposedEvent {
   displayName: string
   /** The name of the agent. Missing for the operator's own agent. */
   agent?: string
-  /** True if it was approved without a person, because `requireApproval` is false. */
+  /** True if the server was approved without a person, because `requireApproval` is false. */
   approved: boolean
   /**
    * The stage that the person must decide about. `manifest`: the command is approved already, and `request` shows it; `approvalRequest(server)`
@@ -1013,8 +1049,8 @@ export interface ConnectionLostEvent {
 }
 
 /**
- * An event: a server has tried to reach a host that its box does not have. Sent once for each host, port and reason, and not for all of a flood. The host is
- * a text of the server.
+ * An event: a server has tried to reach a host that its box does not have. It is sent once for each host, port and reason. Of very many,
+ * only some are sent. The server has chosen the text of the host.
  */
 export interface BoxRefusedEvent {
   type: 'box-refused'
@@ -1155,8 +1191,8 @@ export interface CommandRequest {
   /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
   /**
-   * The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one.
-   * Missing if there are none.
+   * For each host of `generated` with letters outside of ASCII, its Unicode form. Show both forms, because such a host can look like
+   * another one. Missing if there are none.
    */
   unicodeHosts?: Record<string, string>
   /** Placeholders that determine the host, the port or the scheme of `url`, like `${HOST}`. Missing if there are none. */
@@ -1195,7 +1231,10 @@ export interface CommandRequest {
   /** Texts and code of `generated` that look like an attempt to influence a model. Missing if there are none. */
   findings?: Finding[]
   confirm: 'never' | 'writes' | 'always'
-  /** Patterns of names (`get_*`): tools without annotations that are reads, as the entry says. Missing if the entry names none. */
+  /**
+   * Patterns of names, such as `get_*`. A tool without annotations is a read if one of them matches its name. Missing if the entry has
+   * none.
+   */
   reads?: string[]
   allowTools?: string[]
   denyTools: string[]
@@ -1204,7 +1243,7 @@ export interface CommandRequest {
   denyResources: string[]
   allowPrompts?: string[]
   denyPrompts: string[]
-  /** Allows `http://` to hosts other than this machine. */
+  /** True if `http://` is allowed to hosts other than this machine. */
   allowInsecureHttp: boolean
   /** Folders that the gateway returns if the server asks for roots. The server may assume that it may access all of them. */
   roots: string[]
@@ -1295,7 +1334,7 @@ export interface Finding {
   excerpt: string
   /** The number of further places with the same wording. */
   repeats?: number
-  /** The first of these places: the name of the item and the field. */
+  /** The first of the places that `repeats` counts: for each, the name of the item and the field. */
   also?: string[]
 }
 
@@ -1322,13 +1361,13 @@ export interface ToolSummary {
 
 /** Fields of a resource, a template or a prompt that only an MCP host uses: to show it, or to act on it. */
 export interface HostFieldsSummary {
-  /** For whom it is (`audience`), and how important it is (`priority`). */
+  /** The audience of the item (`audience`), and its importance (`priority`). */
   annotations?: unknown
   /** The size of a resource in bytes. */
   size?: number
-  /** A host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  /** The icons of the item. A host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
   icons?: unknown
-  /** Its `_meta`, for example the addresses to which a view may connect (MCP Apps). */
+  /** The item's `_meta`, for example the addresses to which a view may connect (MCP Apps). */
   meta?: unknown
 }
 
@@ -1411,7 +1450,10 @@ export interface FunctionInfo {
   parameters: ParameterInfo[]
   /** The TypeScript type of the returned value. */
   returns: string
-  /** The number of results from which `returns` was learnt. Set if the server declares no results and this agent has seen some: no promise. */
+  /**
+   * The number of results from which `returns` was learnt. Missing if the server declares its results, or if this agent has seen none. A
+   * learnt type is not promised.
+   */
   resultsSeen?: number
   caveats: string[]
   /** A call with the required parameters. */
@@ -1476,7 +1518,7 @@ export interface ServerDetails {
   /** Names of the headers of the entry. */
   headers: string[]
   confirm: 'never' | 'writes' | 'always'
-  /** Patterns of names (`get_*`): tools without annotations that are reads. */
+  /** Patterns of names, such as `get_*`. A tool without annotations is a read if one of them matches its name. */
   reads: string[]
   allowTools?: string[]
   denyTools: string[]
@@ -1496,9 +1538,9 @@ export interface ServerLimits {
   callTimeoutMs: number
   maxCallTimeoutMs: number
   maxParallelCalls: number
-  /** Missing if the connection is not closed when it is idle. */
+  /** The time after which an idle connection is closed. Missing if it is not closed. */
   idleTimeoutMs?: number
-  /** Missing if the server gets no pings. */
+  /** The interval of pings to the server. Missing if the server gets no pings. */
   keepAliveMs?: number
 }
 
@@ -1525,9 +1567,11 @@ export interface ServerOffer {
   purpose: string
   instructions?: string
   functions: { name: string; tool: string; purpose: string }[]
-  /** The number of resources, of resource templates, and of prompts. */
+  /** The number of resources. */
   resources: number
+  /** The number of resource templates. */
   resourceTemplates: number
+  /** The number of prompts. */
   prompts: number
 }
 
@@ -1590,8 +1634,8 @@ export interface CodeReport {
   /** The problems in the order of their place in the code, at most 100. */
   problems: CodeProblem[]
   /**
-   * Properties of results that no result had which this agent has seen, and that are similar to some that were seen (`unseen-property`). No server
-   * has promised what its results have, so such code may be right: hints do not count for `ok`.
+   * Hints about properties of results (`unseen-property`): no result that this agent has seen had the property, but some had a property
+   * with a similar name. No server has promised what its results have, so such code may be right: hints do not count for `ok`.
    */
   hints: CodeProblem[]
 }
@@ -1707,7 +1751,7 @@ export interface AgentToolResult {
   error?: AgentToolError
   /**
    * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it
-   * out. In the JSON, a mark replaces each image and sound.
+   * out. In the JSON, a short text replaces each image and sound.
    */
   readonly content?: AgentToolContent[]
   [key: string]: unknown
@@ -1807,7 +1851,7 @@ export interface PluginRegistration {
 
 /** Options of `createHostFunctions`. */
 export interface HostFunctionsOptions extends CallerCallbacks {
-  /** The form of failures. Default: they are returned. */
+  /** The form of failures. Default `return`. */
   toolErrors?: ToolErrors
 }
 
@@ -1903,7 +1947,7 @@ export interface AuditRow {
   runId?: number
   /**
    * Scheme, host and port that code has fetched from; for a run that was refused, all its hosts. Only rows of the kind `fetch` have this
-   * field and the next four.
+   * field.
    */
   host?: string
   /** The method of a fetch. */
@@ -1994,13 +2038,13 @@ export interface FetchApproval {
   /** The hosts in `hosts` that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
   privateHosts: string[]
   /**
-   * The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one. Missing if
-   * there are none.
+   * For each host with letters outside of ASCII, its Unicode form. Show both forms, because such a host can look like another one. Missing
+   * if there are none.
    */
   unicodeHosts?: Record<string, string>
   /** The entries below which anyone can get a host name, for example `*.github.io`. Missing if there are none. */
   hostsOfStrangers?: string[]
-  /** The digest of exactly this: the agent and its hosts. */
+  /** The digest of the agent and the hosts. */
   digest: string
   /** True if a person has approved all of these hosts for the agent. */
   approved: boolean
@@ -2011,8 +2055,8 @@ export interface FetchApproval {
 /** Rules for `fetch` in agent code, for all runs of the gateway. */
 export interface GatewayFetch {
   /**
-   * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`, written as in the hosts of a run.
-   * The approval of a host says that it is one of these. Default: none.
+   * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`, written as in the
+   * hosts of a run. An approval request lists such hosts in `privateHosts`. Default: none.
    */
   allowPrivateHosts?: string[]
 }
@@ -2114,8 +2158,8 @@ export interface ServeOptions {
   /** Limits over HTTP. Defaults: see `ServeLimits`. */
   limits?: Partial<ServeLimits>
   /**
-   * The only servers that the hosts have, whatever the gateway has enabled. No model can enable another one. A server that is not approved yet is
-   * served as soon as it is. Default: all.
+   * The only servers that the hosts have, whatever the gateway has enabled. No model can enable another one. A server that is not approved
+   * yet is served as soon as it is approved. Default: all.
    */
   servers?: string[]
   /**
@@ -2143,9 +2187,10 @@ export interface ServeOptions {
 }
 
 /**
- * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, or an IP
- * address if there are no tokens. A body that is too large gets status 413, a request beyond `requestsPerSecond` 429, and whatever there is no place for
- * 503, the last two with `Retry-After`. A run for which there is no place is `ERR_BUSY` in the result of its call.
+ * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, or an
+ * IP address if there are no tokens. A body that is too large gets status 413, and a request beyond `requestsPerSecond` status 429.
+ * Anything else for which there is no place gets status 503. The statuses 429 and 503 come with `Retry-After`. A run for which there is no
+ * place is `ERR_BUSY` in the result of its call.
  */
 export interface ServeLimits {
   /** The maximum size of the body of one request. Default 4 MiB, at most 64 MiB. */
@@ -2156,11 +2201,11 @@ export interface ServeLimits {
   maxHttpConnections: number
   /** The maximum number of connections from one IP address. Default 1,024. */
   maxConnectionsPerAddress: number
-  /** The maximum number of sessions. The last quarter is for clients that have none. Default 1,000. */
+  /** The maximum number of sessions. The last quarter is for clients that have no session. Default 1,000. */
   maxSessions: number
   /** The maximum number of sessions for one client. Default 500. */
   maxSessionsPerClient: number
-  /** The maximum number of requests in progress. The last quarter is for clients that have none. Default 512. */
+  /** The maximum number of requests in progress. The last quarter is for clients that have no request in progress. Default 512. */
   maxRequests: number
   /** The maximum number of requests in progress for one client. Default 256. */
   maxRequestsPerClient: number
@@ -2223,7 +2268,7 @@ export interface ServerDefinition {
 export interface ProviderStatus {
   /** The beginning of the names of the provider's servers, before `--`. */
   name: string
-  /** The name of its package. Absent for a registered provider. */
+  /** The name of the provider's package. Absent for a registered provider. */
   package?: string
   /** The installed version. */
   version?: string
@@ -2265,13 +2310,13 @@ export interface ProviderRequest {
   file: string
   /** The number of files that the digest covers: all files of the folder. */
   files: number
-  /** The size of these files in bytes. */
+  /** The size in bytes of the files that the digest covers. */
   bytes: number
   /** Identifies the name, the version and the content of all files. Pass it to `approveProvider`. */
   digest: string
   /** True if a person has approved exactly this digest. */
   approved: boolean
-  /** The version that a person approved before. Present if it is another version, or if its files have changed. */
+  /** The version that a person approved before. Present if this version is another one, or if its files have changed. */
   approvedBefore?: string
 }
 
@@ -2334,13 +2379,14 @@ export interface BootOptions {
   /** True: ends with the plan, writes no code and adds no server. Default: false. */
   dryRun?: boolean
   /**
-   * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The variable NAME has the value. It is
-   * sent to that host alone, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder. Default: none.
+   * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The value of the variable
+   * NAME is sent to that host alone, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder.
+   * Default: none.
    */
   secrets?: string[]
   /** Hosts that may have private addresses and need no TLS, such as `127.0.0.1:8080`. They do not widen what the prompt allows. Default: none. */
   allowHosts?: string[]
-  /** Hears of each step. */
+  /** Called with each step. */
   onProgress?: (step: BootProgress) => void
   /** Ends the boot with `ERR_ABORTED`. */
   signal?: AbortSignal
@@ -2702,8 +2748,8 @@ export declare class Gateway {
   completeCommand(line: string): Promise<string[]>
   /**
    * Returns what a person must see before the code of an agent may fetch from hosts. An approval means that code that a model writes may
-   * send any data that it has to these hosts. Without `hosts`, they are those of the agent's entry in the config; without `agent`, it is
-   * the operator's own.
+   * send any data that it has to these hosts. Default of `hosts`: those of the agent's entry in the config. Default of `agent`: the
+   * operator's own agent.
    *
    * Rejects with `ERR_INVALID_OPTION` for a host or name that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
    *
@@ -2738,6 +2784,23 @@ export declare class Gateway {
   hypervisor(): Promise<HypervisorReport>
   /** Reports which parts of a box this machine has, and what to do about those that are missing. The first call tries them. */
   boxes(): Promise<BoxesReport>
+  /**
+   * Lists the private homes of servers in boxes, with their size and use, also those of servers that are gone. Rejects with
+   * `ERR_APPROVAL_STORE`.
+   */
+  privateHomes(): Promise<PrivateHome[]>
+  /**
+   * Removes private homes: those of servers, by name or by the home's id, or with `'unused'` all that no server can get any more. Never removes
+   * one in which a server runs, or that a configured server gets at its next start: these are in `kept`.
+   *
+   * Rejects with `ERR_INVALID_OPTION` if there is no home of one of the names, and then removes nothing; and with `ERR_APPROVAL_STORE`,
+   * `ERR_IO`.
+   *
+   * ```js
+   * const { removed } = await gateway.removePrivateHomes('unused')
+   * ```
+   */
+  removePrivateHomes(homes: 'unused' | string[]): Promise<RemovedHomes>
   /**
    * Returns the status of all servers. First come servers that await a decision, then the others in the order of the config; servers
    * whose entry has an error come last. It reads no file. Changes by this gateway are visible immediately. Changes by another process or

@@ -236,6 +236,40 @@ test('changes of the config are rows once, also those of a command and of an edi
   assert.deepEqual(await rows(), told)
 })
 
+test('calls in progress have a row where Node ends without close(), and are counted as missing where it is killed', async (t) => {
+  const CALLS = 5
+  /** Returns the rows of the calls that were in progress at this end, and the numbers of the gaps. */
+  const rows = async (end) => {
+    const stateDir = join(folder(t), 'state')
+    const code = `import { Gateway } from ${JSON.stringify(join(root, 'index.mjs'))}
+      const config = { mcpServers: { fixture: ${JSON.stringify(fixture())} } }
+      const gateway = await Gateway.open({ config, stateDir: ${JSON.stringify(stateDir)} })
+      for (let stage = 0; stage < 2; stage += 1) await gateway.approve('fixture', (await gateway.approvalRequest('fixture')).digest)
+      await gateway.enable('fixture')
+      await gateway.callTool('fixture', 'echo', { value: 1 })
+      // The audit has the row of the call before, so that only calls in progress can be missing.
+      await gateway.audit({ kind: 'call' })
+      for (let number = 0; number < ${CALLS}; number += 1) gateway.callTool('fixture', 'sleep', { ms: 60_000 }).catch(() => {})
+      // A call in progress is told by the server's answer to a later one.
+      await gateway.callTool('fixture', 'echo', { value: 2 })
+      await gateway.audit({ kind: 'call' })
+      ${end}`
+    const child = listenTo(t, process.execPath, ['--input-type=module', '-e', code], { limit: LIMIT })
+    const [status, signal] = await once(child, 'exit')
+    assert.ok(status === 0 || signal === 'SIGKILL', child.output.stderr)
+    const gateway = await openGateway(t, {}, { stateDir })
+    const calls = (await gateway.audit({ kind: 'call' })).filter(({ tool }) => tool === 'sleep')
+    const gaps = (await gateway.audit({ kind: 'gap' })).map(({ lost }) => lost)
+    return { calls: calls.map(({ outcome }) => outcome), gaps }
+  }
+  const cancelled = { calls: Array(CALLS).fill('cancelled'), gaps: [] }
+  // The end waits for the audit for a limited time, in which a busy machine may not give it a processor. Then the calls are counted as missing.
+  let ended
+  for (let attempt = 0; attempt < 5 && ended?.calls.length !== CALLS; attempt += 1) ended = await rows('process.exit(0)')
+  assert.deepEqual(ended, cancelled)
+  assert.deepEqual(await rows('process.kill(process.pid, "SIGKILL"); await new Promise(() => {})'), { calls: [], gaps: [CALLS] })
+})
+
 test('nothing is lost where Node ends without close()', async (t) => {
   const NUMBER = 20
   const ends = { exit: 'process.exit(0)', itself: '', throws: 'throw new Error("thrown on purpose")' }

@@ -28,7 +28,7 @@ for (const kind of ['anthropic', 'openai']) {
       ])
         assert.match(first.stderr, part)
       assert.equal(asked.length, 2)
-      const { url, child, ended } = await serving(t, at, words(kind, local, '--port', '0', '--digest', digestIn(first)))
+      const { url, entry, child, ended } = await serving(t, at, words(kind, local, '--port', '0', '--digest', digestIn(first)))
       const client = await overHttp(t, url)
       const { tools } = await client.listTools()
       assert.deepEqual(
@@ -37,7 +37,6 @@ for (const kind of ['anthropic', 'openai']) {
       )
       assert.deepEqual((await client.callTool({ name: 'add', arguments: { a: 2, b: 40 } })).structuredContent, { sum: 42 })
       assert.equal((await fetch(new URL('/health', url))).status, 200)
-      const [entry] = Object.values(JSON.parse(child.output.stdout).mcpServers)
       assert.deepEqual(entry, { type: 'http', url })
       await waitFor('the line that the code logs', () => /log: add log: adding/.test(child.output.stderr), LIMIT)
       child.kill('SIGTERM')

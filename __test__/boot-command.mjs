@@ -25,12 +25,15 @@ export const words = (kind, { baseUrl }, ...more) => [
 export const withKey = (kind) => ({ env: { [variables[kind]]: MODEL_KEY } })
 export const digestIn = ({ stderr }) => /--digest ([0-9a-f]{64})/.exec(stderr)?.[1]
 
-/** Starts the command, and returns the URL at which it serves. */
+/** Starts the command, and returns the URL at which it serves, and the entry for a host's config, which it prints right afterwards. */
 export async function serving(t, at, args, env = {}) {
   const child = listenTo(t, process.execPath, [program, ...args], { cwd: at.work, env: environment(at, env), limit: LIMIT })
   const ended = endOf(child)
-  await waitFor('an address', () => /serving .* at (http\S+)/.test(child.output.stderr) || child.exitCode !== null, LIMIT)
-  const url = /serving .* at (http\S+)/.exec(child.output.stderr)?.[1]
-  assert.ok(url, child.output.stderr)
-  return { url, child, ended }
+  // The address comes on one pipe and the entry on another one, so either can be read first.
+  const printed = () => /serving .* at (http\S+)\n/.test(child.output.stderr) && child.output.stdout.endsWith('\n}\n')
+  await waitFor('an address and its entry', () => printed() || child.exitCode !== null, LIMIT)
+  assert.ok(printed(), child.output.stderr + child.output.stdout)
+  const url = /serving .* at (http\S+)/.exec(child.output.stderr)[1]
+  const [entry] = Object.values(JSON.parse(child.output.stdout).mcpServers)
+  return { url, entry, child, ended }
 }

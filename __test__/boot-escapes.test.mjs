@@ -1,5 +1,5 @@
 // Tests of generated code that tries to get out of its VM, to another host, to another server, or to a secret. The code is approved
-// unchanged, so only the VM and the border of fetch stop it.
+// unchanged, so only the VM and the checks of `fetch` on the host stop it.
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { test } from 'node:test'

@@ -1,6 +1,6 @@
 // The model client of `boot`: what it sends to both kinds of provider, and what it says when one fails. The provider is a server of this test.
 import assert from 'node:assert/strict'
-import { chownSync, copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, copyFileSync, mkdirSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -183,9 +183,51 @@ describe('the client of models', () => {
     write(work, 'ai', '6.0.0')
     if (process.getuid() === 0) {
       chownSync(at, 12_345, 12_345)
-      assert.match((await ask('http://127.0.0.1:1/v1')).stderr, /belongs to another user and is not loaded/)
+      assert.match((await ask('http://127.0.0.1:1/v1')).stderr, /is not loaded: .*ai belongs to another user\. In this folder/)
       chownSync(at, 0, 0)
     }
+    assert.match((await ask('http://127.0.0.1:1/v1')).stderr, /it was loaded/)
+  })
+
+  test('loads no package that another user can change, wherever its files and folders are', async (t) => {
+    const { work, ask } = installed(t)
+    const at = write(work, 'ai', '6.0.0')
+    const modules = join(work, 'node_modules')
+    const asked = async () => (await ask('http://127.0.0.1:1/v1')).stderr
+    for (const [place, mode] of [
+      [at, 0o1777],
+      [join(at, 'index.js'), 0o666],
+      [join(at, 'package.json'), 0o666],
+      [modules, 0o1777],
+      [work, 0o777],
+    ]) {
+      const before = statSync(place).mode
+      chmodSync(place, mode)
+      assert.match(await asked(), /is not loaded: .* can be written by other users/, `${place} ${mode.toString(8)}`)
+      chmodSync(place, before)
+    }
+    chmodSync(work, 0o1777)
+    assert.match(await asked(), /it was loaded/, 'nobody else can replace what lies in a folder such as /tmp')
+    if (process.getuid() !== 0) return
+    for (const place of [join(at, 'index.js'), join(at, 'package.json'), modules]) {
+      chownSync(place, 12_345, 12_345)
+      assert.match(await asked(), /is not loaded: .* belongs to another user/, place)
+      chownSync(place, 0, 0)
+    }
+    assert.match(await asked(), /it was loaded/)
+  })
+
+  test('takes no folder above node_modules for the package', async (t) => {
+    const { work, ask } = installed(t)
+    const at = write(work, 'ai', '6.0.0')
+    writeFileSync(join(at, 'package.json'), JSON.stringify({ name: 'x', main: 'index.js' }))
+    writeFileSync(join(work, 'package.json'), JSON.stringify({ name: 'ai', version: '6.0.0' }))
+    assert.match((await ask('http://127.0.0.1:1/v1')).stderr, /has no package\.json with its name/)
+    // A linked package lies elsewhere, and is loaded from there.
+    const linked = join(folder(t), 'ai')
+    renameSync(at, linked)
+    symlinkSync(linked, at)
+    writeFileSync(join(at, 'package.json'), JSON.stringify({ name: 'ai', version: '6.0.0', main: 'index.js' }))
     assert.match((await ask('http://127.0.0.1:1/v1')).stderr, /it was loaded/)
   })
 })

@@ -119,9 +119,8 @@ test('with a certificate and tokens, the tools are served over TLS, and to nobod
   writeFileSync(join(at.work, 'tokens'), `ci:${token}\n`, { mode: 0o600 })
   const line = words('anthropic', local, '--port', '0', ...files, '--token-file', 'tokens')
   const first = await run(at, line, withKey('anthropic'))
-  const { url, child, ended } = await serving(t, at, [...line, '--digest', digestIn(first)])
+  const { url, entry, child, ended } = await serving(t, at, [...line, '--digest', digestIn(first)])
   assert.match(url, /^https:/)
-  const [entry] = Object.values(JSON.parse(child.output.stdout).mcpServers)
   assert.deepEqual(entry, { type: 'http', url, headers: { Authorization: 'Bearer <a token of the file>' } })
   const clientInfo = { name: 'host', version: '1' }
   const begin = { id: 1, method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo } }

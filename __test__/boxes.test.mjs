@@ -2,7 +2,7 @@
 // gone after its gateway has closed.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -199,6 +199,44 @@ test('boxes() says which parts the machine has, with a remedy for each that is m
   )
   for (const part of report.parts) assert.equal(part.available, part.problem === undefined, JSON.stringify(part))
   assert.deepEqual(await gateway.boxes(), report)
+})
+
+test('private homes of servers that are gone are listed and removed, at the command line too', TIMEOUT, async (t) => {
+  const state = folder(t)
+  const command = (...words) => {
+    const args = [join(root, 'bin/hyperlight-mcp.mjs'), ...words, '--state', state, '--config', join(state, 'none.json')]
+    return runSync(process.execPath, args, { limit: ms(60_000) })
+  }
+  const program = (...words) => command('boxes', ...words)
+  writeFileSync(join(state, 'none.json'), '{}')
+  const { gateway } = await open(t, { ...node('everything'), box: 'standard' }, { stateDir: state })
+  const [home] = await gateway.privateHomes()
+  assert.deepEqual([home.server, home.used, home.isComplete], ['it', 'running', true])
+  assert.ok(Math.abs(home.lastUsedMs - Date.now()) < ms(60_000))
+  assert.match(program().stdout, /^it +[0-9a-f]{12} +0\.0 MiB +20\S+ \S+ +a running server$/m)
+  const refused = program('remove', 'it')
+  assert.deepEqual([refused.status, /kept it .*a server runs in it/.test(refused.stdout)], [1, true])
+  assert.deepEqual((await gateway.removePrivateHomes('unused')).removed, [])
+  await assert.rejects(gateway.removePrivateHomes('all'), { code: 'ERR_INVALID_OPTION' })
+  await gateway.close()
+
+  assert.deepEqual(
+    JSON.parse(program('--json').stdout).map(({ server, used }) => [server, used]),
+    [['it', 'approved']],
+  )
+  const wrong = program('remove', '../..')
+  assert.deepEqual([wrong.status, /no server has a private home with the name or id \.\.\/\.\./.test(wrong.stderr)], [1, true])
+  assert.match(program('remove', '--unused').stdout, /nothing to remove/)
+  assert.match(program('remove', 'it').stdout, /^removed it /)
+  assert.match(program().stdout, /no server has a private home/)
+
+  // A home of an earlier version, whose server is not approved.
+  const old = join(state, 'boxes', `${'a'.repeat(32)}-${'b'.repeat(64)}`)
+  mkdirSync(old)
+  const finding = () => JSON.parse(command('doctor', '--json').stdout).checks.find(({ what }) => what === 'boxes: private homes')
+  assert.match(finding().remedy, /boxes remove --unused/)
+  assert.match(program('remove', '--unused').stdout, /^removed \(unknown\) b{12}: /)
+  assert.deepEqual([existsSync(old), finding()], [false, undefined])
 })
 
 /** An agent that prints what boxes the machine has, and what a server in one answers. */

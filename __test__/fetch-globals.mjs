@@ -1,4 +1,4 @@
-// Defines the globals of src/sandbox/fetch_globals within Node. A host of the test replaces the VM's border.
+// Defines the globals of src/sandbox/fetch_globals within Node. The test itself takes the place of the host that answers the guest's calls.
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'

@@ -1,5 +1,6 @@
-// Tests with published servers of other authors: three in TypeScript (one of them also over HTTP), and one in Python that speaks both eras
-// of the protocol. Each is approved, lists its tools, answers as its documentation says, and is gone after its gateway has closed.
+// Tests with published servers of other authors: three in TypeScript (one of them also over HTTP), and one in Python that speaks the
+// protocol of before 2026-07-28 and of since then. Each is approved, lists its tools, answers as its documentation says, and is gone after
+// its gateway has closed.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'

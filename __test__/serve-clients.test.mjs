@@ -1,5 +1,6 @@
-// Tests with the official client, which calls every tool of `hyperlight-mcp serve` over both transports and in both eras.
-// tests/servers/serve_clients.rs does the same with rmcp's client, and serve-inspector.test.mjs with the Inspector's command line.
+// Tests with the official client, which calls every tool of `hyperlight-mcp serve` over both transports, with the protocol of before
+// 2026-07-28 and of since then. tests/servers/serve_clients.rs does the same with rmcp's client, and serve-inspector.test.mjs with the
+// Inspector's command line.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { approved, LIMIT, place, small } from './command-line.mjs'

@@ -1,4 +1,4 @@
-// Tests of what hosts get of the resources and prompts of servers: fields for hosts, stable names, and links that lead to the right server.
+// Tests of how hosts get the resources and prompts of servers: fields for hosts, stable names, and links that lead to the right server.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { approved, LIMIT, place, run } from './command-line.mjs'
@@ -6,6 +6,7 @@ import { ERAS, overHttp, served } from './serving.mjs'
 import { waitFor } from './support.mjs'
 
 const ICONS = [{ src: 'https://icons.example/i.png', mimeType: 'image/png', sizes: ['48x48'] }]
+const IMAGE = { src: 'data:image/png;base64,iVBORw0KGgo=' }
 const UI = { ui: { csp: { connectDomains: ['https://api.example'] } } }
 const ANNOTATIONS = { audience: ['user'], priority: 0.5 }
 
@@ -18,7 +19,8 @@ const server = (name, more = '') => ({
     '-e',
     `const icons = [...${JSON.stringify(ICONS)}, { src: 'javascript:alert(1)' }, { src: 'http://icons.example/i.png' }]
     const host = { icons, annotations: { ...${JSON.stringify(ANNOTATIONS)}, lastModified: '2026-01-01T00:00:00Z' }, _meta: ${JSON.stringify(UI)} }
-    const link = { type: 'resource_link', uri: 'note://1', name: 'n' }
+    const link = { type: 'resource_link', uri: 'note://1', name: 'n', icons: [...icons, ${JSON.stringify(IMAGE)}] }
+    const _meta = { 'io.modelcontextprotocol/related-task': { taskId: '1' }, progressToken: 1, 'io.hyperlight-mcp/source': 'x', 'vendor/x': 1 }
     const embedded = { type: 'resource', resource: { uri: 'note://1', text: '${name}' } }
     const answers = {
       initialize: ({ protocolVersion }) => ({
@@ -29,8 +31,8 @@ const server = (name, more = '') => ({
       'resources/templates/list': () => ({ resourceTemplates: [{ uriTemplate: 'item://{id}', name: 't', ...host }] }),
       'prompts/list': () => ({ prompts: [{ name: 'plan', description: '${name}', icons }${more}] }),
       'prompts/get': () => ({ messages: [{ role: 'user', content: link }, { role: 'assistant', content: embedded }] }),
-      'resources/read': ({ uri }) => ({ contents: [{ uri, mimeType: 'text/plain', text: '${name} ' + uri }] }),
-      'tools/call': () => ({ content: [link, embedded] }),
+      'resources/read': ({ uri }) => ({ contents: [{ uri, mimeType: 'text/plain', text: '${name} ' + uri, _meta }, { uri: 'note://1', text: '${name}' }], _meta }),
+      'tools/call': () => ({ content: [{ ...link, _meta }, embedded], _meta }),
       'completion/complete': ({ ref }) => ({ completion: { values: ['${name} ' + ref.uri] } }),
     }
     require('node:readline').createInterface(process.stdin).on('line', (line) => {
@@ -106,15 +108,25 @@ test('A prompt keeps its name when another server has the same, and equal URIs a
     'the prompt of the first server has its name still',
   )
   assert.match(third[0], /^b_p{55}_[0-9a-f]{6}$/)
-  const read = async (uri) => (await client.readResource({ uri })).contents[0]
+  const MINE = { 'vendor/x': 1 }
+  /** Reads a resource of a server. The server gives another content beside it, with a URI that the other server has too. */
+  const read = async (uri, server) => {
+    const { contents, _meta } = await client.readResource({ uri })
+    assert.deepEqual([contents[0]._meta, _meta], [MINE, MINE], 'keys of the protocol and of this program are not for servers')
+    assert.equal(contents[1].uri, `mcp-resource://${server}/note%3A%2F%2F1`)
+    return contents[0]
+  }
   const links = {}
   for (const name of ['a', 'b']) {
-    const { content } = await client.callTool({ name: `mcp_${name}_link`, arguments: {} })
+    const { content, _meta } = await client.callTool({ name: `mcp_${name}_link`, arguments: {} })
+    assert.deepEqual([_meta, content[0]._meta], [MINE, MINE])
     const prompt = await client.getPrompt({ name: { a: 'plan', b: 'b_plan' }[name] })
     const [one, two] = [content, prompt.messages.map(({ content }) => content)].map(([link, embedded]) => [link.uri, embedded.resource.uri])
     assert.deepEqual(one, two)
+    const icons = [content[0], prompt.messages[0].content].map((link) => link.icons)
+    assert.deepEqual(icons, [[IMAGE], [IMAGE]], 'nobody has approved the address of an icon in an answer')
     assert.equal(one[0], one[1])
-    const contents = await read(one[0])
+    const contents = await read(one[0], name)
     assert.deepEqual([contents.text, contents.uri], [`${name} note://1`, one[0]], 'a link leads to its own server')
     links[name] = one[0]
   }
@@ -123,7 +135,7 @@ test('A prompt keeps its name when another server has the same, and equal URIs a
   assert.deepEqual(templates, ['mcp-resource://a/-/item://{id}', 'mcp-resource://b/-/item://{id}'])
   for (const [index, name] of ['a', 'b'].entries()) {
     const uri = templates[index].replace('{id}', 'x%20y')
-    const contents = await read(uri)
+    const contents = await read(uri, name)
     assert.deepEqual([contents.text, contents.uri], [`${name} item://x%20y`, uri])
     const ref = { type: 'ref/resource', uri: templates[index] }
     const { completion } = await client.complete({ ref, argument: { name: 'id', value: '' } })

@@ -18,7 +18,7 @@ async function approve(at, name, stage) {
 
 const directNames = async (client) => (await client.listTools()).tools.map(({ name }) => name).filter((name) => name.startsWith('mcp_f'))
 
-/** Waits until the host is told that the list of tools has changed, in either era. Gives the number of times. */
+/** Counts how often the host is told that the list of tools has changed, by a notification or on a stream of `subscriptions/listen`. */
 async function toldOfTools(client, era) {
   const told = { times: 0 }
   client.setNotificationHandler('notifications/tools/list_changed', () => {
@@ -204,5 +204,5 @@ test('A model is told the command with which its user signs in to a server', asy
   assert.equal(tested.structuredContent.error.code, 'ERR_AUTHORIZATION_REQUIRED')
   assert.match(tested.structuredContent.error.hint, command)
   const { structuredContent } = await runs(client, 'fixture.plain({})')
-  assert.match(JSON.stringify(structuredContent.error), /ERR_AUTHORIZATION_REQUIRED|needs an authorization/)
+  assert.match(JSON.stringify(structuredContent.error), /ERR_AUTHORIZATION_REQUIRED|requires authorization/)
 })

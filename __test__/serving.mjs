@@ -1,4 +1,5 @@
-// Hosts of `hyperlight-mcp serve` for tests: the official client over standard input and output, and over HTTP, in both eras of the protocol.
+// Hosts of `hyperlight-mcp serve` for tests: the official client over standard input and output, and over HTTP, before and since protocol
+// version 2026-07-28.
 import { createInterface } from 'node:readline'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { environment, LIMIT, program } from './command-line.mjs'
@@ -6,7 +7,7 @@ import { afterwards, endOf, listenTo } from './support.mjs'
 
 /** The capabilities of a host that can answer every kind of question. */
 export const CAPABILITIES = { elicitation: { form: {} }, sampling: {} }
-/** The options of the official client by era. */
+/** The options of the official client, for protocol versions before and since 2026-07-28. */
 export const ERAS = { '2025-11-25': {}, '2026-07-28': { versionNegotiation: { mode: 'auto' } } }
 
 /** The transport of a host that started the program. */
@@ -71,7 +72,7 @@ export async function served(t, at, words = []) {
   }
 }
 
-/** The arguments of a run of this expression, where `fixture` is the module of the server. */
+/** The arguments of a run that returns the value of this expression. In it, `fixture` is the server's module. */
 export const script = (body) => ({
   code: `import * as fixture from "host:mcp-fixture"; export const handler = () => ${body}`,
   input: null,

@@ -1,7 +1,7 @@
 // The model that plans and writes the tools of `boot`, reached with the Vercel AI SDK. Only this command loads it, and only when a model is needed.
-import { readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join, sep } from 'node:path'
 
 /** The providers: their package, the variable with the key, and the model that is used unless another is named. */
 export const PROVIDERS = {
@@ -18,6 +18,8 @@ const RETRIES = 2
 const PATIENCE = 10 * 60 * 1000
 /** The longest part of a provider's own words that is shown. */
 const MAX_WORDS = 300
+/** The name of the folders in which Node looks for packages. */
+const MODULES = 'node_modules'
 /** The only host that surely has OpenAI's newer protocol, the responses. */
 const OPENAI_HOST = 'api.openai.com'
 
@@ -80,26 +82,62 @@ async function load(name, known, note) {
   return require(path)
 }
 
-/** Refuses a package of another user, who could run any code with it, and one of another version than this program was written for. */
+/** Refuses a package that another user could have changed, who could run any code with it, and one of another version than this program was written for. */
 function checkPackage(name, path, known) {
   const { folder, version } = packageOf(name, path)
-  const { uid } = statSync(folder)
-  if (uid !== 0 && uid !== process.getuid?.())
-    throw new Error(`the package ${name} in ${folder} belongs to another user and is not loaded. ${remedies(known)}`)
+  const refuse = (place, problem) => {
+    throw new Error(`the package ${name} in ${folder} is not loaded: ${place} ${problem}. ${remedies(known)}`)
+  }
+  for (const place of [path, ...foldersAbove(path), join(folder, 'package.json'), ...modulesAbove(folder)]) {
+    const { uid, mode, gid } = statSync(place)
+    if (uid !== 0 && uid !== process.getuid?.()) refuse(place, 'belongs to another user')
+    // Of a folder above the modules with the sticky bit, such as /tmp, nobody else can replace what is in it.
+    const isSticky = (mode & 0o1000) !== 0 && !isWithin(place, modulesOf(folder))
+    if (!isSticky && isWritableByOthers(mode, gid)) refuse(place, 'can be written by other users')
+  }
   if (version.split('.')[0] !== majorOf(name))
     throw new Error(`the package ${name} in ${folder} has version ${version}, which cannot be used. ${remedies(known)}`)
 }
 
-/** Returns the folder and the version of the package that has a file. */
+/** Returns whether users other than the owner can write. A group with the number of the user has only this user, as most distributions set it up. */
+function isWritableByOthers(mode, gid) {
+  const isOwnGroup = gid === 0 || (gid === process.getgid?.() && gid === process.getuid?.())
+  return (mode & (isOwnGroup ? 0o002 : 0o022)) !== 0
+}
+
+/** Returns the folder that has a file, and all folders above it. */
+function foldersAbove(path) {
+  const folder = dirname(path)
+  return folder === path ? [] : [folder, ...foldersAbove(folder)]
+}
+
+const isWithin = (path, folder) => path === folder || path.startsWith(join(folder, sep))
+
+/** Returns the folder `node_modules` that has a package, or the package's own folder if it is a linked one. */
+function modulesOf(folder) {
+  return [folder, ...foldersAbove(folder)].find((above) => basename(above) === MODULES) ?? folder
+}
+
+/** Returns the folders from which Node loads a module that a package needs and that is not beside it. */
+function modulesAbove(folder) {
+  return foldersAbove(folder)
+    .map((above) => join(above, MODULES))
+    .filter((modules) => existsSync(modules))
+}
+
+/** Returns the folder and the version of the package that has a file: the folder directly in `node_modules`, or of a linked package the next one. */
 function packageOf(name, path) {
-  for (let folder = dirname(path); folder !== dirname(folder); folder = dirname(folder)) {
+  const folders = foldersAbove(path)
+  const modules = folders.findIndex((folder) => basename(folder) === MODULES)
+  const own = modules < 0 ? folders : folders.slice(0, modules)
+  for (const folder of own) {
     let found
     try {
       found = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
     } catch {
       continue
     }
-    if (found.name === name) return { folder, version: String(found.version) }
+    if (found?.name === name) return { folder, version: String(found.version) }
   }
   throw new Error(`the package ${name}, of which ${path} is a file, has no package.json with its name`)
 }

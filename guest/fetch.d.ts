@@ -72,7 +72,7 @@ interface UnderlyingSource<T> {
   cancel?(reason?: unknown): unknown
 }
 
-/** Default streams alone: no byte streams, no `pipeTo`, no `pipeThrough`. */
+/** A default stream. There are no byte streams, no `pipeTo` and no `pipeThrough`. */
 interface ReadableStream<T = any> extends AsyncIterable<T> {
   readonly locked: boolean
   cancel(reason?: unknown): Promise<void>
@@ -123,7 +123,7 @@ interface RequestInit {
   method?: string
   headers?: HeadersInit
   body?: BodyInit | null
-  /** Needed if the body is a stream. It is read to its end before the request is sent. */
+  /** Needed if the body is a stream. The stream is read to its end before the request is sent. */
   duplex?: 'half'
   redirect?: 'follow' | 'error' | 'manual'
   signal?: AbortSignal | null
@@ -182,5 +182,8 @@ declare var Response: {
   redirect(url: string | URL, status?: 301 | 302 | 303 | 307 | 308): Response
 }
 
-/** Sends a request to one of the hosts that the run may fetch from. A TypeError with a `code` for another host, or if it fails. */
+/**
+ * Sends a request to one of the hosts that the run may fetch from. For any other host, and if the request fails, the promise is rejected with
+ * a TypeError that has a `code`.
+ */
 declare function fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>

@@ -62,8 +62,8 @@ pub struct Limits {
     pub max_call_timeout_ms: u64,
     /// Longest time of one run, from its start.
     pub run_timeout_ms: u64,
-    /// Longest time in which the guest of one run works itself, as processor time of its thread. The time of calls, timers and questions does
-    /// not count. A guest that works for eight times as long on the clock is ended in any case.
+    /// Maximum processor time of the guest of one run, measured on its thread. The time of calls, timers and questions does not count. A
+    /// guest that works for eight times as long on the clock is ended in any case.
     pub compute_timeout_ms: u64,
     /// Maximum number of consecutive failed reconnects for a server.
     pub max_reconnects: u32,

@@ -1,4 +1,4 @@
-//! Tests of the descriptions of tools, with all tools of the installed servers.
+//! Tests of the descriptions of tools, with every tool that the installed servers have.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-// Measures what a box costs: the start of a server, a call, and a download through the border of a box that has a list of hosts.
+// Measures what a box costs: the start of a server, a call, and a download from a host on the list of a box.
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { dirname, join } from 'node:path'

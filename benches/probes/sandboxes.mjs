@@ -48,7 +48,7 @@ const WORK = `(rounds) => {
 }`
 const LEAST_MS = 400
 
-/** Returns a number of rounds of work that take so long that the start of the work does not matter. */
+/** Returns how many rounds of work are needed so that its start takes a negligible part of the time. */
 async function enough(compute) {
   let work = 50_000
   while ((await milliseconds(() => compute(work))) < LEAST_MS) work *= 2

@@ -30,7 +30,7 @@ class Product {
   #person
 
   async start() {
-    // With roots of its own, it is told of those of the suite's client that lie within them.
+    // The suite's client has roots. The server is told only of those that lie within the roots of its own entry.
     const inner = { command: process.execPath, args: [INNER], confirm: 'never', roots: [this.#folder] }
     const spare = { command: process.execPath, args: [INNER, '--spare'], confirm: 'never' }
     const servers = { suite: inner, ...Object.fromEntries(SPARE.map((name) => [name, spare])) }

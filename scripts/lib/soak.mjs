@@ -29,6 +29,11 @@ const EXPECTED = new Set(['ERR_SERVER_EXITED', 'ERR_CONNECT_FAILED', 'ERR_SERVER
 /** A call takes the time that its server was told to take, and perhaps the time of a reconnection. Emulation is slower. */
 const [LIMIT_MS, GROWTH_MIB] = [process.env.HYPERLIGHT_MCP_EMULATED === '1' ? 60_000 : 10_000, 12]
 
+/** What must not become more. */
+const COUNTED = ['threads', 'descriptors', 'processes']
+/** More than the time for which tokio keeps an idle thread of its blocking pool. */
+const IDLE_THREAD_MS = 15_000
+
 const GUEST = `
   import { call } from "host:mcp";
   export const handler = (calls) => calls.map(({ server, key, ms }) => {
@@ -94,10 +99,22 @@ async function resources() {
   for (let same = 0; same < 5; ) {
     await sleep(50)
     const next = now()
-    same = ['threads', 'descriptors', 'processes'].every((what) => next[what] === last[what]) ? same + 1 : 0
+    same = COUNTED.every((what) => next[what] === last[what]) ? same + 1 : 0
     last = next
   }
   return last
+}
+
+/**
+ * Measures the resources after the calls. The runtime's threads for blocking work, of which a busy machine needs more, end when they have had
+ * nothing to do for 10 s. So what is more than before is measured again until then; a thread that stays has leaked.
+ */
+async function resourcesAfter(before) {
+  const deadline = performance.now() + IDLE_THREAD_MS
+  for (;;) {
+    const after = await resources()
+    if (COUNTED.every((what) => after[what] <= before[what]) || performance.now() > deadline) return after
+  }
 }
 
 /** Kills servers at intervals: the server itself, or another process of its box. The returned function stops this and returns the number of killed servers. */
@@ -184,9 +201,7 @@ function judge(outcomes, ledgers) {
 }
 
 function growth(before, after) {
-  const problems = ['threads', 'descriptors', 'processes']
-    .filter((what) => after[what] > before[what])
-    .map((what) => `${before[what]} ${what} became ${after[what]}`)
+  const problems = COUNTED.filter((what) => after[what] > before[what]).map((what) => `${before[what]} ${what} became ${after[what]}`)
   if (after.mib - before.mib > GROWTH_MIB) problems.push(`${Math.round(before.mib)} MiB became ${Math.round(after.mib)}`)
   return problems
 }
@@ -216,7 +231,7 @@ async function soak(folder) {
   const before = await resources()
   const main = await phase(gateway, sandboxes, calls - warm.outcomes.length)
   await wake(gateway, names)
-  const after = await resources()
+  const after = await resourcesAfter(before)
   await gateway.close()
   const outcomes = [...warm.outcomes, ...main.outcomes]
   const problems = [...judge(outcomes, ledgers), ...growth(before, after)]

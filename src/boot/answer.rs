@@ -7,8 +7,9 @@ use crate::text::sanitise_line;
 
 /// The largest answer that is read, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-/// The largest number of places at which the search for JSON starts, and the largest number of bytes that the search reads.
+/// The largest number of places at which the search for JSON starts.
 const MAX_ATTEMPTS: usize = 256;
+/// The largest number of bytes that the search for JSON reads, from all places together.
 const MAX_BYTES_READ: usize = 16 * 1024 * 1024;
 /// The longest prose that can be a refusal.
 const MAX_REFUSAL_BYTES: usize = 4_000;

@@ -3,10 +3,10 @@
 /// A block of code in Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fence<'a> {
-    /// The word after the opening marks, in lower case.
+    /// The word after the opening backticks or tildes, in lower case.
     pub(super) language: String,
     pub(super) content: &'a str,
-    /// The block with its marks.
+    /// The block with the lines that open and close it.
     pub(super) whole: &'a str,
     /// False if the answer ends within the block.
     pub(super) is_closed: bool,
@@ -15,10 +15,10 @@ pub(super) struct Fence<'a> {
 /// A block whose end was not found yet.
 struct Open {
     mark: char,
-    /// The number of marks.
+    /// The number of backticks or tildes that open the block.
     length: usize,
     language: String,
-    /// The positions of the opening marks and of the content.
+    /// The positions of the opening backticks or tildes, and of the content.
     start: usize,
     content: usize,
 }

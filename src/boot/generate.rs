@@ -27,7 +27,7 @@ impl GenerateRequest {
         self.system.len() + self.user.len()
     }
 
-    /// Returns the same request, with the answer that could not be used and its problems.
+    /// Returns this request, with the answer that could not be used and its problems added.
     pub(super) fn again(&self, answer: &str, problems: &[String]) -> Self {
         const SHOWN_BYTES: usize = 20_000;
         let shown = &answer[..answer.floor_char_boundary(SHOWN_BYTES)];

@@ -25,7 +25,7 @@ pub enum Progress {
     FromCache { tools: usize, created_at_ms: u64 },
     /// A model is asked for the plan.
     Planning { attempt: u32, request_bytes: usize },
-    /// The model has answered the request for the code of `tool`, or without it for the plan. The answer has not been checked yet.
+    /// The model has answered the request for the code of `tool`, or for the plan if `tool` is `None`. The answer has not been checked yet.
     Answered {
         #[serde(skip_serializing_if = "Option::is_none")]
         tool: Option<String>,

@@ -6,7 +6,7 @@ use url::Url;
 
 /// Characters that end a URL in a text, besides whitespace and control characters.
 const ENDS: [char; 20] = ['<', '>', '"', '`', '\\', '|', '^', '“', '”', '。', '、', '「', '」', '（', '）', '，', '；', '！', '《', '》'];
-/// Characters that belong to the sentence around a URL if they are its last ones.
+/// Characters that belong to the sentence around a URL, and not to the URL, if they stand at its end.
 const TRAILING: [char; 11] = ['.', ',', ';', ':', '!', '?', '\'', '’', '*', '_', '~'];
 /// The longest URL that is looked at, in bytes.
 const MAX_URL_BYTES: usize = 2_000;

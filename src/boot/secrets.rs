@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretName {
-    /// The name of the variable, and of the field of `secrets` in a handler.
+    /// The name of the variable. A handler's `secrets` has a field of the same name.
     pub name: String,
     /// The only host to which the value is sent, in the form of an entry of the whitelist.
     pub host: String,

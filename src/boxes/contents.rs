@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::kept::{Kept, keep, planting};
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
-use super::own_files::{OwnFile, access_of, followed, held, makeable};
+use super::own_files::{OwnFile, access_of, check_own_folders, followed, held, makeable};
 use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
 use super::services::{Service, check_services, sockets_sentence};
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
@@ -34,7 +34,7 @@ pub struct BoxInput<'a> {
     /// The file that was found for the command.
     pub program: &'a Path,
     pub arguments: &'a [String],
-    /// The folder in which relative paths in the arguments are resolved. `None`: the private home, which has none of them.
+    /// The folder in which relative paths in the arguments are resolved. `None` means the private home, in which no argument names a file.
     pub working_directory: Option<&'a Path>,
     /// The folders in which interpreters are searched.
     pub search_path: &'a OsStr,
@@ -48,7 +48,7 @@ pub struct BoxInput<'a> {
     pub own_folders: &'a [PathBuf],
     /// The folder of the machine that becomes [`HOME`].
     pub private_home: &'a Path,
-    /// The services whose sockets no folder brings along.
+    /// The services whose sockets a box has only if the config names them. A folder that contains such a socket cannot be given.
     pub services: &'a [Service],
     /// The gateway's own files, which a box may have in its folders, but not change.
     pub own_files: &'a [OwnFile],
@@ -124,6 +124,7 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
     for path in paths.keys() {
         check_services(path, &named, request.services, lookup)?;
     }
+    check_own_folders(request.own_folders, &paths, lookup)?;
     choice.keep_programs(&places, &mut paths)?;
     let kept = if paths.values().any(|access| *access == Access::Write) { (request.kept)() } else { Vec::new() };
     let notes = keep(&kept, &mut paths, lookup)?;
@@ -156,8 +157,8 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
     Ok(Decided { contents, program, places, notes })
 }
 
-/// Says what the box has on this machine now, beside what the config names: the folders of the program, its runtime and its packages, the sockets in what is
-/// given, and what it can change that runs outside. It says nothing of a box that cannot be made.
+/// Returns sentences about what the box has on this machine beside what the config names: the folders of the program, its runtime and its
+/// packages, the sockets in what is given, and what the box can change that runs outside. Returns none for a box that cannot be made.
 pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
     let Ok(Decided { contents, places, notes, program: _ }) = decide(request, lookup) else { return Vec::new() };
     let given: Vec<&Given> = contents.given.iter().filter(|given| given.link == Link::Refused).collect();
@@ -175,7 +176,7 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
     of_program.into_iter().chain(sockets).chain(own_files).chain(notes).chain(planted).collect()
 }
 
-/// Returns paths as texts, with those of one folder in one text: `/a/{bin, lib}`. What another path contains is left out.
+/// Returns paths as texts. Paths in the same folder share one text: `/a/{bin, lib}`. A path within another one is left out.
 fn grouped<'p>(paths: impl Iterator<Item = &'p Path>) -> Vec<String> {
     let all: BTreeSet<&Path> = paths.collect();
     let mut by_folder: BTreeMap<&Path, Vec<String>> = BTreeMap::new();

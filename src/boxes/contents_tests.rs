@@ -1,14 +1,20 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::boxes::{OwnFileUse, Owner, services};
+use crate::boxes::{Identity, Owner, services};
 
-/// A machine with these files. A path that ends with `/` is a folder, one with ` -> ` a link, one with ` #! ` a script, one with `=` a socket.
+#[path = "own_files_tests.rs"]
+mod own_files;
+
+/// A machine with these files. A path that ends with `/` is a folder, one with ` -> ` a link, one with ` #! ` a script, one with `=` a socket, one with
+/// ` same as ` another name of a file or folder.
 #[derive(Default)]
 struct Machine {
     kinds: BTreeMap<PathBuf, Kind>,
     links: BTreeMap<PathBuf, PathBuf>,
     scripts: BTreeMap<PathBuf, Vec<String>>,
+    /// Files that are the same as others, by other names.
+    same: BTreeMap<PathBuf, PathBuf>,
 }
 
 fn machine(lines: &[&str]) -> Machine {
@@ -18,7 +24,11 @@ fn machine(lines: &[&str]) -> Machine {
             machine.links.insert(from.into(), to.into());
             continue;
         }
-        let (path, script) = line.split_once(" #! ").map_or((*line, None), |(path, script)| (path, Some(script)));
+        let (line, same) = line.split_once(" same as ").map_or((*line, None), |(line, same)| (line, Some(same)));
+        if let Some(same) = same {
+            machine.same.insert(line.trim_end_matches('/').into(), same.into());
+        }
+        let (path, script) = line.split_once(" #! ").map_or((line, None), |(path, script)| (path, Some(script)));
         let (path, kind) = match (path.strip_suffix('/'), path.strip_suffix('=')) {
             (Some(folder), _) => (folder, Kind::Folder),
             (None, Some(socket)) => (socket, Kind::Other),
@@ -65,6 +75,14 @@ impl Lookup for Machine {
 
     fn interpreter(&self, path: &Path) -> Option<Vec<String>> {
         self.scripts.get(&self.real(path)?).cloned()
+    }
+
+    fn identity(&self, path: &Path) -> Option<Identity> {
+        let kind = self.kinds.get(path)?;
+        let own = self.same.get(path).map_or(path, PathBuf::as_path);
+        let inode = self.kinds.keys().position(|known| known == own)? as u64;
+        let names = 1 + self.same.values().filter(|same| *same == own).count() as u64;
+        Some(Identity { device: 1, inode, names: (*kind == Kind::File).then_some(names) })
     }
 
     fn is_program(&self, path: &Path) -> bool {
@@ -355,86 +373,6 @@ fn the_limits_of_a_box_are_those_of_its_settings() {
     (server.settings.memory_mb, server.settings.disk_mb, server.settings.processes) = (64, 32, 3);
     let ceilings = server.contents(&home()).unwrap().0.ceilings;
     assert_eq!((ceilings.memory_bytes, ceilings.home_bytes, ceilings.processes, ceilings.threads), (64 << 20, 32 << 20, 3, 96));
-}
-
-fn own_file(path: &str, use_of: OwnFileUse) -> OwnFile {
-    OwnFile { path: path.into(), use_of }
-}
-
-/// Returns what the box of a server with the folder `/home/ada/p` has of an own file: what is hidden, and what can only be read.
-fn held_of(machine: &Machine, access: Access, path: &str, use_of: OwnFileUse) -> Result<Vec<String>, String> {
-    let mut entry = entry("/usr/bin/node", &[]);
-    let folders = vec![PathBuf::from("/home/ada/p")];
-    (entry.read, entry.write) = if access == Access::Read { (folders, vec![]) } else { (vec![], folders) };
-    entry.own_files = vec![own_file(path, use_of)];
-    let (contents, _) = entry.contents(machine)?;
-    let hidden = contents.hidden.iter().filter(|path| path.starts_with("/home/ada/p")).map(|path| format!("hidden {}", path.display()));
-    let within = |path: &Path| path.starts_with("/home/ada/p") && path != Path::new("/home/ada/p");
-    let read = contents.given.iter().filter(|given| within(&given.path) && given.access == Access::Read);
-    Ok(hidden.chain(read.map(|given| format!("read {}", given.path.display()))).collect())
-}
-
-#[test]
-fn own_files_of_the_gateway_are_hidden_or_refused() {
-    use OwnFileUse::{Base, Config, Secret, Variables};
-    let lines = [
-        "/usr/bin/node",
-        "/home/ada/.state/store",
-        "/home/ada/p/mcp.json",
-        "/home/ada/p/.env",
-        "/home/ada/p/link -> /home/ada/conf",
-        "/home/ada/conf/c.json",
-    ];
-    let machine = machine(&lines);
-    let (own, other) = (Variables { by_this: true }, Variables { by_this: false });
-    let [read, write] = [Access::Read, Access::Write].map(|access| {
-        let machine = &machine;
-        move |path: &str, use_of| held_of(machine, access, path, use_of)
-    });
-    for held in [&read as &dyn Fn(&str, OwnFileUse) -> Result<Vec<String>, String>, &write] {
-        for use_of in [Config, Base] {
-            assert_eq!(held("/home/ada/p/mcp.json", use_of).unwrap(), ["hidden /home/ada/p/mcp.json"]);
-        }
-        assert_eq!(held("/home/ada/p/.env", other).unwrap(), ["hidden /home/ada/p/.env"]);
-        assert_eq!(held("/home/ada/p/.env", own).unwrap(), ["read /home/ada/p/.env"]);
-        assert!(held("/home/ada/p/mcp.json", Secret).unwrap_err().contains("put it outside"));
-        assert!(held("/home/ada/elsewhere", Config).unwrap().is_empty());
-    }
-    // What is not there could be made, and a link could be replaced.
-    assert!(write("/home/ada/p/none", Config).unwrap_err().contains("make it first"));
-    assert!(write("/home/ada/p/none", other).unwrap_err().contains("make it first"));
-    assert_eq!(write("/home/ada/p/none", Base).unwrap(), ["hidden /home/ada/p/none"]);
-    assert_eq!(read("/home/ada/p/none", Config).unwrap(), ["hidden /home/ada/p/none"]);
-    assert!(write("/home/ada/p/link/c.json", Config).unwrap_err().contains("through the link /home/ada/p/link"));
-    assert!(read("/home/ada/p/link/c.json", Config).unwrap().is_empty());
-}
-
-#[test]
-fn an_own_file_is_given_only_to_be_read_and_only_by_name() {
-    let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/mcp.json", "/home/ada/p/.env"]);
-    let made = |read: &[&str], write: &[&str], arguments: &[&str]| {
-        let mut entry = entry("/usr/bin/node", arguments);
-        (entry.read, entry.write) = (read.iter().map(PathBuf::from).collect(), write.iter().map(PathBuf::from).collect());
-        entry.own_files = vec![
-            own_file("/home/ada/p/mcp.json", OwnFileUse::Config),
-            own_file("/home/ada/p/.env", OwnFileUse::Variables { by_this: false }),
-        ];
-        entry.contents(&machine).map(|(contents, _)| contents.given.iter().any(|given| given.path.starts_with("/home/ada/p")))
-    };
-    assert_eq!(made(&["/home/ada/p/.env"], &[], &[]), Ok(true));
-    assert_eq!(made(&[], &[], &["/home/ada/p/mcp.json", "/home/ada/p/.env"]), Ok(false), "an argument alone gives nothing");
-    for (read, write) in [(&["/home/ada/p/mcp.json"][..], &[][..]), (&[], &["/home/ada/p/mcp.json"]), (&[], &["/home/ada/p/.env"])] {
-        assert!(made(read, write, &[]).unwrap_err().contains("cannot be given"), "{read:?} {write:?}");
-    }
-}
-
-#[test]
-fn a_config_that_can_be_made_is_named_at_the_approval() {
-    let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/x"]);
-    let mut entry = entry("/usr/bin/node", &["/home/ada/p"]);
-    entry.own_files = vec![own_file("/home/ada/p/.mcp.json", OwnFileUse::Base), own_file("/home/ada/q", OwnFileUse::Base)];
-    let told = "can make /home/ada/p/.mcp.json, from which this gateway takes servers that need an approval";
-    assert!(entry.present(&machine).iter().any(|said| said == told), "{:?}", entry.present(&machine));
 }
 
 #[test]

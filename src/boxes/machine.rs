@@ -17,7 +17,8 @@ pub enum BoxPartName {
     Mounts,
     /// Rules for files, which apply even if a mount is lost.
     Landlock,
-    /// Landlock's rules for signals and abstract sockets (ABI 6). Without them, a box with the machine's network reaches its abstract sockets.
+    /// Landlock's rules for signals and abstract sockets (ABI 6). Without them, a box with the machine's network reaches the abstract
+    /// sockets of the machine.
     Scopes,
     /// The filter of system calls (seccomp).
     SystemCallFilter,
@@ -56,10 +57,10 @@ impl BoxPartName {
 pub struct BoxPart {
     pub name: BoxPartName,
     pub available: bool,
-    /// The version, or the resources that it can limit.
+    /// For Landlock its version; for a cgroup the resources that it can limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The reason why the machine does not have it.
+    /// The reason why the machine does not have the part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The action with which the user can solve the problem.
@@ -83,7 +84,8 @@ pub struct BoxesReport {
 }
 
 impl BoxesReport {
-    /// `shows_processes`: the table of processes hides none, without which nothing but namespaces can end all of a box.
+    /// Returns the report. `shows_processes` is true if the process table hides no process. Otherwise, only namespaces make it possible to
+    /// end all processes of a box.
     pub(crate) fn of(parts: Vec<BoxPart>, shows_processes: bool) -> Self {
         let has = |name| parts.iter().any(|part| part.available && part.name == name);
         Self {

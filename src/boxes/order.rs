@@ -37,20 +37,20 @@ pub struct Given {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Ceilings {
-    /// Memory of all processes together, without files that they map.
+    /// Maximum memory of all processes together, without files that they map.
     pub memory_bytes: u64,
     pub processes: u64,
-    /// Number of threads of all processes together.
+    /// Maximum number of threads of all processes together.
     pub threads: u64,
     /// Maximum number of files that one process may have open.
     pub open_files: u64,
-    /// Size of one file.
+    /// Maximum size of one file.
     pub file_bytes: u64,
     /// Size of `/tmp`, which is in memory.
     pub temporary_bytes: u64,
-    /// Size of all files in the private home.
+    /// Maximum size of all files in the private home.
     pub home_bytes: u64,
-    /// Processor time of all processes together, in percent of one processor. `None`: no limit.
+    /// Maximum processor time of all processes together, in percent of one processor. `None`: no limit.
     pub cpu_percent: Option<u64>,
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use super::order::Access;
-use super::paths::Lookup;
+use super::order::{Access, Given};
+use super::paths::{Identity, Lookup, SYSTEM, is_system};
 
 /// Maximum number of links that lead to one file, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -25,7 +25,7 @@ pub enum OwnFileUse {
     Base,
     /// Tokens of callers, or a private key. The gateway reads such a file again at any time.
     Secret,
-    /// Variables of servers (`envFile`). `by_this`: of the server in the box, which gets them anyway.
+    /// Variables of servers (`envFile`). `by_this` is true if they are for the server in the box, which gets them anyway.
     Variables {
         by_this: bool,
     },
@@ -57,19 +57,34 @@ pub(super) struct Held {
 /// The reason why a box with these paths could change or read one of the files.
 pub(super) fn held(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, named: &[PathBuf], lookup: &impl Lookup) -> Result<Held, String> {
     let mut held = Held::default();
+    let (given, elsewhere) = (&with_system(given), system_elsewhere(lookup));
+    let identities: Vec<(&Path, Identity)> = given.keys().filter_map(|path| Some((path.as_path(), lookup.identity(path)?))).collect();
     for OwnFile { path, use_of } in files {
         let (words, what) = (use_of.words(), path.display());
-        let (links, place) = followed(path, lookup);
-        if let Some(link) = links.iter().find(|link| access_of(given, link) == Some(Access::Write))
+        let (passed, place) = replaceable(path, given, lookup);
+        if let Some(passed) = passed
             && *use_of != OwnFileUse::Base
         {
             return Err(format!(
-                "{what}, {words}, leads through the link {}, which this box could replace: name {} itself, or put it outside",
-                link.display(),
+                "{what}, {words}, leads through {}, which this box could replace: name {} itself, or put it outside",
+                passed.display(),
                 place.display()
             ));
         }
+        if let Some((system, real)) = elsewhere.iter().find(|(_, real)| place.starts_with(real)) {
+            return Err(format!("{what} is {words}, and lies in {}, which each box has as {system}: put it outside of it", real.display()));
+        }
+        if let Some(other) = other_name(&place, &identities, lookup) {
+            return Err(format!("{what}, {words}, has another name in this box, {}: give {} instead", other.display(), place.display()));
+        }
         let Some(access) = access_of(given, &place) else { continue };
+        // Another name of the same file is not covered.
+        if *use_of != OwnFileUse::Base && lookup.identity(&place).and_then(|file| file.names).is_some_and(|names| names > 1) {
+            return Err(format!(
+                "{what}, {words}, has other names (hard links), by which this box could reach it: make it a file of its own, by copying it and \
+                 moving the copy to its place"
+            ));
+        }
         let is_given_itself = given.contains_key(&place);
         match use_of {
             OwnFileUse::Secret => {
@@ -88,16 +103,67 @@ pub(super) fn held(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, named: 
     Ok(held)
 }
 
+/// Checks that a box with these paths cannot replace what leads to one of the gateway's own folders. A folder in its place would be taken
+/// for the gateway's own.
+///
+/// # Errors
+/// A sentence that names what could be replaced.
+pub(super) fn check_own_folders(folders: &[PathBuf], given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Result<(), String> {
+    for folder in folders {
+        if let (Some(passed), place) = replaceable(folder, given, lookup) {
+            return Err(format!(
+                "{}, this gateway's own folder, leads through {}, which this box could replace: name {} itself, or put it outside",
+                folder.display(),
+                passed.display(),
+                place.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a box with these paths neither has a file with tokens or a key, nor can replace a link that leads to it.
+///
+/// # Errors
+/// A sentence with the reason.
+pub(crate) fn check_secret(path: &Path, given: &[Given], lookup: &impl Lookup) -> Result<(), String> {
+    let given = given.iter().map(|given| (given.path.clone(), given.access)).collect();
+    held(&[OwnFile { path: path.to_owned(), use_of: OwnFileUse::Secret }], &given, &[], lookup).map(drop)
+}
+
 /// Returns a sentence for each config that does not exist and that a box can make.
 pub(super) fn makeable(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Vec<String> {
     let bases = files.iter().filter(|file| file.use_of == OwnFileUse::Base);
     let can_be_made = |path: &&PathBuf| {
-        let (links, place) = followed(path, lookup);
-        let is_written = |path: &PathBuf| access_of(given, path) == Some(Access::Write);
-        links.iter().any(is_written) || (is_written(&place) && lookup.kind(&place).is_none())
+        let (passed, place) = replaceable(path, given, lookup);
+        passed.is_some() || (access_of(given, &place) == Some(Access::Write) && lookup.kind(&place).is_none())
     };
     let paths = bases.map(|file| &file.path).filter(can_be_made);
     paths.map(|path| format!("can make {}, from which this gateway takes servers that need an approval", path.display())).collect()
+}
+
+/// Returns another name that a box has for a file: a given path is the same file, or the same folder as one that contains it, because the
+/// machine has it mounted twice, or because it is a hard link.
+fn other_name(place: &Path, given: &[(&Path, Identity)], lookup: &impl Lookup) -> Option<PathBuf> {
+    place.ancestors().find_map(|known| {
+        let Identity { device, inode, names: _ } = lookup.identity(known)?;
+        let is_same = |(path, other): &&(&Path, Identity)| (other.device, other.inode) == (device, inode) && *path != known;
+        let (path, _) = given.iter().find(is_same)?;
+        let rest = place.strip_prefix(known).ok()?;
+        Some(path.join(rest).components().collect())
+    })
+}
+
+/// Returns the paths with those of the system, which each box has.
+fn with_system(given: &BTreeMap<PathBuf, Access>) -> BTreeMap<PathBuf, Access> {
+    let system = SYSTEM.into_iter().map(|path| (PathBuf::from(path), Access::Read));
+    system.chain(given.iter().map(|(path, access)| (path.clone(), *access))).collect()
+}
+
+/// Returns the paths of the system that are links to other places, and these places.
+fn system_elsewhere(lookup: &impl Lookup) -> Vec<(&'static str, PathBuf)> {
+    let real = SYSTEM.into_iter().filter_map(|path| Some((path, lookup.real(Path::new(path))?)));
+    real.filter(|(_, real)| !is_system(real)).collect()
 }
 
 /// Returns the access that a box has to a path, by the innermost given folder that contains it.
@@ -105,28 +171,39 @@ pub(super) fn access_of(given: &BTreeMap<PathBuf, Access>, path: &Path) -> Optio
     path.ancestors().find_map(|above| given.get(above)).copied()
 }
 
-/// Returns the links through which a path leads, and the place at which it ends, whether something exists there or not.
+/// Returns the files through which a path leads by more than their names, and the place at which it ends, whether something exists there or
+/// not. These files are links, and folders that the path leaves by `..`: whoever replaces one of them decides where the path ends.
 pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, PathBuf) {
-    let (mut links, mut place) = (Vec::new(), PathBuf::from("/"));
+    let (mut passed, mut place, mut links) = (Vec::new(), PathBuf::from("/"), 0);
     let mut rest: Vec<PathBuf> = parts(path);
     while let Some(part) = rest.pop() {
         if part == Path::new("..") {
+            passed.push(place.clone());
             place.pop();
             continue;
         }
         let next = place.join(&part);
-        match lookup.link(&next).filter(|_| links.len() < MAX_LINKS) {
+        match lookup.link(&next).filter(|_| links < MAX_LINKS) {
             Some(target) => {
                 if target.is_absolute() {
                     place = PathBuf::from("/");
                 }
                 rest.extend(parts(&target));
-                links.push(next);
+                passed.push(next);
+                links += 1;
             }
             None => place = next,
         }
     }
-    (links, place)
+    (passed, place)
+}
+
+/// Returns the first file that a box may replace among those through which a path leads, and the place at which the path ends.
+fn replaceable(path: &Path, given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> (Option<PathBuf>, PathBuf) {
+    let (passed, place) = followed(path, lookup);
+    // What is given itself stays where it is.
+    let can_be_replaced = |passed: &PathBuf| passed.parent().and_then(|above| access_of(given, above)) == Some(Access::Write);
+    (passed.into_iter().find(can_be_replaced), place)
 }
 
 /// Returns the parts of a path, the last one first.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use super::order::Access;
@@ -45,9 +45,9 @@ pub(crate) const SYSTEM: [&str; 33] = [
     "/etc/ssl/openssl.cnf",
     "/etc/timezone",
 ];
-/// The files of [`SYSTEM`] by which programs find addresses. A box with its own network has others.
+/// The files of [`SYSTEM`] by which programs find addresses. A box with its own network has its own files instead.
 pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
-/// Folders of the kernel. A box never has those of the machine, but its own.
+/// Folders of the kernel. A box has its own folders with these names, and never those of the machine.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The bytes of a script in which the kernel looks for its first line.
 const FIRST_LINE_BYTES: usize = 256;
@@ -74,6 +74,17 @@ pub trait Lookup {
     fn interpreter(&self, path: &Path) -> Option<Vec<String>>;
     /// Returns whether the file can be executed by somebody.
     fn is_program(&self, path: &Path) -> bool;
+    /// Returns the identity of the file at the path, without following a link. `None` if nothing exists there.
+    fn identity(&self, path: &Path) -> Option<Identity>;
+}
+
+/// The identity of a file, whatever its name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    pub device: u64,
+    pub inode: u64,
+    /// The number of names that a file has on its file system. `None` for anything but a file.
+    pub names: Option<u64>,
 }
 
 /// The machine on which this process runs.
@@ -109,6 +120,11 @@ impl Lookup for Disk {
 
     fn is_program(&self, path: &Path) -> bool {
         fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    }
+
+    fn identity(&self, path: &Path) -> Option<Identity> {
+        let data = fs::symlink_metadata(path).ok()?;
+        Some(Identity { device: data.dev(), inode: data.ino(), names: data.is_file().then(|| data.nlink()) })
     }
 }
 

@@ -6,9 +6,11 @@ use url::Url;
 
 use crate::config::BoxHost;
 
-/// The registries of npm and Python, and the host with Python's files.
+/// The default registry of npm.
 const NPM: &str = "https://registry.npmjs.org/";
+/// The default registry of Python's package managers.
 const PYPI: &str = "https://pypi.org/simple/";
+/// The host from which packages of [`PYPI`] are downloaded.
 const PYPI_FILES: &str = "https://files.pythonhosted.org/";
 /// The beginning of npm's variables for its settings, and the ending of those for scopes: `npm_config_@scope:registry`.
 const NPM_VARIABLE: &str = "npm_config_";
@@ -107,7 +109,8 @@ fn npm(settings: &RunnerSettings<'_>) -> Registry {
     registry
 }
 
-/// The registry and further ones, as the package manager's own settings name them. `None`: the default.
+/// The registry that replaces the default one (`None` if the default stays), and further registries, as the settings of the package manager
+/// name them.
 struct Indexes {
     own: Option<String>,
     others: Vec<String>,

@@ -1,4 +1,5 @@
-//! Sockets of services that do for whoever reaches them what a box forbids: those of containers, of the session, and of keys.
+//! Sockets of services that do what a box forbids for every process that reaches them: services for containers, for the session, and for
+//! keys.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,10 +38,11 @@ const OF_HOME: [(&str, &str); 3] =
 /// Variables with the address of a service.
 const OF_VARIABLES: [(&str, &str); 3] =
     [("the SSH agent", "SSH_AUTH_SOCK"), ("the session bus", "DBUS_SESSION_BUS_ADDRESS"), ("Docker", "DOCKER_HOST")];
-/// Files and folders that are looked at in one folder, and levels of folders, until it is said to have no sockets.
+/// Maximum number of files and folders that are looked at to find sockets in a folder.
 const MAX_FILES: usize = 2_000;
+/// Maximum depth of folders in which sockets are searched.
 const MAX_DEPTH: usize = 3;
-/// Sockets that are named.
+/// Maximum number of sockets that a sentence names.
 const MAX_NAMED: usize = 3;
 
 /// A service, and the socket at which it is reached.
@@ -50,7 +52,7 @@ pub struct Service {
     pub socket: PathBuf,
 }
 
-/// Returns the services that whoever reaches them can let act for this user. No box gets their folders as a whole.
+/// Returns the services that act for this user on behalf of every process that reaches them. No box gets their folders as a whole.
 ///
 /// ```
 /// use std::path::Path;
@@ -76,7 +78,7 @@ fn socket_of(address: &str) -> Option<PathBuf> {
     path.split([',', ';']).next().map(PathBuf::from)
 }
 
-/// Checks that what is given does not bring the socket of a service along that was not named itself.
+/// Checks that a given path does not bring along the socket of a service, unless the socket itself is named.
 ///
 /// # Errors
 /// A sentence that names the service.
@@ -97,7 +99,8 @@ pub(super) fn check_services(path: &Path, named: &[&Path], services: &[Service],
     Ok(())
 }
 
-/// Says which sockets a given folder has. `None` if none was found, and the folder is not one in which services have theirs.
+/// Returns a sentence about the sockets in a folder. `None` if no socket is found and the folder is not within `/run`, where services have
+/// their sockets.
 pub(super) fn sockets_sentence(folder: &Path) -> Option<String> {
     let found = sockets_in(folder);
     let place = folder.display();

@@ -25,10 +25,10 @@ const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 /// | `cancel` | `[body]` | `null` |
 /// | `abort` | `[id]` | `null`; ends the request that was opened with this number and has no response yet |
 ///
-/// Dropping it ends all fetches of the run.
+/// Dropping a [`FetchCalls`] ends all fetches of its run.
 pub struct FetchCalls {
     session: FetchSession,
-    /// Limit of a request in bytes, as the guest hands it over: its text and its body.
+    /// Maximum size in bytes of a request from the guest. The request's text and its body count.
     max_request_bytes: usize,
     /// Requests without a response, by the numbers that the guest gave them.
     opening: Opening,

@@ -12,7 +12,7 @@ use crate::text::json::approximate_bytes;
 /// Maximum size in bytes of a value that is redacted at once. This takes a few milliseconds.
 const MAX_BYTES_AT_ONCE: usize = 64 * 1024;
 
-/// Redacts a value for the reader who has written these paths (see [`Redactor::for_reader`]).
+/// Redacts a value for a reader who wrote the paths in `written`. These paths stay whole (see [`Redactor::for_reader`]).
 ///
 /// # Errors
 /// `ERR_INTERNAL`, if the thread has failed.
@@ -20,8 +20,8 @@ pub(crate) async fn redact_for(redactor: &Arc<Redactor>, json: Json, written: Wr
     in_turn(redactor, approximate_bytes(&json), move |redactor| redactor.for_reader(written.texts()).redact_json(&json)).await
 }
 
-/// Redacts what has about this size in bytes. Something large is redacted on a thread for blocking work, and waits for its turn. If the
-/// caller gives up while it waits, nothing is done.
+/// Calls `redact` for a value of about `bytes` bytes. For a large value, waits for a turn, and then calls `redact` on a thread for blocking
+/// work. If the caller gives up before the turn, `redact` is not called.
 ///
 /// # Errors
 /// `ERR_INTERNAL`, if the thread has failed.
@@ -53,7 +53,7 @@ mod tests {
         Arc::new(Redactor::new(Some(std::path::Path::new("/home/ada")), None))
     }
 
-    /// A failed result whose text is as long as given.
+    /// Makes a failed result whose text has about this many bytes.
     fn failed(bytes: usize) -> Json {
         json!({ "isError": true, "content": [{ "type": "text", "text": format!("/home/ada/x {}", "y".repeat(bytes)) }] })
     }
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// The runtime has one thread. While it is here, no other task of it can go on.
+    /// The test's runtime has one thread. While this thread redacts, no other task can run.
     #[tokio::test]
     async fn a_large_value_leaves_the_thread_of_the_runtime_and_a_small_one_does_not() {
         let redactor = redactor();

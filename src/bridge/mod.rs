@@ -1,4 +1,4 @@
-//! Offers MCP servers as host modules. It converts values of the guest to tool calls, and results of tools to values of the guest.
+//! Offers MCP servers as host modules. It converts the guest's values to tool calls, and the tools' results to guest values.
 //!
 //! Only this module depends on both the sandbox and MCP. A call arrives on the run's thread. Its tool is looked up in the approved
 //! manifest, and the call is sent within the run's deadline. The result is converted and limited before the guest gets it.

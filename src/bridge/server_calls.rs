@@ -54,7 +54,7 @@ pub struct Checks {
     pub results: OutputChecks,
 }
 
-/// The servers that one run can use. Their manifests are the approved ones at the start of the run.
+/// The servers that one run can use, with the manifests that were approved when the run started.
 pub struct ServerCalls {
     pub(super) manifests: BTreeMap<String, Arc<Manifest>>,
     caller: Arc<dyn ToolCaller>,
@@ -69,7 +69,7 @@ pub struct ServerCalls {
     one_at_a_time: BTreeSet<String>,
     pub(super) lanes: Lanes,
     warnings: Mutex<Warnings>,
-    /// The paths in the arguments of failed calls. `None` before the first one fails.
+    /// The paths in the arguments of failed calls. `None` before the first call fails.
     written: Mutex<Option<WrittenPaths>>,
 }
 

@@ -70,8 +70,8 @@ pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shap
     Shaped { reply, warning: shaper.warning() }
 }
 
-/// Returns all texts of a value, and the data of texts that are `data:` URLs. A set, so that each block is compared once: a server chooses both
-/// the number of blocks and the size of the value.
+/// Returns all texts of a value, and the data of texts that are `data:` URLs. The result is a set, so that a block is found without a
+/// search through the value. A server could otherwise make the search slow with many blocks and a large value.
 fn texts_of(value: &Json) -> HashSet<&str> {
     let (mut texts, mut left) = (HashSet::new(), vec![value]);
     while let Some(value) = left.pop() {
@@ -135,8 +135,8 @@ impl<'a> Shaper<'a> {
         }))
     }
 
-    /// Returns the images and sounds of the result that are not in its structured content. One that does not fit or has no bytes is left
-    /// out, because the structured content is the result.
+    /// Returns the images and sounds of the result that are not in its structured content. An image or a sound that does not fit or has no
+    /// bytes is left out, because the structured content is the result.
     fn hidden_media(&mut self, structured: &Json, blocks: Vec<Json>) -> Vec<Value> {
         let is_media = |block: &Json| matches!(block.get("type").and_then(Json::as_str), Some("image" | "audio"));
         let media: Vec<Json> = blocks.into_iter().filter(is_media).collect();

@@ -26,7 +26,7 @@ pub const RESERVED_NAMES: [&str; 9] = [
 /// `/`.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// The form of the names in a list.
+/// The form of direct names: the names of tools in a flat list for hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NameStyle {
@@ -53,7 +53,7 @@ impl NameStyle {
     }
 }
 
-/// Names of one tool, one for each style.
+/// The two direct names of one tool: one for each [`NameStyle`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DirectNames {
@@ -62,7 +62,7 @@ pub struct DirectNames {
 }
 
 impl DirectNames {
-    /// Returns the name for this style.
+    /// Returns the name in this form.
     #[must_use]
     pub fn in_style(&self, style: NameStyle) -> &str {
         match style {
@@ -132,7 +132,7 @@ impl TakenNames {
     }
 }
 
-/// Returns the source of a tool, which is a URI with the names of the server and of the tool: `mcp://weather/get-forecast`.
+/// Returns a tool's source, which is a URI with the server's and the tool's name: `mcp://weather/get-forecast`.
 ///
 /// ```
 /// assert_eq!(hyperlight_mcp::catalog::source("weather", "get forecast"), "mcp://weather/get%20forecast");

@@ -116,20 +116,34 @@ impl HostFields {
 }
 
 /// Removes this program's own keys from a server's `_meta`, so that the server cannot pretend that this program has set them.
-pub fn drop_our_keys(meta: &mut Map<String, Json>) {
+fn drop_our_keys(meta: &mut Map<String, Json>) {
     meta.retain(|key, _| !key.starts_with(OUR_META));
 }
 
-/// Removes this program's own keys from `_meta` in all parts of a result: its content blocks, messages and embedded resources. Structured
-/// content is not changed, because it is data.
-pub(crate) fn drop_our_keys_within(part: &mut Json) {
+/// Removes from `_meta` of a server's answer the keys of this program, and those of the protocol. They are about the server's exchange with this
+/// program, and a host would take them for its own exchange: for its task, its subscription, its progress.
+pub(crate) fn drop_reserved_keys(meta: &mut Map<String, Json>) {
+    drop_our_keys(meta);
+    meta.retain(|key, _| key != "progressToken" && !is_of_protocol(key));
+}
+
+/// Returns whether the protocol reserves the prefix of a key: its first or second label is `modelcontextprotocol` or `mcp` (MCP 2025-06-18 and
+/// 2025-11-25, basic, "_meta").
+fn is_of_protocol(key: &str) -> bool {
+    let is_reserved = |label: &str| ["modelcontextprotocol", "mcp"].iter().any(|reserved| label.eq_ignore_ascii_case(reserved));
+    key.split_once('/').is_some_and(|(prefix, _)| prefix.split('.').take(2).any(is_reserved))
+}
+
+/// Removes the keys of this program and of the protocol from `_meta` in all parts of a result: its content blocks, messages and embedded
+/// resources. Structured content is not changed, because it is data.
+pub(crate) fn drop_reserved_keys_within(part: &mut Json) {
     match part {
-        Json::Array(items) => items.iter_mut().for_each(drop_our_keys_within),
+        Json::Array(items) => items.iter_mut().for_each(drop_reserved_keys_within),
         Json::Object(fields) => {
             for (key, value) in fields {
                 match key.as_str() {
-                    "_meta" => value.as_object_mut().into_iter().for_each(drop_our_keys),
-                    "content" | "contents" | "messages" | "resource" => drop_our_keys_within(value),
+                    "_meta" => value.as_object_mut().into_iter().for_each(drop_reserved_keys),
+                    "content" | "contents" | "messages" | "resource" => drop_reserved_keys_within(value),
                     _ => {}
                 }
             }
@@ -207,5 +221,24 @@ mod tests {
             shown(json!({ "name": "a/b", "_meta": { "ui": view, "io.hyperlight-mcp/source": "mcp://other/x", "io.hyperlight-mcp/y": 1 } }));
         assert_eq!(Json::Object(tool.meta), json!({ "ui": view, "io.hyperlight-mcp/source": "mcp://s/a/b" }));
         assert_eq!(tool.name, "s-a-b");
+    }
+
+    #[test]
+    fn of_the_meta_of_an_answer_the_keys_of_the_protocol_are_dropped() {
+        for (key, is_kept) in [
+            ("io.modelcontextprotocol/related-task", false),
+            ("modelcontextprotocol.io/x", false),
+            ("dev.MCP/x", false),
+            ("mcp/x", false),
+            ("progressToken", false),
+            ("io.hyperlight-mcp/saved", false),
+            ("com.example.mcp/x", true),
+            ("com.example/mcp", true),
+            ("traceparent", true),
+        ] {
+            let mut meta = Map::from_iter([(key.to_owned(), json!(1))]);
+            drop_reserved_keys(&mut meta);
+            assert_eq!(meta.contains_key(key), is_kept, "{key}");
+        }
     }
 }

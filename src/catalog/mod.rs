@@ -4,6 +4,7 @@ mod declarations;
 mod direct_names;
 mod direct_tools;
 mod hints;
+mod icons;
 mod manifest;
 mod names;
 mod offered;
@@ -21,9 +22,10 @@ pub use declarations::{
     AgentFunction, DeclarationStyle, Failures, declare_agent_module, declare_mcp, declare_server, declare_tool, signature,
 };
 pub use direct_names::{DirectNames, MAX_DIRECT_NAME_CHARS, NameStyle, RESERVED_NAMES, TakenNames, source};
-pub(crate) use direct_tools::drop_our_keys_within;
-pub use direct_tools::{DirectTool, drop_our_keys};
+pub use direct_tools::DirectTool;
+pub(crate) use direct_tools::{drop_reserved_keys, drop_reserved_keys_within};
 pub use hints::{AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleKind, ModuleSummary, ParameterInfo};
+pub(crate) use icons::{enclosed_icons, kept_icons};
 pub use manifest::{Kept, Manifest, Readable, Tool, ToolIndex};
 pub use names::{assign_identifiers, is_identifier};
 pub use offered::{

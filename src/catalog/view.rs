@@ -265,12 +265,12 @@ impl Catalog {
         }
     }
 
-    /// Returns the style for one tool that is described alone.
+    /// Returns the form in which a tool is declared that is described alone: with uncut texts.
     fn style_of_one(&self, server: &str) -> DeclarationStyle {
         DeclarationStyle { wording: self.style.wording.whole(), ..self.style_of(server) }
     }
 
-    /// Returns the style with the shapes of a server's results that were seen.
+    /// Returns the form in which a server's tools are declared. It includes the shapes of results that were seen.
     fn style_of(&self, server: &str) -> DeclarationStyle {
         DeclarationStyle { seen: self.seen.get(server).cloned().unwrap_or_default(), ..self.style.clone() }
     }

@@ -10,7 +10,7 @@ use crate::serve::Transport;
 use crate::serve::http::{HttpOptions, Listen, ProtectedResource, TlsFiles};
 
 const NO_TOKEN: &str = "no token is required: every program on this machine that can reach the port can call the approved tools, \
-                        as far as the system does not show that it runs as another user. --token-file FILE requires one";
+                        unless the system shows that the program runs as another user. --token-file FILE requires one";
 
 /// Tokens, TLS and names of a server over HTTP. In clap, `Access` is also the name of the group of these options.
 #[derive(Debug, Clone, Default, Args)]
@@ -45,7 +45,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Returns the transport of a server that listens there.
+    /// Returns the transport of a server that listens at `listen`.
     pub(super) fn transport(&self, listen: Listen) -> Transport {
         let Self { token_file, tls_cert, tls_key, oauth_issuer, oauth_resource, oauth_jwks, oauth_scopes, allowed_hosts, allowed_origins } =
             self.clone();

@@ -147,7 +147,7 @@ async fn review(session: &Session, gateway: &Gateway, name: &str, all: bool) -> 
     }
 }
 
-/// Asks a person which tools are reads. Where their names cannot be written into the entry, says so instead, and returns nothing.
+/// Asks a person which tools are reads. If no command can write their names into the server's entry, says so instead and returns no names.
 async fn offered_reads(session: &Session, dialog: &Dialog<'_>, source: &ServerSource, names: &[String]) -> Vec<String> {
     let style = &session.terminal.err;
     match not_writable(session, source) {

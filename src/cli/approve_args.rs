@@ -8,7 +8,7 @@ pub struct Approve {
     /// Servers by name [default: all that need approval]
     #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,
-    /// The code of this package that brings servers
+    /// Approve the code of this package, which brings servers
     #[arg(long, value_name = "NAME", conflicts_with = "servers")]
     pub provider: Option<String>,
     /// Hosts that the code of an agent may fetch from, separated by commas [default: those of the agent's entry in the config]
@@ -17,8 +17,7 @@ pub struct Approve {
     /// With --fetch: the agent's name [default: the operator's own agent]
     #[arg(long, value_name = "NAME", requires = "fetch")]
     pub agent: Option<String>,
-    /// With --fetch: the hosts among them that may have private addresses. The agent's program must allow them too
-    /// (fetch.allowPrivateHosts)
+    /// With --fetch: those of its hosts that may have private addresses. The agent's program must allow them too (fetch.allowPrivateHosts)
     #[arg(long, value_name = "HOST,…", requires = "fetch", value_delimiter = ',')]
     pub private_hosts: Vec<String>,
     /// Show long requests without a pause
@@ -35,10 +34,10 @@ pub struct Revoke {
     /// The server's name in the config
     #[arg(value_name = "SERVER", required_unless_present_any = ["provider", "fetch"])]
     pub server: Option<String>,
-    /// The code of this package that brings servers
+    /// Revoke the approval of this package's code
     #[arg(long, value_name = "NAME", conflicts_with = "server")]
     pub provider: Option<String>,
-    /// The hosts that the code of an agent may fetch from
+    /// Revoke the approval of the hosts that the code of an agent may fetch from
     #[arg(long, conflicts_with_all = ["server", "provider"])]
     pub fetch: bool,
     /// With --fetch: the agent's name [default: the operator's own agent]

@@ -10,6 +10,7 @@ pub use super::access::Access;
 pub use super::approve_args::{Approve, Revoke};
 use super::audit::Audit;
 pub use super::boot::Boot;
+use super::boxes::Boxes;
 use super::completion::Complete;
 use super::grants::{AsAgent, Grant, SearchAs, Toolboxes, Ungrant};
 use super::own::args::{Add, Set, Unset};
@@ -122,6 +123,8 @@ pub enum CliCommand {
     Ungrant(Ungrant),
     /// List toolboxes and who has them; or make, change or remove one
     Toolboxes(Toolboxes),
+    /// List the private homes of servers in boxes, and remove old ones
+    Boxes(Boxes),
     /// Find problems, and say how to fix them
     Doctor,
     /// Print a script for completion in a shell
@@ -154,7 +157,7 @@ pub struct Serve {
     /// Also list every tool under its own name, or only the tools of these servers, separated by commas
     #[arg(long, value_name = "SERVERS", value_delimiter = ',', num_args = 0..=1)]
     pub direct: Option<Vec<String>>,
-    /// Form of these names: with underscores after a common start, or with hyphens
+    /// Form of the names of --direct: with underscores after a common start, or with hyphens
     #[arg(long, value_name = "STYLE", default_value = "underscore", requires = "direct")]
     pub names: Names,
     /// Throw a tool's error in the code of models, or return it as a value
@@ -239,7 +242,7 @@ pub struct Run {
     /// Host that the script may fetch from, if a person has approved it (approve --fetch)
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     pub fetch: Vec<String>,
-    /// With --fetch: the hosts among them that may have private addresses, as they were approved
+    /// With --fetch: those of its hosts that may have private addresses, as they were approved
     #[arg(long, value_name = "HOST,…", requires = "fetch", value_delimiter = ',')]
     pub private_hosts: Vec<String>,
     /// Print a string as it is, without quotes
@@ -274,7 +277,7 @@ pub struct Resolve {
     /// Name of the agent [default: the operator's own]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Print the reasons alone, and write no file
+    /// Print only the reason for each server, and write no file
     #[arg(long)]
     pub dry_run: bool,
     /// Write the mcpServers to this file (mode 0600), for a program that is started next

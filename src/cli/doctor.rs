@@ -65,6 +65,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
         Ok(gateway) => {
             findings.push(hypervisor(&gateway).await);
             findings.extend(boxes(&gateway).await);
+            findings.extend(old_homes(&gateway, &session.next_command)?);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
             // Servers that wait for a decision are shown first.
@@ -210,6 +211,14 @@ async fn boxes(gateway: &Gateway) -> Vec<Finding> {
     }
 }
 
+/// Names private homes that no server can get any more.
+fn old_homes(gateway: &Gateway, next_command: &NextCommand) -> Result<Option<Finding>, CliError> {
+    let unused = gateway.unused_private_homes()?;
+    let text = format!("{} of servers that are gone", counted(unused, "private home"));
+    let remedy = format!("{} lists them, and {} removes them", next_command.with("boxes"), next_command.with("boxes remove --unused"));
+    Ok((unused > 0).then(|| Finding::new("boxes: private homes", Status::Warning, text, Some(remedy))))
+}
+
 fn of_boxes(report: &BoxesReport) -> Vec<Finding> {
     let BoxesReport { available, landlock_alone, parts, problem } = report;
     if let Some(problem) = problem {
@@ -224,17 +233,17 @@ fn of_boxes(report: &BoxesReport) -> Vec<Finding> {
     } else if *landlock_alone {
         let text =
             "boxes are made of Landlock alone here, so a server sees which paths and processes exist, and what needs namespaces is refused";
-        Finding::new("boxes", Status::Warning, text, Some("do what is said below about each part that is missing".to_owned()))
+        Finding::new("boxes", Status::Warning, text, Some("follow the advice below for each missing part".to_owned()))
     } else {
         let text = "no box can be made here, so only servers with \"box\": \"off\" start";
-        Finding::new("boxes", Status::Problem, text, Some("do what is said below about each part that is missing".to_owned()))
+        Finding::new("boxes", Status::Problem, text, Some("follow the advice below for each missing part".to_owned()))
     };
     let missing = parts.iter().filter(|part| !part.available).map(|part| {
         let (status, effect) = match part.name {
             BoxPartName::Scopes => (Status::Warning, "servers with network \"any\" reach the abstract sockets of this machine"),
             BoxPartName::Cgroup => (Status::Ok, "memory and processes are counted instead, and cpuPercent is refused"),
-            _ if *landlock_alone => (Status::Warning, "boxes are made without"),
-            _ => (Status::Problem, "no box is made without"),
+            _ if *landlock_alone => (Status::Warning, "boxes are made without this part"),
+            _ => (Status::Problem, "no box is made without this part"),
         };
         let text = format!("{effect}: {}", part.problem.as_deref().unwrap_or_default());
         Finding::new(&format!("boxes: {}", part.name.text()), status, text, part.remedy.clone())
@@ -368,7 +377,7 @@ async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &Nex
         Err(error) => {
             let text = if matches!(error, Error::ConfigInvalid { .. }) { message(&error, next_command) } else { error.summary() };
             let remedy = match error {
-                Error::ConfigInvalid { .. } => "set the variable, or fix its entry in the config".to_owned(),
+                Error::ConfigInvalid { .. } => "set the variable, or fix the server's entry in the config".to_owned(),
                 Error::SpawnFailed { .. } if text.contains(MISSING_FOLDER) => MAKE_FOLDER.to_owned(),
                 Error::SpawnFailed { .. } => "install its program, or fix its command in the config".to_owned(),
                 Error::BoxFailed { .. } => "do what the error says, or change its box in the config".to_owned(),

@@ -68,7 +68,7 @@ pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> 
     write_with(path, text, |before| before.unwrap_or(mode))
 }
 
-/// Does the same as [`write`], but afterwards only this user may read the file.
+/// Writes a file like [`write`]. Afterwards, only this user may read the file.
 pub(super) fn write_private(path: &Path, text: &str) -> Result<(), CliError> {
     write_with(path, text, |_| 0o600)
 }

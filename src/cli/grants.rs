@@ -56,7 +56,7 @@ pub struct Toolboxes {
     /// Toolbox to make or replace [default: list all]
     #[arg(value_name = "TOOLBOX")]
     pub toolbox: Option<String>,
-    /// Its patterns, like 'weather/*' or '!github/delete_*'; the last that matches decides
+    /// Patterns of the toolbox, like 'weather/*' or '!github/delete_*'; the last that matches decides
     #[arg(value_name = "PATTERN", requires = "toolbox", conflicts_with = "remove", required_if_eq("remove", "false"))]
     pub patterns: Vec<String>,
     /// Remove the toolbox

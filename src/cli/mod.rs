@@ -7,6 +7,7 @@ mod args;
 mod ask;
 mod audit;
 mod boot;
+mod boxes;
 mod check;
 mod completion;
 mod doctor;
@@ -234,6 +235,7 @@ async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliEr
         CliCommand::Grant(arguments) => grants::grant(session, arguments),
         CliCommand::Ungrant(arguments) => grants::ungrant(session, arguments),
         CliCommand::Toolboxes(arguments) => grants::toolboxes(session, arguments),
+        CliCommand::Boxes(arguments) => boxes::boxes(session, arguments),
         CliCommand::Doctor => doctor::doctor(session).await,
         // `main` has already printed the script.
         CliCommand::Completion(_) => Ok(Exit::Done),

@@ -22,14 +22,15 @@ pub(super) async fn chosen_reads(dialog: &Dialog<'_>, names: &[String], style: &
     }
 }
 
-/// Names the tools that sound like reads where their names cannot be written: the line that `way_out` speaks of.
+/// Names the tools that sound like reads, if no command can write their names into the entry. Shows the line that a person can add;
+/// `way_out` says where.
 pub(super) fn tell_reads(dialog: &Dialog<'_>, names: &[String], way_out: &str, style: &Style) {
     let line = format!("\"reads\": {}", json!(names));
     let texts = [style.wrapped("", &told(names)), style.wrapped("  ", &names.join(", "))];
     dialog.say(&format!("\n{}{}{}", texts.concat(), style.wrapped("", &one_line(&format!("{way_out}:"))), style.wrapped("  ", &line)));
 }
 
-/// Says what the tools have in common.
+/// Returns the beginning of a text about tools that sound like reads.
 fn told(names: &[String]) -> String {
     let count = if names.len() == 1 { "This tool sounds like a read" } else { "These tools sound like reads" };
     format!("{count}, and the server does not say what they do. Before each call you would be asked:")

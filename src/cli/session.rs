@@ -158,7 +158,7 @@ impl Session {
     }
 
     /// Opens the gateway for a host. Nobody is asked at this terminal, because the host uses standard input. If `servers` is given, no
-    /// other server is ever enabled. A server that is not approved yet is served as soon as it is, whether it is named or not.
+    /// other server is ever enabled. A server that is not approved yet is enabled as soon as a person approves it.
     pub(super) fn open_served(&self, servers: Option<&[String]>, watch: bool, learn_results: Option<bool>) -> Result<Gateway> {
         let mut options = self.options();
         options.watch = watch;
@@ -169,7 +169,7 @@ impl Session {
         Ok(gateway)
     }
 
-    /// Opens the gateway. These hosts may have private addresses.
+    /// Opens the gateway. The hosts in `hosts` may have private addresses.
     ///
     /// # Errors
     /// A usage error for a text that is not a host.
@@ -189,8 +189,8 @@ impl Session {
 
     /// Opens the gateway for tools that are made from a prompt: without the servers of the config. Prints what the tools' code logs.
     ///
-    /// The state folder is shared with other gateways. Grants in it are for their agents, so a caller without one gets the tools, as there are no
-    /// other servers here.
+    /// The state folder is shared with other gateways, so it can contain grants of other agents. A caller without a grant gets all tools,
+    /// because this gateway has no other servers.
     pub(super) fn open_boot(&self) -> Result<Gateway> {
         let mut options = self.options();
         options.config_path = None;
@@ -276,13 +276,14 @@ pub(super) fn name_in_code<'s>(agent: &Agent, server: &'s ServerStatus) -> Optio
 /// What happens to a named server that is not approved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unapproved {
-    /// It is an error, because a script would not find its server.
+    /// An unapproved server is an error, because a script would not find its server.
     Refuse,
-    /// It stays as it is, because it is enabled as soon as a person approves it.
+    /// An unapproved server stays as it is, because it is enabled as soon as a person approves it.
     Wait,
 }
 
-/// Returns the registry's names of servers that are named as the agent's code names them.
+/// Converts names of servers in the agent's code to their names in the registry, for example `weather` to `weather@staging`. A name that the
+/// agent does not know stays unchanged.
 fn registry_names(agent: &Agent, servers: Option<&[String]>) -> Option<Vec<String>> {
     let registry_name = |name: &String| agent.server_info(name).map_or_else(|_| name.clone(), |info| info.status.name);
     servers.map(|names| names.iter().map(registry_name).collect())

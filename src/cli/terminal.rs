@@ -313,7 +313,7 @@ pub fn json_text(json: &Json) -> String {
     escaped(serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned()))
 }
 
-/// Returns the same as [`json_text`], on one line.
+/// Formats JSON like [`json_text`], but on one line.
 pub(super) fn json_line(json: &Json) -> String {
     escaped(json.to_string())
 }

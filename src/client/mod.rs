@@ -46,16 +46,18 @@ pub use pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, T
 pub use pool::{ConnectionRequest, Connections, Hold, Lease, LeaseOrigin};
 pub use proxies::proxy_logins;
 pub use stdio::boxed::Boxed;
+pub(crate) use stdio::boxed::{KeptAlive, Life};
 pub use stdio::watchdog::Watchdog;
 pub use wire::answer::{CallFailure, Sent};
 
-/// Returns the threads for what the boxes of one gateway reach. A server that floods the border of its box uses their time alone.
+/// Returns the threads that carry the network traffic of the boxes of one gateway. A server in a box that sends a flood of traffic only
+/// takes time of these threads.
 pub(crate) fn border_threads() -> NetworkRuntime {
     NetworkRuntime::new(NetworkThreads { name: "mcp-box", workers: 2, blocking: 32 })
 }
 
-/// Returns the threads for the connections of one gateway to servers over HTTP. There are two, so that one server which keeps a thread busy does
-/// not stop the others.
+/// Returns the threads for the connections of one gateway to servers over HTTP. There are two threads, so that a server that keeps one
+/// thread busy does not stop the other servers.
 pub(crate) fn network() -> NetworkRuntime {
     NetworkRuntime::new(NetworkThreads { name: "mcp-http", workers: 2, blocking: 64 })
 }

@@ -258,8 +258,8 @@ impl ServerDefinition {
         marked_name(&self.name).0
     }
 
-    /// Returns the server in the form that patterns of grants use. Patterns match its name without the mark of a variant or of a task's
-    /// server.
+    /// Returns the server in the form that patterns of grants use. Patterns match its name without the part from `@` on, which
+    /// distinguishes variants and servers of tasks.
     #[must_use]
     pub fn as_granted(&self) -> ServerRef<'_> {
         ServerRef::of(&self.name, &self.source)

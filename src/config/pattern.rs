@@ -29,7 +29,8 @@ pub(super) fn check_name_pattern(pattern: &str) -> Result<(), String> {
 /// A server in the form that patterns are matched with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerRef<'a> {
-    /// The name that patterns are matched with: the name in the registry, without its mark.
+    /// The name that patterns are matched with: the name in the registry without its mark, the part from `@` on (of variants and of servers
+    /// of tasks).
     pub name: &'a str,
     /// The name in the registry. Profiles use it to distinguish a server from its variants.
     pub registry_name: &'a str,

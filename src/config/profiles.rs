@@ -42,7 +42,8 @@ pub struct Overrides {
     /// profile.
     pub connect_timeout_ms: Option<u64>,
     pub idle_timeout_ms: Option<u64>,
-    /// Maximum number of simultaneous calls of the agents with this limit. `parallel: false` means 1.
+    /// Maximum number of simultaneous calls of the server, for all agents together whose profiles set the same number. `parallel: false`
+    /// means 1.
     pub max_parallel_calls: Option<u64>,
     pub confirm: Option<Confirm>,
     /// Changes to the server. If there are any, the server becomes a variant.

@@ -340,8 +340,8 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Refuses a variable from the environment file that loads code, unless `pinValues` makes it part of the approval's digest. Such a
-    /// variable is not shown, unlike a variable in `env`.
+    /// Refuses a variable that loads code and comes from the environment file, unless `pinValues` makes it part of the approval's digest. A
+    /// person sees the variables in `env`, but not those of the file.
     fn check_from_file(&mut self, path: &Path, name: &str, pin_values: bool) {
         if loads_code(name) && !pin_values {
             let problem = format!(

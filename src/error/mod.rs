@@ -99,13 +99,13 @@ pub enum Error {
 
     /// The approved digest is not the current one, because the config or the server changed after the request was shown.
     #[error(
-        "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") again and approve its new digest"
+        "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") to a person again, and approve its new digest"
     )]
     DigestChanged { server: String },
 
     /// The approved digest of a package is not the current one, because its files changed after the request was shown.
     #[error(
-        "the approved digest of the provider \"{}\" is out of date, as its package has changed: show providerRequest(\"{}\") again and approve its new digest",
+        "the approved digest of the provider \"{}\" is out of date, as its package has changed: show providerRequest(\"{}\") to a person again, and approve its new digest",
         .provider.shown(), .provider.shown()
     )]
     ProviderDigestChanged { provider: ErrorText },
@@ -192,7 +192,7 @@ pub enum Error {
 
     /// The approved digest differs from the digest of the hosts that are to be approved.
     #[error(
-        "the digest does not belong to these hosts for {}: show fetchApproval({{ hosts }}) again and approve its new digest",
+        "the digest does not belong to these hosts for {}: show fetchApproval({{ hosts }}) to a person again, and approve its new digest",
         .agent.shown()
     )]
     FetchDigestChanged { agent: ErrorText },
@@ -252,8 +252,8 @@ pub enum Error {
     #[error("{server}.{} did not answer within {limit_ms} ms ({limit_name}); the call was cancelled", .tool.shown())]
     CallTimeout { server: String, tool: ErrorText, limit_ms: u64, limit_name: &'static str },
 
-    /// The server needs an authorization, and no callback can ask a person for it.
-    #[error("server \"{server}\" needs an authorization{}, and there is nobody to ask. {lack}", of_issuer(.issuer.as_ref()))]
+    /// The server requires authorization, and no callback can ask a person for it.
+    #[error("server \"{server}\" requires authorization{}, and there is nobody to ask. {lack}", of_issuer(.issuer.as_ref()))]
     AuthorizationRequired { server: String, issuer: Option<ErrorText>, lack: MissingCallback },
 
     /// No token could be obtained for the server.
@@ -400,7 +400,7 @@ pub enum Error {
     Store { path: ErrorText, problem: ErrorText },
 
     /// Too many requests of one kind are in progress.
-    #[error("there are {limit} {what} already, and no more are accepted. Wait for one to end")]
+    #[error("there are {limit} {what} already, and no more are accepted. Try again when there are fewer")]
     Busy { what: &'static str, limit: usize },
 
     /// An agent has reached the maximum number of added servers or of proposals.

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use tokio::time::Instant;
 use url::Url;
@@ -57,8 +57,11 @@ pub(super) struct Body {
     /// Replaces the values of secrets.
     secrets: Option<SecretStream>,
     /// Bytes that can be passed to agent code.
-    ready: Bytes,
+    ready: BytesMut,
     is_at_end: bool,
+    /// True if only full chunks are passed on until the body's end. After a part of a compressed body has arrived, the size of what it
+    /// decompresses to tells how far a secret in it is the same as a text of the code in it.
+    fills_chunks: bool,
     /// Number of bytes that were received, before decompression. They are counted because a compressed body can be endless without
     /// producing any bytes.
     received: usize,
@@ -79,22 +82,26 @@ impl Body {
         time: TimeLeft,
         record: RecordGuard,
     ) -> Result<Self, FetchError> {
-        let decoder = Decoder::of(encoding(&url, response.headers())?);
-        let limit = limits.response_body_bytes;
-        Ok(Self { url, response, decoder, secrets, ready: Bytes::new(), is_at_end: false, received: 0, bytes: 0, limit, time, record })
+        let encoding = encoding(&url, response.headers())?;
+        let (decoder, limit) = (Decoder::of(encoding), limits.response_body_bytes);
+        let fills_chunks = secrets.is_some() && encoding != Encoding::Identity;
+        let (ready, is_at_end, received, bytes) = (BytesMut::new(), false, 0, 0);
+        Ok(Self { url, response, decoder, secrets, ready, is_at_end, fills_chunks, received, bytes, limit, time, record })
     }
 
     /// Returns the next chunk, or `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, FetchError> {
         loop {
-            if !self.ready.is_empty() {
-                return Ok(Some(self.ready.split_to(self.ready.len().min(MAX_CHUNK_BYTES))));
+            let enough = if self.fills_chunks && !self.is_at_end { MAX_CHUNK_BYTES } else { 1 };
+            if self.ready.len() >= enough {
+                return Ok(Some(self.ready.split_to(self.ready.len().min(MAX_CHUNK_BYTES)).freeze()));
             }
             if self.is_at_end {
                 return Ok(None);
             }
             if let Err(error) = self.advance().await {
                 self.is_at_end = true;
+                self.ready.clear();
                 self.record.failed(&error);
                 return Err(error);
             }
@@ -120,16 +127,16 @@ impl Body {
             Decoded::TooLarge => return Err(self.too_large()),
         };
         self.bytes += decoded.len();
-        self.ready = match &mut self.secrets {
-            Some(secrets) => secrets.push(&decoded).into(),
-            None => decoded,
-        };
+        match &mut self.secrets {
+            Some(secrets) => self.ready.extend_from_slice(&secrets.push(&decoded)),
+            None => self.ready.extend_from_slice(&decoded),
+        }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), FetchError> {
         self.decoder.finish().map_err(|problem| self.undecodable(problem))?;
-        self.ready = self.secrets.as_mut().map(SecretStream::finish).unwrap_or_default().into();
+        self.ready.extend_from_slice(&self.secrets.as_mut().map(SecretStream::finish).unwrap_or_default());
         self.is_at_end = true;
         self.record.ended(FetchOutcome::Done);
         Ok(())

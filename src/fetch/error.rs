@@ -89,7 +89,7 @@ impl FetchError {
         }
     }
 
-    /// Returns whether the border refused the request, so that no server has received it.
+    /// Returns whether a check on the host refused the request, so that no server has received it.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         matches!(

@@ -6,7 +6,7 @@ use super::budget::FetchLimits;
 use super::error::FetchError;
 use super::request::Methods;
 
-/// Headers that decide about the connection or the framing of a message, or that a browser sets automatically. The border sets them where
+/// Headers that decide about the connection or the framing of a message, or that a browser sets automatically. The host sets them where
 /// they are needed. Names that begin with `proxy-` or `sec-` are also forbidden.
 const FORBIDDEN: [HeaderName; 16] = [
     header::ACCEPT_ENCODING,
@@ -75,13 +75,14 @@ fn request_value(value: &str) -> Option<HeaderValue> {
 /// Returns the headers of a response for agent code. `change` replaces secrets.
 pub(super) fn response_headers(
     headers: &HeaderMap,
-    is_decoded: bool,
+    is_compressed: bool,
     change: impl Fn(&[u8]) -> Vec<u8>,
     limits: &FetchLimits,
 ) -> Result<Vec<(String, String)>, FetchError> {
     check_size("the response", &headers.iter().map(|(name, value)| name.as_str().len() + value.len()).collect::<Vec<_>>(), limits)?;
-    // After a body was decompressed, the headers with its length and its encoding would be wrong.
-    let is_untrue = |name: &HeaderName| is_decoded && (name == header::CONTENT_ENCODING || name == header::CONTENT_LENGTH);
+    // Code gets a body decompressed, so the headers with its length and its encoding would be wrong. The length also tells how well the body
+    // was compressed: if the server puts a secret and a text of the code into one body, how far the two are the same.
+    let is_untrue = |name: &HeaderName| is_compressed && (name == header::CONTENT_ENCODING || name == header::CONTENT_LENGTH);
     let kept = headers.iter().filter(|(name, _)| !DROPPED.contains(name) && !is_untrue(name));
     let text = |bytes: &[u8]| text_of_bytes(&change(bytes));
     Ok(kept.map(|(name, value)| (text(name.as_str().as_bytes()), text(value.as_bytes()))).collect())
@@ -181,7 +182,7 @@ mod tests {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         headers.append("x-latin", HeaderValue::from_bytes(b"caf\xe9").unwrap());
-        let names = |is_decoded| response_headers(&headers, is_decoded, <[u8]>::to_vec, &FetchLimits::default()).unwrap();
+        let names = |is_compressed| response_headers(&headers, is_compressed, <[u8]>::to_vec, &FetchLimits::default()).unwrap();
         let expected = [("content-type", "text/plain"), ("content-encoding", "gzip"), ("x-latin", "caf\u{e9}")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(names(false), expected);

@@ -18,6 +18,7 @@ const MAX_NAME_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 /// Maximum number of characters that an error shows of a wrong entry.
 const SHOWN_CHARS: usize = 80;
+const BAD_PORT: &str = "the port must be a number from 1 to 65535";
 
 /// One entry of a list of hosts, such as `api.github.com`, `*.example.org:8443` or `http://10.0.0.5:8080`.
 ///
@@ -88,6 +89,10 @@ impl AllowedHost {
         let Self { name, .. } = text.parse()?;
         if name != found {
             return Err(InvalidHost { text: sanitise_line(&text, SHOWN_CHARS), problem: "a host of a URL has no wildcard".to_owned() });
+        }
+        // Nothing can be reached at this port, and no list can have such an entry.
+        if url.port() == Some(0) {
+            return Err(InvalidHost { text: sanitise_line(&format!("{text}:0"), SHOWN_CHARS), problem: BAD_PORT.to_owned() });
         }
         let has_subdomains = matches!(&name, HostName::Domain(name) if owns_subdomains(name));
         let entry = |port| Self { has_subdomains, name: name.clone(), port, allows_http: url.scheme() == "http" };
@@ -285,7 +290,7 @@ fn host_and_port(text: &str) -> Result<(&str, Option<u16>), String> {
     let Some(port) = port else { return Ok((host, None)) };
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let number = port.parse().ok().filter(|port: &u16| is_number && *port > 0);
-    number.map(|port| (host, Some(port))).ok_or_else(|| "the port must be a number from 1 to 65535".to_owned())
+    number.map(|port| (host, Some(port))).ok_or_else(|| BAD_PORT.to_owned())
 }
 
 fn name_of(host: &str) -> Result<HostName, String> {

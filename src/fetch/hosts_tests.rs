@@ -138,6 +138,8 @@ fn a_host_of_a_url_that_no_list_can_have_is_an_error() {
             "{text}: {error}"
         );
     }
+    let error = AllowedHost::of_url(&url("http://api.example.org:0/")).unwrap_err().to_string();
+    assert!(error.contains("api.example.org:0\"") && error.contains("port"), "{error}");
 }
 
 #[test]

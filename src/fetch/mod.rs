@@ -1,4 +1,5 @@
-//! The border between agent code and the network. Every request of agent code is checked, limited and recorded here.
+//! The only way from agent code to the network (`docs/FETCH.md` calls it the border). Every request of agent code is checked, limited and
+//! recorded here.
 //!
 //! A [`Fetcher`] exists once, and makes a [`FetchSession`] for each run from the [`FetchPolicy`] of the run. The session judges the request,
 //! and each redirect like a new request. It connects only to addresses that it has checked itself. `docs/FETCH.md` describes the checks.

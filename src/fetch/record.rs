@@ -42,7 +42,7 @@ pub enum FetchOutcome {
     Redirected,
     /// Nobody waited for the rest of the response: it was cancelled, or the run ended.
     Cancelled,
-    /// The border refused the request. The code is the error's code.
+    /// A check on the host refused the request. The code is the error's code.
     Refused(&'static str),
     /// The request failed. The code is the error's code.
     Failed(&'static str),

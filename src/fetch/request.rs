@@ -16,7 +16,7 @@ pub(super) const MAX_METHOD_BYTES: usize = 32;
 const NORMALISED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 /// Methods that the Fetch standard forbids.
 const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
-/// The compression that the border asks servers for.
+/// The compression that servers are asked for.
 const ACCEPTED_ENCODING: HeaderValue = HeaderValue::from_static("gzip");
 const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 
@@ -90,13 +90,15 @@ impl Outgoing {
         Ok(Self { method, url, headers, body })
     }
 
-    /// Returns the request that is sent: with the values of its secrets, and with the compression that the border can read.
+    /// Returns the request that is sent: with the values of its secrets, and with the only compression that the host can decode.
     pub(super) fn to_send(&self, secrets: &Secrets) -> Result<reqwest::Request, FetchError> {
         let filled = secrets.fill(self)?;
         let mut request = reqwest::Request::new(self.method.clone(), filled.url);
         *request.headers_mut() = filled.headers;
-        // A range counts bytes of what is sent, so a part of a compressed body could not be read.
-        let accepted = if request.headers().contains_key(header::RANGE) { NO_ENCODING } else { ACCEPTED_ENCODING };
+        // A range counts bytes of what is sent, so a part of a compressed body could not be read. The size of a compressed body tells how far
+        // a secret in it is the same as a text of the code in it.
+        let is_plain = secrets.exist() || request.headers().contains_key(header::RANGE);
+        let accepted = if is_plain { NO_ENCODING } else { ACCEPTED_ENCODING };
         request.headers_mut().insert(header::ACCEPT_ENCODING, accepted);
         *request.body_mut() = filled.body.map(reqwest::Body::from);
         Ok(request)

@@ -8,7 +8,7 @@ use aho_corasick::AhoCorasick;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
@@ -135,11 +135,16 @@ impl Secrets {
         Self::new(Vec::new()).unwrap()
     }
 
+    /// Returns whether there are any secrets.
+    pub(super) fn exist(&self) -> bool {
+        !self.all.is_empty()
+    }
+
     /// Inserts the values of secrets into a request. First checks that each of them may be sent to the request's host.
     pub(super) fn fill(&self, request: &Outgoing) -> Result<Filled, FetchError> {
         let Outgoing { method: _, url, headers, body } = request;
         let mut filled = Filled { url: url.clone(), headers: headers.clone(), body: body.clone() };
-        if self.all.is_empty() {
+        if !self.exist() {
             return Ok(filled);
         }
         self.check(request)?;
@@ -183,8 +188,10 @@ impl Secrets {
                 name = secret.name
             )));
         }
-        if headers.contains_key(header::RANGE) || headers.contains_key(header::IF_RANGE) {
-            return Err(FetchError::invalid("code that has secrets can only fetch a whole response, not a part of it (Range)"));
+        if let Some(name) = headers.keys().find(|name| asks_for_part(name)) {
+            return Err(FetchError::invalid(format!(
+                "code that has secrets can only fetch a whole response, not a part of it (Range): leave the header {name} out"
+            )));
         }
         Ok(())
     }
@@ -199,7 +206,7 @@ impl Secrets {
     }
 
     fn is_in(&self, bytes: &[u8]) -> bool {
-        !self.all.is_empty() && self.placeholders.is_match(bytes)
+        self.exist() && self.placeholders.is_match(bytes)
     }
 
     fn filled_header(&self, name: &str, value: &HeaderValue) -> Result<HeaderValue, FetchError> {
@@ -232,6 +239,12 @@ impl Secrets {
     pub(super) fn stream(&self) -> Option<SecretStream> {
         self.values.as_ref().map(|values| SecretStream::new(Arc::clone(values)))
     }
+}
+
+/// Returns whether a header of a request can ask for a part of a response. Servers have names of their own for `Range`, such as
+/// `Request-Range` and `x-ms-range`. `Content-Range` says which part of a body is sent.
+fn asks_for_part(name: &HeaderName) -> bool {
+    *name != header::CONTENT_RANGE && name.as_str().split(['-', '_', '.']).any(|word| matches!(word, "range" | "ranges"))
 }
 
 /// Returns the decoded login of an `Authorization: Basic` header.

@@ -254,8 +254,13 @@ impl Inner {
         if !(200..=599).contains(&status.as_u16()) {
             return Err(FetchError::Network { host, problem: format!("answered with the status {}", status.as_u16()) });
         }
-        let is_decoded = has_body && encoding(&outgoing.url, response.headers())? != Encoding::Identity;
-        let length = response.content_length().filter(|_| has_body && !is_decoded);
+        let encoding = encoding(&outgoing.url, response.headers());
+        // The answer to HEAD has no body, but it has the length that the compressed body would have.
+        let is_compressed = !matches!(encoding, Ok(Encoding::Identity));
+        if has_body {
+            encoding?;
+        }
+        let length = response.content_length().filter(|_| has_body && !is_compressed);
         if length.is_some_and(|length| length > limits.response_body_bytes as u64) {
             let problem = format!("the body of the response from \"{host}\" is too large");
             return Err(FetchError::LimitExceeded { problem, limit_name: "responseBodyBytes", limit: limits.response_body_bytes as u64 });
@@ -267,7 +272,7 @@ impl Inner {
             status_text: reason.map_or_else(standard, |reason| text_of_bytes(&reason)),
             url: outgoing.url.to_string(),
             redirected,
-            headers: response_headers(response.headers(), is_decoded, |value| self.secrets.clean(value), limits)?,
+            headers: response_headers(response.headers(), is_compressed, |value| self.secrets.clean(value), limits)?,
             body: None,
         })
     }

@@ -12,12 +12,23 @@ use super::private::open_to_write;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(25);
 
+type TryLock = fn(&File) -> Result<(), TryLockError>;
+
 /// Locks the file at `path`. If the file does not exist, creates it with mode 0600. The lock is held until the returned file is dropped.
 pub(crate) fn lock_within(path: &Path, time: Duration) -> io::Result<File> {
+    open_locked(path, time, File::try_lock)
+}
+
+/// Locks the file at `path` in the same way as [`lock_within`], but together with others who call this function.
+pub(crate) fn share_within(path: &Path, time: Duration) -> io::Result<File> {
+    open_locked(path, time, File::try_lock_shared)
+}
+
+fn open_locked(path: &Path, time: Duration, try_lock: TryLock) -> io::Result<File> {
     let end = Instant::now() + time;
     loop {
         let file = open_to_write(OpenOptions::new().write(true).truncate(false), path)?;
-        let locked = wait_for(&file, end.saturating_duration_since(Instant::now()));
+        let locked = poll(&file, end.saturating_duration_since(Instant::now()), try_lock);
         locked.map_err(|error| explained(error, path, time))?;
         let ours = file.metadata()?;
         // The previous holder may have removed the file. A lock on a removed file does not exclude other processes.
@@ -29,10 +40,14 @@ pub(crate) fn lock_within(path: &Path, time: Duration) -> io::Result<File> {
 
 /// Locks an open file by polling, because a blocking `flock` has no time-out.
 pub(crate) fn wait_for(file: &File, time: Duration) -> io::Result<()> {
+    poll(file, time, File::try_lock)
+}
+
+fn poll(file: &File, time: Duration, try_lock: TryLock) -> io::Result<()> {
     let end = Instant::now() + time;
     let mut pause = FIRST_PAUSE;
     loop {
-        match file.try_lock() {
+        match try_lock(file) {
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) if Instant::now() >= end => return Err(ErrorKind::TimedOut.into()),

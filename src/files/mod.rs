@@ -10,10 +10,12 @@ mod stamp;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tree;
 
-pub(crate) use lock::{lock_within, wait_for};
+pub(crate) use lock::{lock_within, share_within, wait_for};
 pub(crate) use private::{PrivateFolder, append_own, close_own, named_folder, open_own, private_folder, read_own};
 pub(crate) use read::{Links, open_regular, read_bounded, read_open};
 pub(crate) use replace::{Writing, create, replace, replace_kept, replace_with_mode};
 pub(crate) use stamp::Stamp;
 pub(crate) use target::{target_in_project, target_of_user};
+pub(crate) use tree::{remove_tree, tree_size};

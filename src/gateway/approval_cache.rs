@@ -26,7 +26,7 @@ pub enum ApprovalRead {
     Cached,
 }
 
-/// The approvals of all servers at one moment. A list of many servers takes one reading for all of them.
+/// The approvals of all servers at one moment. They are read once for a list of many servers, and not once for each server.
 pub(super) struct ApprovalReading<'core> {
     core: &'core Core,
     snapshot: ApprovalSnapshot,
@@ -128,7 +128,7 @@ impl ApprovalCache {
 }
 
 impl Core {
-    /// Takes a reading of the approvals.
+    /// Reads the approvals of all servers, or takes them from the cache.
     pub(super) fn read_approvals(&self, read: ApprovalRead) -> Result<ApprovalReading<'_>> {
         let approvals = &self.trust.approvals;
         let snapshot = if read == ApprovalRead::Cached { approvals.last_snapshot() } else { approvals.snapshot() };

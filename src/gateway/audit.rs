@@ -7,7 +7,6 @@ use serde_json::Value as Json;
 
 use super::Gateway;
 use super::approval_cache::ApprovalRead;
-use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Events;
 use super::grant_records;
@@ -21,7 +20,7 @@ use crate::limits::Limits;
 use crate::registry::Decider;
 use crate::store::Store;
 use crate::store::audit::{
-    Audit, AuditEvent, AuditOptions, AuditParty, AuditQuery, AuditReport, AuditRow, CallOutcome, CallRecord, ConfigGrants,
+    Audit, AuditEvent, AuditOptions, AuditParty, AuditQuery, AuditReport, AuditRow, CallInProgress, CallOutcome, CallRecord, ConfigGrants,
     ConnectionChange, GrantChange, GrantRecord, ProviderDecision, ServerChange,
 };
 use crate::text::json::approximate_bytes;
@@ -44,20 +43,31 @@ pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, limits: &Limits
     Audit::open(store, options)
 }
 
-/// Records a request in the audit when this value is dropped. So requests whose caller stopped waiting are recorded too.
+/// Records a request in the audit when this value is dropped. So requests whose caller stopped waiting are recorded too. The audit knows the request
+/// from its begin, because at the end of the process nobody drops this value.
 pub(super) struct RecordedRequest<'a> {
     core: &'a Core,
-    server: &'a Arc<str>,
-    request: &'a Request,
-    scope: &'a CallScope,
-    started: Instant,
+    /// `None` if the audit is closed, or after the end is recorded.
+    call: Option<CallInProgress>,
     outcome: CallOutcome,
     result_bytes: Option<usize>,
 }
 
 impl<'a> RecordedRequest<'a> {
-    pub(super) fn begin(core: &'a Core, server: &'a Arc<str>, request: &'a Request, requester: Requester<'a>, started: Instant) -> Self {
-        Self { core, server, request, scope: requester.scope, started, outcome: CallOutcome::Cancelled, result_bytes: None }
+    pub(super) fn begin(core: &'a Core, server: &Arc<str>, request: &Request, requester: Requester<'_>, started: Instant) -> Self {
+        let scope = requester.scope;
+        let call = core.audit.begin_call(CallRecord {
+            agent: scope.identity.name.clone(),
+            run_id: scope.run_id,
+            server: Arc::clone(server),
+            tool: request.shared_label(),
+            arguments: request.arguments(),
+            outcome: CallOutcome::Cancelled,
+            started,
+            ended: started,
+            result_bytes: None,
+        });
+        Self { core, call, outcome: CallOutcome::Cancelled, result_bytes: None }
     }
 
     /// Sets the outcome, and records the request.
@@ -75,17 +85,9 @@ impl<'a> RecordedRequest<'a> {
 
 impl Drop for RecordedRequest<'_> {
     fn drop(&mut self) {
-        self.core.audit.record(AuditEvent::Call(CallRecord {
-            agent: self.scope.identity.name.clone(),
-            run_id: self.scope.run_id,
-            server: Arc::clone(self.server),
-            tool: self.request.shared_label(),
-            arguments: self.request.arguments(),
-            outcome: self.outcome,
-            started: self.started,
-            ended: Instant::now(),
-            result_bytes: self.result_bytes,
-        }));
+        if let Some(call) = self.call.take() {
+            self.core.audit.end_call(call, self.outcome, self.result_bytes);
+        }
     }
 }
 

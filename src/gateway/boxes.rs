@@ -1,14 +1,15 @@
 //! Prepares the box of a server that is about to start.
 
+mod covered;
+mod homes;
 mod own_files;
 mod present;
 mod programs;
 mod start_registry;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -16,8 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::geteuid;
-use secrecy::{ExposeSecret as _, SecretString};
-use sha2::{Digest as _, Sha256};
+use secrecy::SecretString;
 
 use super::Gateway;
 use super::core::Core;
@@ -29,21 +29,17 @@ use crate::boxes::border::{AbsoluteNames, BorderSettings, Descriptors, Refusal, 
 use crate::boxes::{BoxInput, BoxesReport, Decided, Disk, HOME, Kept, PROBE, Registry, Service, decide, services};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
-    BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, loads_code,
-    resolve_box_paths,
+    BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths,
 };
 use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
-use crate::files::private_folder;
 use crate::network::NetworkRuntime;
 use crate::trust::{CommandRequest, NotApprovedReason, Subject, deciding_folder};
+use homes::{HeldHome, Homes};
+pub use homes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
 use own_files::OwnFiles;
 use start_registry::start_sentence;
 
-/// Name of the folder, in the state folder, that contains the private homes of boxes.
-const HOMES: &str = "boxes";
-/// Number of digits with which the name of a private home begins. They are from the digest of the server's key.
-const KEY_DIGITS: usize = 32;
 /// Variables that lead into the private folders of the box, unless the entry sets them.
 const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
 
@@ -51,6 +47,7 @@ const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
 pub(super) struct BoxMaker {
     program: PathBuf,
     state_folder: PathBuf,
+    homes: Homes,
     /// The threads that forward the connections of boxes to the allowed hosts.
     threads: Arc<NetworkRuntime>,
     resolver: Arc<dyn Resolve>,
@@ -70,6 +67,7 @@ impl BoxMaker {
         let home = options.environment.get("HOME").map_or("/", String::as_str);
         Self {
             program: options.box_program.clone(),
+            homes: Homes::new(&options.state_folder()),
             state_folder: options.state_folder(),
             threads: Arc::new(border_threads()),
             resolver: Arc::new(AbsoluteNames(SystemResolver)),
@@ -81,72 +79,17 @@ impl BoxMaker {
         }
     }
 
-    /// Returns the private home of a server with its present command. Creates the home at the first start, and keeps it. Another command
-    /// for the same server gets another home. Otherwise, code and settings that the first command left would run with the rights of the
-    /// second. A command that is approved again after a revocation gets another home too, because a person may no longer trust the first
-    /// one. `approval` is the id that an approval and all of its renewals have in common.
-    fn private_home(&self, server: &ServerDefinition, workspace: Option<&Path>, approval: &str) -> GatewayResult<PathBuf> {
-        let folder = private_folder(&self.state_folder.join(HOMES).join(home_name(server, workspace, approval)));
-        folder.map(|folder| folder.path).map_err(|error| Error::io("the private home of a box", &error))
-    }
-
-    /// Removes the private homes of a server whose approval has ended. A home that cannot be removed is never used again, because a later
-    /// approval gets another home. Blocks.
+    /// Removes the private homes of a server whose approval has ended. Blocks.
     pub(super) fn remove_homes(&self, key: &str) {
-        let Ok(homes) = fs::read_dir(self.state_folder.join(HOMES)) else { return };
-        let start = start_of_home(key);
-        for home in homes.flatten().filter(|home| home.file_name().to_string_lossy().starts_with(&start)) {
-            if let Err(error) = fs::remove_dir_all(home.path()) {
-                tracing::warn!(%error, "a private home of a server without an approval was not removed");
-            }
-        }
+        self.homes.remove_of(key);
     }
 
     /// Returns the folders that no box may contain.
     fn own_folders(&self) -> Vec<PathBuf> {
-        [Some(&self.state_folder), self.snapshot_folder.as_ref()].into_iter().flatten().cloned().collect()
+        // A link in a path that begins at the working folder counts as well.
+        let own = [Some(&self.state_folder), self.snapshot_folder.as_ref()].into_iter().flatten();
+        own.map(|folder| absolute(folder).unwrap_or_else(|_| folder.clone())).collect()
     }
-}
-
-/// Returns the start of the names of a server's private homes.
-fn start_of_home(key: &str) -> String {
-    format!("{}-", &hex::encode(Sha256::digest(key))[..KEY_DIGITS])
-}
-
-/// Returns the name of the private home: the start for the server ([`start_of_home`]), then a digest of its approval and of all parts of
-/// the config that decide which code runs.
-fn home_name(server: &ServerDefinition, workspace: Option<&Path>, approval: &str) -> String {
-    let mut digest = Sha256::new();
-    let mut add = |text: &[u8]| {
-        digest.update(text.len().to_be_bytes());
-        digest.update(text);
-    };
-    add(approval.as_bytes());
-    if let Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } =
-        &server.transport
-    {
-        for (key, text) in [("command", Some(command)), ("cwd", working_directory.as_ref()), ("envFile", environment_file.as_ref())] {
-            add(key.as_bytes());
-            add(text.map_or(&[][..], |text| text.as_bytes()));
-        }
-        add(arguments.len().to_string().as_bytes());
-        for argument in arguments {
-            add(argument.as_bytes());
-        }
-        for (name, value) in environment.iter().filter(|(name, _)| loads_code(name)) {
-            add(name.as_bytes());
-            add(value.expose_secret().as_bytes());
-        }
-    }
-    if let Some(BoxDefinition::On(settings)) = &server.in_box {
-        for (name, value) in settings.environment.iter().filter(|(name, _)| loads_code(name)) {
-            add(name.as_bytes());
-            add(value.as_bytes());
-        }
-    }
-    // A relative path is another program in another folder.
-    add(workspace.map_or(&[][..], |folder| folder.as_os_str().as_encoded_bytes()));
-    start_of_home(&server.key()) + &hex::encode(digest.finalize())
 }
 
 /// The reports of the programs that make boxes. They depend only on the machine, so all gateways of this process share them.
@@ -222,7 +165,7 @@ impl Core {
     ) -> GatewayResult<Target> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Ok(Target::Process { command, program, in_box: None }) };
         let paths = resolve_box_paths(server, settings, &self.surroundings)?;
-        let private_home = self.home_of(server)?;
+        let HeldHome { path: private_home, lock } = self.home_of(server).await?;
         let (settings, arguments) = (settings.clone(), command.arguments.clone());
         let own_files = self.own_files(server);
         let files = own_files.clone();
@@ -266,19 +209,21 @@ impl Core {
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let Decided { contents, program, places, notes: _ } = found.await?.map_err(failed)?;
         self.check_places(server, self.compared(server, &name, &path, places))?;
-        self.note_view(&server.name, &contents, &own_files);
+        let alive = self.note_view(server, &contents, &own_files)?;
         let BoxMaker { program: box_program, threads, .. } = &self.box_maker;
         let border = self.border_settings(&server.name, hosts, start_hosts);
-        let in_box = Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads) }));
+        let in_box =
+            Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads), home: Some(lock), alive }));
         Ok(Target::Process { command, program, in_box })
     }
 
-    /// Returns the private home of a server, for its present command and its present approval.
-    fn home_of(&self, server: &ServerDefinition) -> GatewayResult<PathBuf> {
+    /// Returns the private home of a server, its command and its approval.
+    async fn home_of(&self, server: &ServerDefinition) -> GatewayResult<HeldHome> {
         let workspace = deciding_folder(server, &self.surroundings);
         let approval = self.trust.approvals.approval(&server.key())?;
-        let approval = approval.as_ref().map_or("", |approval| approval.first_approval_id());
-        self.box_maker.private_home(server, workspace.as_deref(), approval)
+        let approval = approval.map(|approval| approval.first_approval_id().to_owned()).unwrap_or_default();
+        let (homes, server) = (self.box_maker.homes.clone(), server.clone());
+        blocking(move || homes.hold(&server, workspace.as_deref(), &approval)).await
     }
 
     /// Returns the approval request for the command. For a server in a box, the request also contains the hosts that a package runner may

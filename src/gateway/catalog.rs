@@ -58,7 +58,7 @@ pub struct CodeReport {
 }
 
 impl Core {
-    /// Returns the style of declarations: how texts are shortened for models, and how failed calls are declared.
+    /// Returns the form of declarations: how texts are shortened for models, and how failed calls are declared.
     pub(super) fn declaration_style(&self, errors: ToolErrors) -> DeclarationStyle {
         let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: self.limits.max_description_chars };
         let failures = match errors {
@@ -327,7 +327,7 @@ fn with_hosts(hosts: &[String], budget_tokens: Option<usize>, message: impl FnOn
     Ok(format!("{message}{gap}{sentence}"))
 }
 
-/// Returns the names of the server and of the tool of each match.
+/// Returns the server's and the tool's name for each match.
 fn named(found: &[ToolMatch]) -> Vec<(&str, &str)> {
     found.iter().map(|found| (found.server.as_str(), found.tool.as_str())).collect()
 }

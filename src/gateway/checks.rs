@@ -1,4 +1,4 @@
-//! Checks of the arguments and results of calls against the approved schemas of their tools.
+//! Checks the arguments and results of calls against the tools' approved schemas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

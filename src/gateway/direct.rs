@@ -43,8 +43,8 @@ impl Agent {
         Ok(tools)
     }
 
-    /// Returns the server and the original name of the approved tool with this direct name, in either style. The server need not be
-    /// enabled.
+    /// Returns the server and the original name of the approved tool with this direct name, in either form
+    /// ([`NameStyle`](crate::catalog::NameStyle)). The server need not be enabled.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_TOOL` with the nearest name, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.

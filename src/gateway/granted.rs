@@ -218,7 +218,7 @@ impl Granted {
     }
 }
 
-/// Returns the name that grants use for a server of the registry. It has no mark of a variant or task.
+/// Returns the name that grants use for a server of the registry. It has no mark of a variant or task, the part from `@` on.
 pub(super) fn granted_name(server: &str) -> &str {
     marked_name(server).0
 }

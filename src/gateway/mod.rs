@@ -74,6 +74,7 @@ pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Questio
 pub use agent::{Agent, IdentityOptions, NameOrigin};
 pub use agent_modules::AgentModule;
 pub use approval_cache::ApprovalRead;
+pub use boxes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
 pub use callbacks::{
     Answer, ApprovalQuestion, AuthorizationQuestion, CallbackChain, Callbacks, ElicitationQuestion, IssuerQuestion, SamplingQuestion,
 };
@@ -304,7 +305,7 @@ impl Gateway {
         if let Err(error) = self.core.grants_now(ApprovalRead::Fresh) {
             self.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", self.core.redacted(error)));
         }
-        // The texts for a model later use the result of this reading. The store itself reports a problem.
+        // The rows stay in memory, and the texts for a model later use them. The store itself reports a problem.
         let _ = self.core.store.rows(Kind::Fetch);
         self.enable_at_open(&options.enable)?;
         self.propose_at_open();

@@ -58,7 +58,7 @@ impl PluginSwitch {
         }
     }
 
-    /// Ends the period, if there is one.
+    /// Changes the state to `Off`, and ends the period. Returns the period, or `None` if the state was `Off` already.
     fn end(&self) -> Option<ActivePeriod> {
         match std::mem::replace(&mut *self.state(), State::Off) {
             State::NoPlugin(period) | State::On(period) => {

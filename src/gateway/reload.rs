@@ -150,7 +150,7 @@ pub(super) struct ServerChanges {
 }
 
 impl ServerChanges {
-    /// Returns the differences between two readings of the servers. A reading contains a digest of each entry, by the server's name.
+    /// Returns the differences between the servers at two moments. Each map has a digest of each entry, by the server's name.
     pub(super) fn between(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Self {
         let differs = |(name, form): &(&String, &String)| before.get(*name).is_some_and(|old| old != *form);
         Self {

@@ -280,8 +280,8 @@ fn literal_of(part: Part<'_>) -> &str {
     }
 }
 
-/// Returns whether the default of a variable may be a secret: by the name of the field, by the name of the variable, by its form, or
-/// because it contains one of the secrets `around` or is a part of one.
+/// Returns whether a variable's default may be a secret: by the field's name, by the variable's name, by the form of the default, or
+/// because the default contains one of the secrets in `around` or is a part of one.
 fn may_be_secret(key: &str, variable: &str, default: &str, around: &BTreeSet<String>) -> bool {
     let is_masked = |name: &str| shown_variable(name, default) != format!("{name}={default}");
     !default.is_empty()

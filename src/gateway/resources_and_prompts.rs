@@ -8,7 +8,7 @@ use super::availability::Viewer;
 use super::request::Request;
 use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::{PromptEntry, ResourceEntry, prompt_arguments, prompt_entries, resource_entries};
-use crate::catalog::{Manifest, drop_our_keys, drop_our_keys_within};
+use crate::catalog::{Manifest, drop_reserved_keys, drop_reserved_keys_within};
 use crate::client::{Completed, ResourceOrPromptRequest};
 use crate::error::{Error, Result};
 use crate::sandbox::Stop;
@@ -114,7 +114,7 @@ impl Agent {
     }
 }
 
-/// Returns the known fields of a result, and its `_meta` without this package's own keys. Each field in `lists` must be present and must be
+/// Returns the known fields of a result, and its `_meta` without the keys of this package and of the protocol. Each field in `lists` must be present and must be
 /// a list.
 fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others: &[&str]) -> Result<Json> {
     let mut fields = Map::new();
@@ -132,11 +132,11 @@ fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others:
         fields.insert((*name).to_owned(), list.clone());
     }
     if let Some(mut meta) = result.get("_meta").cloned() {
-        meta.as_object_mut().into_iter().for_each(drop_our_keys);
+        meta.as_object_mut().into_iter().for_each(drop_reserved_keys);
         fields.insert("meta".to_owned(), meta);
     }
     let mut shown = Json::Object(fields);
-    drop_our_keys_within(&mut shown);
+    drop_reserved_keys_within(&mut shown);
     Ok(shown)
 }
 
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_result_without_what_it_promises_is_a_protocol_error() {
         let request = Request::ResourceOrPrompt(ResourceOrPromptRequest::Read { uri: "a:b".into() });
-        let ours = json!({ "x": 1, "io.hyperlight-mcp/session": "s" });
+        let ours = json!({ "x": 1, "io.hyperlight-mcp/session": "s", "io.modelcontextprotocol/related-task": { "taskId": "t" }, "progressToken": 1 });
         let result = json!({ "contents": [{ "uri": "a:b", "text": "t", "_meta": ours }], "_meta": ours, "vendor": 2 });
         let expected = json!({ "contents": [{ "uri": "a:b", "text": "t", "_meta": { "x": 1 } }], "meta": { "x": 1 } });
         assert_eq!(shown("s", &request, &result, &["contents"], &[]).unwrap(), expected);

@@ -16,7 +16,7 @@ use crate::results::{
 };
 use crate::sandbox::{Value, Wire};
 
-/// The field of a report with the images and sounds of the value, as content blocks of MCP. The JSON that a model reads does not contain it.
+/// The field of a report that has the value's images and sounds, as MCP content blocks. The JSON that a model reads does not contain it.
 pub const CONTENT: &str = "content";
 
 /// The report of a run for a model.

@@ -26,7 +26,7 @@ use crate::trust::ApprovalStatus;
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 /// The maximum number of servers that a task names or defines, and the maximum number of its capabilities.
 const MAX_WISHES: usize = 256;
-/// The number of hex digits of the entry's digest that the name of a task's own server contains.
+/// The name of a task's own server contains this many hex digits from the digest of its entry.
 const DIGEST_DIGITS: usize = 16;
 
 /// A task, as described by the agent's author. A model never creates one.

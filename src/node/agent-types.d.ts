@@ -70,7 +70,7 @@ export interface AgentToolResult {
   error?: AgentToolError
   /**
    * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it
-   * out. In the JSON, a mark replaces each image and sound.
+   * out. In the JSON, a short text replaces each image and sound.
    */
   readonly content?: AgentToolContent[]
   [key: string]: unknown
@@ -170,7 +170,7 @@ export interface PluginRegistration {
 
 /** Options of `createHostFunctions`. */
 export interface HostFunctionsOptions extends CallerCallbacks {
-  /** The form of failures. Default: they are returned. */
+  /** The form of failures. Default `return`. */
   toolErrors?: ToolErrors
 }
 

@@ -35,8 +35,8 @@ export interface CommandRequest {
   /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
   /**
-   * The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one.
-   * Missing if there are none.
+   * For each host of `generated` with letters outside of ASCII, its Unicode form. Show both forms, because such a host can look like
+   * another one. Missing if there are none.
    */
   unicodeHosts?: Record<string, string>
   /** Placeholders that determine the host, the port or the scheme of `url`, like `${HOST}`. Missing if there are none. */
@@ -75,7 +75,10 @@ export interface CommandRequest {
   /** Texts and code of `generated` that look like an attempt to influence a model. Missing if there are none. */
   findings?: Finding[]
   confirm: 'never' | 'writes' | 'always'
-  /** Patterns of names (`get_*`): tools without annotations that are reads, as the entry says. Missing if the entry names none. */
+  /**
+   * Patterns of names, such as `get_*`. A tool without annotations is a read if one of them matches its name. Missing if the entry has
+   * none.
+   */
   reads?: string[]
   allowTools?: string[]
   denyTools: string[]
@@ -84,7 +87,7 @@ export interface CommandRequest {
   denyResources: string[]
   allowPrompts?: string[]
   denyPrompts: string[]
-  /** Allows `http://` to hosts other than this machine. */
+  /** True if `http://` is allowed to hosts other than this machine. */
   allowInsecureHttp: boolean
   /** Folders that the gateway returns if the server asks for roots. The server may assume that it may access all of them. */
   roots: string[]
@@ -175,7 +178,7 @@ export interface Finding {
   excerpt: string
   /** The number of further places with the same wording. */
   repeats?: number
-  /** The first of these places: the name of the item and the field. */
+  /** The first of the places that `repeats` counts: for each, the name of the item and the field. */
   also?: string[]
 }
 
@@ -202,13 +205,13 @@ export interface ToolSummary {
 
 /** Fields of a resource, a template or a prompt that only an MCP host uses: to show it, or to act on it. */
 export interface HostFieldsSummary {
-  /** For whom it is (`audience`), and how important it is (`priority`). */
+  /** The audience of the item (`audience`), and its importance (`priority`). */
   annotations?: unknown
   /** The size of a resource in bytes. */
   size?: number
-  /** A host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  /** The icons of the item. A host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
   icons?: unknown
-  /** Its `_meta`, for example the addresses to which a view may connect (MCP Apps). */
+  /** The item's `_meta`, for example the addresses to which a view may connect (MCP Apps). */
   meta?: unknown
 }
 

@@ -87,7 +87,7 @@ export interface AuditRow {
   runId?: number
   /**
    * Scheme, host and port that code has fetched from; for a run that was refused, all its hosts. Only rows of the kind `fetch` have this
-   * field and the next four.
+   * field.
    */
   host?: string
   /** The method of a fetch. */

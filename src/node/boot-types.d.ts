@@ -18,13 +18,14 @@ export interface BootOptions {
   /** True: ends with the plan, writes no code and adds no server. Default: false. */
   dryRun?: boolean
   /**
-   * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The variable NAME has the value. It is
-   * sent to that host alone, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder. Default: none.
+   * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The value of the variable
+   * NAME is sent to that host alone, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder.
+   * Default: none.
    */
   secrets?: string[]
   /** Hosts that may have private addresses and need no TLS, such as `127.0.0.1:8080`. They do not widen what the prompt allows. Default: none. */
   allowHosts?: string[]
-  /** Hears of each step. */
+  /** Called with each step. */
   onProgress?: (step: BootProgress) => void
   /** Ends the boot with `ERR_ABORTED`. */
   signal?: AbortSignal

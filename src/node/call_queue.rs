@@ -52,7 +52,8 @@ impl<T> CallQueue<T> {
         }
     }
 
-    /// Returns a call of the module for which JavaScript must be woken now. Returns `None` if no call waits, or if none may start yet.
+    /// Returns the first call of the next module, for which JavaScript must be woken now. `None` if no call waits, JavaScript was already
+    /// woken, or the time of this turn is spent.
     pub(super) fn wake(&mut self) -> Option<&T> {
         if self.woken.is_some() || self.turn == Turn::Spent {
             return None;

@@ -37,7 +37,10 @@ export interface FunctionInfo {
   parameters: ParameterInfo[]
   /** The TypeScript type of the returned value. */
   returns: string
-  /** The number of results from which `returns` was learnt. Set if the server declares no results and this agent has seen some: no promise. */
+  /**
+   * The number of results from which `returns` was learnt. Missing if the server declares its results, or if this agent has seen none. A
+   * learnt type is not promised.
+   */
   resultsSeen?: number
   caveats: string[]
   /** A call with the required parameters. */
@@ -102,7 +105,7 @@ export interface ServerDetails {
   /** Names of the headers of the entry. */
   headers: string[]
   confirm: 'never' | 'writes' | 'always'
-  /** Patterns of names (`get_*`): tools without annotations that are reads. */
+  /** Patterns of names, such as `get_*`. A tool without annotations is a read if one of them matches its name. */
   reads: string[]
   allowTools?: string[]
   denyTools: string[]
@@ -122,9 +125,9 @@ export interface ServerLimits {
   callTimeoutMs: number
   maxCallTimeoutMs: number
   maxParallelCalls: number
-  /** Missing if the connection is not closed when it is idle. */
+  /** The time after which an idle connection is closed. Missing if it is not closed. */
   idleTimeoutMs?: number
-  /** Missing if the server gets no pings. */
+  /** The interval of pings to the server. Missing if the server gets no pings. */
   keepAliveMs?: number
 }
 
@@ -151,9 +154,11 @@ export interface ServerOffer {
   purpose: string
   instructions?: string
   functions: { name: string; tool: string; purpose: string }[]
-  /** The number of resources, of resource templates, and of prompts. */
+  /** The number of resources. */
   resources: number
+  /** The number of resource templates. */
   resourceTemplates: number
+  /** The number of prompts. */
   prompts: number
 }
 
@@ -216,8 +221,8 @@ export interface CodeReport {
   /** The problems in the order of their place in the code, at most 100. */
   problems: CodeProblem[]
   /**
-   * Properties of results that no result had which this agent has seen, and that are similar to some that were seen (`unseen-property`). No server
-   * has promised what its results have, so such code may be right: hints do not count for `ok`.
+   * Hints about properties of results (`unseen-property`): no result that this agent has seen had the property, but some had a property
+   * with a similar name. No server has promised what its results have, so such code may be right: hints do not count for `ok`.
    */
   hints: CodeProblem[]
 }

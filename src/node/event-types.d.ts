@@ -64,7 +64,7 @@ export interface ServerProposedEvent {
   displayName: string
   /** The name of the agent. Missing for the operator's own agent. */
   agent?: string
-  /** True if it was approved without a person, because `requireApproval` is false. */
+  /** True if the server was approved without a person, because `requireApproval` is false. */
   approved: boolean
   /**
    * The stage that the person must decide about. `manifest`: the command is approved already, and `request` shows it; `approvalRequest(server)`
@@ -180,8 +180,8 @@ export interface ConnectionLostEvent {
 }
 
 /**
- * An event: a server has tried to reach a host that its box does not have. Sent once for each host, port and reason, and not for all of a flood. The host is
- * a text of the server.
+ * An event: a server has tried to reach a host that its box does not have. It is sent once for each host, port and reason. Of very many,
+ * only some are sent. The server has chosen the text of the host.
  */
 export interface BoxRefusedEvent {
   type: 'box-refused'

@@ -40,13 +40,13 @@ export interface FetchApproval {
   /** The hosts in `hosts` that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
   privateHosts: string[]
   /**
-   * The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. Show both: such a host can look like another one. Missing if
-   * there are none.
+   * For each host with letters outside of ASCII, its Unicode form. Show both forms, because such a host can look like another one. Missing
+   * if there are none.
    */
   unicodeHosts?: Record<string, string>
   /** The entries below which anyone can get a host name, for example `*.github.io`. Missing if there are none. */
   hostsOfStrangers?: string[]
-  /** The digest of exactly this: the agent and its hosts. */
+  /** The digest of the agent and the hosts. */
   digest: string
   /** True if a person has approved all of these hosts for the agent. */
   approved: boolean
@@ -57,8 +57,8 @@ export interface FetchApproval {
 /** Rules for `fetch` in agent code, for all runs of the gateway. */
 export interface GatewayFetch {
   /**
-   * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`, written as in the hosts of a run.
-   * The approval of a host says that it is one of these. Default: none.
+   * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`, written as in the
+   * hosts of a run. An approval request lists such hosts in `privateHosts`. Default: none.
    */
   allowPrivateHosts?: string[]
 }

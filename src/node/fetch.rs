@@ -37,8 +37,8 @@ struct FetchAgent {
 #[napi]
 impl Gateway {
     /// Returns what a person must see before the code of an agent may fetch from hosts. An approval means that code that a model writes may
-    /// send any data that it has to these hosts. Without `hosts`, they are those of the agent's entry in the config; without `agent`, it is
-    /// the operator's own.
+    /// send any data that it has to these hosts. Default of `hosts`: those of the agent's entry in the config. Default of `agent`: the
+    /// operator's own agent.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for a host or name that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
     ///

@@ -7,8 +7,8 @@ use std::time::Duration;
 use napi::Env;
 use napi::bindgen_prelude::{Either, FnArgs, Object, Unknown};
 use napi_derive::napi;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::callbacks::callbacks;
@@ -21,7 +21,30 @@ use super::runtime::Core;
 use super::{glue, options};
 use crate::blocking::blocking;
 use crate::error::Result;
-use crate::gateway::{ApprovalRead, GatewayOptions, ResolveOptions};
+use crate::gateway::{ApprovalRead, GatewayOptions, HomesToRemove, ResolveOptions};
+
+/// The private homes to remove.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "must be 'unused', or a list of servers or ids")]
+enum Homes {
+    All(Unused),
+    Named(Vec<String>),
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Unused {
+    Unused,
+}
+
+impl Homes {
+    fn into_choice(self) -> HomesToRemove {
+        match self {
+            Self::All(Unused::Unused) => HomesToRemove::Unused,
+            Self::Named(names) => HomesToRemove::Named(names),
+        }
+    }
+}
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 
@@ -106,6 +129,29 @@ impl Gateway {
     #[napi(catch_unwind, ts_return_type = "Promise<BoxesReport>")]
     pub fn boxes<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.boxes", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.boxes())).await })
+    }
+
+    /// Lists the private homes of servers in boxes, with their size and use, also those of servers that are gone. Rejects with
+    /// `ERR_APPROVAL_STORE`.
+    #[napi(catch_unwind, ts_return_type = "Promise<PrivateHome[]>")]
+    pub fn private_homes<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.privateHomes", [], |gateway, []: [(); 0]| blocking(move || gateway.private_homes()))
+    }
+
+    /// Removes private homes: those of servers, by name or by the home's id, or with `'unused'` all that no server can get any more. Never removes
+    /// one in which a server runs, or that a configured server gets at its next start: these are in `kept`.
+    ///
+    /// Rejects with `ERR_INVALID_OPTION` if there is no home of one of the names, and then removes nothing; and with `ERR_APPROVAL_STORE`,
+    /// `ERR_IO`.
+    ///
+    /// ```js
+    /// const { removed } = await gateway.removePrivateHomes('unused')
+    /// ```
+    #[napi(catch_unwind, ts_args_type = "homes: 'unused' | string[]", ts_return_type = "Promise<RemovedHomes>")]
+    pub fn remove_private_homes<'env>(&self, env: &'env Env, homes: Unknown<'env>) -> napi::Result<Object<'env>> {
+        self.method(env, "Gateway.removePrivateHomes", [Some(homes)], |gateway, (homes,): (Homes,)| {
+            blocking(move || gateway.remove_private_homes(&homes.into_choice()))
+        })
     }
 
     /// Returns the status of all servers. First come servers that await a decision, then the others in the order of the config; servers

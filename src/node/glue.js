@@ -6,7 +6,7 @@
   const { apply } = Reflect;
   const { isArray } = Array;
   const MARK = "$bytes";
-  /** The same limit is in src/limits.rs. */
+  /** The maximum number of `Uint8Array`s in one value. The same limit is in src/limits.rs. */
   const MAX_BLOBS = 10_000;
   /** The maximum length of a text that describes a thrown value. */
   const MAX_TEXT = 16 * 1024;
@@ -147,7 +147,7 @@
     return parts;
   }
 
-  /** Returns whether a value is an array. It cannot be known of a revoked Proxy. */
+  /** Returns whether a value is an array. Throws for a revoked Proxy, of which this cannot be known. */
   function isList(value, method) {
     try {
       return isArray(value);

@@ -38,7 +38,7 @@ export interface ServerDefinition {
 export interface ProviderStatus {
   /** The beginning of the names of the provider's servers, before `--`. */
   name: string
-  /** The name of its package. Absent for a registered provider. */
+  /** The name of the provider's package. Absent for a registered provider. */
   package?: string
   /** The installed version. */
   version?: string
@@ -80,12 +80,12 @@ export interface ProviderRequest {
   file: string
   /** The number of files that the digest covers: all files of the folder. */
   files: number
-  /** The size of these files in bytes. */
+  /** The size in bytes of the files that the digest covers. */
   bytes: number
   /** Identifies the name, the version and the content of all files. Pass it to `approveProvider`. */
   digest: string
   /** True if a person has approved exactly this digest. */
   approved: boolean
-  /** The version that a person approved before. Present if it is another version, or if its files have changed. */
+  /** The version that a person approved before. Present if this version is another one, or if its files have changed. */
   approvedBefore?: string
 }

@@ -73,7 +73,9 @@
     loading.syncBuiltinESMExports();
   }
 
-  /** The function may be exported by itself, or as a method of the default export, which CommonJS puts one level deeper. */
+  /**
+   * Calls the function `servers`. It may be exported by itself, or as a method of the default export, which CommonJS puts one level deeper.
+   */
   async function answer() {
     const exported = await import(pathToFileURL(file));
     const holder = [exported, exported.default, exported.default?.default].find((one) => typeof one?.servers === "function");

@@ -7,7 +7,7 @@
   const TIME = 2_000;
   /** Time for a thread to start, which takes long on a busy machine. */
   const START_TIME = 10_000;
-  /** The same limit is in src/registry/providers/definitions.rs. It is checked there as well, in bytes. */
+  /** The maximum length of an answer, in characters. src/registry/providers/definitions.rs checks the same limit again, in bytes. */
   const MAX_ANSWER = 256 * 1024;
   const RESOURCES = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 16, codeRangeSizeMb: 16, stackSizeMb: 2 };
   /**

@@ -32,7 +32,7 @@ export interface RunOptions extends Callbacks {
   toolErrors?: ToolErrors
   /**
    * The maximum size of the value, as an estimated number of a model's tokens; at least 100. A larger value is cut, and stays JSON of the same
-   * type. Marks in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
+   * type. Short texts in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
    * `host:mcp`. Default: the sandbox's setting, otherwise the gateway's, otherwise the value is not cut.
    */
   maxResultTokens?: number
@@ -107,7 +107,7 @@ export interface RunStats {
   startMs: number
   /** The number of calls that left the VM. */
   calls: number
-  /** The time spent outside the VM for these calls. Time in which several calls are pending counts once. */
+  /** The time spent outside the VM for calls. Time in which several calls are pending counts once. */
   callMs: number
   /** The bytes that calls sent out of the VM; `bytesIn` counts the bytes that came back. */
   bytesOut: number

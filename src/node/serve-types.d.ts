@@ -31,8 +31,8 @@ export interface ServeOptions {
   /** Limits over HTTP. Defaults: see `ServeLimits`. */
   limits?: Partial<ServeLimits>
   /**
-   * The only servers that the hosts have, whatever the gateway has enabled. No model can enable another one. A server that is not approved yet is
-   * served as soon as it is. Default: all.
+   * The only servers that the hosts have, whatever the gateway has enabled. No model can enable another one. A server that is not approved
+   * yet is served as soon as it is approved. Default: all.
    */
   servers?: string[]
   /**
@@ -60,9 +60,10 @@ export interface ServeOptions {
 }
 
 /**
- * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, or an IP
- * address if there are no tokens. A body that is too large gets status 413, a request beyond `requestsPerSecond` 429, and whatever there is no place for
- * 503, the last two with `Retry-After`. A run for which there is no place is `ERR_BUSY` in the result of its call.
+ * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, or an
+ * IP address if there are no tokens. A body that is too large gets status 413, and a request beyond `requestsPerSecond` status 429.
+ * Anything else for which there is no place gets status 503. The statuses 429 and 503 come with `Retry-After`. A run for which there is no
+ * place is `ERR_BUSY` in the result of its call.
  */
 export interface ServeLimits {
   /** The maximum size of the body of one request. Default 4 MiB, at most 64 MiB. */
@@ -73,11 +74,11 @@ export interface ServeLimits {
   maxHttpConnections: number
   /** The maximum number of connections from one IP address. Default 1,024. */
   maxConnectionsPerAddress: number
-  /** The maximum number of sessions. The last quarter is for clients that have none. Default 1,000. */
+  /** The maximum number of sessions. The last quarter is for clients that have no session. Default 1,000. */
   maxSessions: number
   /** The maximum number of sessions for one client. Default 500. */
   maxSessionsPerClient: number
-  /** The maximum number of requests in progress. The last quarter is for clients that have none. Default 512. */
+  /** The maximum number of requests in progress. The last quarter is for clients that have no request in progress. Default 512. */
   maxRequests: number
   /** The maximum number of requests in progress for one client. Default 256. */
   maxRequestsPerClient: number

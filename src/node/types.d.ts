@@ -41,7 +41,7 @@ export interface Limits {
   maxCallTimeoutMs: number
   /** The time limit of one run. It counts from the start of the run, without the time in the queue. Default 60,000. */
   runTimeoutMs: number
-  /** The time in which the code of one run works itself, without the time of its calls, timers and questions to a person. Default 5,000. */
+  /** The maximum processor time of the code of one run. The time of its calls, timers and questions to a person does not count. Default 5,000. */
   computeTimeoutMs: number
   /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number
@@ -68,7 +68,7 @@ export interface Limits {
   maxValueParts: number
   /** The maximum size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
-  /** The maximum size of a run's log, with all its entries. A longer log is cut, and a mark says so. Default 256 KiB. */
+  /** The maximum size of a run's log, with all its entries. A longer log is cut, and its last entry says so. Default 256 KiB. */
   maxLogBytes: number
   /**
    * The total size of the values that a sandbox keeps for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed first.
@@ -116,7 +116,7 @@ export interface WarmVms {
   vms: number
   /** The maximum memory of the VMs that a pool keeps ready. Each VM counts as 4 MiB. Default 64 MiB. */
   maxBytes: number
-  /** The time without a run after which these VMs are released, until the next run. Default 60,000. */
+  /** The time without a run after which the VMs of a pool are released, until the next run. Default 60,000. */
   idleMs: number
 }
 
@@ -159,13 +159,14 @@ export interface GatewayOptions extends Callbacks {
    */
   snapshotDir?: string | boolean
   /**
-   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event.
-   * Default `warn`.
+   * The handling of results that do not match the tool's `outputSchema`, for servers whose config does not set it. `warn` adds a warning to
+   * the run or, for `callTool`, emits a `warning` event. Default `warn`.
    */
   schemaViolations?: SchemaViolations
   /**
-   * The setting for servers whose config does not have one. `warn` adds a warning to the run or, for `callTool`, emits a `warning` event. Arguments
-   * are always sent as they were given: schema defaults are not filled in. Default `error`.
+   * The handling of arguments that do not match the tool's `inputSchema`, for servers whose config does not set it. `warn` adds a warning
+   * to the run or, for `callTool`, emits a `warning` event. Arguments are always sent as they were given: schema defaults are not filled
+   * in. Default `error`.
    */
   argumentChecks?: ArgumentChecks
   /**
@@ -174,11 +175,12 @@ export interface GatewayOptions extends Callbacks {
    */
   maxResultTokens?: number
   /**
-   * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. They are shown to this agent only, in
-   * `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default true, or `learnResults` of the config.
+   * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. The shapes are shown to
+   * this agent only, in `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default
+   * true, or `learnResults` of the config.
    */
   learnResults?: boolean
-  /** Also emits an event for each connection and each call. Default false. */
+  /** True to emit events also for each connection and each call. Default false. */
   trace?: boolean
   /**
    * True if a person must approve each server that an agent adds or changes. With `false`, the command and the first manifest of an added server
@@ -298,7 +300,7 @@ export interface ResolvedServer {
   reason: string
   /** The source of the server. Missing for a name that no server has. */
   source?: ServerSource
-  /** Other sources that have a server of this name, which is not used. */
+  /** Other sources that have a server of this name. Their servers are not used. */
   hides?: ServerSource[]
   /** The variables that the server needs and that are not set. Missing if there are none. */
   missing?: string[]
@@ -324,7 +326,7 @@ export interface HypervisorReport {
 
 /** Reports which parts of a box this machine has. */
 export interface BoxesReport {
-  /** True if boxes with all that they can have are made on this machine. */
+  /** True if this machine can make boxes with all their features. */
   available: boolean
   /** True if Landlock and the filter of system calls can enforce a box without namespaces. Then most entries can still be started. */
   landlockAlone: boolean
@@ -334,17 +336,48 @@ export interface BoxesReport {
   problem?: string
 }
 
+/** A private home of a server in a box. */
+export interface PrivateHome {
+  id: string
+  /**
+   * The name of the server. If it is not from the operator's config, it begins with its source: `agent:researcher:notes`. A home of an earlier
+   * version whose server is not approved has none.
+   */
+  server?: string
+  /**
+   * - `running`: a server runs in a box with this home.
+   * - `configured`: a server of this gateway gets it at its next start.
+   * - `approved`: its server is approved, but its entry is gone, was changed, or belongs to another config or workspace.
+   * - `unused`: no server can get it any more.
+   */
+  used: 'running' | 'configured' | 'approved' | 'unused'
+  /** The size on the disk. */
+  bytes: number
+  files: number
+  /** False if the home contains more than was measured. */
+  isComplete: boolean
+  /** The time of the last start, in milliseconds since 1970. */
+  lastUsedMs?: number
+}
+
+/** The result of `Gateway.removePrivateHomes`. */
+export interface RemovedHomes {
+  removed: PrivateHome[]
+  /** Homes that were named, but are in use. */
+  kept: PrivateHome[]
+}
+
 /** A part of the kernel that boxes need, with the result of the attempt to use it. */
 export interface BoxPart {
   /**
-   * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches its abstract sockets. Without `cgroup`, memory
-   * and processes are counted, and `cpuPercent` is refused.
+   * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches the abstract sockets of the
+   * machine. Without `cgroup`, memory and processes are counted, and `cpuPercent` is refused.
    */
   name: 'userNamespaces' | 'networkNamespaces' | 'mounts' | 'landlock' | 'systemCallFilter' | 'scopes' | 'cgroup'
   available: boolean
   /** The version of Landlock, or the resources that a cgroup can limit. */
   detail?: string
-  /** The reason why the machine does not have it. `remedy` says what to do, if something is known. */
+  /** The reason why the machine does not have the part. `remedy` says what to do, if something is known. */
   problem?: string
   remedy?: string
 }
@@ -394,7 +427,7 @@ export interface ServerStatus {
   description?: string
   /** The source of the server. */
   source: ServerSource
-  /** Other sources that have a server of this name, which is not used. */
+  /** Other sources that have a server of this name. Their servers are not used. */
   hides?: ServerSource[]
   /** The variables that the server needs and that are not set. Without them, it does not start. Missing if there are none. */
   missing?: string[]
@@ -402,7 +435,10 @@ export interface ServerStatus {
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
-  /** The last error. Of what a server wrote before it ended, it has the line that tells most; `logs` has all of it. */
+  /**
+   * The last error. If a server wrote something before it ended, the message has the line that tells most. The command `logs` shows all
+   * lines.
+   */
   lastError?: { code: ErrorCode; message: string }
 }
 

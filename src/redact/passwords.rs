@@ -10,7 +10,7 @@ use super::secret_rules::is_named_for_a_secret;
 
 /// Maximum number of words in one text that are examined.
 const MAX_WORDS: usize = 5_000;
-/// Maximum depth of quotes within quotes, for example of a script in the argument of a shell.
+/// Maximum depth of quotes within quotes, for example in a script that is a shell's argument.
 const MAX_QUOTES: usize = 4;
 /// Words that end a command.
 const ENDS: [&str; 6] = ["&&", "||", "|", ";", "&", "|&"];

@@ -155,7 +155,7 @@ pub(crate) fn is_key_name(names: &str) -> bool {
     })
 }
 
-/// Returns whether one of the names is the name of a secret, and not the name of a setting about a secret.
+/// Returns whether one of the names names a secret, and not a setting about a secret.
 pub(super) fn is_named_for_a_secret(names: &str) -> bool {
     names.split_whitespace().filter(|name| is_secret_name(name)).map(name_words).any(|words| {
         let ends_as_a_setting = words.last().is_some_and(|word| is_one_of(SETTING_WORDS, word));
@@ -396,9 +396,9 @@ fn is_email(value: &str) -> bool {
     })
 }
 
-/// Returns whether a part of an address looks like a secret, for example the identifier in the path of a webhook or the value of a
-/// parameter. UUIDs and groups of random characters are treated as secrets here, because secret addresses consist of them. Elsewhere they
-/// are usually identifiers.
+/// Returns whether a part of an address looks like a secret, for example the identifier in a webhook's path, or a parameter's value. UUIDs
+/// and groups of random characters are treated as secrets here, because secret addresses consist of them. Elsewhere they are usually
+/// identifiers.
 pub(crate) fn is_secret_segment(segment: &str) -> bool {
     is_known_token(segment) || is_random(segment) || is_uuid(segment) || is_dense(segment)
 }

@@ -93,7 +93,7 @@ pub(super) fn options(text: &str) -> impl Iterator<Item = (&str, &str)> {
     pairs.chain(columns.map(|(name, value)| (name.trim(), value.trim()))).filter(|(name, _)| is_name(name))
 }
 
-/// Returns whether a text can be the name of a setting, of a parameter or of a header.
+/// Returns whether a text can be the name of a setting, a parameter or a header.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 128 && text.chars().all(|next| next.is_alphanumeric() || "-_.".contains(next))
 }

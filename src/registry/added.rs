@@ -102,7 +102,7 @@ impl AddedServer {
     /// # Errors
     /// A sentence for the agent that describes the mistake.
     pub fn new(name: &str, owner: Option<&str>, change: &ServerChange, author: Decider) -> Result<Self, String> {
-        let display_name = change.name.clone().ok_or("name: is missing; any text of 1 to 64 characters")?;
+        let display_name = change.name.clone().ok_or("name: is missing; give any text of 1 to 64 characters")?;
         if change.command.is_some() == change.url.is_some() {
             return Err("a server needs either a command or a url".to_owned());
         }
@@ -227,8 +227,8 @@ fn check_display_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses everything that only the agent's own code may set: all fields except a few, and placeholders. The value of a placeholder is a value
-/// of this process, or a person's answer to the question of another server.
+/// Refuses everything that only the agent's own code may set: all fields except a few, and placeholders. A placeholder's value is a value
+/// of this process, or a person's answer to another server's question.
 fn check_for_model(change: &ServerChange) -> Result<(), String> {
     let ServerChange { name, command, args, env, cwd, url, headers, allow_tools, deny_tools, timeout_ms } = change;
     if cwd.is_some() || headers.is_some() || allow_tools.is_some() || deny_tools.is_some() || timeout_ms.is_some() {

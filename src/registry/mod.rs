@@ -167,7 +167,8 @@ impl Registry {
         change(&mut layers);
         let merged = layers.merged();
         if let Some(only) = &self.only {
-            // This is done before anybody can find the new servers. A person who limits servers uses the names without marks, as code does.
+            // This is done before anybody can find the new servers. A person who limits servers uses the names without the part from `@`
+            // on, as code does.
             let is_named = |name: &str| only.contains(name) || variant_of(name).is_some_and(|server| only.contains(server));
             for entry in merged.entries.iter().filter(|entry| !is_named(entry.name())) {
                 self.live().entry(entry.name().to_owned()).or_default().decision = PersonDecision::Off;

@@ -1,7 +1,8 @@
 //! Shows the lines around a position in the agent's code, as compilers do.
 
-/// Number of lines that are shown before the reported line. `AFTER` is the number of lines after it.
+/// Number of lines that are shown before the reported line.
 const BEFORE: usize = 2;
+/// Number of lines that are shown after the reported line.
 const AFTER: usize = 1;
 /// Maximum number of characters in one line that are shown.
 const MAX_LINE_CHARS: usize = 120;

@@ -110,7 +110,7 @@ impl<'a> Iterator for Children<'a> {
 }
 
 impl Children<'_> {
-    /// Returns a key and the byte offset of its value. The separator between them is either a colon or a comma.
+    /// Returns a key and the byte offset of its value. Between them is a colon (`Form::Fields`) or a comma (`Form::Pairs`).
     fn key_and_value(&self, key: usize) -> (Option<String>, usize) {
         let bytes = self.json.as_bytes();
         let end = after_value(bytes, key);

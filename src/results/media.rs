@@ -1,4 +1,5 @@
-//! Takes images and sounds out of a run's value, so that a model gets them as content of that kind. As text they would be long and of no use.
+//! Takes images and sounds out of a run's value, so that a model gets them as content blocks. As text, their base64 would be long and
+//! useless.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,8 +18,9 @@ const MAX_SIDE_PIXELS: usize = 8_000;
 const MIN_AUDIO_BYTES: usize = 44;
 /// The part of the budget that images and sounds may take.
 const MEDIA_SHARE: (usize, usize) = (3, 4);
-/// The number of tokens of an image: one for each 750 pixels, within these limits, as providers scale larger images.
+/// The smallest and the largest number of tokens of an image. Providers scale larger images down.
 const IMAGE_TOKENS: (usize, usize) = (85, 1_600);
+/// The number of pixels of an image that count as one token.
 const PIXELS_PER_TOKEN: u64 = 750;
 /// The number of bytes of a sound that count as one token.
 const AUDIO_BYTES_PER_TOKEN: usize = 500;
@@ -74,7 +76,8 @@ struct Taken {
 }
 
 impl Taken {
-    /// The recursion is bounded, because values from a guest have a limited depth.
+    /// Takes the images and sounds out of a value and its parts. The recursion is bounded, because values from a guest have a limited
+    /// depth.
     fn without_media(&mut self, value: Value) -> Value {
         match value {
             Value::List(items) => Value::List(items.into_iter().map(|item| self.without_media(item)).collect()),
@@ -91,7 +94,7 @@ impl Taken {
         fields.into_iter().map(|(key, value)| (key, self.without_media(value))).collect()
     }
 
-    /// Takes one, and returns the mark in its place. Returns `None` if it does not fit.
+    /// Takes an image or a sound, and returns the mark that replaces it. Returns `None` if it does not fit into the limits.
     fn take(&mut self, media: Media) -> Option<String> {
         if self.media.len() >= MAX_MEDIA || media.data.len() > MAX_MEDIA_BYTES {
             return None;

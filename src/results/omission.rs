@@ -13,8 +13,9 @@ pub struct Omission {
     /// JSON Pointer (RFC 6901) to the cut part in the whole value. `""` refers to the value itself.
     pub path: String,
     pub kind: OmissionKind,
-    /// Amount that is shown. `of` is the whole amount. Text is counted in UTF-16 units, and other kinds in bytes, items or keys.
+    /// Amount that is shown. Text is counted in UTF-16 units, and other kinds in bytes, items or keys.
     pub kept: usize,
+    /// Whole amount, in the unit of `kept`.
     pub of: usize,
 }
 

@@ -9,7 +9,7 @@ use super::text::{head, tail, text_tokens};
 use crate::catalog::estimate_tokens;
 use crate::sandbox::{LogEntry, Value};
 
-/// Divisor of the budget that gives the maximum share of the log. The value gets the rest.
+/// The log may use at most the budget divided by this number. The value gets the rest.
 const LOG_SHARE: usize = 4;
 /// Warnings may use at most the budget divided by this number.
 const WARNING_SHARE: usize = 8;

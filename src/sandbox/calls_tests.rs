@@ -47,7 +47,7 @@ fn slot_of(slots: ComputeSlots) -> ComputeSlot {
     ComputeSlot::new(slots, Arc::new(ComputeTime::new(LONG)))
 }
 
-/// A run of an owner with these slots. It does not hold one yet.
+/// Makes a run of an owner who has these slots. The run does not hold a slot yet.
 fn rig_in(slots: ComputeSlots, stop: Stop, timeout: Duration, answer: impl Fn(usize) -> HostAnswer + Send + Sync + 'static) -> Rig {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let control = RunControl::new(stop.clone(), Deadline::after(timeout), runtime.handle().clone());
@@ -223,7 +223,7 @@ fn a_log_of_any_levels_is_within_its_limit() {
     assert!(log.len() <= 9 && log.iter().all(|entry| entry.level == LogLevel::Log), "{}", log.len());
 }
 
-/// One slot for the guests of an owner, and the number of guests that execute.
+/// Returns the slots of an owner, with room for one guest, and the counter of the guests that execute.
 fn one_slot() -> (ComputeSlots, Arc<AtomicUsize>) {
     let executing = Arc::<AtomicUsize>::default();
     (ComputeSlots::new(1, Arc::clone(&executing)), executing)

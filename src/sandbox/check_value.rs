@@ -175,7 +175,7 @@ impl Visitor<'_> for Key<'_> {
     }
 }
 
-/// The value of the key of placeholders: the index of a blob, or the fields of an escaped record, which itself contains this key.
+/// The value that the key of a placeholder has: the index of a blob, or the fields of an escaped record, which itself contains this key.
 struct Placeholder<'a>(Part<'a>);
 
 impl<'de> DeserializeSeed<'de> for Placeholder<'_> {

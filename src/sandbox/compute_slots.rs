@@ -24,7 +24,7 @@ pub struct CodeOwner {
 #[derive(Debug, Clone, Default)]
 pub struct ComputeSlots(Option<Arc<Slots>>);
 
-/// Two values are equal if they are the same slots, or if neither has a limit.
+/// Two values are equal if they are the same slots, or if both have no limit.
 impl PartialEq for ComputeSlots {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -43,7 +43,8 @@ struct Slots {
 }
 
 impl ComputeSlots {
-    /// Returns slots for at most `most` guests at the same time. `executing` counts the guests that hold one. Several owners may share it.
+    /// Returns slots for at most `most` guests at the same time. `executing` counts the guests that hold a slot. Several owners may share
+    /// this counter.
     #[must_use]
     pub fn new(most: usize, executing: Arc<AtomicUsize>) -> Self {
         Self(Some(Arc::new(Slots { free: Arc::new(Semaphore::new(most)), executing })))
@@ -90,7 +91,7 @@ impl Drop for Executing<'_> {
 }
 
 impl ComputeSlot {
-    /// Returns the slot of a new run, which does not hold it yet. `time` is the time in which its guest works.
+    /// Returns the slot of a new run. The run does not hold the slot yet. `time` counts the time in which the run's guest works.
     pub(super) fn new(slots: ComputeSlots, time: Arc<ComputeTime>) -> Self {
         Self { slots, time, held: Mutex::default() }
     }

@@ -1,7 +1,8 @@
-//! Bounds the time that the guest of a run works itself, apart from the time in which it waits for calls, timers and compute slots.
+//! Maximum processor time of the guest of one run, measured on its thread. The time in which the guest waits for calls, timers and compute
+//! slots does not count.
 //!
-//! The time is processor time of the thread that the guest runs on, so a busy machine does not end an honest run earlier. A hypervisor may
-//! run a guest without counting its time to a thread. Therefore at least one part in [`LEAST_PART`] of the time on the clock counts.
+//! It is processor time, so a busy machine does not end an honest run earlier. A hypervisor may run a guest without counting its time to a
+//! thread. Therefore at least one part in [`LEAST_PART`] of the time on the clock counts.
 
 use std::time::Duration;
 
@@ -99,8 +100,8 @@ impl ComputeTime {
         self.limit.saturating_sub(self.state.lock().used())
     }
 
-    /// Completes when the guest has used up its time. A guest uses no more time than passes on the clock, so nothing has to wake this future
-    /// when the guest begins to work or to wait. That would cost time in each call.
+    /// Completes when the guest has used up its time. A guest uses no more time than passes on the clock. So nothing wakes this future when
+    /// the guest begins to work or to wait, which would cost time in each call.
     pub(super) async fn passed(&self) {
         loop {
             let remaining = self.remaining();

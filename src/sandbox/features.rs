@@ -1,5 +1,5 @@
-//! Optional globals of agent code. A run has only those that its [`GuestFeatures`] name, and runs with different features start from
-//! different images. So a run without features pays nothing for them.
+//! Optional globals of agent code. A run has only the globals that its [`GuestFeatures`] name. Runs with different features start from
+//! different images, so the optional globals cost a run without features nothing.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ pub enum GuestFeatures {
 /// The name of the module that defines fetch, before the snapshot is taken.
 const FETCH_GLOBALS: &str = "agent:fetch-globals";
 
-/// The files that define fetch, in the order in which they need each other.
+/// The files that define fetch. Each file comes after the files that it needs.
 const FETCH_PARTS: [&str; 12] = [
     include_str!("fetch_globals/tools.js"),
     include_str!("fetch_globals/streams.js"),
@@ -42,7 +42,7 @@ impl GuestFeatures {
     /// All combinations, each of which has an image of its own.
     pub(super) const ALL: [Self; 2] = [Self::Basic, Self::Fetch];
 
-    /// Returns the name and the source of the module that defines the globals of these features. It runs once, at the guest's boot.
+    /// Returns the name and the source of the module that defines the globals of these features. The module runs once, at the guest's boot.
     pub(super) fn globals(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Basic => None,

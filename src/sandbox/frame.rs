@@ -9,7 +9,7 @@ use crate::text::json::Sink;
 
 /// The maximum size of an exception's message in the guest.
 const MAX_THROWN_BYTES: usize = 32 * 1024;
-/// The size of an integer in a frame: the number of parts, or the length of a part.
+/// The size in bytes of each integer in a frame. An integer is the number of parts, or the length of a part.
 const WORD: usize = 4;
 /// Spare capacity for the JSON syntax around texts and bytes.
 const ENVELOPE_BYTES: usize = 64;
@@ -232,7 +232,7 @@ pub(super) fn fitting_frame(reply: HostReply, capacity: usize) -> Vec<u8> {
     if frame.len() <= capacity { frame } else { encode_reply(too_large(frame.len(), capacity)) }
 }
 
-/// Does the same as [`fitting_frame`] for a reply that is one of several in an answer.
+/// Encodes a reply that is one of several in an answer. Encodes an error instead if the reply does not fit into the guest's buffer.
 pub(super) fn fitting(reply: HostReply, capacity: usize) -> Wire {
     let wire = to_wire(reply);
     let size = frame_size(&wire);

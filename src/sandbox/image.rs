@@ -25,8 +25,8 @@ const key = Symbol.for("hyperlight-mcp");
 const { run, ...others } = globalThis[key];
 Object.defineProperty(globalThis, key, { value: Object.freeze(others), configurable: false });
 export const handler = (code) => run(code).then(() => 0);"#;
-/// The name of the module that runs before the snapshot is taken. Its source is [`READY`]. It needs another name, because a module
-/// is evaluated only once.
+/// The name of the module that runs before the snapshot is taken. It has the source of the module [`READY`], but another name, because a
+/// module is evaluated only once.
 const READY_ONCE: &str = "agent:ready-once";
 /// The name of the module that runs in each VM that is made ready in advance.
 const READY: &str = "agent:ready";
@@ -269,7 +269,8 @@ fn register_sources(target: &mut impl Registerable, binding: &Arc<RunBinding>) -
     target.register_host_function("LoadModule", move |name: String| owner.dispatch(|run| run.load(&name))?.ok_or_else(missing))
 }
 
-/// Registers the functions for random bytes and time. The snapshot contains neither, so every run requests them from the host.
+/// Registers the functions for random bytes and time. The snapshot contains no random bytes and no time, so every run requests both from
+/// the host.
 fn register_clock(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result<(), HyperlightError> {
     let owner = Arc::clone(binding);
     target.register_host_function("HostRandom", move |count: u64| owner.dispatch(|run| run.random(count)))?;

@@ -44,7 +44,7 @@ impl InFlightCalls {
     }
 }
 
-/// One call. Dropping it cancels the call.
+/// A call in progress. Dropping this value cancels the call.
 pub(super) struct InFlightCall {
     all: InFlightCalls,
     key: u64,

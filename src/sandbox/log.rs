@@ -75,7 +75,8 @@ impl Log {
         Self { max_bytes, entries: Vec::new(), bytes: 0, full: false }
     }
 
-    /// Adds an entry, cut if necessary, and returns it. Returns `None` if the log is full. The last entry of a full log ends with the mark.
+    /// Adds an entry, cut if necessary, and returns it. Returns `None` if the log is full. The last entry of a full log ends with
+    /// [`LOG_CUT_MARK`].
     pub(super) fn add(&mut self, level: LogLevel, text: String) -> Option<LogEntry> {
         if self.full {
             return None;

@@ -79,7 +79,7 @@ pub struct Sandboxes {
     kept: Option<SnapshotStore>,
 }
 
-/// The image of a set of features, and its VMs. It is booted when the first run needs it.
+/// The image for one set of features, and the VMs that start from it. The image is booted when the first run needs it.
 struct Variant {
     features: GuestFeatures,
     image: OnceLock<Result<GuestImage>>,
@@ -102,7 +102,7 @@ impl Sandboxes {
         Self { choice, limits, runtime: Mutex::new(Some(runtime)), reader: ScriptReader::new(reader.into()), basic, fetch, kept: None }
     }
 
-    /// Sets how many VMs are prepared in advance, of each set of features that runs use.
+    /// Sets how many VMs are prepared in advance for each set of features that runs use.
     #[must_use]
     pub fn with_warm_vms(self, warm: WarmVms) -> Self {
         Self { basic: Variant::new(GuestFeatures::Basic, warm), fetch: Variant::new(GuestFeatures::Fetch, warm), ..self }

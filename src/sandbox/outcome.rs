@@ -27,7 +27,8 @@ pub(super) struct AgentCode<'a> {
     pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,
     pub(super) deadline: Deadline,
-    /// False if the code was not parsed, because it is nested too deeply, or because the reader failed or was interrupted for others.
+    /// False if the code was not parsed: it is nested too deeply, the reader failed, or the reader was interrupted to parse another owner's
+    /// code.
     pub(super) was_looked_at: bool,
 }
 
@@ -76,7 +77,7 @@ impl AgentCode<'_> {
 /// The JSON text before and after a value.
 const VALUE_PREFIX: &str = "{\"value\":";
 const VALUE_SUFFIX: &str = "}";
-/// The maximum size of each text in a failure. The guest's own code has already cut them to 16 Ki characters.
+/// The maximum size of each text in a failure. The guest's own code has already cut these texts to 16 Ki characters.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
 /// The maximum number of characters of the parse error that are quoted for a malformed outcome.
 const MAX_PROBLEM_CHARS: usize = 200;

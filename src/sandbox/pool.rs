@@ -150,8 +150,8 @@ impl Pool {
         ready.map_or_else(|| image.start(), Ok).inspect_err(|_| self.shared.lock().running -= 1)
     }
 
-    /// Ends a run and drops its VM, whatever the VM's state is. The keeper thread drops it soon, or this thread does so immediately if too
-    /// many wait there.
+    /// Ends a run and drops its VM, whatever the VM's state is. The keeper thread drops the VM soon. If too many VMs already wait for the
+    /// keeper thread, this thread drops the VM immediately.
     pub(super) fn give_back(&self, image: &GuestImage, vm: Vm) {
         let mut state = self.shared.lock();
         state.running -= 1;

@@ -49,7 +49,7 @@ impl Sources {
     }
 }
 
-/// Returns the name of the module that a specifier names, or of which it names a part. The name is without `host:`.
+/// Returns the name of a module, without `host:`. The specifier `imported` names the whole module, or a generated part of the module.
 fn module_of(imported: &str) -> Option<&str> {
     let name = imported.strip_prefix("host:")?;
     Some(name.split_once('/').map_or(name, |(whole, _)| whole))

@@ -88,7 +88,8 @@ fn cited_field(name: &str, field: &Json) -> Option<Json> {
     Some(shown.into())
 }
 
-/// Returns the type and the choices of a field, or of the items of a list. The choices themselves are unchanged, and their labels are in one line each.
+/// Returns the type and the choices of a field, or of a list's items. The choices themselves are unchanged, and their labels are in one
+/// line each.
 fn cited_choices(given: &Map<String, Json>) -> Option<Map<String, Json>> {
     let mut shown = Map::new();
     for (keyword, value) in given {

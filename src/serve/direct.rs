@@ -15,7 +15,7 @@ use super::resources_and_prompts::ResourcesAndPrompts;
 use super::{ServeOptions, stateless};
 use crate::agent;
 use crate::blocking::blocking;
-use crate::catalog::{DirectTool, drop_our_keys, drop_our_keys_within};
+use crate::catalog::{DirectTool, drop_reserved_keys, drop_reserved_keys_within};
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
 use crate::text::sanitise_line;
@@ -224,13 +224,13 @@ fn with_served_view(meta: Map<String, Json>, server: &str, items: &ResourcesAndP
     if let Json::Object(meta) = meta { meta } else { Map::new() }
 }
 
-/// Removes this program's own keys from a server's result. Otherwise a host would send back a handle that the server has invented, or take
-/// an error code of the server for one of this program.
+/// Removes the keys of this program and of the protocol from a server's result. Otherwise a host would send back a handle that the server has
+/// invented, or take an error code or a task of the server for one of this program.
 fn of_server(mut answer: Json) -> Json {
     for place in ["meta", "_meta"] {
-        answer.get_mut(place).and_then(Json::as_object_mut).into_iter().for_each(drop_our_keys);
+        answer.get_mut(place).and_then(Json::as_object_mut).into_iter().for_each(drop_reserved_keys);
     }
-    drop_our_keys_within(&mut answer);
+    drop_reserved_keys_within(&mut answer);
     answer
 }
 
@@ -280,8 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn a_server_sets_no_key_of_ours_in_a_result() {
-        let meta = json!({ CODE_KEY: "ERR_X", "io.hyperlight-mcp/session": "stolen", "vendor/x": 1 });
+    fn a_server_sets_no_key_of_ours_or_of_the_protocol_in_a_result() {
+        let task = json!({ "taskId": "1" });
+        let meta = json!({ CODE_KEY: "ERR_X", "io.hyperlight-mcp/session": "stolen", "io.modelcontextprotocol/related-task": task, "progressToken": 1, "vendor/x": 1 });
         for place in ["meta", "_meta"] {
             let served = json!(result(of_server(json!({ "content": [], place: meta })), true));
             assert_eq!(served["_meta"], json!({ "vendor/x": 1 }), "{place}");
@@ -291,7 +292,8 @@ mod tests {
             { "type": "resource", "resource": { "uri": "a:b", "text": "t", "_meta": meta }, "_meta": meta },
         ]);
         let served = json!(result(of_server(json!({ "content": content })), true)).to_string();
-        assert!(!served.contains("io.hyperlight-mcp") && served.contains("vendor/x"), "{served}");
+        assert!(["io.hyperlight-mcp", "io.modelcontextprotocol", "progressToken"].iter().all(|key| !served.contains(key)), "{served}");
+        assert!(served.contains("vendor/x"), "{served}");
     }
 
     #[test]
@@ -317,9 +319,9 @@ mod tests {
         let text = |sign_in| failure(&error, sign_in)["content"][0]["text"].clone();
         assert_eq!(
             text(Some("the user has to sign in: x test SERVER")),
-            "the server needs an authorization: the user has to sign in: x test SERVER"
+            "the server requires authorization: the user has to sign in: x test SERVER"
         );
-        assert_eq!(text(None), "the server needs an authorization");
+        assert_eq!(text(None), "the server requires authorization");
     }
 
     #[test]

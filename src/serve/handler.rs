@@ -397,11 +397,12 @@ impl ServerHandler for Handler {
         };
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let input = input.map_err(|error| refused(&error))?;
-        let of = server.clone();
+        let (of, links) = (server.clone(), self.links());
         let step = self.asking(context, input, move |client| async move {
             let agent = &client.session.agent;
-            let read = agent.read_resource(&server, &uri, client.call_options(), &client.stop).await;
-            let told = read.map(|contents| resources_and_prompts::renamed(with_meta(contents), &uri, &served));
+            let read = agent.read_resource(&server, &uri, client.call_options(), &client.stop).await.map(with_meta);
+            let read = read.map_err(|error| refused(&error))?;
+            let told = links.contents(agent, &server, read, (&uri, &served)).await;
             told.map(|contents| agent.answer_for_model(&contents)).map_err(|error| refused(&error))
         });
         Ok(match step.await.map_err(|error| answers::about(error, &asked))? {

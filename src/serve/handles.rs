@@ -23,9 +23,9 @@ const MAX_OF_CALLER: usize = 32;
 /// The maximum number of handles for all callers. If there are more, the caller loses one of its own handles or gets no new one. No caller
 /// can end another caller's handles.
 const MAX_OF_ALL: usize = 1_024;
-/// The maximum size of all values of one caller, as a multiple of `limits.maxSavedBytes`.
+/// The maximum total size of one caller's values, as a multiple of `limits.maxSavedBytes`.
 const SHARES_OF_CALLER: usize = 4;
-/// The maximum size of all values of all callers together, as a multiple of `limits.maxSavedBytes`.
+/// The maximum total size of all callers' values, as a multiple of `limits.maxSavedBytes`.
 const SHARES_OF_ALL: usize = 64;
 
 const FOREIGN: &str = "this process has not given this handle to this caller. The handle comes from another process (another replica, or the one before a \

@@ -56,11 +56,11 @@ impl ArgumentMemory {
         let own = of_caller.saturating_add(bytes);
         let busy = |what, limit| Err(Error::Busy { what, limit });
         if own > MAX_OF_CALLER {
-            return busy("bytes for the arguments of this caller's calls, or nearly as many,", MAX_OF_CALLER);
+            return busy("bytes of arguments in this caller's calls (or nearly as many)", MAX_OF_CALLER);
         }
         let most = if own > LEAST_OF_CALLER { MAX_OF_ALL - RESERVED } else { MAX_OF_ALL };
         if taken.all.saturating_add(bytes) > most {
-            return busy("bytes for the arguments of all calls, or nearly as many,", MAX_OF_ALL);
+            return busy("bytes of arguments in all calls (or nearly as many)", MAX_OF_ALL);
         }
         taken.all += bytes;
         taken.of_callers.insert(caller.to_owned(), own);

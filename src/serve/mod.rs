@@ -84,11 +84,11 @@ pub struct ServeOptions {
     pub allow_writes: AllowedWrites,
     /// The only servers that exist for the clients, also those that are approved later. Default: all.
     pub servers: Option<Arc<BTreeSet<String>>>,
-    /// The name of the agents of all clients. Default: the name that each client reports.
+    /// The name that the agents of all clients have. Default: the name that each client reports.
     pub agent: Option<String>,
     /// The servers whose tools are listed directly, each under its own name, together with this program's tools.
     pub direct: Direct,
-    /// The style of the names of tools that are listed directly.
+    /// The form of the names of tools that are listed directly: `mcp_<server>_<tool>` or `<server>-<tool>`.
     pub names: NameStyle,
     /// The form in which failed calls appear in the code of models, and in its declarations. Default: [`ToolErrors::FOR_MODELS`].
     pub tool_errors: Option<ToolErrors>,

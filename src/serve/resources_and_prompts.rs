@@ -28,8 +28,8 @@ const SHARED_VIEW: &str = "ui://mcp-resource/";
 const VIEW: &str = "ui://";
 /// The maximum number of templates that are compared with one URI.
 const MAX_TRIED: usize = 256;
-/// The mark of a URI that is not percent-encoded: `mcp-resource://weather/-/<the URI>`. A template that two servers have is listed in this
-/// form. If it were encoded, its expansion would not contain a URI of the server.
+/// The part of a listed URI that says that the rest is not percent-encoded: `mcp-resource://weather/-/<the URI>`. A template that two
+/// servers have is listed in this form. If it were encoded, its expansion would not contain a URI of the server.
 const VERBATIM: &str = "-/";
 
 /// The object to which a URI in the list refers.
@@ -263,7 +263,7 @@ pub(super) fn types(agent: &Agent, server: &str, errors: ToolErrors) -> Result<(
 /// Returns whether a host could mistake a server's own URI for a URI of this program. Schemes and hosts are case-insensitive (RFC 3986,
 /// section 3.1). URL parsers drop blanks and line breaks, and some programs decode before they compare. A template may begin with an
 /// expression, which can match any scheme.
-fn is_ours(uri: &str) -> bool {
+pub(super) fn is_ours(uri: &str) -> bool {
     let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
     let is_dropped = |character: char| character.is_whitespace() || character.is_control() || crate::text::is_unseen(character);
     let uri: String =
@@ -276,17 +276,6 @@ fn is_ours(uri: &str) -> bool {
     let host = authority.rsplit('@').next().unwrap_or_default();
     let host = host.split(':').next().unwrap_or_default();
     format!("{scheme}://{host}/") == SHARED_VIEW
-}
-
-/// Replaces the server's own URI in contents by the URI in the list. Also replaces each URI that only this program may use.
-pub(super) fn renamed(mut contents: Json, own: &str, served: &str) -> Json {
-    let parts = contents.get_mut("contents").and_then(Json::as_array_mut).into_iter().flatten();
-    for uri in parts.filter_map(|part| part.get_mut("uri")) {
-        if uri.as_str().is_some_and(|given| given == own || is_ours(given)) {
-            *uri = served.into();
-        }
-    }
-    contents
 }
 
 #[cfg(test)]
@@ -400,19 +389,6 @@ mod tests {
         assert!(!["note://1", "ui://a/mcp-resource/x", "ui://mcp-resources/x", "file:///mcp-types://x", ""].iter().any(|uri| is_ours(uri)));
         assert!(uris.contains(&"note://2".to_owned()));
         assert_eq!(items.templates().len(), 1);
-    }
-
-    #[test]
-    fn contents_name_no_uri_that_only_this_program_makes() {
-        let uris = ["x://own", "mcp-types://good.d.ts", " MCP-types://good.d.ts", "ui://mcp%2Dresource/good/x", "x://other"];
-        let mut parts: Vec<_> = uris.iter().map(|uri| json!({ "uri": uri, "text": "t" })).collect();
-        parts.extend([json!(5), json!({ "uri": 5 })]);
-        let renamed = renamed(json!({ "contents": parts }), "x://own", "mcp-resource://s/own");
-        let named: Vec<_> = renamed["contents"].as_array().unwrap().iter().map(|part| part["uri"].clone()).collect();
-        assert_eq!(named[..4], ["mcp-resource://s/own"; 4].map(Json::from));
-        assert_eq!(named[4..], [json!("x://other"), Json::Null, json!(5)]);
-        let same = json!({ "contents": [{ "uri": "mcp-types://good.d.ts" }] });
-        assert_eq!(super::renamed(same, "x://own", "x://own")["contents"][0]["uri"], "x://own");
     }
 
     #[test]

@@ -101,8 +101,8 @@ async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
     }
 }
 
-/// Notifies the client of a session of changes of its lists, until the client is gone or there will be no more changes. Before its first
-/// request, a client has no session, and gets no notification.
+/// Notifies a session's client when its lists change, until the client is gone or there will be no more changes. Before its first request,
+/// a client has no session, and gets no notification.
 pub(super) async fn tell_session(mut changes: broadcast::Receiver<()>, cell: SessionCell, direct: Direct, peer: Peer<RoleServer>) {
     let mut seen = None;
     while changes::next(&mut changes).await {

@@ -11,7 +11,7 @@ use crate::telemetry::{ReceivedRequest, TraceContext};
 
 const SESSION: &str = "mcp-session-id";
 
-/// The place of a host's request in the host's trace, and the ids of the request and of its session.
+/// The place of a host's request in the host's trace, the id of the request, and the id of its session.
 #[derive(Clone)]
 pub(super) struct HostTrace {
     pub(super) context: Option<TraceContext>,

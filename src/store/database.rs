@@ -43,7 +43,8 @@ const NETWORK_FILE_SYSTEMS: [u64; 12] = [
 ];
 /// The type of file systems that a program of the machine serves.
 const FUSE: u64 = 0x6573_5546;
-/// Names of such programs that show the files of another machine or of a network service. Others, for example encrypted folders, are on one machine.
+/// Names of FUSE programs that show files from another machine or from a network service. Other FUSE programs, for example for encrypted
+/// folders, show files of this machine.
 const NETWORK_PROGRAMS: [&str; 14] = [
     "sshfs",
     "glusterfs",
@@ -175,7 +176,7 @@ impl Database {
         self.within(TransactionBehavior::Immediate, change)
     }
 
-    /// Does the same as [`Self::transaction`], but fails at once if another process is changing the database.
+    /// Runs `change` in one transaction, like [`Self::transaction`], but fails at once if another process is changing the database.
     pub(super) fn transaction_now<T>(&mut self, change: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.set_patience(Duration::ZERO)?;
         let outcome = self.transaction(change);
@@ -183,8 +184,8 @@ impl Database {
         outcome
     }
 
-    /// Does the same as [`Self::transaction`], and waits until all changes are on the disk, including earlier ones. `change` must change
-    /// something.
+    /// Runs `change` in one transaction, like [`Self::transaction`], and waits until all changes are on the disk, including earlier ones.
+    /// `change` must change something.
     pub(super) fn durable_transaction<T>(&mut self, change: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.set_synchronous(Durability::Full)?;
         let outcome = self.transaction(change);
@@ -388,7 +389,7 @@ fn failed(path: &Path, error: &rusqlite::Error) -> Error {
              its name; then every server needs approval again"
         }
         Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
-            ". Nothing was changed; make space on the disk, or see to it, then try again"
+            ". Nothing was changed; make space on the disk, or repair the disk, then try again"
         }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             ". Make the file and its folder writable, or choose another stateDir"

@@ -1,4 +1,5 @@
-//! Rows that decide something, in the database: reading them, checking them against their seal and the anchor, and writing them.
+//! The rows of approvals, grants and all other [`Kind`]s in the database: reads and writes them, and checks them against their seal (`seal`)
+//! and the anchor (`anchor`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub(super) struct Seal {
     mac: Vec<u8>,
 }
 
-/// The outcome of the last reading.
+/// What was found when the rows of a kind were last read.
 #[derive(Debug)]
 pub(super) enum Reading {
     Read(Snapshot),
@@ -89,7 +90,7 @@ pub(super) fn rows_now(
         };
         let (changes, least) = (seal.as_ref().map_or(0, |seal| seal.changes), counts.changes_of(kind));
         if changes < least {
-            return Ok(Err(format!("the store was put back to an earlier time: it has {changes} changes of {least}")));
+            return Ok(Err(format!("the store was put back to an earlier time: it has {changes} changes, and must have at least {least}")));
         }
         if has_seen && seal.is_none() {
             return Ok(Err("this process has read rows of this kind, and now there are none".to_owned()));

@@ -1,5 +1,5 @@
-//! The secret key of this machine. It authenticates the approval file. It is also the key of the digests of literal values in that file, so
-//! that nobody can guess a value from its digest. It never leaves the state folder.
+//! The secret key of this machine. It authenticates the rows of the store, the anchor and the audit. It is also the key of the digests of
+//! literal values in approvals, so that nobody can guess a value from its digest. It never leaves the state folder.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -195,7 +195,7 @@ impl Store {
         rows
     }
 
-    /// Returns the rows of one kind from the last reading. Neither reads nor waits.
+    /// Returns the rows of one kind as they were last read. Neither reads nor waits.
     ///
     /// # Errors
     /// The error of the last reading.
@@ -366,7 +366,7 @@ impl Store {
             self.anchor.note(anchor, *kind, *changes);
         }
         if let Err(error) = writer.transaction(|transaction| self.anchor.raise(&self.key, anchor, changed, transaction)) {
-            tracing::warn!(%error, "the anchor of the store could not be raised");
+            tracing::warn!(%error, "the anchor of the store could not be updated");
         }
     }
 

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// The limits of a `tracestate` that each program must be able to pass on. A longer `tracestate` is not passed on.
+/// Maximum length of a `tracestate`. The standard requires that each program can pass on this length.
 const MAX_STATE_CHARS: usize = 512;
+/// Maximum number of members of a `tracestate`.
 const MAX_STATE_MEMBERS: usize = 32;
+/// Maximum length of the key of a member.
 const MAX_MEMBER_KEY: usize = 256;
+/// Maximum length of the value of a member.
 const MAX_MEMBER_VALUE: usize = 256;
 
 /// Position of a piece of work in a trace.
@@ -43,7 +46,7 @@ impl TraceContext {
         Some(Self { trace, span, is_sampled: flags[0] & 1 == 1, state: None })
     }
 
-    /// Adds a `tracestate`. One that is not well-formed, or has more than 32 members or 512 characters, is dropped as a whole.
+    /// Adds a `tracestate`. A `tracestate` that is not well-formed, or has more than 32 members or 512 characters, is dropped as a whole.
     ///
     /// ```
     /// use hyperlight_mcp::telemetry::TraceContext;
@@ -75,7 +78,8 @@ impl TraceContext {
     }
 }
 
-/// Parses a `tracestate` (<https://www.w3.org/TR/trace-context-2/#tracestate-header>), without its empty members and the spaces around the others.
+/// Parses a `tracestate` (<https://www.w3.org/TR/trace-context-2/#tracestate-header>). Leaves out empty members, and the spaces around
+/// members.
 fn read_state(text: &str) -> Option<Arc<str>> {
     let members: Vec<&str> = text.split(',').map(|member| member.trim_matches([' ', '\t'])).filter(|member| !member.is_empty()).collect();
     let written = members.join(",");
@@ -99,7 +103,8 @@ fn is_key(key: &str) -> bool {
     key.len() <= MAX_MEMBER_KEY && key.starts_with(is_first) && key.chars().all(is_next)
 }
 
-/// Values have printable ASCII characters. The spaces at the end have been removed with those around the member.
+/// Returns whether the text is a valid value of a member: printable ASCII characters except `=`. Spaces at the end have already been
+/// removed.
 fn is_value(value: &str) -> bool {
     (1..=MAX_MEMBER_VALUE).contains(&value.len()) && value.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=')
 }

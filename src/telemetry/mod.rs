@@ -92,7 +92,7 @@ impl Drop for Telemetry {
     }
 }
 
-/// The names by which the sender of a request knows it.
+/// The names by which the sender of a request knows the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedRequest {
     /// The JSON-RPC id.

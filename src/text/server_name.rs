@@ -30,7 +30,7 @@ pub fn is_server_name(name: &str) -> bool {
     check_server_name(name).is_ok()
 }
 
-/// Character between a server's name and its mark. The mark distinguishes servers with the same name.
+/// Character between a server's name and its mark: the part that distinguishes servers with the same name (`staging` in `weather@staging`).
 const MARK_SIGN: char = '@';
 /// Beginning of the mark of a server that belongs to a task. A profile that makes variants cannot have a name with this beginning.
 pub(crate) const TASK_MARK: &str = "task-";

@@ -42,8 +42,8 @@ fn pretty(json: &Json) -> String {
     serde_json::to_string_pretty(json).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// Replaces long sequences of blanks by their number, so that they cannot push other text off the screen. Every line begins with
-/// indentation, because a text in JSON contains no line breaks.
+/// Replaces long sequences of blanks by their number, so that they cannot push other text off the screen. Blanks at the beginning of a line
+/// may be longer (`MAX_INDENTATION`): they are always indentation, because a string in JSON contains no line breaks.
 fn folded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (number, line) in text.split('\n').enumerate() {

@@ -27,7 +27,7 @@ type Servers = BTreeMap<String, Arc<Approval>>;
 /// Called with the reason when approvals turn out to be damaged.
 pub type IncidentListener = Arc<dyn Fn(String) + Send + Sync>;
 
-/// The result of the last reading.
+/// The approvals as they were last read.
 struct LastRead {
     /// The rows from which the approvals were read.
     rows: [Arc<Rows>; 2],
@@ -72,8 +72,8 @@ impl ApprovalStore {
         self.approval_status_of(&subject.key, |_| subject)
     }
 
-    /// Returns the same as [`Self::approval_status`]. `subject` is called only if the server has an approval. So if a server has no
-    /// approval, the files that its entry names are not read.
+    /// Reads the approvals, and returns which stages of a server are approved now. `subject` is called only if the server has an approval.
+    /// So if a server has no approval, the files that its entry names are not read.
     ///
     /// # Errors
     /// The same as for [`Self::approval_status`].
@@ -93,7 +93,7 @@ impl ApprovalStore {
         self.read().map(ApprovalSnapshot)
     }
 
-    /// Returns the approvals of the last reading. Neither reads nor waits.
+    /// Returns the approvals as they were last read from the store. Neither reads nor waits.
     ///
     /// # Errors
     /// The error of the last reading.
@@ -115,7 +115,7 @@ impl ApprovalStore {
         }
     }
 
-    /// Returns the degree to which the approval is valid, according to the last reading. Neither reads nor waits.
+    /// Returns the degree to which the approval is valid, from the approvals as they were last read. Neither reads nor waits.
     ///
     /// # Errors
     /// The error of the last reading.
@@ -144,6 +144,16 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| Approval::clone(approval)))
     }
 
+    /// Returns the ids of all approvals ([`Approval::first_approval_id`]), also of those that are no longer valid, by the keys of the servers.
+    ///
+    /// # Errors
+    /// The same as for [`Self::approval_status`].
+    pub fn first_approval_ids(&self) -> Result<BTreeMap<String, String>> {
+        let approvals = self.read()?;
+        let counting = approvals.servers.keys().filter_map(|key| Some((key, self.counting(&approvals, key)?)));
+        Ok(counting.map(|(key, approval)| (key.clone(), approval.first_approval_id().to_owned())).collect())
+    }
+
     /// Returns the state of a server's approval at the moment of a person's approval, before the program waits for anything. The new
     /// approval is written only if there was no revocation since this moment.
     ///
@@ -158,8 +168,8 @@ impl ApprovalStore {
     }
 
     /// Approves the command as it is configured. Keeps an existing approval of the tools if it has the same command, has not expired, and
-    /// would not become valid for longer than it was given for. Blocks the thread. Returns the basis for an approval of the tools; this
-    /// basis is valid until this approval is revoked.
+    /// would not become valid for longer than it was given for. Blocks the thread. Returns the [`ApprovalBasis`] for an approval of the
+    /// tools, which is valid until this approval is revoked.
     ///
     /// # Errors
     /// `ERR_NOT_APPROVED` if a revocation came after `basis` was taken. `ERR_APPROVAL_STORE` if the store cannot be written, or if other processes
@@ -222,8 +232,8 @@ impl ApprovalStore {
         })
     }
 
-    /// Writes an approval if there was no revocation since its basis was taken. The check runs in the transaction, so that earlier
-    /// revocations are already written.
+    /// Writes an approval if there was no revocation since `basis` was taken, which was when the person approved. The check runs in the
+    /// transaction, so that earlier revocations are already written.
     fn approve(&self, subject: &Subject, basis: &ApprovalBasis, change: impl FnOnce(&mut Servers) -> Result<()>) -> Result<()> {
         let Subject { server, key, .. } = subject;
         self.change(|approvals| {

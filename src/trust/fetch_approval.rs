@@ -31,13 +31,13 @@ pub struct FetchApproval {
     pub agent: Option<String>,
     #[serde(flatten)]
     pub shown: FetchHosts,
-    /// The Unicode forms of those hosts that have letters outside of ASCII, by the hosts. They can look like other hosts.
+    /// The Unicode form of each host that has letters outside of ASCII, by host. Such a form can look like another host.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unicode_hosts: BTreeMap<String, String>,
     /// The entries below which anyone can get a host name, for example `*.github.io`.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub hosts_of_strangers: BTreeSet<String>,
-    /// The digest of exactly this: the agent and its hosts.
+    /// The digest of the agent and the hosts.
     pub digest: String,
     /// True if a person has approved all of these hosts for the agent.
     pub approved: bool,
@@ -64,7 +64,7 @@ impl FetchHosts {
         self.hosts.iter().chain(&self.private_hosts).filter(includes_strangers).cloned().collect()
     }
 
-    /// Returns the Unicode forms of those hosts that have letters outside of ASCII, by the hosts.
+    /// Returns the Unicode form of each host that has letters outside of ASCII, by host.
     #[must_use]
     pub fn in_unicode(&self) -> BTreeMap<String, String> {
         unicode_entries(self.hosts.iter().chain(&self.private_hosts))

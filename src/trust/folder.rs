@@ -59,8 +59,8 @@ pub fn deciding_folder(server: &ServerDefinition, surroundings: &Surroundings) -
     decides.then(|| fs::canonicalize(workspace).unwrap_or_else(|_| workspace.clone()))
 }
 
-/// Returns whether the server's command depends on the workspace folder. Only then it is started there: a box that has a path of the
-/// folder needs no program of it.
+/// Returns whether the server's command depends on the workspace folder. Only such a command is started in the folder. A box with a path of
+/// the folder does not make the command depend on it.
 #[must_use]
 pub fn command_depends_on_workspace(server: &ServerDefinition, surroundings: &Surroundings) -> bool {
     let Transport::Stdio { command, arguments, environment, removed_environment, working_directory, environment_file } = &server.transport
@@ -79,7 +79,7 @@ pub fn command_depends_on_workspace(server: &ServerDefinition, surroundings: &Su
         || environment.iter().any(|(name, value)| entry.variable_decides(name, value.expose_secret()))
 }
 
-/// Returns whether a box gives another folder's files in another workspace folder. Roots are given too.
+/// Returns whether the files of a server's box depend on the workspace folder. Its roots are files of its box too.
 fn box_depends_on_workspace(server: &ServerDefinition, surroundings: &Surroundings) -> bool {
     let Some(BoxDefinition::On(settings)) = &server.in_box else { return false };
     settings.read.iter().chain(&settings.write).chain(&server.roots).any(|text| !is_fixed(text, surroundings))
@@ -210,7 +210,7 @@ impl Entry<'_> {
     }
 }
 
-/// Returns whether the texts have too many parts to be checked. Does not access the disk.
+/// Returns whether there are too many texts and placeholders to check them. Does not access the disk.
 fn is_too_large<'t>(texts: impl Iterator<Item = &'t str>) -> bool {
     // Each text and each placeholder costs time, even if it has no words.
     let mut parts = texts.map(|text| 1 + text.matches("${").count());

@@ -147,7 +147,7 @@ fn is_named(tool: &str, reads: &[String]) -> bool {
 }
 
 /// Returns the names of the tools that sound like reads, say nothing about it themselves, and are not in the entry's `reads`. A person may
-/// add these to it. Empty if the entry asks for every call or for none.
+/// add these names to `reads`. Empty if the entry asks for every call or for none.
 pub(super) fn sounding_like_reads(server: &ServerDefinition, manifest: &Manifest) -> Vec<String> {
     if server.confirm != Confirm::Writes {
         return Vec::new();
@@ -167,7 +167,7 @@ fn sounds_like_read(name: &str) -> bool {
     is_plain && (is_first || is_last) && !words.iter().any(|word| CHANGING.contains(&word.as_str()))
 }
 
-/// Returns the words of a name in lower case: `getUserById` and `get_user_by_id` have the same ones.
+/// Returns the words of a name in lower case. `getUserById` and `get_user_by_id` have the same words.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let letters: Vec<char> = name.chars().collect();

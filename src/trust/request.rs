@@ -123,7 +123,7 @@ pub struct CommandRequest {
     /// The tools of a generated server, with their code and everything that it may reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generated: Option<GeneratedTools>,
-    /// The Unicode forms of those hosts of `generated` that have letters outside of ASCII, by the hosts. They can look like other hosts.
+    /// For each host in `generated` that has letters outside of ASCII, its Unicode form. Such a form can look like another host.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unicode_hosts: BTreeMap<String, String>,
     /// Texts and code of `generated` that look like an attempt to influence a model or a person.
@@ -133,7 +133,7 @@ pub struct CommandRequest {
     #[serde(skip)]
     pub has_invisible_code: bool,
     pub confirm: Confirm,
-    /// Patterns of names: tools that are reads although their annotations do not say so.
+    /// Patterns of names. A tool whose annotations do not say what it does is a read if one of them matches its name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -333,7 +333,7 @@ impl CommandRequest {
     }
 }
 
-/// Returns the folder in which a command starts that names none and does not depend on the workspace.
+/// Returns the folder in which a command starts if its entry has no `cwd` and it does not depend on the workspace folder.
 fn start_folder(in_box: Option<&BoxDefinition>) -> &'static str {
     match in_box {
         Some(BoxDefinition::On(_)) => HOME,

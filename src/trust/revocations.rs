@@ -8,18 +8,18 @@ use crate::error::Error;
 /// The state of a server's approval at the moment when a person approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalBasis {
-    /// [`Approval::first_approval_id`](super::Approval::first_approval_id) of the approval that was valid at that moment. A revocation in
-    /// another process removes it.
+    /// [`Approval::first_approval_id`](super::Approval::first_approval_id) of the approval that was valid when the person approved. A
+    /// revocation in another process removes this id.
     pub(super) first_id: Option<String>,
-    /// Number of revocations in this process at that moment.
+    /// Number of revocations in this process when the person approved.
     pub(super) revocations: u64,
-    /// Number of revocations in all processes that the store contained at that moment.
+    /// Number of revocations in all processes that the store contained when the person approved.
     pub(super) recorded: u64,
 }
 
 impl ApprovalBasis {
-    /// Returns whether the store contains no revocation since that moment: neither of the approval that was valid then, nor of one that was
-    /// given and revoked since.
+    /// Returns whether the store contains no revocation since the person approved: neither of the approval that was valid then, nor of one
+    /// that was given and revoked since.
     pub(super) fn is_of(&self, server: &str, now: &Approvals) -> bool {
         let counts = |first_id: &str| now.get(server).is_some_and(|approval| approval.first_approval_id() == first_id);
         self.recorded == now.revocations_of(server) && self.first_id.as_deref().is_none_or(counts)
@@ -28,8 +28,7 @@ impl ApprovalBasis {
 
 /// Returns the error for an approval that was interrupted by a revocation.
 pub(super) fn revoked_meanwhile(server: &str) -> Error {
-    let reason =
-        "its approval was revoked while this approval was being recorded, and only a later approval undoes a revocation".to_owned();
+    let reason = "it was revoked while this approval was being recorded, so this approval has no effect: approve it again".to_owned();
     Error::NotApproved { server: server.to_owned(), reason: reason.into() }
 }
 

@@ -13,11 +13,11 @@ use crate::redact::{is_key_name, is_known_token, is_secret, is_secret_name};
 /// Lower-case prefixes of variable names: variables of package managers, and other variables that contain addresses of packages.
 const PACKAGE_MANAGERS: [&str; 10] =
     ["bun_config_", "cargo_", "corepack_", "goproxy", "npm_config_", "pip_", "pnpm_config_", "poetry_", "uv_", "yarn_"];
-/// Lower-case endings of the names of package managers' variables whose values are addresses. An address may contain a password. The values
-/// of all other variables of a package manager may be code, so no part of them is hidden.
+/// Lower-case endings of the names of package managers' variables whose values are addresses. An address may contain a password. Any other
+/// variable of a package manager may contain code, so no part of its value is hidden.
 const ADDRESS_ENDS: [&str; 9] =
     ["registry", "registry_server", "registryserver", "index_url", "_index", "find_links", "proxy", "_mirror", "repository_url"];
-/// Lower-case endings of the names of variables that redirect traffic and whose values are addresses of proxies. Such an address may
+/// Lower-case endings of names. A variable with such a name redirects traffic, and its value is the address of a proxy. Such an address may
 /// contain a password. All other variables that redirect traffic contain paths, names and numbers.
 const PROXY_ENDS: [&str; 2] = ["_proxy", "socks_server"];
 /// Authentication schemes of the `Authorization` header. A credential follows the scheme.
@@ -42,7 +42,8 @@ pub fn addresses_of(server: &ServerDefinition, surroundings: Option<&Surrounding
     all.into_iter().flatten().map(|(field, text)| (field, address_of(text, surroundings))).collect()
 }
 
-/// Returns one address. With `surroundings`, includes the hosts that result from variables.
+/// Converts the text of an address to an [`Address`], with secrets masked. With `surroundings`, the address includes the hosts that result
+/// from variables.
 pub(crate) fn address_of(text: &str, surroundings: Option<&Surroundings>) -> Address {
     // A host is usually public, so its appearance alone does not make it a secret.
     let is_secret = |name: &str, value: &str| is_secret_name(name) || is_known_token(value);

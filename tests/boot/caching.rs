@@ -53,7 +53,11 @@ async fn a_network_that_is_down_does_not_replace_tools_by_worse_ones() {
     service.set("/guide.md", "image/png", "x");
     let found = run(&prompt, &options, &service, &Model::none()).await;
     assert_eq!((found.prepared().origin, found.prepared().digest()), (Origin::Cache, before.digest()));
-    assert!(found.prepared().warnings[0].ends_with("the page that the tools were made from counts"), "{:?}", found.prepared().warnings);
+    assert!(
+        found.prepared().warnings[0].ends_with("the tools stay as they were made from its earlier content"),
+        "{:?}",
+        found.prepared().warnings
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Tests of pages that are fetched through the border that checks addresses.
+//! Tests of pages that are read through `fetch`, which checks addresses.
 
 use hyperlight_mcp::boot::PrepareOptions;
 

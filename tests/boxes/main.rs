@@ -5,6 +5,7 @@ mod escapes;
 mod faults;
 mod groups;
 mod network;
+mod quic;
 mod scene;
 
 use std::fs::{self, Permissions};
@@ -38,6 +39,22 @@ fn the_private_home_is_kept_and_the_private_tmp_is_not() {
     let first = scene.command(SHELL, &["-c", script]).run("");
     let second = scene.command(SHELL, &["-c", script]).run("");
     assert_eq!([first.output, second.output], ["/box/home\nbox\n", "here\n/box/home\nbox\n"]);
+}
+
+/// No folder gets the set-group-ID bit in a box, but one that has it hands it down.
+#[test]
+fn a_shared_repository_is_made_where_its_folder_has_the_bit_already() {
+    let scene = Scene::new();
+    for (mode, is_made) in [(0o775, false), (0o2775, true)] {
+        let folder = scene.folder(&format!("shared-{mode:o}"));
+        fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+        let script = format!("cd {} && umask 002 && git init --quiet --shared it && git -C it rev-parse --git-dir", folder.display());
+        let mut command = scene.command(SHELL, &["-c", &script]);
+        command.write = vec![folder.clone()];
+        let ran = command.run("");
+        assert_eq!((ran.status == Some(0), ran.output == ".git\n"), (is_made, is_made), "{ran:?}");
+        assert!(is_made || ran.errors.contains("permission") || ran.errors.contains("writable by group"), "{}", ran.errors);
+    }
 }
 
 #[test]
@@ -105,6 +122,22 @@ fn a_config_in_a_written_folder_can_be_neither_read_nor_changed_nor_replaced() {
         assert_eq!(fs::read_to_string(path).unwrap(), "kept", "{}", path.display());
     }
     assert!(ws.join("a/c/new").exists() && !ws.join("other").exists());
+}
+
+/// Each box has the folders of the system.
+#[test]
+fn a_config_in_a_folder_of_the_system_can_not_be_read() {
+    // Only root can put a file there.
+    let Ok(folder) = tempfile::Builder::new().prefix("hyperlight-mcp-box-").tempdir_in("/usr/local/share") else { return };
+    let (config, other) = (folder.path().join("mcp.json"), folder.path().join("other"));
+    fs::write(&config, "kept").unwrap();
+    fs::write(&other, "other").unwrap();
+    let scene = Scene::new();
+    let script = format!("cat {} {}", config.display(), other.display());
+    let mut command = scene.command(SHELL, &["-c", &script]);
+    command.own_files = vec![OwnFile { path: config, use_of: OwnFileUse::Config }];
+    let ran = command.run("");
+    assert_eq!((ran.output.as_str(), ran.report), ("other", Some(Report::Ready)), "{}", ran.errors);
 }
 
 /// What a folder that can only be read has within one that can be written stays where it is.
@@ -301,6 +334,23 @@ fn what_uses_more_than_its_box_allows_is_ended() {
         assert!(started.elapsed() < Duration::from_secs(20), "{attempt}");
         assert_eq!(scene::processes_with(&mark), 0, "{attempt}");
     }
+}
+
+/// What the kernel keeps outside of processes is limited as well.
+#[test]
+fn what_a_box_keeps_outside_of_its_processes_is_limited() {
+    let attempts = ["keep memory in segments", "keep memory in messages", "keep semaphores", "take all watches"];
+    for (attempt, nested) in attempts.into_iter().flat_map(|attempt| [(attempt, false), (attempt, true)]) {
+        let scene = Scene::new();
+        let mut command = scene.command(&scene::ATTACKER, &[]);
+        command.settings = BoxSettings { memory_mb: 16, is_nested: nested, ..BoxSettings::of(BoxBase::Standard) };
+        let ran = command.run(&format!("{attempt}\n"));
+        // Root can set limits of the kernel. For others, init counts.
+        let held = ran.status == Some(124) && ran.errors.contains("MiB of memory, and its box allows 16");
+        assert!(held || ran.output.starts_with("refused"), "{attempt}, nested: {nested}: {:?} {} {}", ran.status, ran.output, ran.errors);
+    }
+    let little = Scene::new().attack(&BoxSettings::of(BoxBase::Standard), &[("share memory", String::new())]);
+    assert!(little.iter().all(|line| line.starts_with("done")), "{little:?}");
 }
 
 /// A folder that forbids its owner to read it is counted all the same.

@@ -108,6 +108,19 @@ fn a_named_host_is_reached_by_tcp_and_udp() {
     assert_eq!(names, ["echo.example", "a.b.wild.example"].map(str::to_owned).into());
 }
 
+/// Services often listen at 127.0.0.1 alone, and programs often try `::1` first.
+#[test]
+fn localhost_is_reached_at_the_address_that_answers() {
+    let (scene, host) = (Scene::new(), Host::new());
+    let port = host.port;
+    let attempts = ["[::1]", "localhost", "127.0.0.1"].map(|name| ("echo", format!("{name}:{port} 1000")));
+    assert_went(&attacker(&scene, &[format!("localhost:{port}")]).run(&lines_of(&attempts)), &[true; 3]);
+    // An address that was named is reached as itself alone.
+    let ran = attacker(&scene, &[format!("[::1]:{port}")]).run(&lines_of(&attempts));
+    assert_went(&ran, &[false; 3]);
+    assert_eq!(host.accepted(), 3);
+}
+
 #[test]
 fn nothing_else_is_reached_and_each_attempt_is_told() {
     let (scene, host, other) = (Scene::new(), Host::new(), Host::new());

@@ -1,19 +1,9 @@
 //! Bodies: chunks, limits, compression, and their end.
 
-use std::io::Write as _;
-
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use futures::FutureExt as _;
 use hyperlight_mcp::fetch::{FetchOutcome, FetchRequest, MAX_CHUNK_BYTES};
 
 use crate::support::*;
-
-fn zipped(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
-}
 
 fn chunked(parts: &[&str]) -> Answer {
     let head = Answer::raw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");

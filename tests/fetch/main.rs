@@ -1,4 +1,4 @@
-//! The border of fetch over real sockets. Names are resolved by these tests, and every server is a listener of this machine.
+//! Tests of `fetch` on the host over real sockets. Names are resolved by these tests, and every server is a listener of this machine.
 
 mod attacks;
 mod bodies;

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hyperlight_mcp::fetch::{FetchError, FetchRequest, FetchSecret};
+use hyperlight_mcp::fetch::{FetchError, FetchRequest, FetchSecret, MAX_CHUNK_BYTES};
 
 use crate::support::{session as support_session, *};
 
@@ -156,23 +156,71 @@ async fn a_value_cannot_be_stored_in_a_body_or_read_back_in_parts() {
     policy.secrets = vec![secret.clone()];
     let url = server.url("api.example", "/x");
     let part = |name: &str| FetchRequest { headers: vec![(name.into(), "bytes=0-9".into())], ..FetchRequest::get(url.clone()) };
+    let names_of_range = ["Range", "if-range", "Request-Range", "x-ms-range", "X-Amz-Copy-Source-Range", "x_range"];
     let (session, _) = support_session(policy.clone());
     let refused = fetch(&session, post(url.clone(), "text/plain", &[], mark.clone())).await.unwrap_err();
     assert!(refused.to_string().contains("WEATHER_KEY@HOST:body"), "{refused}");
-    for name in ["Range", "if-range"] {
+    for name in names_of_range {
         let refused = session.open(part(name)).await.unwrap_err();
-        assert!(refused.to_string().contains("(Range)"), "{refused}");
+        assert!(refused.to_string().contains("(Range)") && refused.to_string().contains(&name.to_ascii_lowercase()), "{refused}");
     }
     assert_eq!(server.connections(), 0);
     policy.secrets = vec![secret.for_bodies()];
     let (session, _) = support_session(policy.clone());
     fetch(&session, post(url.clone(), "text/plain", &[], mark)).await.unwrap();
     assert_eq!(server.last().text(), VALUE);
+    session.open(part("Content-Range")).await.unwrap();
+    session.open(part("x-arrangement")).await.unwrap();
     // Code without secrets has nothing to read back.
     policy.secrets.clear();
     let (session, _) = support_session(policy);
-    session.open(part("Range")).await.unwrap();
-    assert_eq!(server.last().header("range"), Some("bytes=0-9"));
+    for name in names_of_range {
+        session.open(part(name)).await.unwrap();
+        assert_eq!(server.last().header(&name.to_ascii_lowercase()), Some("bytes=0-9"));
+    }
+}
+
+/// A host that puts a value and a text of the code into one body compresses both together: the more they are the same, the smaller the body.
+#[tokio::test]
+async fn code_with_secrets_does_not_learn_how_well_an_answer_was_compressed() {
+    let server = Server::start(|received| {
+        let text = format!("key={} and {}", received.header("x-key").unwrap_or_default(), received.target);
+        let body = zipped(text.repeat(5_000).as_bytes());
+        let head = format!("content-encoding: gzip\r\ncontent-length: {}\r\nx-kept: yes\r\n\r\n", body.len());
+        match (received.method.as_str(), received.target.as_str()) {
+            ("HEAD", "/other") => Answer::raw(format!("HTTP/1.1 200 OK\r\ncontent-encoding: br\r\n{}", head.split_once("\r\n").unwrap().1)),
+            ("HEAD", _) => Answer::raw(format!("HTTP/1.1 200 OK\r\n{head}")),
+            (_, "/unchanged") => Answer::raw(format!("HTTP/1.1 304 Not Modified\r\n{head}")),
+            _ => body.chunks(99).fold(Answer::raw(format!("HTTP/1.1 200 OK\r\n{head}")), Answer::then),
+        }
+    })
+    .await;
+    let mut policy = policy(&[server.entry("api.example")]);
+    let secret = secret(&server.entry("api.example"));
+    let mark = secret.placeholder().to_owned();
+    policy.secrets = vec![secret];
+    let (session, _) = session(policy);
+    let request = |method: &str, path: &str| FetchRequest {
+        method: method.into(),
+        headers: vec![("x-key".into(), mark.clone())],
+        ..FetchRequest::get(server.url("api.example", path))
+    };
+    for (method, path) in [("HEAD", "/"), ("HEAD", "/other"), ("GET", "/unchanged"), ("GET", "/")] {
+        let response = session.open(request(method, path)).await.unwrap();
+        let shown = ["content-length", "content-encoding", "x-kept"].map(|name| header(&response, name));
+        assert_eq!(shown, [None, None, Some("yes")], "{method} {path}");
+        assert_eq!(server.last().header("accept-encoding"), Some("identity"));
+        let Some(body) = response.body else { continue };
+        // The chunks begin and end at the same places however the compressed body arrived.
+        let (mut text, mut sizes) = (Vec::new(), Vec::new());
+        while let Some(chunk) = session.read(body).await.unwrap() {
+            sizes.push(chunk.len());
+            text.extend_from_slice(&chunk);
+        }
+        assert_eq!(String::from_utf8(text).unwrap(), format!("key={mark} and /").repeat(5_000));
+        let (last, full) = sizes.split_last().unwrap();
+        assert!(full.len() > 2 && full.iter().all(|size| *size == MAX_CHUNK_BYTES) && *last <= MAX_CHUNK_BYTES, "{sizes:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! A small HTTP server that answers as a test says, a resolver that answers as a test says, and sessions with both.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures::future::BoxFuture;
 use hyperlight_mcp::fetch::{
     AllowedHosts, FetchError, FetchObserver, FetchPolicy, FetchRecord, FetchRequest, FetchResponse, FetchSession, Fetcher, Resolve,
@@ -253,6 +255,12 @@ pub async fn fetch(session: &FetchSession, request: FetchRequest) -> Result<(Fet
         None => Vec::new(),
     };
     Ok((response, body))
+}
+
+pub fn zipped(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }
 
 pub async fn get(session: &FetchSession, url: &str) -> Result<(FetchResponse, Vec<u8>), FetchError> {

@@ -12,7 +12,7 @@ use secrecy::SecretString;
 const VALUE: &str = "value \u{e9} of the secret";
 const MAX_HEADERS: usize = 6;
 const MAX_HEADER_BYTES: usize = 400;
-/// Headers that only the border and the HTTP client set: about the connection, the framing, cookies and what a browser sets.
+/// Headers that only `fetch` on the host and the HTTP client set: about the connection, the framing, cookies and what a browser sets.
 const OURS: &str = "connection content-length cookie cookie2 expect host http2-settings keep-alive origin set-cookie set-cookie2 te trailer \
     transfer-encoding upgrade";
 /// Headers of a response that agent code does not get.
@@ -26,8 +26,8 @@ static POLICY: LazyLock<FetchPolicy> = LazyLock::new(|| {
     policy
 });
 
-/// Checks that each header of a request is one header when it is sent, that none is the border's own, and that a response shows neither cookies nor
-/// secrets.
+/// Checks that each header of a request is one header when it is sent, that none is a header which only the host sets, and that a response
+/// shows neither cookies nor secrets.
 pub fn headers(bytes: &[u8]) {
     // Bytes that are no UTF-8 are characters below U+0100, of which a header may have more than ASCII.
     let text = std::str::from_utf8(bytes).map_or_else(|_| bytes.iter().copied().map(char::from).collect(), str::to_owned);
@@ -74,7 +74,7 @@ fn sent(request: &reqwest::Request, given: &[(String, String)], methods: Methods
     assert!(head.iter().all(|byte| matches!(byte, b'\t' | b'\r' | b'\n' | b' '..=b'~' | 0x80..)), "a control character");
     let placeholder = POLICY.secrets[0].placeholder();
     assert!(request.headers().values().all(|value| !holds(value.as_bytes(), placeholder)) && !request.url().as_str().contains(placeholder));
-    // Each header is sent as it was given; the border adds one.
+    // Each header is sent as it was given; the host adds one.
     assert!(given.len() <= MAX_HEADERS && request.headers().len() == given.len() + 1);
     assert!(given.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() <= MAX_HEADER_BYTES);
     for (name, value) in given {

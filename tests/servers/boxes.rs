@@ -1,12 +1,12 @@
 //! Tests of servers that run in boxes: what a person is shown, how they start and end, and what happens if a box cannot be made.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hyperlight_mcp::command::{Style, request_text};
-use hyperlight_mcp::gateway::CallOptions;
+use hyperlight_mcp::gateway::{CallOptions, HomeUse, HomesToRemove};
 use hyperlight_mcp::sandbox::Stop;
 use hyperlight_mcp::serve::http::HttpOptions;
 use hyperlight_mcp::serve::{ServeOptions, Transport, serve};
@@ -109,7 +109,8 @@ async fn without_a_word_about_boxes_an_entry_has_the_standard_one_and_off_is_sai
     gateway.close().await;
 }
 
-/// The paths of an entry without `cwd` that depends on the workspace are those of the workspace, of which its box has nothing else.
+/// The paths in the entry are within the workspace, because the entry has no `cwd` and depends on the workspace. The box has nothing else
+/// of the workspace.
 #[tokio::test(flavor = "multi_thread")]
 async fn relative_paths_are_those_of_the_workspace() {
     let test_folder = TestFolder::new();
@@ -231,6 +232,83 @@ async fn the_private_home_lasts_as_long_as_the_approval() {
     gateway.close().await;
 }
 
+fn uses(gateway: &Gateway) -> Vec<(Option<String>, HomeUse)> {
+    gateway.private_homes().unwrap().into_iter().map(|home| (home.server, home.used)).collect()
+}
+
+fn named(name: &str) -> HomesToRemove {
+    HomesToRemove::Named(vec![name.to_owned()])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_private_home_is_listed_with_its_use_and_removed_only_if_nobody_uses_it() {
+    let test_folder = TestFolder::new();
+    let server = json!({ "command": FIXTURE, "args": ["--env-dump"], "box": "standard" });
+    let gateway = open(&test_folder, &server);
+    assert_eq!(uses(&gateway), []);
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.enable("one").unwrap();
+    gateway.test("one").await.unwrap();
+    let home = homes(&test_folder).remove(0);
+    fs::write(home.join("kept"), vec![1; 1 << 20]).unwrap();
+    let found = gateway.private_homes().unwrap().remove(0);
+    assert!(found.used == HomeUse::Running && found.is_complete && found.bytes >= 1 << 20, "{found:?}");
+    // A start is noted, and another process sees that the server runs.
+    assert!(found.last_used_ms.is_some());
+    let other = open(&test_folder, &server);
+    for name in ["one", &found.id] {
+        let outcome = other.remove_private_homes(&named(name)).unwrap();
+        assert_eq!((outcome.removed.len(), outcome.kept[0].used), (0, HomeUse::Running), "{name}");
+    }
+    gateway.close().await;
+    until("the end of the server", || (uses(&other) == [(Some("one".to_owned()), HomeUse::Configured)]).then_some(())).await;
+    assert_eq!(other.remove_private_homes(&named("one")).unwrap().kept[0].used, HomeUse::Configured);
+    assert_eq!(other.remove_private_homes(&HomesToRemove::Unused).unwrap().removed, []);
+    assert!(home.join("kept").exists());
+    other.close().await;
+
+    // The entry is gone, and its approval is there. Only a person who names it removes the home.
+    let without = open(&test_folder, &json!({ "command": FIXTURE, "box": "off" }));
+    assert_eq!(uses(&without), [(Some("one".to_owned()), HomeUse::Approved)]);
+    assert_eq!(without.remove_private_homes(&HomesToRemove::Unused).unwrap().removed, []);
+    assert!(home.join("kept").exists());
+    assert_eq!(without.remove_private_homes(&named("one")).unwrap().removed.len(), 1);
+    assert_eq!((uses(&without), homes(&test_folder).len()), (Vec::new(), 0));
+    assert_eq!(fs::read_dir(test_folder.path("state/boxes-used")).unwrap().count(), 0);
+    without.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn private_homes_of_nobody_are_removed_without_following_links_or_names_that_lead_outside() {
+    let test_folder = TestFolder::new();
+    let (boxes, outside) = (test_folder.path("state/boxes"), test_folder.path("outside"));
+    fs::create_dir_all(&outside).unwrap();
+    fs::write(outside.join("kept"), "").unwrap();
+    let name = |digit: &str| format!("{}-{}", digit.repeat(32), digit.repeat(64));
+    // Homes of an earlier version, and the rest of one whose removal was interrupted.
+    let (old, rest) = (boxes.join(name("a")), boxes.join("removed-x"));
+    for home in [&old, &rest] {
+        fs::create_dir_all(home).unwrap();
+        std::os::unix::fs::symlink(&outside, home.join("link")).unwrap();
+    }
+    std::os::unix::fs::symlink(&outside, boxes.join(name("b"))).unwrap();
+    fs::create_dir(boxes.join("other")).unwrap();
+    fs::set_permissions(test_folder.path("state"), fs::Permissions::from_mode(0o700)).unwrap();
+    let gateway = open(&test_folder, &json!({ "command": FIXTURE }));
+    assert_eq!((uses(&gateway), gateway.unused_private_homes().unwrap()), (vec![(None, HomeUse::Unused)], 1));
+    for wrong in ["../../outside", "../boxes", "other", &name("b"), &name("a"), "one", ""] {
+        let error = gateway.remove_private_homes(&named(wrong)).unwrap_err();
+        assert_eq!(error.code(), "ERR_INVALID_OPTION", "{wrong}");
+    }
+    let both = HomesToRemove::Named(vec!["a".repeat(12), "one".to_owned()]);
+    assert!(gateway.remove_private_homes(&both).is_err() && old.exists(), "nothing is removed if one name is wrong");
+    assert_eq!(gateway.remove_private_homes(&HomesToRemove::Unused).unwrap().removed.len(), 1);
+    assert!(!old.exists() && !rest.exists() && boxes.join("other").exists() && outside.join("kept").exists());
+    assert!(boxes.join(name("b")).is_symlink());
+    gateway.close().await;
+}
+
 /// Returns a gateway whose config lies in its workspace, which the box of server `one` has as an argument. The server first runs a script.
 fn in_workspace(test_folder: &TestFolder, script: &str, change: impl FnOnce(&mut GatewayOptions)) -> Gateway {
     let workspace = test_folder.path("ws");
@@ -265,28 +343,74 @@ async fn a_config_in_the_workspace_of_a_box_is_neither_read_nor_changed() {
     gateway.close().await;
 }
 
-/// When the config is replaced, the kernel uncovers it in the box. So the server ends, and what it may have written is not used by itself.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_person_asks() {
-    let test_folder = TestFolder::new();
+/// Replaces a file by another one that was written beside it, as some editors do.
+fn move_upon(path: &Path, text: &str) {
+    fs::write(path.with_extension("new"), text).unwrap();
+    fs::rename(path.with_extension("new"), path).unwrap();
+}
+
+/// Removes a file, and makes another one in its place, as `git checkout` does. Many file systems give it the number of the first one.
+fn make_again(path: &Path, text: &str) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Returns the gateway of [`in_workspace`] that watches its config, and the texts of its events.
+fn watching(test_folder: &TestFolder, script: &str) -> (Gateway, Arc<Mutex<String>>) {
     let events: Arc<Mutex<String>> = Arc::default();
     let told = Arc::clone(&events);
-    let gateway = in_workspace(&test_folder, "", |options| {
+    let gateway = in_workspace(test_folder, script, |options| {
         options.watch = true;
         options.on_event = Some(Arc::new(move |event| told.lock().unwrap().push_str(&event.to_string())));
     });
+    (gateway, events)
+}
+
+/// When the config is replaced, the kernel uncovers it in the box. So the server ends, and what it may have written is not used by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_person_asks() {
+    for replace in [move_upon, make_again] {
+        let test_folder = TestFolder::new();
+        let (gateway, events) = watching(&test_folder, "");
+        gateway.approve("one", None, None).await.unwrap();
+        assert_eq!(test_folder.count("one", "spawn"), 1);
+        replace(&test_folder.path("ws/mcp.json"), &config_of(&test_folder, "", "three"));
+        until("the end of the server", || test_folder.servers_running().is_empty().then_some(())).await;
+        until("the warning", || events.lock().unwrap().contains("look at it").then_some(())).await;
+        assert_eq!(gateway.reload_for_model().await.unwrap_err().code(), "ERR_OPERATOR_ONLY");
+        assert!(gateway.server_info("three").is_err());
+        gateway.reload().await.unwrap();
+        assert!(gateway.server_info("three").is_ok());
+        gateway.reload_for_model().await.unwrap();
+        gateway.close().await;
+    }
+}
+
+/// A server that writes the uncovered config and ends at once has written it all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_a_server_may_have_written_before_its_end_is_not_read_by_itself() {
+    let test_folder = TestFolder::new();
+    let script = "(until grep -q three mcp.json; do :; done; echo written > out; kill -9 $$) 2> /dev/null & ";
+    let (gateway, events) = watching(&test_folder, script);
     gateway.approve("one", None, None).await.unwrap();
-    assert_eq!(test_folder.count("one", "spawn"), 1);
-    let new = test_folder.path("ws/new");
-    fs::write(&new, config_of(&test_folder, "", "three")).unwrap();
-    fs::rename(new, test_folder.path("ws/mcp.json")).unwrap();
-    until("the end of the server", || test_folder.servers_running().is_empty().then_some(())).await;
+    make_again(&test_folder.path("ws/mcp.json"), &config_of(&test_folder, script, "three"));
     until("the warning", || events.lock().unwrap().contains("look at it").then_some(())).await;
-    assert_eq!(gateway.reload_for_model().await.unwrap_err().code(), "ERR_OPERATOR_ONLY");
+    until("the end of the box", || test_folder.servers_running().is_empty().then_some(())).await;
     assert!(gateway.server_info("three").is_err());
-    gateway.reload().await.unwrap();
-    assert!(gateway.server_info("three").is_ok());
+    gateway.close().await;
+}
+
+/// What a person writes while no box can write there is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_is_replaced_after_the_end_of_a_box_is_read_by_itself() {
+    let test_folder = TestFolder::new();
+    let (gateway, _) = watching(&test_folder, "");
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.disable("one").await.unwrap();
+    // The gateway looks at its boxes again before it reads a config for a model.
     gateway.reload_for_model().await.unwrap();
+    make_again(&test_folder.path("ws/mcp.json"), &config_of(&test_folder, "", "three"));
+    until("the new server", || gateway.server_info("three").ok().map(drop)).await;
     gateway.close().await;
 }
 
@@ -409,5 +533,43 @@ async fn a_token_file_is_served_only_where_no_box_has_it() {
     let error = gateway.approve("one", None, None).await.unwrap_err();
     assert!(error.code() == "ERR_BOX_FAILED" && error.to_string().contains("tokens or a key"), "{error}");
     server.close().await;
+    gateway.close().await;
+}
+
+/// A link in a folder that a box may write can be replaced, and with it the file to which it leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_file_is_not_served_through_a_link_that_a_box_can_replace() {
+    let test_folder = TestFolder::new();
+    let gateway = in_workspace(&test_folder, "", |_| {});
+    fs::create_dir(test_folder.path("keys")).unwrap();
+    let tokens = test_folder.path("keys/tokens");
+    fs::write(&tokens, "reader:0123456789abcdef0123456789abcdef").unwrap();
+    fs::set_permissions(&tokens, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&tokens, test_folder.path("ws/tokens")).unwrap();
+    symlink(test_folder.path("keys"), test_folder.path("ws/keys")).unwrap();
+    fs::create_dir(test_folder.path("ws/folder")).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    for path in ["ws/tokens", "ws/keys/tokens", "ws/folder/../../keys/tokens"] {
+        let http = HttpOptions { token_file: Some(test_folder.path(path)), ..HttpOptions::default() };
+        let error = serve(gateway.clone(), ServeOptions::default(), Transport::Http(Box::new(http))).await.unwrap_err();
+        assert!(error.code() == "ERR_INVALID_OPTION" && error.to_string().contains("could replace"), "{path}: {error}");
+    }
+    let http = HttpOptions { token_file: Some(tokens), ..HttpOptions::default() };
+    serve(gateway.clone(), ServeOptions::default(), Transport::Http(Box::new(http))).await.unwrap().close().await;
+    gateway.close().await;
+}
+
+/// The next gateway would take a folder in place of the link for its state, with the approvals in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_that_could_replace_a_link_to_the_state_is_not_made() {
+    let test_folder = TestFolder::new();
+    fs::create_dir(test_folder.path("state")).unwrap();
+    fs::set_permissions(test_folder.path("state"), fs::Permissions::from_mode(0o700)).unwrap();
+    let gateway = in_workspace(&test_folder, "", |options| {
+        symlink(test_folder.path("state"), test_folder.path("ws/state")).unwrap();
+        options.state_dir = Some(test_folder.path("ws/state"));
+    });
+    let error = gateway.approve("one", None, None).await.unwrap_err();
+    assert!(error.code() == "ERR_BOX_FAILED" && error.to_string().contains("could replace"), "{error}");
     gateway.close().await;
 }

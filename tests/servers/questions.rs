@@ -99,7 +99,7 @@ async fn an_abort_ends_the_question_and_the_server_hears_of_it() {
             let answers = setup.test_folder.events(ONE).into_iter().filter(|entry| entry["event"] == "response");
             assert!(answers.map(|answer| answer["message"]["result"].clone()).all(|answer| answer == cancel()));
         } else {
-            // In this era, the call was answered with the question, so nothing is pending at the server that could be cancelled.
+            // Since 2026-07-28, the call was answered with the question, so nothing is pending at the server that could be cancelled.
             assert_eq!(setup.test_folder.count(ONE, "notification"), 0);
         }
         assert_eq!(setup.told.cancelled(), [""; 0]);

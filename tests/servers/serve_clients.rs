@@ -1,4 +1,5 @@
-//! The client of the crate rmcp calls every tool of a served gateway: over two streams and over HTTP, in both eras of the protocol.
+//! The client of the crate rmcp calls every tool of a served gateway: over two streams and over HTTP, with both handshakes of the protocol
+//! (`initialize`, `server/discover`).
 
 #![allow(deprecated, reason = "clients of protocol 2025-11-25 are asked by requests, which rmcp marks for the newest one")]
 
@@ -39,7 +40,7 @@ impl ClientHandler for Person {
 
 type Client = RunningService<RoleClient, Person>;
 
-/// Returns the ways to begin a connection, one for each era.
+/// Returns the ways to begin a connection, one for each handshake (`initialize`, `server/discover`).
 fn eras() -> [ClientLifecycleMode; 2] {
     [ClientLifecycleMode::Initialize, ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }]
 }

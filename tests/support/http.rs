@@ -40,7 +40,7 @@ impl<'a> Remote<'a> {
         HttpTarget::new(self.server.clone(), self.url.clone())
     }
 
-    /// Returns the launch of the server. `era` is the remembered era.
+    /// Returns the launch of the server. `era` is the handshake that was stored for the server.
     pub fn launch(&self, era: Option<Era>, limit: Duration) -> Launch {
         let target = Target::Http(self.target());
         Launch { target, era, ..self.test_folder.launch_command(&self.server, self.test_folder.command(&self.server, &[]), limit) }

@@ -98,7 +98,7 @@ pub fn load(folder: &Path) -> Option<Manifest> {
     (matches(STANDARD, &manifest.standard) && matches(RING3, &manifest.ring3)).then_some(manifest)
 }
 
-/// Writes files to a folder, the manifest last, because the manifest says that the others are complete.
+/// Writes files to a folder. The manifest is written last, because its existence shows that the other files are complete.
 pub fn store(folder: &Path, manifest: &Manifest, files: &[(&str, &[u8])]) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let json = serde_json::to_vec_pretty(manifest)?;

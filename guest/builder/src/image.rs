@@ -89,7 +89,7 @@ pub fn fill_tables(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Returns the offset in the file of an address of the image.
+/// Returns the offset in the file at which the bytes of this address of the image are.
 fn offset_of(file: &File, address: u64) -> Result<usize> {
     let endian = file.endian();
     let holds = |header: &&elf::ProgramHeader64<Endianness>| {

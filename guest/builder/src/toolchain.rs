@@ -1,7 +1,7 @@
 //! Finds the tools that build a guest: a Rust with the sources of the standard library, a linker called `rust-lld`, clang and libclang.
 //!
-//! A Rust from rustup is preferred if it has the component `rust-src`. The second choice is Debian's package, which has the sources. At
-//! last, rustup is asked to download the component; this is last because it may wait for a network that does not exist.
+//! A Rust from rustup is preferred if it has the component `rust-src`. The second choice is Debian's package, which has the sources. The
+//! last choice is a download of the component by rustup, which may wait for a network that does not exist.
 
 use anyhow::{Context, Result, bail};
 use std::env;

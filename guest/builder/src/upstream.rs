@@ -55,8 +55,8 @@ pub const LOAD_BASE: u64 = 0x4000;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 const TOP_GVA: u64 = SCRATCH_TOP_GVA as u64 + 1;
-/// The pages that `alloc_phys_pages` reserves at the top of scratch memory: one for the exception stack and the metadata, and one below it,
-/// which is unused unless the exception stack overflows. The shim uses the second page.
+/// The pages that `alloc_phys_pages` reserves at the top of scratch memory: one for the exception stack and the metadata, and one below it.
+/// The lower page is unused unless the exception stack overflows, so the shim uses the lower page.
 const RESERVED_PAGES: u64 = 2;
 const ALLOCATOR_LIMIT: u64 = SCRATCH_TOP_GPA as u64 - RESERVED_PAGES * PAGE;
 const PHYS_TO_VIRT: u64 = SCRATCH_TOP_GVA as u64 - SCRATCH_TOP_GPA as u64;
@@ -69,9 +69,9 @@ const SHIM_VARS: u64 = TOP_GVA - RESERVED_PAGES * PAGE;
 const SHIM_RING0_STACK: u64 = SHIM_VARS + 0x200;
 const SHIM_RING3_STACK: u64 = SHIM_VARS + 0x600;
 
-/// `CLUSTER` is the number of pages that are copied together on a write, and `STACK_CLUSTER` the number of pages by which the stack grows.
-/// Both are powers of two. See docs/GUEST.md for the measurements.
+/// The number of pages that are copied together on a write: a power of two. See docs/GUEST.md for the measurements.
 const CLUSTER: u64 = 4;
+/// The number of pages by which the stack grows: a power of two. See docs/GUEST.md for the measurements.
 const STACK_CLUSTER: u64 = 16;
 
 /// The number of ports that the I/O permission bitmap opens.
@@ -80,18 +80,19 @@ const IO_PORTS: u64 = 128;
 const _: () = assert!(PAGE == 4096 && PAGE_TABLE_ENTRIES_PER_TABLE == 512, "the shim walks four-level tables of 4 KiB");
 const _: () = assert!(CLUSTER.is_power_of_two() && CLUSTER <= 512, "an aligned cluster lies in one table");
 const _: () = assert!(SCRATCH_TOP_GVA as u64 & (PAGE - 1) == PAGE - 1, "scratch memory ends with a page");
-const _: () = assert!(SCRATCH_TOP_GPA as u64 & (PAGE - 1) == PAGE - 1, "in physical memory too");
+const _: () = assert!(SCRATCH_TOP_GPA as u64 & (PAGE - 1) == PAGE - 1, "scratch memory ends with a page in physical memory too");
 const _: () = assert!(SHIM_VARS >> 31 == (1 << 33) - 1, "the shim's page is addressed by sign-extended 32 bits");
-const _: () = assert!(SHIM_VARS & (PAGE - 1) == 0 && SHIM_RING3_STACK < SHIM_VARS + PAGE, "all of the shim's in its page");
+const _: () = assert!(SHIM_VARS & (PAGE - 1) == 0 && SHIM_RING3_STACK < SHIM_VARS + PAGE, "the shim's data lies within its page");
 const _: () = assert!(SHIM_RING0_STACK.is_multiple_of(16) && SHIM_RING3_STACK.is_multiple_of(16), "stacks are aligned");
-const _: () = assert!(SHIM_VARS - PHYS_TO_VIRT + PAGE > ALLOCATOR_LIMIT, "no allocated page is the shim's");
+const _: () = assert!(SHIM_VARS - PHYS_TO_VIRT + PAGE > ALLOCATOR_LIMIT, "the allocator never allocates the shim's page");
 const _: () = assert!(EXN_STACK_TOP.is_multiple_of(16), "the exception stack is aligned");
-const _: () = assert!(EXN_STACK_TOP > SHIM_VARS + PAGE && EXN_STACK_TOP < TOP_GVA, "it is in the last page");
-const _: () = assert!(EXN_STACK_TOP - SHIM_RING3_STACK >= 6 * 1024, "and has room down to the shim's");
-const _: () = assert!(SCRATCH_TOP_ALLOCATOR_OFFSET < SCRATCH_TOP_EXN_STACK_OFFSET, "the allocator's word is above it");
-const _: () = assert!(SCRATCH_TOP_SIZE_OFFSET < SCRATCH_TOP_EXN_STACK_OFFSET, "and so is the size");
-const _: () = assert!(MAIN_STACK_LIMIT_GVA < MAIN_STACK_TOP_GVA && MAIN_STACK_TOP_GVA < SHIM_VARS, "a range");
-const _: () = assert!(guest_bin::IDT & (PAGE - 1) == 0, "the IDT has a page");
+const _: () = assert!(EXN_STACK_TOP > SHIM_VARS + PAGE && EXN_STACK_TOP < TOP_GVA, "the exception stack is in the last page");
+const _: () = assert!(EXN_STACK_TOP - SHIM_RING3_STACK >= 6 * 1024, "there is room between the exception stack and the shim's stack");
+const _: () = assert!(SCRATCH_TOP_ALLOCATOR_OFFSET < SCRATCH_TOP_EXN_STACK_OFFSET, "the allocator's word is above the exception stack");
+const _: () = assert!(SCRATCH_TOP_SIZE_OFFSET < SCRATCH_TOP_EXN_STACK_OFFSET, "the size of scratch memory is above the exception stack");
+const _: () =
+    assert!(MAIN_STACK_LIMIT_GVA < MAIN_STACK_TOP_GVA && MAIN_STACK_TOP_GVA < SHIM_VARS, "the main stack is below the shim's page");
+const _: () = assert!(guest_bin::IDT & (PAGE - 1) == 0, "the IDT begins at the start of a page");
 const _: () = assert!(PAGE_PRESENT == 1 && PTE_ADDR_MASK == 0x000f_ffff_ffff_f000, "x86 entries");
 const _: () = assert!((OutBAction::Log as u64) < IO_PORTS && (OutBAction::DebugPrint as u64) < IO_PORTS);
 const _: () = assert!((OutBAction::CallFunction as u64) < IO_PORTS && (OutBAction::Abort as u64) < IO_PORTS);
@@ -211,7 +212,7 @@ impl Entries {
     }
 }
 
-/// Maps one page with Hyperlight's own code, in tables of this program, and returns the flags of its entry.
+/// Maps one page with Hyperlight's own code, in page tables of this program. Returns the flags of the page's entry.
 fn leaf(kind: MappingKind) -> u64 {
     let tables = Tables(RefCell::new(vec![0; PAGE_TABLE_ENTRIES_PER_TABLE]));
     let mapping = Mapping { phys_base: 0x1_0000, virt_base: 0x1_0000, len: PAGE, kind };
@@ -222,10 +223,10 @@ fn leaf(kind: MappingKind) -> u64 {
     entry.map_or(0, |entry| entry & !PTE_ADDR_MASK)
 }
 
-/// Page tables in a vector, with the root first.
+/// Page tables in a vector, for [`leaf`]. The root page table comes first.
 struct Tables(RefCell<Vec<u64>>);
 
-/// The physical address of the root, far from the mapped page.
+/// The physical address of the root page table in [`Tables`]. It is far from the page that [`leaf`] maps.
 const ROOT: u64 = 0x10_0000;
 
 impl TableReadOps for Tables {

@@ -119,8 +119,8 @@ pub fn open_tables_once() {
     unsafe { write_volatile(VAR_OPENED as *mut u64, 1) };
 }
 
-/// Allocates a zeroed page of scratch memory. It does the same as `hyperlight_guest::prim_alloc::alloc_phys_pages(1)`, but returns `None`
-/// instead of an abort when the limit is reached.
+/// Allocates a zeroed page of scratch memory. Like `hyperlight_guest::prim_alloc::alloc_phys_pages(1)`, but returns `None` when the limit
+/// is reached, instead of stopping the guest.
 pub fn allocate() -> Option<u64> {
     let mut page = PAGE_SIZE;
     // SAFETY: this is the allocator's word, and Hyperlight's allocator adds to it in the same way.

@@ -39,7 +39,7 @@
     return prototype === null || prototype === objects;
   }
 
-  /** Does a cheap check for values that need no replacer. Lists of arguments are included: most contain one object with plain values. */
+  /** Tells cheaply if a value needs no replacer. Also knows lists of arguments, because most contain one object with plain values. */
   const isPlain = (value) => isFlat(value) || (isArray(value) && value.length === 1 && isFlat(value[0]));
 
   /**
@@ -77,7 +77,7 @@
   /** Returns a copy of an error that has its name and its message, which JSON.stringify leaves out. */
   const ofError = (error) => ({ name: `${error.name}`, message: `${error.message}`, ...error });
 
-  /** Converts an object that is neither a list nor plain to data. Each function throws for an object that only has the name of its kind. */
+  /** For each kind of object, a function that converts it to data. It throws for an object that only has the name of this kind. */
   const CONVERSIONS = {
     __proto__: null,
     Map: (map) => ofMap([...apply(mapEntries, map, [])]),
@@ -142,8 +142,8 @@
   }
 
   /**
-   * Writes a value as JSON. `settled` has the values of promises that were awaited; all others are collected. `count` is the number of parts that
-   * are lost. If `see(holder, key, sent, loss)` is given, it gets each part, what is sent of it, and what is lost.
+   * Writes a value as JSON. `settled` has the values of promises that were awaited; all other promises are collected. `count` is the number of
+   * parts that are lost. If `see(holder, key, sent, loss)` is given, it gets each part, what is sent of it, and what is lost.
    */
   function written(value, settled, see) {
     const found = { settled, blobs: [], promises: [] };
@@ -164,8 +164,9 @@
     return { json, blobs: found.blobs, promises: found.promises, count };
   }
 
-  /** The largest number of places that are named, and the longest key in one. */
+  /** The largest number of places that are named. */
   const MAX_PLACES = 5;
+  /** The largest length of a key in a named place. */
   const MAX_KEY = 60;
 
   /** Names the places of a value of which nothing is sent, for example `.rows[3].done is a function`. */

@@ -19,7 +19,7 @@ use crate::text::sanitise_line;
 
 const MODE: u32 = 0o600;
 const MAX_ENTRY_BYTES: u64 = 32 * 1024 * 1024;
-/// The number of entries that are kept for one prompt. Pages that change often make new ones.
+/// The number of entries that are kept for one prompt. Each change of a page can make another entry.
 const KEPT_ENTRIES: usize = 8;
 /// Number of characters of a digest that a file's name contains.
 const NAME_CHARS: usize = 32;

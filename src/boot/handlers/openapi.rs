@@ -10,7 +10,7 @@ use crate::boot::plan::Endpoint;
 /// The largest number of references that are followed.
 const MAX_REFERENCES: usize = 500;
 
-/// Returns the same as [`operations`] of a text in JSON.
+/// Parses a text as JSON, and returns the part of this `OpenAPI` or Swagger document that describes these endpoints, like [`operations`].
 pub(super) fn operations_in(document: &str, endpoints: &[Endpoint]) -> Option<String> {
     operations(&serde_json::from_str(document).ok()?, endpoints)
 }

@@ -4,7 +4,7 @@ use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind};
 
 /// The largest number of bytes of a made text.
 const MAX_BYTES: usize = 10_000;
-/// The largest number by which repetitions are made longer than they must be.
+/// The largest number of times that a repetition is repeated beyond its minimum.
 const MAX_MORE: usize = 64;
 /// The characters that are used where a pattern allows them.
 const PREFERRED: [char; 3] = ['a', '1', ' '];
@@ -21,8 +21,8 @@ pub(super) fn text_matching(pattern: &str, least: usize, most: usize) -> Option<
     texts.find(|text| (least..=most).contains(&text.chars().count()))
 }
 
-/// Adds a text that a part of a pattern matches. Each repetition is `more` times longer than it must be, as far as it may be. Returns false if
-/// there is no such text, or if it is too long.
+/// Adds a text that a part of a pattern matches. Each repetition is repeated `more` times beyond its minimum, but not beyond its maximum.
+/// Returns false if there is no such text, or if it is too long.
 fn add(text: &mut String, part: &Hir, more: u32) -> bool {
     let is_added = match part.kind() {
         HirKind::Empty | HirKind::Look(_) => true,

@@ -8,7 +8,7 @@ use crate::boot::plan::PlannedTool;
 
 /// The largest number of characters in all parts for one tool.
 pub(super) const MAX_RELEVANT_CHARS: usize = 40_000;
-/// The size at which a part ends, if a line ends there.
+/// The number of characters after which a part ends at the next end of a line. A part with a longer line ends at twice this number.
 const PART_CHARS: usize = 1_500;
 const GAP: &str = "\n[…]\n";
 /// Words that nearly every documentation has.
@@ -45,7 +45,7 @@ fn words_of(tool: &PlannedTool) -> BTreeSet<String> {
     words.filter(|word| word.chars().count() > 2 && !COMMON.contains(&word.as_str())).collect()
 }
 
-/// Returns the beginning of a text, and those parts that contain the most of `words`, in the order of the text.
+/// Returns the beginning of a text, and the parts that contain most of the words in `words`, in the text's order.
 fn parts_of(text: &str, words: &BTreeSet<String>, limit: usize) -> String {
     let parts = split(text);
     let score = |part: &str| {

@@ -6,7 +6,7 @@ use crate::boot::fences::{Fence, fences};
 pub const MAX_PAGE_CHARS: usize = 100_000;
 /// The largest number of characters in all pages together.
 pub const MAX_CHARS: usize = 200_000;
-/// A page that is cut keeps up to this number of characters at its beginning, and the same at its end.
+/// A page that is cut keeps up to this number of characters at its beginning, and up to this number at its end.
 const END_CHARS: usize = 20_000;
 const CUT_MARK: &str = "\n\n[… left out …]\n\n";
 

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value as Json;
 
-/// The largest number of bytes of all descriptions that are kept whole. In memory, they take some times as much.
+/// The largest number of bytes of all descriptions that are kept whole. In memory, a parsed description needs several times as much.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The room for descriptions of one reading of pages.
+/// The number of bytes that descriptions may still have, while the pages of one prompt are read.
 #[derive(Debug)]
 pub(in crate::boot) struct Documents {
     left: AtomicUsize,
@@ -19,7 +19,8 @@ impl Documents {
         Self { left: AtomicUsize::new(MAX_BYTES) }
     }
 
-    /// Returns the description that a text is, if there is room for it. A long text takes some tenths of a second.
+    /// Parses a text as the description of an API. Returns `None` if the text is none, or if there is no room for it. Parsing a long text
+    /// takes some tenths of a second.
     pub(in crate::boot) fn keep(&self, text: &str) -> Option<Arc<Json>> {
         let take = |left: usize| left.checked_sub(text.len());
         if !text.trim_start().starts_with('{') || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {

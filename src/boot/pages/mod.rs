@@ -75,7 +75,8 @@ pub struct Page {
     pub text: String,
     /// Number of characters before any cut.
     pub chars: usize,
-    /// The whole page, if it was cut and is a description of an API in JSON. Its operations are looked up there, as a cut text is no JSON.
+    /// The whole page, if it was cut and is a description of an API in JSON. Its operations are read from here, because a cut text is not
+    /// valid JSON.
     pub document: Option<Arc<Json>>,
     pub facts: PageFacts,
 }
@@ -107,7 +108,7 @@ pub fn url_digest(url: &Url) -> String {
     hex::encode(Sha256::digest(url.as_str()))
 }
 
-/// The pages of an entry of the cache, by the digest of the URL in the prompt.
+/// What an entry of the cache knows about the pages of its prompt. The key is the digest of the URL in the prompt.
 pub type KnownPages = BTreeMap<String, PageFacts>;
 
 /// The result of reading one URL.

@@ -44,7 +44,7 @@ async fn read_within(
     stream::iter(urls).map(read).buffered(PARALLEL_PAGES).collect().await
 }
 
-/// The source of pages, and the room for those that are kept whole.
+/// The source of pages, and the room for descriptions of an API that are kept whole.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     source: &'a dyn PageSource,
@@ -68,7 +68,7 @@ async fn read_page(time: Duration, url: Url, known: &KnownPages, source: Source<
     read.unwrap_or_else(|problem| PageResult::Failed { url, problem })
 }
 
-/// Reads the first of these addresses that can be read.
+/// Reads the first of `addresses` that can be read.
 async fn read_first(url: &Url, addresses: Vec<Url>, known: Option<&PageFacts>, source: Source<'_>) -> Result<PageResult, PageProblem> {
     let mut problem = "cannot be read".into();
     for address in addresses {

@@ -24,10 +24,10 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PlannedTool {
-    /// Lowercase letters, digits and underscores.
+    /// The name: lowercase letters, digits and underscores.
     pub name: String,
     pub description: String,
-    /// JSON Schema 2020-12 of the arguments, an object.
+    /// The JSON Schema 2020-12 of the arguments, which are an object.
     pub input_schema: Json,
     pub endpoints: Vec<Endpoint>,
     /// Instructions for the code of the tool. Only the model that writes the code reads it.

@@ -40,7 +40,7 @@ struct WrittenTool {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum WrittenEndpoint {
-    /// `GET https://…`, or only a URL.
+    /// An endpoint as a text: `GET https://…`, or only a URL.
     Line(String),
     Object {
         #[serde(default)]
@@ -96,7 +96,7 @@ pub fn parse_plan(answer: &str) -> Parsed {
     }
 }
 
-/// Returns the list of tools in a value: `{"tools": […]}`, the same within another object, or only the list.
+/// Returns the list of tools in a value: `{"tools": […]}`, this object within another one, or only the list.
 fn tools_of(value: &Json) -> Option<&Vec<Json>> {
     let in_object = |value: &Json| -> Option<()> { value.get("tools")?.as_array().map(|_| ()) };
     match value {

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorText, Result};
 
 /// The number of tools whose code is written at the same time. Providers limit the rate of requests.
 const PARALLEL_TOOLS: usize = 4;
-/// The end of the description of a problem about which the model may know more than a trial shows.
+/// The end of a problem's description, if the code throws an error for valid arguments. Only the model knows whether this is intended.
 const IF_RIGHT: &str = "If the code is right to refuse these arguments, answer with the same code";
 
 /// A handler that can be kept.

@@ -148,7 +148,7 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
         && let Some(entry) = hit(cache, prompt, options, &reading, newest.as_ref(), &mut notes).await?
     {
         for missed in reading.missed() {
-            notes.warn(format!("{missed}; the page that the tools were made from counts"));
+            notes.warn(format!("{missed}; the tools stay as they were made from its earlier content"));
         }
         return Ok(from_cache(entry, Origin::Cache, notes));
     }
@@ -160,7 +160,7 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
             }
             return Ok(from_cache(entry, Origin::Cache, notes));
         }
-        (Err(_), None) => return Err(Error::Internal("a page is known, and no tools of it are".into())),
+        (Err(_), None) => return Err(Error::Internal("a page is known from the cache, but no tools are cached for this prompt".into())),
     };
     let asking = model::Asking { prompt, material: &material, options, parts };
     cut_prompt(prompt).filter(|_| !options.plan_only).into_iter().for_each(|warning| notes.warn(warning));

@@ -12,7 +12,7 @@ use crate::fetch::AllowedHosts;
 /// The pages after the first reading. Pages that have not changed have no text yet.
 pub(super) struct Reading {
     results: Vec<PageResult>,
-    /// Pages of the newest tools that cannot be read now, each with its problem.
+    /// Pages from which the newest tools were made and that cannot be read now, each with its problem.
     missed: Missed,
 }
 
@@ -121,7 +121,7 @@ fn warn_of_unusable(unusable: &BTreeSet<String>, notes: &mut Notes<'_>) {
     if unusable.len() > SHOWN {
         shown.push(format!("and {} more", unusable.len() - SHOWN));
     }
-    notes.warn(format!("the tools cannot reach some hosts that prompt or pages name: {}", shown.join("; ")));
+    notes.warn(format!("the tools cannot reach some hosts that the prompt or its pages name: {}", shown.join("; ")));
 }
 
 async fn read(urls: Vec<url::Url>, known: &KnownPages, parts: BootParts<'_>, notes: &Notes<'_>) -> Vec<PageResult> {

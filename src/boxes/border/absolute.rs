@@ -1,4 +1,4 @@
-//! Names as they are outside: the search domains of the machine add nothing to them, so no name of the list becomes another one.
+//! Looks names up as whole names. Otherwise, a search domain of this machine could turn a name in the list of hosts into another name.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,13 +9,13 @@ use futures::future::BoxFuture;
 use crate::fetch::Resolve;
 use crate::files::{Links, read_bounded};
 
-/// The machine's own table of names. What stands there is found only as it is written.
+/// The machine's own table of names. A name in this table is not found if a dot is added to it.
 const HOSTS: &str = "/etc/hosts";
 const MAX_HOSTS_BYTES: u64 = 1 << 20;
-/// The end of the names that machines of one network give one another, which are not those of DNS.
+/// The end of names that the machines of one network announce to each other, and that DNS does not have.
 const OF_NEIGHBOURS: &str = ".local";
 
-/// A resolver that looks names up as they are.
+/// A resolver that looks up whole names, without the search domains of the machine.
 #[derive(Debug, Clone, Copy)]
 pub struct AbsoluteNames<R>(pub R);
 
@@ -30,7 +30,8 @@ impl<R: Resolve + Copy + 'static> Resolve for AbsoluteNames<R> {
     }
 }
 
-/// Returns the name with the dot that ends a whole name. A name of one label is one of this machine, or of its network, and stays as it is.
+/// Returns the name with a dot at its end, which makes it a whole name. A name that only this machine or its network knows stays as it is:
+/// a name in `table`, a name with one label, and a name that ends in [`OF_NEIGHBOURS`].
 fn absolute(host: &str, table: &str) -> String {
     let lines = table.lines().map(|line| line.split('#').next().unwrap_or_default());
     let mut names = lines.flat_map(|line| line.split_ascii_whitespace().skip(1));

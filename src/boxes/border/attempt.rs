@@ -1,5 +1,4 @@
-//! Reads the kernel's refusals in a box: attempts to reach a port at which nothing listens. The kernel answers such an attempt with one of
-//! these packets.
+//! Reads the packets with which the kernel of a box refuses an attempt to reach a port at which nothing listens.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

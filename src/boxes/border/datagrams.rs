@@ -19,7 +19,7 @@ use super::shared::Shared;
 
 /// Time without a datagram after which a session ends. QUIC sends datagrams more often than that.
 const IDLE: Duration = Duration::from_mins(1);
-/// Datagrams of a session that wait to be sent. Further datagrams are lost, as in any network.
+/// Maximum number of datagrams of a session that wait to be sent. Further datagrams are lost, as in any network.
 const WAITING: usize = 256;
 /// The longest datagram.
 const DATAGRAM_BYTES: usize = 65_535;
@@ -89,7 +89,7 @@ struct Session {
 }
 
 impl Session {
-    /// Runs the session until it is idle. Returns its ends.
+    /// Runs the session until it is idle. Returns the ends of the session.
     async fn run(self, waiting: mpsc::Receiver<Waiting>) -> Ends {
         let ends = (self.received.from, self.received.meant);
         let place = Arc::clone(&self.shared.sessions).try_acquire_owned().ok();

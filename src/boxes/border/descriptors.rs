@@ -5,12 +5,13 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 
-/// The descriptors of this process that borders leave for all else: one of so many.
+/// The files that this process may open are divided by this number. All borders together get one part, and the rest stays for other work.
 const LEFT: u64 = 2;
 
-/// A number of descriptors that several borders share.
+/// Descriptors that the borders of all boxes share.
 ///
-/// No border gets more than it leaves for others: alone, it has at most half of them, two have a third each, and a new one always gets some.
+/// A border gets more descriptors only if it then has at most as many as are still free. So one border alone has at most half, two borders
+/// have a third each, and a new border always gets some.
 #[derive(Debug)]
 pub struct Descriptors {
     limit: usize,
@@ -23,7 +24,7 @@ impl Descriptors {
         Arc::new(Self { limit, used: Mutex::default() })
     }
 
-    /// Returns those of this process: half of the files that it may open (`RLIMIT_NOFILE`).
+    /// Returns the descriptors that the borders of this process share: half of the files that the process may open (`RLIMIT_NOFILE`).
     #[must_use]
     pub fn of_process() -> Arc<Self> {
         static OF_PROCESS: LazyLock<Arc<Descriptors>> = LazyLock::new(|| {
@@ -43,7 +44,7 @@ fn may_take(more: usize, own: usize, used: usize, limit: usize) -> bool {
 #[derive(Debug)]
 pub(super) struct Part {
     all: Arc<Descriptors>,
-    /// Changed only while `all` is locked.
+    /// The number of descriptors that this border uses. Changed only while `all` is locked.
     own: Mutex<usize>,
 }
 
@@ -59,12 +60,12 @@ impl Part {
         Arc::new(Self { all: Arc::clone(all), own: Mutex::default() })
     }
 
-    /// Takes descriptors. `None` if this border has had its part.
+    /// Takes descriptors. `None` if this border may not use more.
     pub(super) fn take(self: &Arc<Self>, count: usize) -> Option<Held> {
         self.take_if(count, |own, used| may_take(count, own, used, self.all.limit))
     }
 
-    /// Counts descriptors that are open already.
+    /// Counts descriptors that are open already, even if this border may not use more.
     pub(super) fn note(self: &Arc<Self>, count: usize) -> Option<Held> {
         self.take_if(count, |_, _| true)
     }
@@ -90,7 +91,7 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
-    /// Takes pairs until there are no more.
+    /// Takes pairs of descriptors until this border gets no more.
     fn all_of(part: &Arc<Part>) -> Vec<Held> {
         std::iter::from_fn(|| part.take(2)).collect()
     }

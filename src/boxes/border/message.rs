@@ -7,10 +7,13 @@ pub const MAX_QUERY_BYTES: usize = 1232;
 const HEADER_BYTES: usize = 12;
 const MAX_NAME_BYTES: usize = 255;
 const MAX_LABEL_BYTES: usize = 63;
-/// Bits of the flags: a response, the kind of query, recursion desired and available.
+/// The bit of the flags that marks a response.
 const RESPONSE: u16 = 0x8000;
+/// The bits of the flags with the kind of query.
 const OPCODE: u16 = 0x7800;
+/// The bit of the flags with which a client asks for a recursive search.
 const RECURSION_DESIRED: u16 = 0x0100;
+/// The bit of the flags with which a server offers a recursive search.
 const RECURSION_AVAILABLE: u16 = 0x0080;
 const FORMAT_ERROR: u16 = 1;
 const NO_SUCH_NAME: u16 = 3;
@@ -18,7 +21,7 @@ const NOT_IMPLEMENTED: u16 = 4;
 const INTERNET: u16 = 1;
 const A: u16 = 1;
 const AAAA: u16 = 28;
-/// Names keep their addresses, but a program that keeps a name as unknown should ask again.
+/// The time for which a program may keep an answer. The address of a name never changes, but a name that is unknown now can be known later.
 const LIFE_SECONDS: u32 = 60;
 
 /// The subject of a query.

@@ -13,7 +13,7 @@ use super::packet_info::DatagramSocket;
 use super::shared::Shared;
 use super::streams::accepted;
 
-/// Connections for questions at the same time. Others are closed at once.
+/// Maximum number of simultaneous connections for questions. Further connections are closed at once.
 const MAX_CONNECTIONS: usize = 16;
 /// Time within which a connection must ask its next question.
 const QUESTION_TIME: Duration = Duration::from_secs(10);

@@ -12,11 +12,12 @@ const PREFIX_BITS: u32 = 15;
 /// Maximum number of names for one box. Only a wildcard can lead to so many names.
 pub const MAX_NAMES: usize = 4096;
 
-/// The names of a box and their addresses.
+/// The names of hosts that a box may reach, and the address that each has within the box.
 #[derive(Debug)]
 pub struct Names {
     by_name: HashMap<String, Ipv4Addr>,
-    /// The name of each address, counted from [`FIRST`]. `None`: the list of hosts has the address itself.
+    /// The name of each address, from [`FIRST`] on. `None` for an address in `taken`: the list of hosts contains it itself, so no name gets
+    /// it.
     by_address: Vec<Option<String>>,
     taken: BTreeSet<IpAddr>,
 }
@@ -31,7 +32,7 @@ impl Names {
         all
     }
 
-    /// Returns the address of a name. Assigns one if the name has none. `None` if there are too many names.
+    /// Returns the address of a name. Assigns an address if the name has none. `None` if there are too many names.
     pub fn address_of(&mut self, name: &str) -> Option<Ipv4Addr> {
         if let Some(address) = self.by_name.get(name) {
             return Some(*address);

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 pub(super) struct Pace {
     interval: Duration,
     burst: Duration,
-    /// The time at which all of the burst is free again.
+    /// The time at which the whole burst can be used again.
     free: Instant,
 }
 

@@ -54,8 +54,8 @@ impl DatagramSocket {
         }
     }
 
-    /// Sends a datagram back to the sender of another, from the address for which that was meant. Does not wait: a datagram that does not
-    /// fit into the buffer is lost.
+    /// Sends a datagram to the process that has sent the datagram `to`, from the address to which `to` was sent. Does not wait: a datagram
+    /// that does not fit into the buffer is lost.
     pub(super) fn send(&self, bytes: &[u8], to: &Received) -> io::Result<()> {
         send(self.socket.as_raw_fd(), bytes, (to.from, to.meant.ip()), self.is_v6)
     }

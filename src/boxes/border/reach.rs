@@ -11,11 +11,11 @@ use tokio::sync::Semaphore;
 use super::rules::{Destination, Rules};
 use crate::fetch::Resolve;
 
-/// Lookups of one box at the same time. A lookup that was given up keeps its place until the system ends it.
+/// Maximum number of simultaneous lookups of one box. A lookup that was given up keeps its place until the system ends it.
 const LOOKUPS: usize = 4;
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
 const CONNECT_TIME: Duration = Duration::from_secs(8);
-/// Addresses of a name that are tried.
+/// Maximum number of addresses of one name that are tried.
 const MAX_ADDRESSES: usize = 4;
 
 /// The reason why a destination was not reached.
@@ -63,7 +63,7 @@ impl Reach {
     /// Returns the checked addresses. The name is resolved only once, so a name server cannot give another address after the check.
     async fn addresses(&self, destination: &Destination, rules: &Rules) -> Result<Vec<SocketAddr>, Unreached> {
         match destination {
-            Destination::Address { address, .. } => Ok(vec![*address]),
+            Destination::Address { address, other, until_started: _ } => Ok(std::iter::once(*address).chain(*other).collect()),
             Destination::Name { name, port, may_be_private, .. } => {
                 let found = tokio::time::timeout(LOOKUP_TIME, self.look_up(name)).await;
                 let found = found.ok().and_then(Result::ok).filter(|found| !found.is_empty()).ok_or(Unreached::Failed)?;

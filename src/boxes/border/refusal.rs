@@ -25,7 +25,7 @@ pub enum RefusalReason {
     NotAllowed,
     /// The name is allowed, but leads to an address that only this machine or its network can reach.
     PrivateAddress,
-    /// The server uses more connections or names than it may, or its part of the descriptors of the gateway's process.
+    /// The server uses more connections, names or descriptors of the gateway's process than it may.
     TooMany,
 }
 

@@ -42,6 +42,9 @@ pub enum Destination {
     /// Exactly this address. It is in the list, so it is not checked further.
     Address {
         address: SocketAddr,
+        /// The other address of `localhost`, which is tried if nothing answers at the first one. A service often listens at one of them, and
+        /// a browser does not try the other if the first has accepted its connection.
+        other: Option<SocketAddr>,
         until_started: bool,
     },
 }
@@ -107,9 +110,12 @@ impl Rules {
     /// The refusal, with the name by which the process knows the host.
     pub fn judge(&self, meant: SocketAddr, names: &Names, phase: Phase) -> Result<Destination, Refusal> {
         let (address, port) = (meant.ip().to_canonical(), meant.port());
-        let literal = self.now(phase).find(|rule| rule.host.port() == port && is_of(rule, address));
-        if let Some(Rule { until_started, .. }) = literal {
-            return Ok(Destination::Address { address: SocketAddr::new(address, port), until_started: *until_started });
+        let mut literal = self.now(phase).filter(|rule| rule.host.port() == port && is_of(rule, address));
+        if let Some(rule) = literal.next() {
+            let is_localhost = std::iter::once(rule).chain(literal).find(|rule| rule.host.host().covers_name(LOCALHOST));
+            let until_started = is_localhost.unwrap_or(rule).until_started;
+            let other = is_localhost.map(|_| SocketAddr::new(other_loopback(address), port));
+            return Ok(Destination::Address { address: SocketAddr::new(address, port), other, until_started });
         }
         let host = shown(address, names);
         let refused = || Refusal { host: host.clone(), port: Some(port), reason: RefusalReason::NotAllowed };
@@ -119,7 +125,7 @@ impl Rules {
         Ok(Destination::Name { name: name.to_owned(), port, may_be_private, until_started })
     }
 
-    /// Returns the permitted ones of a name's addresses.
+    /// Returns those of a name's addresses that may be reached.
     ///
     /// # Errors
     /// The kind of the first address, if none may be reached. A name that leads to a private address would reach services that only this
@@ -152,7 +158,11 @@ fn is_of(rule: &Rule, address: IpAddr) -> bool {
     host.address() == Some(address) || (is_loopback && host.covers_name(LOCALHOST))
 }
 
-/// Returns the host that a process has meant, in the form for a person.
+fn other_loopback(address: IpAddr) -> IpAddr {
+    if address.is_ipv4() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
+}
+
+/// Returns the host to which a process wanted to connect, in the form for a person.
 pub(super) fn shown(address: IpAddr, names: &Names) -> String {
     match (names.name_of(address), address) {
         (Some(name), _) => name.to_owned(),
@@ -192,7 +202,7 @@ mod tests {
         assert_eq!(judge("a.example", 8443), refused("a.example", 8443));
         assert_eq!(judge("b.example", 443), refused("b.example", 443));
         let at = |text: &str| rules.judge(text.parse().unwrap(), &names, Phase::Started);
-        let exactly = |text: &str| Ok(Destination::Address { address: text.parse().unwrap(), until_started: false });
+        let exactly = |text: &str| Ok(Destination::Address { address: text.parse().unwrap(), other: None, until_started: false });
         assert_eq!(at("10.0.0.5:5432"), exactly("10.0.0.5:5432"));
         assert_eq!(at("[::ffff:10.0.0.5]:5432"), exactly("10.0.0.5:5432"));
         // No name gets an address that the list has.
@@ -203,6 +213,17 @@ mod tests {
         assert_eq!(at("169.254.169.254:80"), refused("169.254.169.254", 80));
         assert_eq!(at("[2001:db8::2]:443"), refused("[2001:db8::2]", 443));
         assert_eq!(at("127.0.0.1:4873"), refused("127.0.0.1", 4873));
+    }
+
+    #[test]
+    fn localhost_has_both_loopback_addresses_and_an_address_of_the_list_only_itself() {
+        let (rules, names) = rules(&["localhost:3000", "127.0.0.1:4000", "127.0.0.1:3000"]);
+        let (four, six): (SocketAddr, SocketAddr) = ("127.0.0.1:3000".parse().unwrap(), "[::1]:3000".parse().unwrap());
+        for (address, other) in [(four, Some(six)), (six, Some(four)), ("127.0.0.1:4000".parse().unwrap(), None)] {
+            let expected = Destination::Address { address, other, until_started: false };
+            assert_eq!(rules.judge(address, &names, Phase::Started), Ok(expected));
+        }
+        assert!(rules.judge("[::1]:4000".parse().unwrap(), &names, Phase::Started).is_err());
     }
 
     #[test]

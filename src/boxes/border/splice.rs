@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 const IN_FLIGHT_BYTES: usize = 128 * 1024;
 /// Time without a byte after which a connection is ended.
 const IDLE: Duration = Duration::from_mins(30);
-/// The same time after one side has ended. Otherwise, a server could keep many connections that are of no use.
+/// Time without a byte after which a connection is ended, if one side has ended already. Otherwise, a server could keep many connections
+/// that are of no use.
 const IDLE_AFTER_END: Duration = Duration::from_secs(30);
 /// The time between two looks at a connection.
 const LOOK: Duration = Duration::from_secs(5);
@@ -122,7 +123,7 @@ mod tests {
         assert!((1..1000).all(|count| !looks.is_over(count, true)), "while something moves, it goes on");
     }
 
-    /// Polls are counted, so the end of a side is seen as it comes.
+    /// Each read is counted at once, so the end of a side is noted when it comes.
     #[tokio::test]
     async fn the_end_of_one_side_is_noted_and_the_other_goes_on() {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();

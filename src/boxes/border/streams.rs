@@ -14,11 +14,11 @@ use super::rules::Destination;
 use super::shared::Shared;
 use super::splice::splice;
 
-/// Descriptors of a connection: its end in the box, and the one outside.
+/// Number of descriptors of a connection: its end in the box, and the one outside.
 const OF_CONNECTION: usize = 2;
-/// Bytes that the kernel takes from a host before they are read. The kernel doubles it, for its own data about them.
+/// Size in bytes of the kernel's buffer for data from a host. The kernel doubles this number, for its own data.
 const RECEIVED_BYTES: usize = 512 * 1024;
-/// Bytes that the kernel keeps for a host before it has confirmed them.
+/// Size in bytes of the kernel's buffer for data that a host has not confirmed yet.
 const SENT_BYTES: usize = 128 * 1024;
 /// The pause after a connection could not be accepted, because this process has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -78,7 +78,7 @@ async fn carry(mut inner: TcpStream, shared: &Shared) {
     }
 }
 
-/// Connects to the host for which a connection is meant. Reports a refusal.
+/// Connects to the host to which a process in the box wanted to connect. Reports a refusal.
 async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Destination)> {
     let meant = inner.local_addr().ok()?;
     let destination = shared.judge(meant).map_err(|refusal| shared.refuse(refusal)).ok()?;
@@ -101,8 +101,8 @@ async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Des
     }
 }
 
-/// Limits the memory that the kernel uses for a connection to a host whose reader or writer is slow. Otherwise, each has some megabytes, which
-/// are counted for no box. In the box, the limits of its network do this.
+/// Limits the memory that the kernel uses for a connection to a host. Otherwise, a connection with a slow reader or writer would use some
+/// megabytes, which no box's limit counts. The connections within the box are limited by its own network.
 fn bound(outer: &TcpStream) {
     // A kernel that allows less takes what it allows.
     let _ = (set_socket_recv_buffer_size(outer, RECEIVED_BYTES), set_socket_send_buffer_size(outer, SENT_BYTES));

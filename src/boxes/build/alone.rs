@@ -1,5 +1,5 @@
-//! A box on a machine without namespaces: Landlock for files, signals and abstract sockets, and a wider filter of system calls. It is made
-//! only if these can enforce the approved box. An entry that it cannot enforce is refused. The error says how to enable namespaces.
+//! A box on a machine without namespaces: Landlock for files, signals and abstract sockets, and a wider filter of system calls. If these
+//! cannot enforce the approved box, no box is made. The error then says how to enable namespaces.
 //!
 //! The *keeper* takes the place of init. Processes that the server leaves behind become children of the keeper, so it can count and end all
 //! of them. The keeper leaves the process group, so that it survives when the group is killed.
@@ -38,13 +38,13 @@ const TEMPORARY: &str = ".box-tmp-";
 const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
 /// The table of this process's mounts.
 const MOUNTS: &str = "/proc/self/mountinfo";
-/// Attempts to read the table of processes before it is given up.
+/// Maximum number of attempts to read the process table.
 const ATTEMPTS: u32 = 5_000;
 /// Pause between two attempts to end all processes.
 const ENDING: Duration = Duration::from_millis(1);
 
-/// Returns whether this error means that the machine does not allow this user to make namespaces. If all that it allows are in use, no box is
-/// made, because it would be another one than those before it.
+/// Returns whether this error means that the machine does not allow this user to make namespaces. An error because all allowed namespaces
+/// are in use is different: then no box is made, because it would not be like the boxes before it.
 pub(super) fn is_for(failure: &Failure) -> bool {
     let has_none = [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::INVAL];
     let is_none = |error: Errno| has_none.contains(&error) || (error == Errno::NOSPC && forbids_namespaces());
@@ -112,7 +112,8 @@ pub(super) fn shows_processes() -> bool {
     shows_all_processes(&fs::read_to_string(MOUNTS).unwrap_or_default())
 }
 
-/// Returns whether the table of processes shows all of this user's. With `hidepid`, a process that lets nobody look into its memory is not there.
+/// Returns whether the process table shows all processes of this user. With `hidepid`, it does not show a process whose memory nobody may
+/// read.
 fn shows_all_processes(mounts: &str) -> bool {
     let mut tables = mounts.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -151,7 +152,7 @@ fn keep(mut order: Order, fault: &Fault, lives: &OwnedFd, group: Option<&Group>)
     let left = setpgid(None, None).at(Step::StartServer, "setpgid");
     let count = |now| {
         let problem = group.and_then(|group| group.beyond(&ceilings));
-        let problem = problem.or_else(|| usage::problem(usage::descendants(), &ceilings));
+        let problem = problem.or_else(|| usage::problem(usage::descendants(), Ok(0), &ceilings));
         problem.or_else(|| disk.step(now))
     };
     let status = left.map(|()| attend(server, lives, count));
@@ -208,8 +209,8 @@ fn end_all() {
     }
 }
 
-/// Returns all processes that descend from this one. Another process may get the id of one that ends meanwhile: so each is held first, and then looked
-/// for again. What is held and still descends from this one is that process.
+/// Returns descriptors of all processes that descend from this one. When a process ends, another one can get its id. Therefore each process
+/// is opened first, and kept only if its id is found again among the descendants.
 fn descendants() -> io::Result<Vec<OwnedFd>> {
     let held = usage::descendants()?.into_iter().filter_map(|id| {
         let process = Pid::from_raw(i32::try_from(id).ok()?)?;

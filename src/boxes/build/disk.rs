@@ -54,7 +54,7 @@ struct Count {
     folders: Vec<Dir>,
     bytes: u64,
     files: u64,
-    /// Files with several names, which are counted once, by device and number: a file system of layers has several devices.
+    /// Files with several names, by device and inode number, so that each file is counted once. An overlay file system has several devices.
     seen: HashSet<(u64, u64)>,
     /// True if there is a folder that this process may not read.
     is_closed: bool,

@@ -10,6 +10,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
+use super::quota::SystemV;
 use super::restrict::Hold;
 use super::step::{Failure, Fault, Outcome, Step};
 
@@ -84,13 +85,14 @@ const FOREIGN_NAMESPACES: [i32; 4] = [
 ];
 /// Flags for the namespaces of a browser's sandbox: Chromium uses the first three, Firefox also the last.
 const BROWSER_NAMESPACES: [i32; 4] = [libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC];
-/// Kinds of sockets that exist. Others reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
+/// Kinds of sockets that exist. Sockets of other kinds reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
 const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// Families of sockets with many protocols, of which the kernel loads the seldom used ones when a socket asks for them.
 const INTERNET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
-/// Protocols of these families: the one that the type of the socket implies, TCP, UDP, and what `ping` uses. MPTCP is tried first by some runtimes.
+/// Protocols that sockets of the families in [`INTERNET`] may have: the one that the type of the socket implies (0), TCP, UDP, what `ping`
+/// uses, and MPTCP, which some runtimes try first.
 const PROTOCOLS: [i32; 6] = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6, libc::IPPROTO_MPTCP];
-/// Types of sockets that imply another protocol: SCTP and DCCP.
+/// Types of sockets that imply other protocols than those in [`PROTOCOLS`], such as SCTP and DCCP.
 const OTHER_TYPES: [i32; 3] = [libc::SOCK_SEQPACKET, libc::SOCK_DCCP, libc::SOCK_RDM];
 /// The bits of a socket's type that are not flags.
 const TYPE: u64 = 0xf;
@@ -106,7 +108,7 @@ const MODES: [(c_long, u8); 7] = [
 ];
 /// Calls that set the mode of a file if they create it, and the arguments that have the flags and the mode.
 const CREATING: [(c_long, u8, u8); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
-/// Flags with which these calls create a file. `O_TMPFILE` also has the bit of `O_DIRECTORY`.
+/// Flags with which the calls in [`CREATING`] create a file. `O_TMPFILE` also has the bit of `O_DIRECTORY`.
 const CREATE: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 /// The set-user-ID and set-group-ID bits. A program with such a bit runs with the rights of the file's owner or group, also outside of the
 /// box.
@@ -114,7 +116,9 @@ const LENDING: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 /// Calls that change the limits or the scheduling of the process in their first argument.
 const OF_PROCESS: [c_long; 5] =
     [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
-/// The id of init, which counts what the box uses. It has the same user as the server.
+/// Calls that make shared memory, messages and semaphores of System V.
+const SYSTEM_V: [c_long; 3] = [libc::SYS_shmget, libc::SYS_msgget, libc::SYS_semget];
+/// The id of init, which counts what the box uses. Init has the same user as the server.
 const INIT: u64 = 1;
 /// `ioctl` requests that insert input into a terminal as if a person had typed it.
 const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
@@ -126,8 +130,10 @@ pub(super) fn apply(fault: &Fault, hold: Hold, has_network: bool, is_nested: boo
     fault.begin(Step::FilterCalls)?;
     let failed = |error: &dyn std::fmt::Display| Failure::missing(Step::FilterCalls, error);
     let all = programs(is_nested).map(Vec::from).and_then(|mut all| {
-        if hold == Hold::Alone {
-            all.push(alone::program(has_network)?);
+        match hold {
+            Hold::Namespaces(SystemV::Counted) => {}
+            Hold::Namespaces(SystemV::Refused) => all.push(without_system_v()?),
+            Hold::Alone => all.push(alone::program(has_network)?),
         }
         Ok(all)
     });
@@ -149,6 +155,11 @@ fn programs(is_nested: bool) -> Result<[BpfProgram; 3], BackendError> {
     let unseen = [libc::SYS_clone3, libc::SYS_openat2].map(|call| (call, Vec::new()));
     let without_unseen = filter(BTreeMap::from(unseen), libc::ENOSYS)?;
     Ok([filter(refused(is_nested)?, libc::EPERM)?, without_unseen, without_x32()])
+}
+
+/// Returns a program that refuses the calls that make shared memory, messages and semaphores of System V, as a kernel without these does.
+fn without_system_v() -> Result<BpfProgram, BackendError> {
+    filter(SYSTEM_V.map(|call| (call, Vec::new())).into(), libc::ENOSYS)
 }
 
 fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, BackendError> {
@@ -177,7 +188,7 @@ fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Backen
     Ok(rules)
 }
 
-/// Returns rules against sockets of other protocols than programs use.
+/// Returns rules that refuse sockets whose protocol is not in [`PROTOCOLS`].
 fn of_internet() -> Result<Vec<SeccompRule>, BackendError> {
     let value = |number: i32| u64::from(number.unsigned_abs());
     let is_of = |family: i32| Condition::new(0, Length::Dword, Compare::Eq, value(family));
@@ -242,6 +253,7 @@ mod tests {
 
     #[test]
     fn the_filters_compile() {
+        assert!(!without_system_v().unwrap().is_empty());
         assert!([false, true].into_iter().all(|has_network| !alone::program(has_network).unwrap().is_empty()));
         assert!([false, true].map(|is_nested| programs(is_nested).unwrap()).iter().flatten().all(|program| !program.is_empty()));
     }

@@ -40,7 +40,7 @@ impl Controller {
         }
     }
 
-    /// Returns the files with their values. The first must be there, the others depend on the kernel.
+    /// Returns the files with their values. The first file must exist. Whether the other files exist depends on the kernel.
     fn limits(self, ceilings: &Ceilings) -> Vec<(&'static str, String)> {
         match self {
             Self::Memory => vec![
@@ -62,15 +62,17 @@ impl Controller {
 /// A cgroup with limits. Its folder is removed by [`Group::remove`].
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The folder that contains the group's own. A descriptor is needed, because the process that removes it then has another root folder.
+    /// The folder in which the group's folder is. It is a descriptor and not a path, because the process has another root folder when it
+    /// removes the group.
     above: OwnedFd,
     name: String,
     controllers: Vec<Controller>,
     /// The file into which a process writes itself. Opened before any namespace is made, because the kernel checks the rights of the
     /// process that opened the file.
     processes: File,
-    /// The events of memory, and the limit of processor time, as far as the group has them.
+    /// The file `memory.events`. `None` if the group does not limit memory.
     memory_events: Option<File>,
+    /// The file `cpu.max`. `None` if the group does not limit processor time.
     processor_limit: Option<File>,
 }
 
@@ -171,8 +173,8 @@ fn read(file: &File) -> io::Result<String> {
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
-/// Returns whether groups with limits and processes can be within the folder: it is the root of all, or has no processes. With processes, the kernel
-/// accepts some limits too, but then lets no process into the groups within.
+/// Returns whether groups with limits and processes can be within a cgroup folder: the folder must be the root of all cgroups, or have no
+/// processes. In a folder with processes, the kernel accepts some limits, but lets no process into the groups within.
 fn can_have_groups(folder: &Path) -> bool {
     !folder.join("cgroup.type").exists() || fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())
 }

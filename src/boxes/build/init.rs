@@ -35,7 +35,7 @@ pub(super) fn run(order: Order, fault: &Fault, users: &Users, lives: &OwnedFd, g
     if !gone[0].revents().is_empty() {
         return Err(Failure::new(Step::TieInit, "the process that started it has ended"));
     }
-    root::enter(&order.contents, &order.working_directory, fault, users)?;
+    let system_v = root::enter(&order.contents, &order.working_directory, fault, users)?;
     fault.begin(Step::NameHost)?;
     rustix::system::sethostname(b"box").at(Step::NameHost, "sethostname")?;
     limits::drop_capabilities(fault)?;
@@ -48,7 +48,7 @@ pub(super) fn run(order: Order, fault: &Fault, users: &Users, lives: &OwnedFd, g
     // SAFETY: this process has one thread, so the child may do whatever this one may.
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).at(Step::StartServer, "fork"),
-        0 => restrict::become_server(order, fault, group, Hold::Namespaces).map(|never| match never {}),
+        0 => restrict::become_server(order, fault, group, Hold::Namespaces(system_v)).map(|never| match never {}),
         child => {
             drop(order);
             let server = Pid::from_raw(child).ok_or_else(|| Failure::new(Step::StartServer, "it has no id"))?;
@@ -76,7 +76,7 @@ fn attend(server: Pid, ceilings: &Ceilings, group: Option<&Group>, mut home: Dis
         if let (Some(status), None) = (ended, &beyond) {
             return status;
         }
-        let beyond = beyond.or_else(|| usage::problem(usage::others(), ceilings)).or_else(|| home.step(Instant::now()));
+        let beyond = beyond.or_else(|| usage::problem(usage::others(), usage::system_v(), ceilings)).or_else(|| home.step(Instant::now()));
         if let Some(problem) = beyond {
             // When this process ends, the kernel ends all others of the box.
             eprintln!("hyperlight-mcp-box: {problem}, so all of the server was ended");

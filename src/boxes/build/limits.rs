@@ -11,7 +11,7 @@ use super::restrict::Hold;
 use super::step::{At as _, Fault, Outcome, Step};
 use crate::boxes::order::Ceilings;
 
-/// The scheduling policy that this process had before it ran first. It goes on to the processes that this one starts.
+/// The scheduling policy that this process had before [`run_first`] changed it. Processes that this one starts get a copy of this value.
 static BEFORE: AtomicI32 = AtomicI32::new(UNCHANGED);
 const UNCHANGED: i32 = -1;
 
@@ -77,8 +77,8 @@ pub(super) fn run_first() {
     }
 }
 
-/// Lets this process run as it was started, and never before others. One that did not run first is left as it is: a user who has started it with less
-/// urgency may not have the right to change that.
+/// Gives this process back the scheduling policy with which it was started, but never a policy that runs before others. A process that
+/// [`run_first`] has not changed keeps its policy: a user who has started it with less urgency may not have the right to change that.
 fn run_as_others(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::LimitResources)?;
     let policy = match BEFORE.load(Ordering::Relaxed) {
@@ -106,7 +106,7 @@ pub(super) fn limit_resources(fault: &Fault, ceilings: &Ceilings, hold: Hold) ->
     }
     // Since Linux 5.14, this limit counts the processes of the user namespace, and so of the box. It does not hold for a process of root, whose processes init
     // counts alone.
-    if hold == Hold::Namespaces && counts_by_namespace() {
+    if hold != Hold::Alone && counts_by_namespace() {
         let now = rustix::process::getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
         let most = Some(ceilings.threads.min(now));
         setrlimit(Resource::Nproc, Rlimit { current: most, maximum: most }).at(Step::LimitResources, "setrlimit")?;

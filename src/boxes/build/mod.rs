@@ -16,6 +16,7 @@ mod limits;
 mod mounts;
 mod network;
 mod probe;
+mod quota;
 mod restrict;
 mod root;
 mod step;

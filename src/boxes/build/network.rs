@@ -13,7 +13,7 @@ use crate::boxes::order::Network;
 
 /// The number of the loopback interface. It is the first of each network namespace.
 const LOOPBACK: u32 = 1;
-/// Connections that wait to be accepted, for each port.
+/// Maximum number of connections that wait to be accepted at one port.
 const WAITING: i32 = 128;
 /// The number of bytes that are kept of a packet: its headers, and the headers of the packet that an ICMP error contains.
 const KEPT_BYTES: u32 = 160;
@@ -56,8 +56,8 @@ pub(super) fn make(fault: &Fault, network: &Network) -> Outcome<Vec<OwnedFd>> {
     Ok(sockets)
 }
 
-/// Limits the memory of the kernel for each connection in this network, on both ends. It is counted for no box that has no cgroup. Some
-/// containers do not allow this, and then the kernel's own limits remain.
+/// Limits the memory of the kernel for each connection in this network, on both ends. Without a cgroup, no limit of the box counts this
+/// memory. Some containers do not allow this, and then the kernel's own limits remain.
 fn limit_memory() {
     for (name, sizes) in MEMORY {
         let _ = std::fs::write(name, sizes);

@@ -9,6 +9,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
 
 use super::group::Group;
+use super::quota::SystemV;
 use super::restrict::Hold;
 use super::step::{At as _, Failure, Fault, Outcome, Step};
 use super::{alone, filter, limits, make_namespaces, restrict, root};
@@ -105,7 +106,7 @@ fn make_root() -> Outcome<()> {
     let contents =
         Contents { given: Vec::new(), hidden: Vec::new(), home, network: Network::Shared, is_nested: false, ceilings: ceilings() };
     // The process table belongs to a PID namespace, which begins with the next process.
-    let made = in_child(|| root::enter(&contents, Path::new(HOME), &fault, &users));
+    let made = in_child(|| root::enter(&contents, Path::new(HOME), &fault, &users).map(drop));
     made.map_err(|Tried { problem, remedy }| Failure { step: Step::MakeRoot, problem, remedy: remedy.leak(), error: None })
 }
 
@@ -116,7 +117,7 @@ fn limit_files() -> Outcome<()> {
 
 fn filter_calls() -> Outcome<()> {
     limits::forbid_privileges(&Fault::default())?;
-    filter::apply(&Fault::default(), Hold::Namespaces, true, false)
+    filter::apply(&Fault::default(), Hold::Namespaces(SystemV::Counted), true, false)
 }
 
 /// Makes a group with all limits that this machine supports. Returns the names of these limits.

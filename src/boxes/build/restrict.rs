@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::group::Group;
 use super::mounts::{is_folder, open_path};
+use super::quota::SystemV;
 use super::root::{DEVICES, PROCESSES};
 use super::step::{At as _, Failure, Fault, Outcome, Step};
 use super::{filter, limits, write_line};
@@ -35,8 +36,8 @@ const NOT_STARTED: i32 = 126;
 /// The parts of the kernel that hold a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// Namespaces and mounts, and Landlock and the filter of system calls upon them.
-    Namespaces,
+    /// Namespaces and mounts, together with Landlock and the filter of system calls.
+    Namespaces(SystemV),
     /// Landlock and the filter of system calls alone.
     Alone,
 }
@@ -54,7 +55,7 @@ pub(super) fn become_server(order: Order, fault: &Fault, group: Option<&Group>, 
     group.map_or(Ok(()), Group::enter)?;
     close_descriptors(fault)?;
     match hold {
-        Hold::Namespaces => limit_files_of(&writable(&contents), fault)?,
+        Hold::Namespaces(_) => limit_files_of(&writable(&contents), fault)?,
         Hold::Alone => limit_all_files(&contents, fault)?,
     }
     filter::apply(fault, hold, contents.network == Network::Shared, contents.is_nested)?;
@@ -76,7 +77,7 @@ fn reason(program: &Path) -> &'static str {
     }
 }
 
-/// Lets all descriptors but those of standard input, output and error close as the program is replaced.
+/// Marks all descriptors except standard input, output and error, so that they close when the server's program replaces this one.
 fn close_descriptors(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::CloseDescriptors)?;
     // SAFETY: the call takes integers. Descriptors stay open in this program, and close only when another takes its place.

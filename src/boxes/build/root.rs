@@ -13,6 +13,7 @@ use rustix::mount::{MountAttrFlags, UnmountFlags, unmount};
 
 use super::Users;
 use super::mounts::{copy_of, is_folder, new_mount, open_below, open_path, place, set_attributes};
+use super::quota::{self, SystemV};
 use super::step::{At as _, Fault, Outcome, Step};
 use crate::boxes::border::NAME_SERVER;
 use crate::boxes::contents::HOME;
@@ -29,7 +30,7 @@ const SHARED_BYTES: &str = "67108864";
 /// Size of the file system that has the root folder. It contains only empty folders and two short files.
 const ROOT_BYTES: &str = "4194304";
 
-/// The file that lies upon files that are hidden.
+/// The file that is mounted over each hidden file.
 const UNREADABLE: &str = "/box/hidden";
 /// The table of the box's own processes.
 pub(super) const PROCESSES: &str = "/proc";
@@ -44,9 +45,9 @@ enum Source {
     },
 }
 
-/// Makes the root folder and enters it. After this, only the given files and folders of the machine exist. The working folder exists too:
-/// empty, if nothing that was given contains it. The given files and folders are not changed for that.
-pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault, users: &Users) -> Outcome<()> {
+/// Makes the root folder and enters it. After this, only the given files and folders of the machine exist. The working folder exists too.
+/// It is empty if no given folder contains it. The given files and folders are not changed for that. Returns how the box has System V.
+pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault, users: &Users) -> Outcome<SystemV> {
     fault.begin(Step::OpenPaths)?;
     // Everything is opened before the first mount, as a mount hides what is below it.
     let sources: Vec<_> =
@@ -97,14 +98,14 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     for path in &contents.hidden {
         hide(&root, path).at(Step::HideFolders, &path.to_string_lossy())?;
     }
-    mount_processes(&root, contents.is_nested, fault)?;
+    let system_v = mount_processes(&root, contents, fault)?;
     fault.begin(Step::EnterRoot)?;
     set_attributes(root.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, false).at(Step::EnterRoot, "mount_setattr")?;
     rustix::process::fchdir(&root).at(Step::EnterRoot, "fchdir")?;
     // The old root comes to lie upon the new one, from where it is taken away.
     rustix::process::pivot_root(".", ".").at(Step::EnterRoot, "pivot_root")?;
     unmount(".", UnmountFlags::DETACH).at(Step::EnterRoot, "umount2")?;
-    rustix::process::chdir("/").at(Step::EnterRoot, "chdir")
+    rustix::process::chdir("/").at(Step::EnterRoot, "chdir").map(|()| system_v)
 }
 
 /// Opens a given file or folder. Returns `None` for a system folder that this machine does not have.
@@ -237,7 +238,8 @@ fn unreadable(root: &OwnedFd) -> std::io::Result<OwnedFd> {
     Ok(mount)
 }
 
-/// Writes the tables of users and groups, with nobody but the server's own user, and how names are found. If `/etc` itself was given, its own tables stay.
+/// Writes the tables of users and groups, which contain only the server's user, and the files by which programs find addresses. If `/etc`
+/// itself was given, its tables stay.
 fn write_tables(root: &OwnedFd, users: &Users, network: &Network) -> Outcome<()> {
     let Users { user, group } = users;
     let mut files = vec![
@@ -264,18 +266,25 @@ fn write_tables(root: &OwnedFd, users: &Users, network: &Network) -> Outcome<()>
     Ok(())
 }
 
-/// Mounts the table of the box's own processes. It cannot be written, as some of its files change the whole machine for root. Only in a nested
-/// box, the files of processes can, because a process that makes a user namespace writes its map there.
-fn mount_processes(root: &OwnedFd, is_nested: bool, fault: &Fault) -> Outcome<()> {
+/// Mounts the table of the box's own processes. It cannot be written, because some of its files change the whole machine for root. In a
+/// nested box, the files of processes can be written, because a process that makes a user namespace writes its map there. The limits of
+/// the box are written through the table before it becomes read-only.
+fn mount_processes(root: &OwnedFd, contents: &Contents, fault: &Fault) -> Outcome<SystemV> {
     fault.begin(Step::MountProcesses)?;
     let plain = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let attributes = if is_nested { plain } else { plain | MountAttrFlags::MOUNT_ATTR_RDONLY };
-    let mount = new_mount("proc", &[], attributes).at(Step::MountProcesses, "proc")?;
+    let mount = new_mount("proc", &[], plain).at(Step::MountProcesses, "proc")?;
+    let system_v = quota::set(&mount, &contents.ceilings, contents.is_nested);
+    if !contents.is_nested {
+        set_attributes(mount.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, false).at(Step::MountProcesses, "mount_setattr")?;
+    }
     add(root, Path::new(PROCESSES), &Source::Mount { mount, is_folder: true }).at(Step::MountProcesses, PROCESSES)?;
-    if is_nested { protect_kernel_files(root).at(Step::MountProcesses, PROCESSES) } else { Ok(()) }
+    if contents.is_nested {
+        protect_kernel_files(root).at(Step::MountProcesses, PROCESSES)?;
+    }
+    Ok(system_v)
 }
 
-/// Covers each entry of the process table that belongs to no process with itself, read-only.
+/// Makes each entry of the process table that belongs to no process read-only, by a mount of the entry over itself.
 fn protect_kernel_files(root: &OwnedFd) -> std::io::Result<()> {
     let table = open_below(root, Path::new(PROCESSES), OFlags::RDONLY | OFlags::DIRECTORY)?;
     for entry in Dir::read_from(&table)? {

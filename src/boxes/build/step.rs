@@ -84,8 +84,8 @@ impl Step {
             Self::TieInit => "tie its first process to this one",
             Self::PrivateMounts => "separate its mounts",
             Self::MakeNetwork => "make its network",
-            Self::OpenBorder => "open the sockets of its border",
-            Self::HandOver => "hand over its border",
+            Self::OpenBorder => "open the sockets of its network",
+            Self::HandOver => "hand over the sockets of its network",
             Self::OpenPaths => "open its files",
             Self::MakeRoot => "make its root folder",
             Self::PlaceFolders => "place its folders",
@@ -194,7 +194,7 @@ impl<T> At<T> for std::io::Result<T> {
 pub(super) struct Fault(Option<String>);
 
 impl Fault {
-    /// Returns the fault of an order. Only builds for development have any: it can only keep a server from starting, but it serves nobody else.
+    /// Returns the fault that an order asks for. Only tests need one, so builds for release refuse an order that has it.
     pub(super) fn new(fails_at: Option<String>) -> Outcome<Self> {
         match fails_at {
             Some(_) if !cfg!(debug_assertions) => Err(Failure::new(Step::ReadOrder, "it names a step that should fail")),

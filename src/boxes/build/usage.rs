@@ -7,11 +7,37 @@ use crate::boxes::order::Ceilings;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns a sentence about the first limit that these processes exceed. If the processes cannot be counted, they cannot be limited, so the
+/// The columns of the tables of System V that tell memory, and the bytes that each unit takes at least.
+const SYSTEM_V: [(&str, &str, u64); 5] =
+    [("shm", "rss", 1), ("shm", "swap", 1), ("msg", "cbytes", 1), ("msg", "qnum", 64), ("sem", "nsems", 64)];
+
+/// Returns the bytes in segments, messages and semaphores of System V in the IPC namespace of this process. They belong to no process.
+///
+/// # Errors
+/// A table cannot be read.
+pub(super) fn system_v() -> io::Result<u64> {
+    let mut sum = 0_u64;
+    for (table, column, bytes) in SYSTEM_V {
+        // A kernel without System V has no tables.
+        let Some(text) = unless_ended(fs::read_to_string(format!("/proc/sysvipc/{table}")))? else { continue };
+        sum = sum.saturating_add(sum_of(&text, column).ok_or(io::ErrorKind::InvalidData)?.saturating_mul(bytes));
+    }
+    Ok(sum)
+}
+
+/// Adds up a column of a table whose first line has the names of the columns. `None` if there is no such column.
+fn sum_of(table: &str, column: &str) -> Option<u64> {
+    let mut lines = table.lines();
+    let place = lines.next()?.split_whitespace().position(|name| name == column)?;
+    lines.try_fold(0_u64, |sum, line| Some(sum.saturating_add(line.split_whitespace().nth(place)?.parse().ok()?)))
+}
+
+/// Returns a sentence about the first limit that these processes exceed, together with the bytes that are kept for them elsewhere. If the processes cannot be counted, they cannot be limited, so the
 /// reason is returned as a sentence too.
-pub(super) fn problem(processes: io::Result<Vec<u32>>, ceilings: &Ceilings) -> Option<String> {
-    match processes.and_then(|ids| Usage::of_all(&ids, ceilings.processes)) {
-        Ok(usage) => usage.beyond(ceilings),
+pub(super) fn problem(processes: io::Result<Vec<u32>>, kept: io::Result<u64>, ceilings: &Ceilings) -> Option<String> {
+    let usage = processes.and_then(|ids| Ok((Usage::of_all(&ids, ceilings.processes)?, kept?)));
+    match usage {
+        Ok((usage, kept)) => usage.plus(Usage { memory_bytes: kept, ..Usage::default() }).beyond(ceilings),
         Err(error) => Some(format!("the memory and processes that it uses cannot be counted ({error})")),
     }
 }
@@ -22,7 +48,7 @@ fn everyone() -> io::Result<Vec<u32>> {
     fs::read_dir("/proc")?.filter_map(id).collect()
 }
 
-/// Returns the mark of this process, which no other ever has: its id, and when it was started.
+/// Returns the mark of this process, which no other process ever has: its id, and the time at which it was started.
 ///
 /// # Errors
 /// The process table cannot be read.
@@ -76,7 +102,7 @@ pub(super) fn descendants() -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Returns the parent of a process from its `stat`. `None` if it has ended and only waits for its parent to notice.
+/// Returns the parent of a process from its `stat`. `None` for a process that has ended but has not been reaped (a zombie).
 fn parent_of(stat: &str) -> Option<u32> {
     // The program's name is in brackets, and can have any characters.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
@@ -114,7 +140,8 @@ impl Usage {
         Ok(sum)
     }
 
-    /// Reads the memory and threads of a process. If its main thread has ended and other threads go on, only these show its memory.
+    /// Reads the memory and threads of a process. If its main thread has ended and other threads go on, only the other threads show its
+    /// memory.
     fn of_process(id: u32) -> io::Result<Self> {
         let folder = format!("/proc/{id}");
         let main = Self::of(&status_at(&folder)?);
@@ -183,6 +210,14 @@ mod tests {
     use super::*;
 
     const STATUS: &str = "Name:\tnode\nVmRSS:\t 9000 kB\nRssAnon:\t    2048 kB\nRssFile:\t  5000 kB\nRssShmem:\t   1024 kB\nVmSwap:\t 1024 kB\nVmPTE:\t 512 kB\nHugetlbPages:\t 512 kB\nThreads:\t11\n";
+
+    #[test]
+    fn what_no_process_has_is_counted() {
+        let table =
+            "       key      shmid perms                  size   rss                  swap\n 0 1 600 9 4096 0\n 0 2 1600 9 8192 1\n";
+        assert_eq!([sum_of(table, "rss"), sum_of(table, "swap"), sum_of(table, "none")], [Some(12_288), Some(1), None]);
+        assert!(system_v().is_ok());
+    }
 
     #[test]
     fn mapped_files_are_not_counted() {

@@ -37,9 +37,9 @@ pub use output::OutputChecks;
 
 /// Maximum number of comparisons of a value with subschemas. So many comparisons take at most some tenths of a second.
 const MAX_COMPARISONS: u64 = 2_000_000;
-/// Maximum number of comparisons for which violations are described. Describing takes more time and memory than checking. The first limit
-/// is for one violation, and the second is for all violations.
+/// Maximum number of comparisons for which one violation is described. Describing takes more time and memory than checking.
 const MAX_COST_TO_DESCRIBE: u64 = 200_000;
+/// Maximum number of comparisons for which all violations are described.
 const MAX_COST_TO_DESCRIBE_ALL: u64 = 20_000;
 /// Maximum number of bytes that the validator may copy to describe violations of alternatives.
 const MAX_COPIED: u64 = 4 * 1024 * 1024;
@@ -48,8 +48,9 @@ const MAX_PATTERN_BYTES: usize = 256 * 1024;
 /// Maximum nesting depth of comparisons. A deeper comparison could overflow the stack.
 const MAX_NESTING: usize = 1_000;
 const MAX_REASON_CHARS: usize = 500;
-/// Maximum number of compiled schemas in the cache, and maximum total size of their texts.
+/// Maximum number of compiled schemas in the cache.
 const MAX_KEPT: usize = 2_000;
+/// Maximum total size in bytes of the texts of the schemas in the cache.
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// Function that describes violations. Its first argument is the normalised schema, to which the paths in the violations refer.

@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 200;
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 /// Keywords besides `type` and `enum` that can refuse null. With `nullable`, they are moved into one of two alternatives.
 pub(super) const REFUSING_NULL: [&str; 9] = ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const"];
-/// Keywords that are not left out, so that `guard` refuses a schema that contains them.
+/// Keywords that can change the targets of references. They are kept where they do, so that `guard` refuses the schema.
 const FOLLOWED_BY_NONE: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$id", "id"];
 
 /// A schema for the validator, without annotations, and the number of patterns in it.

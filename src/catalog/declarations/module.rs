@@ -22,7 +22,7 @@ const ROUNDS: usize = 12;
 pub(super) struct Module<'a> {
     names: NameAllocator<'a>,
     pub definitions: Vec<Definition>,
-    /// For each definition, its digest and the name that it would have without a number. For a tool's own type, this name is empty.
+    /// For each definition, the name that it would have without a number (empty for a tool's own type), and its digest.
     marks: Vec<(String, u64)>,
     /// Definitions that several schemas may share. The key is the name that the schemas give them.
     shared: HashMap<String, Vec<usize>>,

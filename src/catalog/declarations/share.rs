@@ -19,7 +19,7 @@ const DEFINITION_TOKENS: usize = 6;
 const NAME_TOKENS: usize = 2;
 /// Minimum number of tokens that a definition must save. For a smaller saving, a reader should not have to look elsewhere.
 const LEAST_SAVED: usize = 10;
-/// Tokens of the marks around a comment.
+/// Tokens of `/**` and `*/` around a comment.
 const COMMENT_TOKENS: usize = 4;
 
 /// A part of a declaration that can be shared.
@@ -54,8 +54,7 @@ pub(super) fn share(module: &mut Module<'_>) {
     }
 }
 
-/// Removes the mark `open` from objects whose printed type does not show it. Otherwise, two objects with the same printed type could
-/// differ.
+/// Sets `open` to false for objects whose printed type does not show it. Otherwise, two objects with the same printed type could differ.
 fn drop_open(value: &mut Type) {
     if let Type::Object(object) = value {
         object.open = object.is_weak();

@@ -39,7 +39,7 @@ const MAX_SERVER_WORDS: usize = 200_000;
 /// A word counts as this many words when it first occurs in a server's tools. A new word needs memory, and also time when the
 /// indexes of the servers are merged.
 const NEW_WORD: usize = 5;
-/// Weight of the parts of a name within a text (`git` and `hub` of `GitHub`), relative to the whole name.
+/// Weight of a name's parts within a text (`git` and `hub` in `GitHub`), relative to the whole name.
 const HUMP_SHARE: f32 = 0.3;
 /// Weight of two neighbouring parts of a tool's name that are indexed as one word, relative to a single part.
 const PAIR_SHARE: f32 = 0.5;

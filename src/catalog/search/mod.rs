@@ -110,8 +110,8 @@ impl SearchIndex {
     }
 
     /// Returns the most relevant tools for a query, with the most relevant first. Tools with equal scores are sorted by the name of their
-    /// server, then by their position in the manifest. Tools of the same name of different servers follow one another, with the score of the
-    /// best of them. A query without words finds nothing.
+    /// server, then by their position in the manifest. Tools with the same name from different servers follow one another, all with the
+    /// best score among them. A query without words finds nothing.
     ///
     /// ```
     /// use hyperlight_mcp::catalog::{SearchIndex, SearchOptions};

@@ -32,7 +32,8 @@ impl<B> Default for Learnt<B> {
 }
 
 impl<B: Clone> Learnt<B> {
-    /// Adds the shape of a result. If the tool's earlier shape belongs to another basis, removes the earlier shape.
+    /// Adds the shape of a result. If the tool's earlier shape was seen under another basis (another approved manifest), removes the
+    /// earlier shape.
     pub fn add(&mut self, server: &str, tool: &str, basis: &B, is_same: impl Fn(&B, &B) -> bool, shape: Shape) {
         self.now += 1;
         let before = self.remove(server, tool).filter(|entry| is_same(&entry.basis, basis));

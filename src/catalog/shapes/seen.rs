@@ -54,7 +54,7 @@ impl SeenTool {
         self.shape.declared(indent)
     }
 
-    /// Returns the type on one line, with a mark that the type was only seen. The line is meant for readers and not for a compiler.
+    /// Returns the type on one line, with a comment that the type was only seen. The line is meant for readers and not for a compiler.
     pub(in crate::catalog) fn brief(&self, levels: usize, names: usize) -> String {
         format!("{} /* seen */", self.shape.brief(Detail { levels, names }))
     }

@@ -10,7 +10,7 @@ use crate::text::{sanitise_line, sanitise_text};
 /// A module of functions with texts of chosen lengths.
 struct Words {
     specifier: String,
-    /// For each function, the number of words of its line and of its declaration.
+    /// For each function, how many words its line has, and how many its declaration has.
     functions: Vec<(usize, usize)>,
 }
 

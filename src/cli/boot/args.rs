@@ -18,7 +18,7 @@ pub struct Boot {
     /// File with the prompt; - is standard input
     #[arg(long, value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
-    /// Provider of the model: anthropic, or openai for it and all services with its protocol
+    /// Provider of the model: anthropic, or openai (also for other services that use its protocol)
     #[arg(long, value_name = "NAME", default_value = "anthropic")]
     pub provider: Provider,
     /// The model [default: one of the provider's newer ones]
@@ -104,7 +104,7 @@ impl Provider {
     }
 }
 
-/// Keeps a key from every text that is made of the arguments.
+/// Wraps a key, so that no text that is made from the arguments contains it.
 #[allow(clippy::unnecessary_wraps, reason = "clap wants a result")]
 fn key(text: &str) -> Result<SecretString, Infallible> {
     Ok(SecretString::from(text))

@@ -7,9 +7,11 @@ use serde_json::{Value as Json, json};
 use super::args::Boot;
 use crate::cli::session::Session;
 
-/// Returns the entry that serves the tools as they are in the cache, without a model and its key. Returns `None` if they are not in a cache.
+/// Returns the entry for a host's config. It starts `boot --locked`, which takes the tools from the cache and needs no model. Returns `None`
+/// with `--no-cache`, or without a prompt.
 ///
-/// A host starts programs in any folder, so paths are absolute. It must also give the variables of the secrets, whose values are not written down.
+/// A host may start the program in any folder, so the paths are absolute. The entry does not contain the values of secrets: the person
+/// writes each in place of `<the value of NAME>`.
 pub(super) fn of(session: &Session, arguments: &Boot) -> Option<Json> {
     let Boot { prompt, prompt_file, name, cache_dir, no_cache, secrets, allow_hosts, .. } = arguments;
     if *no_cache {

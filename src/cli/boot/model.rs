@@ -1,4 +1,4 @@
-//! The model of `boot`, which a client outside of this crate asks.
+//! The settings of the model that `boot` uses. The program in `bin/` has the client that asks the model.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -56,7 +56,7 @@ impl Address {
 }
 
 impl ModelSettings {
-    /// Reads the settings of a command line. What stands there wins over the provider's variables.
+    /// Reads the settings of a command line. The arguments win over the provider's variables.
     pub(super) fn of(arguments: &Boot, environment: &BTreeMap<String, String>) -> Self {
         let Boot { provider, model, api_key, base_url, .. } = arguments;
         let variable = |name: &str| environment.get(name).filter(|value| !value.is_empty());
@@ -73,7 +73,7 @@ impl ModelSettings {
         }
     }
 
-    /// Checks an address of the command line. That of a variable matters only if a model is asked.
+    /// Checks an address in the arguments. An address in a variable is checked only when a model is asked.
     pub(super) fn check_given(&self) -> std::result::Result<(), String> {
         self.address.as_ref().filter(|address| address.from == BASE_URL).map_or(Ok(()), Address::check)
     }
@@ -96,7 +96,8 @@ impl ModelSettings {
         settings
     }
 
-    /// Returns why the provider cannot be asked: its address is wrong, or there is no key. A server of another address may need none.
+    /// Returns the reason why the provider cannot be asked: its address is wrong, or there is no key. With another address no key is
+    /// needed, because a local server may take none.
     fn misses(&self) -> Option<String> {
         match &self.address {
             Some(address) => address.check().err(),
@@ -116,7 +117,7 @@ impl ModelSettings {
 pub(super) struct CliModel {
     pub(super) settings: ModelSettings,
     pub(super) client: Option<Arc<dyn ModelClient>>,
-    /// Set when a model is needed and cannot be asked: what a person has to do.
+    /// The action that a person must take. Set if a model is needed but cannot be asked.
     pub(super) misses: OnceLock<String>,
 }
 

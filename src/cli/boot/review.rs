@@ -1,4 +1,4 @@
-//! Lets a person approve made tools: at a terminal by a question, and else by a digest.
+//! Lets a person approve made tools: with a question at a terminal, otherwise with a digest.
 
 use serde_json::json;
 
@@ -11,7 +11,8 @@ use crate::error::Error;
 use crate::gateway::Gateway;
 use crate::trust::ApprovalRequest;
 
-/// Returns whether the tools are approved. Tools that were approved before are not asked about. The page has plan, code, hosts and secrets.
+/// Returns whether the tools are approved. Tools that were approved before are not asked about. The page for the person shows plan, code,
+/// hosts and secrets.
 pub(super) async fn review(session: &Session, gateway: &Gateway, booted: &Booted, arguments: &Boot) -> Result<bool, CliError> {
     let digest = arguments.digest.as_deref();
     let name = &booted.name;

@@ -84,7 +84,8 @@ fn with_names(command: Command, names: &[String]) -> Command {
         .mut_subcommands(|subcommand| with_names(subcommand, names))
 }
 
-/// Names come from a config, and paths from a folder. A control character in one would change what the shell inserts.
+/// Formats a candidate as a line. Returns nothing for a candidate with a control character, which would change what the shell inserts:
+/// names come from a config, and paths from a folder.
 fn line_of(candidate: &CompletionCandidate) -> String {
     let value = candidate.get_value().to_string_lossy();
     if value.chars().any(char::is_control) {

@@ -30,7 +30,7 @@ pub(super) fn sources(text: &str, section: &str, names: &[String]) -> Result<Vec
     Ok(named.map(|property| RemovedServer { name: property.name.as_str().to_owned(), text: text[range(property)].to_owned() }).collect())
 }
 
-/// Removes these servers. Inserts the pieces at the position of the first of them, or else at the end of the section.
+/// Removes these servers. Inserts the pieces where the first removed server was, or otherwise at the end of the section.
 pub(super) fn replaced(text: &str, section: &str, remove: &[String], insert: &[Piece]) -> Result<String, Problem> {
     let style = Style::of(text);
     let Some(root) = object_of(text)? else {

@@ -32,7 +32,7 @@ pub(super) fn sources(text: &str, names: &[String]) -> Result<Vec<RemovedServer>
     Ok(taken.collect())
 }
 
-/// Removes these servers. Inserts the pieces at the position of the first of them, or else at the end of the text.
+/// Removes these servers. Inserts the pieces where the table of the first removed server was, or otherwise at the end of the text.
 pub(super) fn replaced(text: &str, remove: &[String], insert: &[Piece]) -> Result<String, Problem> {
     let document = document(text)?;
     let section = section_of(&document)?;

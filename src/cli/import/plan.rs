@@ -107,8 +107,8 @@ pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
     plan_named(existing, read).0
 }
 
-/// Computes the same as [`plan`]. Also returns the name that each server will have in the config, in the order of `read`. The name is
-/// `None` if the server is not added.
+/// Returns the changes of an import, like [`plan`], and the name that each server will have in the config, in the order of `read`. The name
+/// is `None` if the server is not added.
 pub(in crate::cli) fn plan_named(existing: &Json, read: Vec<Read>) -> (Plan, Vec<Option<String>>) {
     let (mut plan, mut names) = (Plan::default(), Vec::new());
     let mut taken: Vec<(String, Json)> = servers_of(existing).map(|(_, name, entry)| (name.to_owned(), entry.clone())).collect();

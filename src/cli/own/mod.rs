@@ -104,7 +104,8 @@ pub(super) fn is_own(source: &ServerSource) -> bool {
     source.kind == SourceKind::Config && source.name.is_none()
 }
 
-/// Returns why a command cannot write into the entry of a server, as a sentence that says where a person can. `None` if it can.
+/// Returns the reason why a command cannot write into the entry of a server, as a sentence that says where a person can write. `None` if a
+/// command can write there.
 pub(super) fn not_writable(session: &Session, source: &ServerSource) -> Option<String> {
     let options = session.options();
     let path = options.config_path.clone().unwrap_or_else(|| options.default_config()).display().to_string();

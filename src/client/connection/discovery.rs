@@ -5,9 +5,9 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, Proto
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value as Json;
 
-use super::host_fields::{is_kept_meta, kept_icons};
+use super::host_fields::is_kept_meta;
 use super::{paging, resources_and_prompts};
-use crate::catalog::{Manifest, Tool};
+use crate::catalog::{Manifest, Tool, kept_icons};
 use crate::client::http::{HttpFailure, failure_of, raw_result};
 use crate::client::wire::answer::{error_data, in_error, protocol_error};
 use crate::error::{Error, Result};

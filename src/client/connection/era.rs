@@ -15,7 +15,7 @@ pub enum Era {
 }
 
 impl Era {
-    /// Returns the era of a protocol version.
+    /// Returns the handshake that this protocol version uses.
     ///
     /// ```
     /// use hyperlight_mcp::client::Era;
@@ -37,8 +37,8 @@ pub(in crate::client) enum Plan {
     Known(Era),
     /// Tries `server/discover` first, and `initialize` if the server refuses `server/discover` or does not answer.
     Probe,
-    /// Does the same as `Probe`, but over HTTP and with a new transport for each handshake. A server that is waiting for a person's
-    /// authorization does not count as silent.
+    /// Tries the handshakes in the same order as [`Self::Probe`], but over HTTP and with a new transport for each handshake. A server that
+    /// is waiting for a person's authorization does not count as silent.
     ProbeApart,
     /// Tries only this handshake, after a probe has failed.
     Last(Era),
@@ -75,7 +75,7 @@ impl Plan {
     pub(in crate::client) fn after(&self, refusal: Refusal) -> Option<Self> {
         match (self, refusal) {
             (_, Refusal::Unrelated | Refusal::Unlisted) | (Self::Fixed(_) | Self::Last(_), _) | (Self::Known(_), Refusal::Ended) => None,
-            // The stored era is no longer right, probably because the server was replaced by another program.
+            // The stored handshake is no longer the right one, probably because the server was replaced by another program.
             (Self::Known(_), Refusal::Answered) => Some(Self::Probe),
             // Some servers exit when they get an unknown request. Others do not answer `server/discover` in time, and only know
             // `initialize`.

@@ -44,7 +44,8 @@ use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 /// Longest wait for the exit of a process after a failed handshake or after lists that could not be read. If the lists could not be read
 /// and the process exits in time, its exit is reported as the reason.
 const REFUSAL_NOTICE: Duration = Duration::from_millis(40);
-/// Longest wait for an answer to `server/discover` while the server's era is unknown. After this time, `initialize` is tried.
+/// Longest wait for an answer to `server/discover` while it is not known which handshake the server understands (its era). After this time,
+/// `initialize` is tried.
 const DISCOVER_PATIENCE: Duration = Duration::from_secs(1);
 
 const CALLS_OWN_AFFAIR: Duration = Duration::from_hours(24);

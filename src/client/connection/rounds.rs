@@ -16,7 +16,7 @@ use crate::client::inbound::questions::{NOBODY_ASKED, declined};
 use crate::client::wire::answer::{CallFailure, in_error};
 use crate::error::Error;
 
-/// Fields of the results of calls, resources, prompts and completions.
+/// Fields that show that a result is an answer: of a call, or of a request for a resource, a prompt or a completion.
 const ANSWERS: [&str; 5] = ["content", "structuredContent", "contents", "messages", "completion"];
 /// Maximum number of rounds for one request. rmcp has the same limit.
 const MAX_ROUNDS: usize = 10;
@@ -54,7 +54,7 @@ enum ResultKind {
     Complete,
     InputRequired,
     Task,
-    /// A type that this client does not know, as JSON. The result may be anything, so it is never taken for an answer.
+    /// A `resultType` that this client does not know, as JSON text. Such a result may be anything, so it is never taken for an answer.
     Unknown(String),
 }
 

@@ -31,7 +31,7 @@ use crate::client::inbound::rate_limit::{Pace, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS, ServerRequests};
 use crate::client::wire::json;
 
-/// Method of an internal message to the interceptor: a new session has replaced one that ended, without its subscriptions and log levels.
+/// Method of an internal message to the interceptor: a new session has begun, and the old one's subscriptions and log levels are lost.
 pub(in crate::client) const SESSION_RENEWED: &str = "notifications/hyperlight-mcp/session_renewed";
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -198,7 +198,7 @@ impl HttpClient {
         let admission = self.server_requests().admit(&id);
         match admission {
             Admission::HandOn => return true,
-            Admission::Skip => tracing::debug!("a request that is still being answered, or has no usable id, was skipped"),
+            Admission::Skip => tracing::debug!("a request of the server was skipped: its id is not usable or is still in use"),
             Admission::Refuse => self.refuse(id, route),
         }
         false

@@ -14,10 +14,10 @@ use crate::client::wire::answer::in_error;
 use crate::client::wire::json::ParseFailure;
 use crate::error::Error;
 
-/// Key in an error's data. It marks an answer whose stream broke off.
+/// Key that this client puts into an error's data if the stream broke off before the end of the answer.
 pub(super) const INTERRUPTED_MARK: &str = "hyperlight-mcp/interrupted";
-/// Prefix of all marks in an error's data. Keys with this prefix are removed from the errors of a server, so that a server cannot set a
-/// mark.
+/// Prefix of all keys that this client puts into an error's data. They are removed from the errors of a server, so that a server cannot set
+/// one.
 pub(super) const MARKS: &str = "hyperlight-mcp/";
 
 /// The reason why a request over HTTP got no usable answer.
@@ -41,7 +41,7 @@ pub(in crate::client) enum HttpFailure {
     Token(Box<Error>),
     /// The server redirected the request to an address that this client does not follow.
     Redirect { problem: String },
-    /// The session ended, and could not be renewed. If `sent` is true, the server may have acted on the request before.
+    /// The session ended, and could not be renewed. If `sent` is true, the server may have acted on the request before the session ended.
     SessionLost { problem: String, sent: bool },
     /// The answer is not a valid MCP message.
     Malformed(String),
@@ -190,7 +190,7 @@ fn write_unauthorized(out: &mut fmt::Formatter<'_>, status: u16, given: Credenti
         (Credentials::Configured, _) => {
             write!(
                 out,
-                "it refused the Authorization header of its config (HTTP {status}): check whether the token is right, not expired, and has the permissions"
+                "it refused the Authorization header of its config (HTTP {status}): check that the token is right, has not expired, and has the permissions that the server requires"
             )
         }
         (Credentials::Token, 403) => {

@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Listen,
     /// rmcp gets the valid tools, because a tool's schema may require HTTP headers. The caller gets the result unchanged.
     Tools,
-    /// Does the same as `Typed`, but with a short time limit.
+    /// The result of `server/discover` is passed to rmcp in rmcp's own type. The answer must arrive within a short time limit.
     Discover,
 }
 

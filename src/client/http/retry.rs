@@ -13,10 +13,9 @@ const MORE_TRIES: u32 = 2;
 pub(super) enum RetryPolicy {
     /// Retries a request only if it was certainly not sent. Used for requests that may change something at the server.
     Unsent,
-    /// Does the same as `Unsent`, and also retries a request that the server refused with 429 or 503. Used for requests that change
-    /// nothing.
+    /// Retries a request if it was certainly not sent, or if the server refused it with 429 or 503. Used for requests that change nothing.
     Refused,
-    /// Does the same as `Refused`, and also retries a request whose connection broke before an answer arrived.
+    /// Retries a request in the cases of [`Self::Refused`], and also if the connection broke before an answer arrived.
     Broken,
 }
 

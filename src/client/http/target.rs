@@ -55,12 +55,13 @@ pub struct HttpTarget {
     pub allow_insecure: bool,
     /// Source of bearer tokens. It is not used if `headers` contains an `Authorization` header.
     pub tokens: Option<Arc<dyn TokenSource>>,
-    /// The threads that drive its connections and read its answers.
+    /// The threads that drive the server's connections and read the server's answers.
     pub(crate) network: Arc<NetworkRuntime>,
 }
 
 impl HttpTarget {
-    /// Creates a target without headers and tokens. It has its own threads for its connections, which end with the last clone.
+    /// Creates a target without headers and tokens. The target has its own threads for its connections. The threads end when the last clone
+    /// of the target is dropped.
     ///
     /// ```
     /// let target = hyperlight_mcp::client::HttpTarget::new("docs", "https://example.com/mcp".to_owned());

@@ -74,7 +74,7 @@ struct HttpTransport {
     /// True once the `initialize` handshake (MCP versions before 2026-07-28) has begun.
     is_older: bool,
     stop: CancellationToken,
-    /// Kept, because the runtime ends with its last owner.
+    /// The runtime of the transport. It is kept here, because the runtime ends when its last owner is dropped.
     _network: Arc<NetworkRuntime>,
 }
 

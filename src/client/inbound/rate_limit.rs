@@ -23,7 +23,7 @@ pub(super) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
 /// Number of notices of each call that are reported even if other calls have used up the rate limit.
 const OWN_NOTICES: u32 = 64;
 
-/// Number of bytes that are counted for each message in addition to its length. They limit very many short messages, too.
+/// Number of bytes that are counted for each message in addition to its length. This also limits the number of short messages.
 pub(in crate::client) const MESSAGE: usize = 512;
 /// Number of bytes that are counted for each request in addition to its length, because the client must answer it.
 pub(in crate::client) const REQUEST: usize = 4096;
@@ -32,7 +32,7 @@ pub(in crate::client) const REQUEST: usize = 4096;
 #[derive(Debug)]
 pub(in crate::client) struct Pace {
     rate: Rate,
-    /// Time from which the bytes that were read no longer exceed the rate.
+    /// The time at which the rate has caught up with the bytes that were read.
     paid_at: Instant,
 }
 

@@ -32,7 +32,7 @@ impl Reach {
             IpAddr::V4(address) => Self::of_v4(address),
             IpAddr::V6(address) => Self::of_v6(address),
         };
-        // The table of fetches also has the services of clouds and later entries of the registries.
+        // The table for fetches also has the services of clouds and newer entries of the registries.
         match (kind_of(plain), reach) {
             (AddressKind::LinkLocal(_) | AddressKind::Unusable(_), _) => Self::Never,
             (AddressKind::Private(_), Self::Public) => Self::Private,

@@ -14,13 +14,13 @@ use url::Url;
 
 use super::failure::Refusal;
 
-/// Path for a client id that may also be known to other authorization servers. It is the same for all of them.
+/// Path for a client id that may also be known to other authorization servers. All of these authorization servers have the same path.
 pub(super) const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const REQUEST_TIME: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
-/// Maximum number of connections that are open at the same time. A browser opens a few. If there are more, the oldest one ends, so that
-/// another program of this machine cannot keep the browser waiting.
+/// Maximum number of connections that are open at the same time. A browser opens a few connections. If there are too many, the oldest
+/// connection is closed, so that another program of this machine cannot keep the browser waiting.
 const MAX_CONNECTIONS: usize = 16;
 const RECEIVED: &str = "The answer was received. You can close this page and go back to your agent.";
 const NOT_FOUND: &str = "There is nothing here.";

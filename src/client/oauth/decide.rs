@@ -9,10 +9,10 @@ const MARGIN_SECONDS: u64 = 30;
 const PROVEN_SECONDS: u64 = 60;
 const MAX_STEP_UPS: u8 = 2;
 
-/// The reason why a token was requested.
+/// How this program came to hold the present token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The token was stored earlier, or it replaced a token that would soon have expired.
+    /// The token was stored earlier, it replaced a token that would soon have expired, or the server has accepted it.
     Known,
     /// The previous token was refused, and this token is its renewal.
     Renewed,

@@ -54,8 +54,8 @@ impl Discovery {
     }
 
     /// Checks that an answer of the authorization page cannot be confused with an answer of another authorization server. A malicious MCP
-    /// server could name the page of an honest authorization server as its own. It would then receive the code that a person allows there
-    /// (RFC 9700, 4.4).
+    /// server could name the page of an honest authorization server as its own. The malicious server would then receive the code for which
+    /// a person logs in on that page (RFC 9700, 4.4).
     pub(super) fn check_page(&self, settings: &OAuthSettings) -> Result<(), Problem> {
         // If the config names an issuer, a person has approved it, and `discover` has compared it with the issuer that was found.
         if self.names_issuer() || settings.issuer.is_some() {
@@ -73,9 +73,9 @@ impl Discovery {
         )))
     }
 
-    /// Returns whether a person must confirm the issuer before a login. A client that other authorization servers also know has the same
-    /// redirect URI for all of them. Suppose that only the MCP server has named the issuer. Such an issuer could redirect the person to
-    /// the page of another authorization server, and use the code from that page.
+    /// Returns whether a person must confirm the issuer before a login. This prevents a mix-up attack: other authorization servers may know
+    /// the client too, with the same redirect URI. If only the MCP server has named the issuer, the issuer may be malicious: it redirects
+    /// the person to the page of an honest authorization server, and then gets the code from that page.
     pub(super) fn needs_confirmation(&self, settings: &OAuthSettings) -> bool {
         self.is_known_elsewhere(settings) && !self.names_issuer() && settings.issuer.is_none()
     }

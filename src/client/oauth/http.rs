@@ -87,7 +87,7 @@ impl Http {
         self.policy.check(url)
     }
 
-    /// Sends a request. Its secrets are reported before it is sent, because the answer may repeat them.
+    /// Sends a request. The request's secrets are reported to the redactor before the request is sent, because the answer may repeat them.
     pub(super) async fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, NoAnswer> {
         let is_post = request.method() == Method::POST;
         let secrets = if is_post { secrets_of(&request) } else { Vec::new() };

@@ -281,7 +281,7 @@ impl TokenFile {
     }
 
     /// Takes the lock that is held while a token is renewed. It is needed because a refresh token may only be valid once, and another
-    /// process may have the same one.
+    /// process may have the same refresh token.
     pub(super) async fn lock(&self) -> io::Result<File> {
         let (folder, path) = (self.folder.clone(), self.path("lock"));
         let lock = move || {

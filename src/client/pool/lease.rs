@@ -30,8 +30,8 @@ pub enum LeaseOrigin {
 }
 
 impl Lease {
-    /// Keeps the server's connection from being closed to make room for another server, until the result is dropped, and only while
-    /// `goes_on` returns true.
+    /// Prevents the server's connection from being closed to make room for another server. This ends when the returned value is dropped,
+    /// and has no effect while `goes_on` returns false.
     #[must_use]
     pub fn hold(&self, goes_on: impl Fn() -> bool + Send + Sync + 'static) -> Hold {
         Hold::new(&self.in_use.entry, &self.in_use.shared, goes_on)

@@ -61,7 +61,7 @@ pub(super) struct Shared {
     max_reconnects: u32,
     /// Permits for open connections. Waiting callers get the permits in order.
     permits: Arc<Semaphore>,
-    /// The servers for which places beyond the limit were opened, one for each place.
+    /// The extra places that were opened beyond the limit of connections.
     extra: Mutex<Vec<ExtraPlace>>,
     waiting: AtomicUsize,
     /// Number of connections that are being closed.
@@ -70,8 +70,8 @@ pub(super) struct Shared {
     freed: Notify,
     /// Background tasks that close connections.
     pub(super) closings: TaskTracker,
-    /// The runtime of these tasks, until all connections are closed. The use that ends last may end on a thread without one. A handle keeps the
-    /// descriptors of its runtime open.
+    /// The runtime for the tasks that close connections. It is stored, because the last use of a connection may end on a thread that has no
+    /// runtime. `None` once all connections are closed, because a handle keeps the descriptors of its runtime open.
     runtime: Mutex<Option<Handle>>,
     clock: AtomicU64,
 }
@@ -391,7 +391,8 @@ impl Shared {
         self.evict_idle(server)
     }
 
-    /// Closes the connection that is the first to give way, for the sake of a server. Returns whether there is one.
+    /// Closes the connection that is the first to give way, so that `server` can be connected. Returns whether a connection could be
+    /// closed.
     fn evict_idle(self: &Arc<Self>, server: &str) -> bool {
         let is_other = |entry: &&Arc<Entry>| entry.server != server && entry.can_give_way();
         let mut idle: Vec<_> = self.entries().values().filter(is_other).cloned().collect();

@@ -1,4 +1,4 @@
-//! Room for connections: which servers runs hold, and places beyond the limit while they do.
+//! Room for connections: the connections that runs hold, and the extra places that are opened beyond the limit meanwhile.
 //!
 //! A server that was called in a run keeps its connection, and so its session, while the run lasts. If a connection is needed and only
 //! connections of such servers could be closed, an extra place is opened. There are at most as many extra places as normal ones. Each extra
@@ -21,10 +21,12 @@ use crate::error::{Error, OwnText, Result};
 /// be closed, but the waiting callers are not notified.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Answers whether a run goes on. While it waits for a person, which can take long, its idle connections may be closed.
+/// A function that returns whether a run goes on. It returns false while the run waits for a person. This can take long, so the run's idle
+/// connections may then be closed.
 type GoesOn = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Keeps a server's connection from being closed to make room, until it is dropped. The connection can still end for other reasons.
+/// The hold of a run on a server's connection. While this value exists and the run goes on, the connection is not closed to make room for
+/// another server. The connection can still end for other reasons.
 ///
 /// The references are weak: a run that outlives its gateway must not keep a server's process.
 pub struct Hold {
@@ -48,7 +50,7 @@ impl Holders {
         !self.0.lock().is_empty()
     }
 
-    /// Removes a run. Returns whether it was the last one.
+    /// Removes a run. Returns whether no other run holds the connection.
     fn remove(&self, ended: &GoesOn) -> bool {
         let mut holders = self.0.lock();
         holders.retain(|holder| !std::ptr::addr_eq(Arc::as_ptr(holder), Arc::as_ptr(ended)));
@@ -76,7 +78,7 @@ impl Drop for Hold {
     }
 }
 
-/// A place beyond the limit, for this server.
+/// A place beyond the limit of connections: the name of the server for which the place was opened.
 pub(super) type ExtraPlace = Arc<str>;
 
 /// The place of one open connection. The connections are a part of `shared`, so the reference back is weak.
@@ -154,8 +156,8 @@ impl Entry {
         self.uses.is_idle() && !self.holders.keep()
     }
 
-    /// Returns the place of the connection among those that may give way: first those that no run holds, and of these the one that was idle
-    /// for the longest time.
+    /// Returns the key by which the connections that may give way are sorted. Connections that no run holds come first. Among them, the
+    /// connection that has been idle for the longest time comes first.
     pub(super) fn order_of_giving_way(&self) -> (bool, u64) {
         (self.holders.is_held(), self.uses.last())
     }
@@ -168,8 +170,8 @@ impl Entry {
 }
 
 impl Shared {
-    /// Opens an extra place for a server, if a connection of another server could be closed but a run holds it. Returns the place if it
-    /// did.
+    /// Opens an extra place for a server, if the connection of another server could be closed but a run holds it. Returns `None` if no
+    /// place was opened.
     pub(super) fn open_extra(&self, server: &str) -> Option<ExtraPlace> {
         if !self.entries().values().any(|entry| entry.server != server && entry.is_kept_by_runs()) {
             return None;

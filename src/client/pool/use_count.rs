@@ -12,8 +12,8 @@ pub(in crate::client) struct UseCount {
     /// Sequence number of the use that ended last. The numbers are shared by all connections.
     last: AtomicU64,
     ended_at: Mutex<Instant>,
-    /// True while the keeper must be notified when the last use ends. The keeper sets it only when one of its times has come while the
-    /// connection is in use. Notifying the keeper after each call would make a guest's call 15 % slower.
+    /// True while the keeper must be notified when the last use ends. The keeper sets this flag only if the connection is in use when an
+    /// action of the keeper is due. Notifying the keeper after each call would make a guest's call 15 % slower.
     end_awaited: AtomicBool,
     ended: Notify,
 }

@@ -1,6 +1,8 @@
-//! Starts a server in a box: starts the program `hyperlight-mcp-box`, hands over the order, takes the sockets of its border, and waits for its report.
+//! Starts a server in a box. Starts the program `hyperlight-mcp-box`, and sends it an order that describes the box and the server. Receives
+//! the sockets of the box's network, and waits for the program's report.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, PipeReader};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -8,7 +10,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::cmsg_space;
@@ -32,7 +34,7 @@ use crate::network::NetworkRuntime;
 
 /// Longest wait for a box. It normally takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest report in bytes.
+/// Maximum size in bytes of the report of `hyperlight-mcp-box`.
 const MAX_REPORT_BYTES: usize = 8 * 1024;
 
 /// The box of a server.
@@ -42,8 +44,34 @@ pub struct Boxed {
     pub program: PathBuf,
     pub contents: Contents,
     pub border: BorderSettings,
-    /// The threads that serve borders.
+    /// The threads that carry the network traffic of boxes.
     pub(crate) threads: Arc<NetworkRuntime>,
+    /// The lock of its private home, which is held as long as the server runs.
+    pub(crate) home: Option<Arc<File>>,
+    /// The value that is kept until the box has no processes.
+    pub(crate) alive: KeptAlive,
+}
+
+/// A value that a box keeps from before it is made until its last process has ended.
+#[derive(Clone)]
+pub(crate) struct KeptAlive(#[expect(dead_code, reason = "counts the copies of this value")] Arc<()>);
+
+/// Knows whether a box still keeps its [`KeptAlive`].
+pub(crate) struct Life(Weak<()>);
+
+impl KeptAlive {
+    pub(crate) fn new() -> (Self, Life) {
+        let value = Arc::new(());
+        let life = Life(Arc::downgrade(&value));
+        (Self(value), life)
+    }
+}
+
+impl Life {
+    /// Returns whether the box is still to be made, or has processes.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
 }
 
 /// A started `hyperlight-mcp-box` that waits for its order: the description of the box and of the server to start.
@@ -54,7 +82,7 @@ pub(super) struct Waiting {
 }
 
 impl Boxed {
-    /// Returns a box that shares the machine's network, and so needs no hosts.
+    /// Returns a box without a list of allowed hosts, for contents that share the machine's network.
     #[must_use]
     pub fn new(program: PathBuf, contents: Contents) -> Self {
         let border = BorderSettings {
@@ -64,10 +92,11 @@ impl Boxed {
             on_refused: Arc::new(|_| {}),
             descriptors: Descriptors::of_process(),
         };
-        Self { program, contents, border, threads: Arc::new(border_threads()) }
+        Self { program, contents, border, threads: Arc::new(border_threads()), home: None, alive: KeptAlive::new().0 }
     }
 
-    /// Starts the program, which makes the box when it has its order. The child's `stdin` is the pipe of the server, not of the program.
+    /// Starts `hyperlight-mcp-box`, which makes the box when it receives its order. The returned child's `stdin` is the pipe to the server,
+    /// not to `hyperlight-mcp-box`.
     pub(super) fn spawn(&self, server: &str) -> Result<(Child, Waiting)> {
         let failed = |error: std::io::Error| Error::SpawnFailed {
             server: server.to_owned(),
@@ -89,7 +118,8 @@ impl Boxed {
         Ok((child, Waiting { socket, input }))
     }
 
-    /// Hands over the order, and waits until the program is about to become the server. Returns the border of its box.
+    /// Hands over the order, and waits until the program is about to become the server. Returns the box's way to its allowed hosts (its
+    /// border).
     ///
     /// # Errors
     /// The step that failed, and why. The server was not started.
@@ -111,7 +141,7 @@ impl Boxed {
         };
         let sockets = tokio::time::timeout(PATIENCE, exchange).await.unwrap_or_else(|_| Err("it does not answer".to_owned()))?;
         let runtime = self.threads.handle().map_err(|error| error.to_string())?;
-        Border::start(sockets, &self.border, &runtime).map_err(|error| format!("its border cannot be served: {error}"))
+        Border::start(sockets, &self.border, &runtime).map_err(|error| format!("the network of its box cannot be set up: {error}"))
     }
 
     fn order(&self, (command, program): (&ResolvedCommand, &Path)) -> Order {
@@ -128,7 +158,8 @@ impl Boxed {
     }
 }
 
-/// Sends the order, and with the byte behind it the pipe. Returns the sockets that come back.
+/// Sends the order. Sends one more byte, together with the pipe for the server's standard input. Returns the sockets that the program sends
+/// back.
 async fn hand_over(order: &[u8], Waiting { socket, input }: Waiting) -> std::io::Result<Vec<OwnedFd>> {
     socket.set_nonblocking(true)?;
     let mut socket = UnixStream::from_std(socket)?;
@@ -180,8 +211,6 @@ async fn read_report(stdout: &mut Pipe) -> Option<Report> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use rustix::net::sockopt::set_socket_passcred;
 
     use super::*;

@@ -1,5 +1,6 @@
 //! A server's process. It is started in its own process group, guarded by the watchdog, and ended together with all its children.
 
+use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -18,7 +19,7 @@ use tokio::process::{ChildStderr, ChildStdin};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::boxed::Boxed;
+use super::boxed::{Boxed, KeptAlive};
 use super::pipe::Pipe;
 use super::stderr::{self, Tail};
 use super::watchdog::Watchdog;
@@ -50,8 +51,10 @@ pub(in crate::client) struct ServerProcess {
     output: OwnedFd,
     /// Token that is cancelled once standard output has been read to its end.
     output_read: CancellationToken,
-    /// The network of its box. Dropping it ends all connections.
+    /// The way from the process's box to its allowed hosts. Dropping this value ends all network connections of the box.
     border: Option<Border>,
+    /// The lock of the private home of its box.
+    _home: Option<Arc<File>>,
     watchdog: Arc<Watchdog>,
 }
 
@@ -114,9 +117,10 @@ impl ServerProcess {
         let (reading, drained) = watch::channel(());
         let (sender, exit) = watch::channel(None);
         tokio::spawn(stderr::read(stderr, UNSOLICITED, (server.to_owned(), tail.clone(), Arc::clone(on_stderr)), exit.clone(), reading));
-        reap(child, pid, sender)?;
+        reap(child, pid, sender, in_box.map(|in_box| in_box.alive.clone()))?;
         let watchdog = Arc::clone(watchdog);
-        let mut process = Self { group: pid, exit, stderr: tail, drained, output, output_read, border: None, watchdog };
+        let home = in_box.and_then(|in_box| in_box.home.clone());
+        let mut process = Self { group: pid, exit, stderr: tail, drained, output, output_read, border: None, _home: home, watchdog };
         if let Err(error) = process.watchdog.guard(pid).await {
             process.kill();
             return Err(error);
@@ -166,19 +170,20 @@ impl ServerProcess {
         self.exit.borrow().is_some()
     }
 
-    /// Returns what its box has refused, and the last lines of standard error, as a part of a message. Returns an empty text if there is neither.
+    /// Returns what the process's box has refused, and the last lines of standard error, as a part of a message. The text is empty if the
+    /// box has refused nothing and there are no lines.
     pub(in crate::client) fn stderr_text(&self) -> String {
         let refused = self.border.as_ref().map(Border::refused).unwrap_or_default();
         let lines: Vec<String> = refused.iter().map(|refusal| format!("; {refusal}")).collect();
         lines.concat() + &self.stderr.text()
     }
 
-    /// Returns whether its box has refused anything.
+    /// Returns whether the process's box has refused anything.
     pub(in crate::client) fn has_refused(&self) -> bool {
         self.border.as_ref().is_some_and(|border| !border.refused().is_empty())
     }
 
-    /// Ends the access of its box to the hosts that were allowed only for the start.
+    /// Ends the access of the process's box to the hosts that are allowed only while the server starts.
     pub(in crate::client) fn started(&self) {
         if let Some(border) = &self.border {
             border.started();
@@ -260,13 +265,15 @@ fn reason(error: &std::io::Error, program: &Path) -> &'static str {
     }
 }
 
-/// Starts a thread that waits for the process. A separate thread is used so that no zombie is left even when the runtime ends.
-fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>) -> Result<()> {
+/// Starts a thread that waits for the process. A separate thread is used so that no zombie is left even when the runtime ends. The program
+/// that makes a box ends after all other processes of the box.
+fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>, alive: Option<KeptAlive>) -> Result<()> {
     let wait = move || {
         let status = child.wait();
         // The children of a server that has ended are killed. The group id cannot belong to another group now. While the group has a
         // member, the system does not reuse the id. Without members, the signal reaches no process.
         let _ = kill_process_group(group, Signal::KILL);
+        drop(alive);
         exit.send_replace(Some(status.map_or_else(|error| error.to_string(), describe)));
     };
     let thread = std::thread::Builder::new().name("hyperlight-mcp-wait".to_owned()).spawn(wait);

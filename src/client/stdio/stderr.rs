@@ -17,7 +17,7 @@ use crate::error::ForeignText;
 const LINES: usize = 20;
 /// Maximum length in bytes of a line that is shown or reported.
 const LINE_BYTES: usize = 4096;
-/// Maximum number of bytes in a line that are read into one piece.
+/// Maximum size in bytes of a piece of a line. A longer line is read in several pieces.
 const PIECE_BYTES: u64 = 64 * 1024;
 /// Size of the read buffer in bytes.
 const BUFFER_BYTES: usize = 32 * 1024;

@@ -33,11 +33,11 @@ use crate::client::wire::json::{self, ParseFailure};
 
 /// Number of messages that may wait to be handled or written. A server that sends more messages must wait.
 const QUEUE: usize = 64;
-/// Key in an error's data. It marks an error that this client made because the answer was too long.
+/// Key in the data of an error that this client made because the answer was too long.
 pub(in crate::client) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
-/// Key in an error's data. It marks an error that this client made because the parsed answer would need too much memory.
+/// Key in the data of an error that this client made because the parsed answer would need too much memory.
 pub(in crate::client) const DENSE_MARK: &str = "hyperlight-mcp/dense";
-/// Key in an error's data. It marks an error that this client made because the answer cannot be read. Its value says why.
+/// Key in the data of an error that this client made because the answer cannot be read. Its value says why.
 pub(in crate::client) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
 pub(in crate::client) struct StdioTransport {
@@ -290,7 +290,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 }
                 return handed_on;
             }
-            Admission::Skip => tracing::debug!("a request that is still being answered, or has no usable id, was skipped"),
+            Admission::Skip => tracing::debug!("a request of the server was skipped: its id is not usable or is still in use"),
             Admission::Refuse => {
                 let error = json!({ "code": -32000, "message": "this client does not answer so many requests at once" });
                 let refusal = json!({ "jsonrpc": "2.0", "id": id, "error": error });
@@ -412,7 +412,7 @@ impl Drop for Ends {
     }
 }
 
-/// Makes the error of a call whose answer cannot be used. `data` has the mark of the reason.
+/// Makes the error of a call whose answer cannot be used. `data` has the key that names the reason.
 fn unusable(data: &Json) -> ErrorData {
     ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be used", Some(data.clone()))
 }

@@ -1,6 +1,5 @@
-//! Parses JSON from a server, and refuses a text whose parsed value would need too much memory. The parsed form of a list of small
-//! numbers such as `[0,0,…]` needs 36 times the memory of its text. A message within the length limit could therefore need half a
-//! gigabyte.
+//! Parses JSON from a server, and refuses a text whose parsed value would need too much memory. A parsed list of small numbers such as
+//! `[0,0,…]` needs 36 times as much memory as its text. A message within the length limit could therefore need half a gigabyte.
 
 use std::cell::Cell;
 use std::fmt;

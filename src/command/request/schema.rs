@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::leaves::{leaves, pointer};
 use super::{Page, line};
 
-/// Depth of properties in the short form.
+/// Maximum depth of the properties that the short form of a schema shows.
 const MAX_DEPTH: usize = 3;
 /// Depth of references and alternatives within the type of one property.
 const MAX_TYPE_DEPTH: usize = 3;

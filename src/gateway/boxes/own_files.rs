@@ -2,7 +2,6 @@
 //! the folder of the file.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,9 +9,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::covered::{Covered, Marked};
 use crate::blocking::blocking;
-use crate::boxes::{Access, Contents, Given, OwnFile, OwnFileUse};
-use crate::client::ConnectionState;
+use crate::boxes::{Access, Contents, Disk, Given, OwnFile, OwnFileUse, check_secret};
+use crate::client::{ConnectionState, KeptAlive, Life};
 use crate::config::{ServerDefinition, environment_file};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
@@ -27,28 +27,19 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct OwnFiles {
     /// Files with tokens or keys of the MCP server that serves this gateway (`serve`).
     secrets: Mutex<Vec<PathBuf>>,
-    views: Mutex<HashMap<String, View>>,
+    views: Mutex<HashMap<String, Arc<View>>>,
     is_watching: AtomicBool,
     /// True if a config was replaced where a box could write, until a person or the agent's code has it read again.
     is_config_held: AtomicBool,
 }
 
 /// The paths that the box of a server got at its last start, and the files of this gateway among them.
-#[derive(Clone)]
 struct View {
     given: Vec<Given>,
     /// The files of this gateway that are in `given` folders but hidden from the box, as they were before the start.
     covered: Vec<Covered>,
-}
-
-/// A file that a box hides by a mount. If the file is replaced outside of the box, the kernel removes the mount.
-#[derive(Clone)]
-struct Covered {
-    path: PathBuf,
-    id: Option<(u64, u64)>,
-    is_config: bool,
-    /// True if the box can write the file once the mount is removed.
-    is_written: bool,
+    /// Whether the box is to be made, or has processes.
+    life: Life,
 }
 
 impl View {
@@ -59,14 +50,6 @@ impl View {
         innermost.is_some_and(|given| given.access == Access::Write && given.path != path)
             && path.canonicalize().is_ok_and(|real| real == path)
     }
-
-    fn is_covered(&self) -> bool {
-        self.covered.iter().all(|file| identity(&file.path) == file.id)
-    }
-}
-
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    path.symlink_metadata().ok().map(|data| (data.dev(), data.ino()))
 }
 
 impl Core {
@@ -86,8 +69,13 @@ impl Core {
         configs.chain(bases.filter_map(|path| file(path, OwnFileUse::Base))).chain(variables).chain(secrets).collect()
     }
 
-    /// Records what the box of a server gets, before the server starts, and watches the covered files of the box.
-    pub(super) fn note_view(&self, server: &str, contents: &Contents, files: &[OwnFile]) {
+    /// Records what the box of a server gets, before the server starts, and watches the covered files of the box. Returns the value that
+    /// the box keeps as long as it has processes.
+    ///
+    /// # Errors
+    /// `ERR_BOX_FAILED`: a covered file cannot be opened, or there are other files of this gateway now.
+    pub(super) fn note_view(&self, server: &ServerDefinition, contents: &Contents, files: &[OwnFile]) -> Result<KeptAlive> {
+        let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let Contents { given, hidden, .. } = contents;
         let innermost =
             |path: &Path| given.iter().filter(|given| path.starts_with(&given.path)).max_by_key(|given| given.path.as_os_str().len());
@@ -95,17 +83,29 @@ impl Core {
         let is_within =
             |path: &Path| given.iter().any(|above| above.access == Access::Write && path.starts_with(&above.path) && path != above.path);
         let read = given.iter().filter(|given| given.access == Access::Read && is_within(&given.path)).map(|given| &given.path);
+        let known: Vec<Arc<Marked>> = {
+            let views = self.box_maker.own_files.views.lock();
+            views.values().flat_map(|view| &view.covered).filter_map(Covered::marked).cloned().collect()
+        };
         let covered = hidden.iter().chain(read).filter_map(|path| {
             let is_written = innermost(path)?.access == Access::Write;
             let is_config = files.iter().any(|file| file.use_of == OwnFileUse::Config && is_same_place(&file.path, path));
-            Some(Covered { path: path.clone(), id: identity(path), is_config, is_written })
+            let unopened = |error| failed(format!("{}, which its box must not have, cannot be opened: {error}", path.display()));
+            Some(Covered::new(path.clone(), is_config, is_written, &known).map_err(unopened))
         });
-        let view = View { given: given.clone(), covered: covered.collect() };
-        let is_to_watch = !view.covered.is_empty();
-        self.box_maker.own_files.views.lock().insert(server.to_owned(), view);
+        let covered = covered.collect::<Result<Vec<_>>>()?;
+        let is_to_watch = !covered.is_empty();
+        let (alive, life) = KeptAlive::new();
+        let view = Arc::new(View { given: given.clone(), covered, life });
+        self.box_maker.own_files.views.lock().insert(server.name.clone(), view);
+        // Another file can have become one of this gateway while the paths were looked up. From now on, the view is compared with it.
+        if self.own_files(server).iter().any(|file| !files.contains(file)) {
+            return Err(failed("this gateway has got other files of its own while the box was made: try again".to_owned()));
+        }
         if is_to_watch && !self.box_maker.own_files.is_watching.swap(true, Ordering::AcqRel) {
             self.watch_covered();
         }
+        Ok(alive)
     }
 
     fn watch_covered(&self) {
@@ -129,19 +129,40 @@ impl Core {
     /// Ends servers whose box has a file of this gateway that it should not have: the file was replaced or created since the server
     /// started. The next call starts such a server again, in a box that hides the file.
     async fn end_uncovered(self: &Arc<Self>) {
-        let views: Vec<(String, View)> =
-            self.box_maker.own_files.views.lock().iter().map(|(name, view)| (name.clone(), view.clone())).collect();
-        let looked = blocking(move || Ok(views.into_iter().filter(|(_, view)| !view.is_covered()).collect::<Vec<_>>()));
-        for (name, view) in looked.await.unwrap_or_default() {
-            self.box_maker.own_files.views.lock().remove(&name);
-            if matches!(self.connections.state(&name), ConnectionState::Idle | ConnectionState::Closed(_) | ConnectionState::Error) {
-                continue;
-            }
-            let is_replaced = |file: &&Covered| identity(&file.path) != file.id;
-            if view.covered.iter().filter(is_replaced).any(|file| file.is_config && file.is_written) {
+        let views: Vec<(String, Arc<View>)> =
+            self.box_maker.own_files.views.lock().iter().map(|(name, view)| (name.clone(), Arc::clone(view))).collect();
+        let look = move || {
+            let looked = views.into_iter().map(|(name, view)| {
+                // In this order: what is not replaced after the end of a box was not replaced during its life.
+                let is_alive = view.life.is_alive();
+                let replaced: Vec<usize> =
+                    view.covered.iter().enumerate().filter(|(_, file)| file.is_replaced()).map(|(index, _)| index).collect();
+                (name, view, is_alive, replaced)
+            });
+            Ok(looked.filter(|(_, _, is_alive, replaced)| !is_alive || !replaced.is_empty()).collect::<Vec<_>>())
+        };
+        for (name, view, is_alive, replaced) in blocking(look).await.unwrap_or_default() {
+            let replaced = || replaced.iter().filter_map(|index| view.covered.get(*index));
+            // A server can also have written the file just before its end.
+            if replaced().any(|file| file.is_config && file.is_written) {
                 self.box_maker.own_files.is_config_held.store(true, Ordering::Release);
             }
-            let files: Vec<String> = view.covered.iter().filter(is_replaced).map(|file| file.path.display().to_string()).collect();
+            let is_started = matches!(self.connections.state(&name), ConnectionState::Connected | ConnectionState::Connecting);
+            // A box that is about to be made, or that is ending, is looked at again.
+            if is_alive && !is_started {
+                continue;
+            }
+            {
+                let mut views = self.box_maker.own_files.views.lock();
+                // Meanwhile, the server may have been started again.
+                if views.get(&name).is_some_and(|now| Arc::ptr_eq(now, &view)) {
+                    views.remove(&name);
+                }
+            }
+            if !is_alive {
+                continue;
+            }
+            let files: Vec<String> = replaced().map(|file| file.path.display().to_string()).collect();
             self.end(&name, EndReason::Reconfigured).await;
             let problem = format!(
                 "{} was replaced while the box of server \"{name}\" had its folder: the server was ended, and starts again",
@@ -196,17 +217,15 @@ impl Gateway {
         let own = &self.core.box_maker.own_files;
         own.secrets.lock().extend(files.iter().cloned());
         let views = own.views.lock().clone();
+        let views = || views.iter().filter(|(_, view)| view.life.is_alive());
         for file in files {
-            let Ok(real) = file.canonicalize() else { continue };
-            let has = |view: &View| view.given.iter().any(|given| real.starts_with(&given.path));
-            let started =
-                |name: &str| matches!(self.core.connections.state(name), ConnectionState::Connected | ConnectionState::Connecting);
-            if let Some((name, _)) = views.iter().find(|(name, view)| has(view) && started(name)) {
+            let Ok(path) = absolute(file) else { continue };
+            let reached = views().find_map(|(name, view)| Some((name, check_secret(&path, &view.given, &Disk).err()?)));
+            if let Some((name, problem)) = reached {
                 own.secrets.lock().retain(|kept| !files.contains(kept));
                 let problem = format!(
-                    "the file {} lies in a folder that the box of server \"{name}\" has, so that this server could read it, or change who may \
-                     connect to the gateway: put it outside of that folder",
-                    file.display()
+                    "the box of server \"{name}\", which is running, lets this server read the file, or change who may connect to the gateway: \
+                     {problem}"
                 );
                 return Err(Error::InvalidOption { method: "serve", problem: problem.into() });
             }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::{HOMES, within};
+use super::homes::HOMES;
+use super::within;
 use crate::boxes::{BoxInput, Disk, HOME, Kept, Owner, Places, places};
 use crate::config::{BoxBase, BoxDefinition, BoxSettings, ResolvedCommand, ServerDefinition, Transport, inputs_of, resolve_box_paths};
 use crate::error::Result;

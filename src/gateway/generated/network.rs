@@ -99,7 +99,7 @@ fn hosts_in(texts: &[String]) -> std::result::Result<AllowedHosts, String> {
     AllowedHosts::parse(texts.iter().map(String::as_str)).map_err(|problem| problem.to_string())
 }
 
-/// Returns whether a text can be the name of a variable, and of a field of `secrets` in code.
+/// Returns whether a text can be a variable's name, which is also the name of a field of `secrets` in code.
 fn is_variable_name(name: &str) -> bool {
     let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     begins && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

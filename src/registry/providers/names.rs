@@ -27,7 +27,7 @@ pub fn provider_name(package: &str) -> Result<String, String> {
     let name = name.trim_end_matches('-').to_owned();
     match check_provider_name(&name) {
         Ok(()) => Ok(name),
-        Err(problem) => Err(format!("no name can be made of the package's: {problem}")),
+        Err(problem) => Err(format!("the package's name cannot be converted to a provider's name: {problem}")),
     }
 }
 

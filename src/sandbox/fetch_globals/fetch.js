@@ -13,7 +13,7 @@
   const [isAborted, reasonOf] = [descriptor("aborted"), descriptor("reason")];
   let count = 0;
 
-  /** Makes the TypeError that the standard asks for. The host's errors have its code. */
+  /** Makes the TypeError that the standard asks for. It has the code of the host's error, if there is one. */
   function failure(error) {
     const made = new TypeError(error?.message ?? "fetch failed");
     if (error?.code !== undefined) made.code = error.code;
@@ -29,14 +29,14 @@
     }
   }
 
-  /** Calls an action when a signal is aborted. Returns a function that ends this. */
+  /** Calls `action` when a signal is aborted. Returns a function that removes the listener. */
   function onAbort(signal, action) {
     const listener = () => action(apply(reasonOf, signal, []));
     apply(addEventListener, signal, ["abort", listener]);
     return () => apply(removeEventListener, signal, ["abort", listener]);
   }
 
-  /** Returns the stream of a response's body, which reads from the host as far as it is read. */
+  /** Returns the stream of a response's body. Each chunk is only read from the host when code reads it from the stream. */
   function bodyStream(id, signal) {
     let over = false;
     const finish = () => {
@@ -98,7 +98,7 @@
     ["accept-language", "*"],
   ];
 
-  /** Returns the request in the form of the host. */
+  /** Returns the request as the host's `open` takes it, with the default headers that agent code has not set. */
   function wireOf(request, body, id) {
     const { method, url, redirect } = request;
     const given = stateOfHeaders(request.headers).list;

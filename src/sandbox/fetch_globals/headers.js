@@ -1,4 +1,4 @@
-// Headers (https://fetch.spec.whatwg.org/#headers-class). The border of the host checks the headers of a request again.
+// Headers (https://fetch.spec.whatwg.org/#headers-class). The host checks the headers of a request again.
 (web) => {
   const { expose, dress, need, isObject, byteString, sequence, record, iterable, parseMime, trimmed } = web;
   const { warn } = console;

@@ -50,7 +50,7 @@
     return found;
   }
 
-  /** Reads a MIME type. Returns undefined for what is none. */
+  /** Reads a MIME type. Returns undefined for a text that is not a MIME type. */
   function parseMime(input) {
     const value = trim(input);
     const slash = value.indexOf("/");

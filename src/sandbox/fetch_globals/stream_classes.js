@@ -5,7 +5,7 @@
   const { defineProperty, getPrototypeOf } = Object;
   const { apply } = Reflect;
 
-  /** The objects of agent code, by their records, and the reverse. */
+  /** Maps between the objects that agent code has and the records of this file, in both directions. */
   const streamOfObject = new WeakMap();
   const objectOfStream = new WeakMap();
   const readers = new WeakMap();

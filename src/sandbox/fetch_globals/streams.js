@@ -39,7 +39,7 @@
     for (let index = 0; index < requests.length; index += 1) requests[index].error(error);
   }
 
-  /** Returns a promise that the stream's source has been told. */
+  /** Cancels a stream. Returns a promise that is fulfilled when the stream's source has handled this. */
   function cancelStream(stream, reason) {
     stream.disturbed = true;
     if (stream.state === "closed") return Promise.resolve(undefined);
@@ -316,7 +316,7 @@
   /** Makes a branch of tee. Its queue asks for one chunk in advance, as the standard says. */
   const pulledOrQueued = (pull, cancel) => makeStream({ start: () => undefined, pull, cancel, highWaterMark: 1, size: () => 1 });
 
-  /** Returns a stream with the rest of another, which is locked and used from now on. */
+  /** Returns a stream with the chunks that `stream` still has. From now on, `stream` is locked and counts as used. */
   function takeOver(stream) {
     const reader = acquireReader(stream);
     stream.disturbed = true;

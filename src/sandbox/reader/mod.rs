@@ -131,7 +131,7 @@ impl ScriptReader {
         }
     }
 
-    /// Returns what is wrong with the body of an async function with these parameters, or `None` if it was not parsed.
+    /// Returns what is wrong with the body of an async function with these parameters. Returns `None` if the body was not parsed.
     ///
     /// # Errors
     /// `ERR_IO` if the reader program cannot be started.

@@ -1,6 +1,6 @@
 //! Advice about globals and modules of Node and browsers that do not exist in the sandbox.
 
-const NO_NETWORK: &str = "a run has no network without the option fetch: { hosts }, whose hosts a person approves, and with this option it has fetch and nothing else; or call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
+const NO_NETWORK: &str = "a run has no network without the option fetch: { hosts }. With this option, the run has only fetch, and a person must approve the hosts. Otherwise call a tool of a server (import it from \"host:mcp-NAME\"), or a host module of the agent";
 const NO_FILES: &str =
     "the sandbox has no files: call a tool of a server (import it from \"host:mcp-NAME\"), or pass the content as the run's input";
 const NO_PROCESS: &str = "the sandbox has no process: pass values as the run's input; the run ends when the handler returns or throws";

@@ -87,14 +87,14 @@ pub enum ProblemKind {
     UnknownModule,
     /// The module has no function with this name.
     UnknownFunction,
-    /// A call of `call` of `host:mcp` names a server that does not exist.
+    /// The code calls the function `call` of `host:mcp` for a server that does not exist.
     UnknownServer,
-    /// A call of `call` of `host:mcp` names a tool that the server does not have.
+    /// The code calls the function `call` of `host:mcp` for a tool that the server does not have.
     UnknownTool,
     /// The code has no function `handler(input)`.
     NoHandler,
-    /// The code reads a property that no result had which was seen, and that is similar to one that some had. The code may be right: this is a
-    /// hint.
+    /// The code reads a property that no seen result of the function has, but some seen result has a property with a similar name. The code
+    /// may be right, so this problem is only a hint.
     UnseenProperty,
 }
 

@@ -96,7 +96,8 @@ fn first_offset(errors: &[OxcDiagnostic]) -> usize {
     errors.iter().map(offset).min().unwrap_or(usize::MAX)
 }
 
-/// Returns the offset at which an error was detected, which is its last label. The other labels mark the code with which it conflicts.
+/// Returns the offset at which an error was detected, which is its last label. The other labels mark earlier code with which the code at
+/// the last label conflicts.
 pub(super) fn offset(error: &OxcDiagnostic) -> usize {
     error.labels.iter().flatten().map(LabeledSpan::offset).max().unwrap_or(0)
 }

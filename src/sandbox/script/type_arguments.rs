@@ -36,7 +36,7 @@ pub(super) fn may_have_type_arguments(code: &str, program: &Program<'_>) -> bool
 
 /// Returns whether a program that was parsed as TypeScript has real type arguments. A single type argument is always real, because nobody
 /// compares the result of a comparison. Several type arguments can also be a list of comparisons (`f(a < b, c > (d))`), so they are only
-/// real if none of them is the name of a variable.
+/// real if none of them is a variable's name.
 pub(super) fn has_type_arguments(javascript: &Program<'_>, typescript: &Program<'_>) -> bool {
     let semantic = SemanticBuilder::new().build(javascript).semantic;
     let scoping = semantic.scoping();

@@ -1,5 +1,6 @@
-//! Finds properties that code reads from the results of tools, that were never seen there, and whose names are similar to one that was. Such
-//! code may be right, as nobody has promised what a result has. So these findings are hints, not problems.
+//! Finds names of properties that are probably wrong. Code reads such a property from the result of a tool. No result of the tool that was
+//! seen has the property, but some have a property with a similar name. The code may be right, because nothing guarantees which properties
+//! a result has. So these findings are hints, not problems.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +20,7 @@ use crate::text::nearest;
 const CALLERS: [&str; 9] = ["map", "flatMap", "forEach", "filter", "some", "every", "find", "findLast", "toSorted"];
 /// Methods that return an item of a list, or a list of its items.
 const KEEPERS: [&str; 10] = ["filter", "find", "findLast", "at", "slice", "flat", "concat", "reverse", "toReversed", "toSorted"];
-/// Members that all texts, lists, bytes and objects have, and members of a failed call.
+/// Members that each text, list, byte array or object has, and members of a failed call's result. There are no hints for these names.
 const KNOWN: &[&str] = &[
     "at",
     "buffer",
@@ -97,10 +98,10 @@ const KNOWN: &[&str] = &[
     "values",
 ];
 
-/// A function of a module, from whose result a value comes.
+/// The module (its index) and the name of the function from whose result a value comes.
 type Source = (usize, String);
 
-/// Returns hints for names of properties that were probably meant to be others.
+/// Returns hints for names of properties that are probably wrong.
 pub(super) fn unseen(program: &Program<'_>, origins: &Origins<'_>) -> Vec<Finding> {
     let mut reads = Reads { origins, of_symbols: HashMap::new(), assigned: HashSet::new(), findings: Vec::new() };
     reads.visit_program(program);
@@ -118,7 +119,8 @@ struct Reads<'o, 'c> {
 }
 
 impl Reads<'_, '_> {
-    /// Returns the function from whose result an expression takes its value. Recursion is bounded like the nesting of the code.
+    /// Returns the function from whose result the value of an expression comes. The recursion is bounded, because the nesting of the code
+    /// is bounded.
     fn source(&self, expression: &Expression<'_>) -> Option<Source> {
         match expression {
             Expression::ParenthesizedExpression(inner) => self.source(&inner.expression),

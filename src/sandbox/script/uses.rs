@@ -67,7 +67,8 @@ struct Uses<'o, 'c> {
     calls: Vec<(usize, String, usize, usize)>,
     /// Names whose existence the code tests, or to which the code assigns.
     asked: HashSet<(usize, String)>,
-    /// Modules whose names the code lists, or to which it may have added names. Their unknown functions are not reported.
+    /// Modules whose functions the code lists, for example with `Object.keys`, or to which the code may have added functions. Unknown
+    /// functions of these modules are not reported.
     open: HashSet<usize>,
 }
 

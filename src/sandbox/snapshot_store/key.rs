@@ -12,7 +12,7 @@ use crate::sandbox::image::HANDLER_SOURCE;
 
 /// The record that the builder of the guests writes. It contains the digests of the guests, and the version of Hyperlight.
 const GUESTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/guest/out/guest.json"));
-/// The version of this format. Must be increased when the way changes in which snapshots are created or stored.
+/// The version of the format. Must be increased when snapshots are created or stored in another way.
 const FORMAT: &str = "1";
 /// The fields of `/proc/cpuinfo` that identify the processor and its features.
 const PROCESSOR_FIELDS: [&str; 6] = ["vendor_id", "cpu family", "model", "model name", "stepping", "flags"];

@@ -23,8 +23,8 @@ const RECORD: &str = "kept.json";
 /// The prefix of folders that are being written. Old folders with this prefix are removed, because their processes have ended.
 const UNFINISHED: &str = "snapshot-unfinished-";
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
-/// The maximum number of stored snapshots. It is enough for two guests with and without fetch, and a few settings of the limits. The least recently used ones are
-/// removed first.
+/// The maximum number of stored snapshots. This is enough for two guests, each with and without fetch, and for a few settings of the
+/// limits. The least recently used snapshots are removed first.
 const MAX_KEPT: usize = 8;
 
 /// A folder of snapshots, set by the option `snapshotDir` of `Gateway.open`. Only the current user may have access to it.

@@ -127,6 +127,10 @@ pub struct Audit {
     ended: Mutex<Option<Receiver<()>>>,
 }
 
+/// A call that has begun ([`Audit::begin_call`]).
+#[derive(Debug)]
+pub struct CallInProgress(u64);
+
 impl Audit {
     /// Opens the audit of a store. Writes no rows until an event is recorded.
     #[must_use]
@@ -151,6 +155,24 @@ impl Audit {
             }
             self.begins.call_once(|| self.begin());
         }
+    }
+
+    /// Records that a call has begun. It has a row when it ends, or when the audit is closed: then as `outcome` says here. If the process is
+    /// killed before, it counts as missing. Returns `None` if the audit is closed.
+    #[must_use]
+    pub fn begin_call(&self, call: CallRecord) -> Option<CallInProgress> {
+        let (number, expected) = self.queue.begin_call(call)?;
+        if let Some(presence) = &self.presence {
+            presence.tell(expected);
+        }
+        self.begins.call_once(|| self.begin());
+        Some(CallInProgress(number))
+    }
+
+    /// Records the end of a call.
+    #[inline]
+    pub fn end_call(&self, CallInProgress(number): CallInProgress, outcome: CallOutcome, result_bytes: Option<usize>) {
+        self.queue.end_call(number, outcome, result_bytes);
     }
 
     /// Returns the last rows that match the query, oldest first, of all processes that use this state folder. Blocks.
@@ -179,7 +201,7 @@ impl Audit {
         let mut database = self.store.audit_database()?;
         let seen = self.seen.last().or_else(|| anchored_end(&self.store));
         if let Err(error) = tell_left_behind(&mut database, &self.store, seen, self.options.bounds()) {
-            tracing::debug!(%error, "gaps of processes that have ended cannot be told");
+            tracing::debug!(%error, "gaps of processes that have ended cannot be reported");
         }
         database.reading(|reader| read(&Table { reader, key: self.store.key() }))
     }
@@ -192,7 +214,7 @@ impl Audit {
         }
     }
 
-    /// Writes the waiting events and ends the thread. Blocks for at most `patience`. Events that are not written by then are still written
+    /// Writes the waiting events, and those of calls in progress, and ends the thread. Blocks for at most `patience`. Events that are not written by then are still written
     /// if the process continues. Events recorded after this call are lost.
     pub fn close(&self, patience: Duration) {
         self.queue.close();

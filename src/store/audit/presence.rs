@@ -70,7 +70,7 @@ impl Presence {
         *self.files.lock() = None;
     }
 
-    /// Returns whether the presence file of a gateway exists, of a running gateway or of one that has ended.
+    /// Returns whether a gateway's presence file exists. The gateway may be running or may have ended.
     pub(super) fn is_there(state_folder: &Path, id: &str) -> bool {
         files::open_own(&lock_path(&state_folder.join(FOLDER), id)).is_ok()
     }
@@ -102,7 +102,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    fn read(id: &str) -> Option<Self> {
+    pub(super) fn read(id: &str) -> Option<Self> {
         let bytes: [u8; 16] = files::read_own(&counter_path(id), 16).ok()?.try_into().ok()?;
         let [told, pid] = [0, 8].map(|at| bytes[at..at + 8].try_into().map(u64::from_ne_bytes));
         Some(Self { told: told.ok()?, pid: u32::try_from(pid.ok()?).ok()? })

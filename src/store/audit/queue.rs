@@ -4,15 +4,17 @@
 //! the calling threads have allocated. The next allocations of a call would then take the allocator's slow path, which was two thirds of
 //! the time for recording a call.
 
+use std::collections::BTreeMap;
+
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::event::AuditEvent;
+use super::event::{AuditEvent, CallOutcome, CallRecord};
 
 /// The maximum number of waiting events. Further events are dropped, and a row reports how many were lost.
 pub(super) const MAX_WAITING: usize = 8192;
-/// The maximum number of bytes in the texts of waiting events. Further events are dropped and counted in the same way.
+/// The maximum number of bytes in the texts of waiting events. Further events are dropped, and a row reports how many were lost.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 /// An event with larger texts is written at once, so that its arguments do not wait in memory for other events.
 const HEAVY_BYTES: usize = 64 << 10;
@@ -73,6 +75,9 @@ struct Waiting {
     spent: Vec<Noted>,
     dropped: u64,
     told: u64,
+    /// The calls that have begun and have not ended, in their order.
+    calls: BTreeMap<u64, CallRecord>,
+    begun: u64,
     flushed: Vec<Sender<()>>,
     /// True if the events must be written without waiting for more.
     is_urgent: bool,
@@ -82,6 +87,30 @@ struct Waiting {
     is_closed: bool,
 }
 
+impl Waiting {
+    /// Adds an event, if there is room. Returns whether the writer has to be woken.
+    fn add(&mut self, event: AuditEvent) -> bool {
+        let (at, weight) = (event.at(), event.weight());
+        self.told += 1;
+        if self.events.len() < MAX_WAITING && self.weight + weight <= MAX_WAITING_BYTES {
+            self.weight += weight;
+            self.events.push(Noted { at, event });
+        } else {
+            self.dropped += 1;
+        }
+        // `truncate` drops the event in place, because moving it out of the vector takes longer.
+        self.spent.truncate(self.spent.len().saturating_sub(1));
+        self.is_urgent |= weight > HEAVY_BYTES || self.events.len() >= MAX_WAITING / 2;
+        // A writer that already gathers events is not woken for each further event.
+        self.is_urgent || self.is_idle
+    }
+
+    /// Returns the number of events of which other processes must know, should this one be killed: all so far, and those of calls that have begun.
+    fn expected(&self) -> u64 {
+        self.told + self.calls.len() as u64
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
@@ -89,33 +118,45 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Adds an event. Returns the number of all events so far, or `None` if the queue is closed.
+    /// Adds an event. Returns the number of all events so far and of calls in progress, or `None` if the queue is closed.
     #[inline]
     pub(super) fn push(&self, event: AuditEvent) -> Option<u64> {
-        let (at, weight) = (event.at(), event.weight());
         let mut waiting = self.waiting.lock();
         if waiting.is_closed {
             return None;
         }
-        waiting.told += 1;
-        if waiting.events.len() < MAX_WAITING && waiting.weight + weight <= MAX_WAITING_BYTES {
-            waiting.weight += weight;
-            waiting.events.push(Noted { at, event });
-        } else {
-            waiting.dropped += 1;
-        }
-        let told = waiting.told;
-        // `truncate` drops the event in place, because moving it out of the vector takes longer.
-        let left = waiting.spent.len().saturating_sub(1);
-        waiting.spent.truncate(left);
-        waiting.is_urgent |= weight > HEAVY_BYTES || waiting.events.len() >= MAX_WAITING / 2;
-        // A writer that already gathers events is not woken for each further event.
-        let wakes = waiting.is_urgent || waiting.is_idle;
+        let wakes = waiting.add(event);
+        let expected = waiting.expected();
         drop(waiting);
         if wakes {
             self.changed.notify_one();
         }
-        Some(told)
+        Some(expected)
+    }
+
+    /// Keeps a call that has begun. Returns its number, and the number that [`Queue::push`] returns. Returns `None` if the queue is closed.
+    pub(super) fn begin_call(&self, call: CallRecord) -> Option<(u64, u64)> {
+        let mut waiting = self.waiting.lock();
+        if waiting.is_closed {
+            return None;
+        }
+        waiting.begun += 1;
+        let number = waiting.begun;
+        waiting.calls.insert(number, call);
+        Some((number, waiting.expected()))
+    }
+
+    /// Adds the event of a call that has ended. Does nothing if the queue was closed before: then the event was added already.
+    #[inline]
+    pub(super) fn end_call(&self, number: u64, outcome: CallOutcome, result_bytes: Option<usize>) {
+        let ended = Instant::now();
+        let mut waiting = self.waiting.lock();
+        let Some(call) = waiting.calls.remove(&number) else { return };
+        let wakes = waiting.add(AuditEvent::Call(CallRecord { outcome, ended, result_bytes, ..call }));
+        drop(waiting);
+        if wakes {
+            self.changed.notify_one();
+        }
     }
 
     /// Asks the writer to write the waiting events at once. Returns false if nothing will be written any more.
@@ -131,9 +172,16 @@ impl Queue {
         true
     }
 
-    /// Closes the queue. The writer writes the waiting events and ends.
+    /// Closes the queue. The writer writes the waiting events and ends. Calls in progress are recorded as they are: cancelled, because nobody waits
+    /// for their results any more.
     pub(super) fn close(&self) {
-        self.waiting.lock().is_closed = true;
+        let ended = Instant::now();
+        let mut waiting = self.waiting.lock();
+        for call in std::mem::take(&mut waiting.calls).into_values() {
+            waiting.add(AuditEvent::Call(CallRecord { outcome: CallOutcome::Cancelled, ended, ..call }));
+        }
+        waiting.is_closed = true;
+        drop(waiting);
         self.changed.notify_one();
     }
 
@@ -199,6 +247,30 @@ mod tests {
     fn a_writer_that_has_something_else_to_do_waits_no_longer_than_it_may() {
         let batch = Queue::default().next(Vec::new(), Some(Duration::from_millis(1)));
         assert!(batch.events.is_empty() && !batch.is_last);
+    }
+
+    #[test]
+    fn a_call_in_progress_is_expected_and_recorded_once() {
+        let AuditEvent::Call(call) = crate::store::audit::tests::call(serde_json::json!({})) else { panic!("no call") };
+        let queue = Queue::default();
+        assert_eq!(queue.push(event("a")), Some(1));
+        let (first, expected) = queue.begin_call(call.clone()).unwrap();
+        assert_eq!((expected, queue.told()), (2, 1));
+        let (second, expected) = queue.begin_call(call.clone()).unwrap();
+        assert_eq!(expected, 3);
+        queue.end_call(second, CallOutcome::Ok, Some(7));
+        assert_eq!((queue.push(event("b")), queue.told()), (Some(4), 3));
+        queue.close();
+        queue.end_call(first, CallOutcome::Ok, None);
+        assert_eq!(queue.begin_call(call), None);
+        let batch = queue.next(Vec::new(), None);
+        let outcomes: Vec<_> = batch
+            .events
+            .iter()
+            .map(|noted| if let AuditEvent::Call(call) = &noted.event { Some((call.outcome, call.result_bytes)) } else { None })
+            .collect();
+        assert_eq!(outcomes, [None, Some((CallOutcome::Ok, Some(7))), None, Some((CallOutcome::Cancelled, Some(12)))]);
+        assert!(batch.is_last && batch.told == 4);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::text::json::object_bytes;
 
 /// The maximum length of a name in a row, in characters.
 const MAX_NAME_CHARS: usize = 256;
-/// The maximum size of arguments, or of the patterns of a toolbox, whose content is kept.
+/// The maximum size up to which the content of arguments, or of a toolbox's patterns, is kept.
 const MAX_CONTENT_BYTES: usize = 64 * 1024;
 
 /// A row of the audit.

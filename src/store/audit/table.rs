@@ -11,8 +11,8 @@ use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::Reader;
 
 const COLUMNS: &str = "number, at, kind, agent, server, tool, body, digest";
-/// The entry in the list of writers that contains the number of the row with the digest of the last config's grants. No gateway has this
-/// id.
+/// The id of an entry in the list of writers, which no gateway has. The entry contains the number of the newest row with a digest of the
+/// config's grants.
 const CONFIG_GRANTS: &str = "config grants";
 /// The number of rows that one pass reads to remove them from the beginning of the chain.
 const TRIMMED_AT_ONCE: u64 = 1000;
@@ -23,7 +23,7 @@ pub(super) const ALL_TOLD: u64 = i64::MAX as u64;
 /// A change of the list of gateways that write the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriterNote<'a> {
-    /// This number of a gateway's events is written, or reported as lost.
+    /// The id of a gateway, and the number of its events that are written or reported as lost.
     Written(&'a str, u64),
     /// The gateway has ended, and its presence file is removed.
     Forgotten(&'a str),

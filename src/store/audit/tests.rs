@@ -12,6 +12,8 @@ use super::table::WriterNote;
 use super::*;
 use crate::store::database::Reader;
 
+mod ends;
+
 struct Scene {
     folder: TempDir,
     redactor: Arc<Redactor>,
@@ -357,55 +359,6 @@ fn rows_that_were_cut_under_an_open_gateway_are_told_also_if_others_were_written
     // The damage is still reported, even if nothing else happens in this gateway.
     audit.close(FLUSHING);
     assert!(rows(&scene.open()).iter().any(|row| row.kind == AuditKind::Damage) && !scene.open().verify().unwrap().whole);
-}
-
-/// Leaves the files of a killed gateway that had recorded two events and had written one of them.
-fn killed(scene: &Scene) -> std::path::PathBuf {
-    let store = Store::open(scene.folder.path(), Arc::new(|_| ())).unwrap();
-    let presence = Presence::begin(scene.folder.path()).unwrap();
-    presence.tell(2);
-    let written = Entry::new(now(), AuditKind::Revocation, &AuditDetails::default());
-    let bounds = scene.options().bounds();
-    let note = [WriterNote::Written(&presence.id, 1)];
-    let append = |reader: &Reader<'_>| Table { reader, key: store.key() }.append(&[written], &note, None, now(), bounds);
-    store.audit_database().unwrap().transaction(append).unwrap();
-    scene.folder.path().join("audit").join(format!("{}.lock", presence.id))
-}
-
-#[test]
-fn a_gateway_that_was_killed_is_told_of_whatever_was_done_to_its_sign_and_its_number() {
-    let gaps = |audit: &Audit| rows(audit).iter().filter(|row| row.kind == AuditKind::Gap).map(|row| row.details.lost).collect::<Vec<_>>();
-    let scene = Scene::new();
-    killed(&scene);
-    let audit = scene.open();
-    assert_eq!((gaps(&audit), audit.verify().unwrap().whole), (vec![Some(1)], true));
-    let scene = Scene::new();
-    std::fs::remove_file(killed(&scene)).unwrap();
-    let audit = scene.open();
-    assert_eq!((gaps(&audit), gaps(&audit), audit.verify().unwrap().whole), (vec![None], vec![None], true), "it is told once");
-    for tampering in [
-        "UPDATE audit_writers SET told = 2",
-        "UPDATE audit_writers SET told = 9223372036854775807",
-        "UPDATE audit_writers SET told = -1",
-        "DELETE FROM audit_writers",
-    ] {
-        let scene = Scene::new();
-        killed(&scene);
-        scene.raw().execute_batch(tampering).unwrap();
-        let audit = scene.open();
-        assert_eq!((gaps(&audit), audit.verify().unwrap().whole), (vec![None], false), "{tampering}");
-    }
-    // Without the presence file and the list of writers, only the head still shows that the gateway existed.
-    let scene = Scene::new();
-    std::fs::remove_file(killed(&scene)).unwrap();
-    scene.raw().execute_batch("DELETE FROM audit_writers").unwrap();
-    assert!(!scene.open().verify().unwrap().whole);
-    let audit = scene.open();
-    audit.record(revocation("later"));
-    assert_eq!(
-        rows(&audit).iter().map(|row| row.kind).collect::<Vec<_>>(),
-        [AuditKind::Revocation, AuditKind::Damage, AuditKind::Revocation]
-    );
 }
 
 #[test]

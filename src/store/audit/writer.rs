@@ -159,7 +159,7 @@ impl Writer {
             database.transaction(|reader| store.anchor_audit(end, reader))
         });
         if let Err(error) = anchored {
-            tracing::debug!(%error, "the end of the audit was not anchored");
+            tracing::debug!(%error, "the end of the audit was not written to the anchor");
             self.unanchored_since = Some(Instant::now());
         }
     }

@@ -13,8 +13,8 @@ use crate::trust::document::{Approval, Approvals};
 
 impl Approvals {
     /// Gives names to the approved tools that have none yet, beginning with the earliest approval. A tool keeps its name as long as it is
-    /// approved. A server and its variants share the names of their tools. The result depends only on the approvals: if a file contains no
-    /// names, every process assigns the same ones, until the next change writes them.
+    /// approved. A server and its variants share the names of their tools. The result depends only on the approvals: if the store contains
+    /// no names, every process assigns the same ones, until the next change writes them.
     pub(in crate::trust) fn name_tools(&mut self) {
         self.servers.values_mut().filter(|approval| holds_others(approval)).for_each(|approval| forget_others(Arc::make_mut(approval)));
         let mut unnamed: Vec<_> = self.servers.iter().filter(|(_, approval)| approval.unnamed().next().is_some()).collect();
@@ -44,8 +44,8 @@ impl Approvals {
     }
 }
 
-/// Returns the key that determines the names of a server's tools. For a variant, this is the key of its base server. An agent uses only one
-/// of them, and calls its tools by the same names.
+/// Returns the key that determines the names of a server's tools. For a variant, this is the key of its base server: an agent uses either
+/// the base server or one variant, and calls the tools by the same names.
 pub(super) fn shared_key(key: &str) -> &str {
     let server = server_of_key(key);
     variant_of(server).map_or(key, |base| &key[..key.len() - (server.len() - base.len())])
@@ -83,8 +83,8 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| approval.direct_names.clone()).unwrap_or_default())
     }
 
-    /// Returns the keys of the servers and the raw names of the approved tools that have this name, in any style. Only a server and its
-    /// variants share names.
+    /// Returns the keys of the servers and the raw names of the approved tools that have this direct name, in either form. Only a server
+    /// and its variants share names.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE` if the approvals cannot be read.

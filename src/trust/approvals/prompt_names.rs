@@ -1,5 +1,5 @@
-//! The names of approved prompts for hosts, which have one flat list of them. They are stored with the approvals, so that a name stays what it
-//! is, whatever is approved later.
+//! The names of approved prompts for hosts, which have one flat list of them. They are stored with the approvals, so that a later approval
+//! never changes a name.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use crate::catalog::MAX_DIRECT_NAME_CHARS as MAX_NAME_CHARS;
 use crate::config::server_of_key;
 use crate::error::Result;
 use crate::trust::document::{Approval, Approvals};
+use crate::trust::text_audit::likeness;
 
 /// Number of hex digits that distinguish a name.
 const DIGITS: usize = 6;
 
 impl Approvals {
     /// Gives names to the approved prompts that have none yet, beginning with the earliest approval. A prompt has its server's name for it, if
-    /// no other prompt has that name and it does not look like a name of another server. A prompt keeps its name as long as it is approved. A
+    /// no other prompt has a name that looks like it and it does not look like a name of another server. A prompt keeps its name as long as it is approved. A
     /// server and its variants share the names of their prompts.
     pub(in crate::trust) fn name_prompts(&mut self) {
         self.servers.values_mut().filter(|approval| holds_others(approval)).for_each(|approval| forget_others(Arc::make_mut(approval)));
@@ -28,7 +29,8 @@ impl Approvals {
         }
         unnamed.sort_by_key(|(key, approval)| (approval.approved_at, *key));
         let servers: BTreeSet<&str> = self.servers.keys().map(|key| server_of_key(shared_key(key))).collect();
-        let mut taken: HashSet<String> = self.servers.values().flat_map(|approval| approval.prompt_names.values().cloned()).collect();
+        let mut taken: HashSet<String> =
+            self.servers.values().flat_map(|approval| approval.prompt_names.values().map(|name| likeness(name))).collect();
         let mut known: BTreeMap<(&str, &str), String> = BTreeMap::new();
         for (key, approval) in &self.servers {
             known.extend(approval.prompt_names.iter().map(|(prompt, name)| ((shared_key(key), prompt.as_str()), name.clone())));
@@ -57,10 +59,11 @@ impl Approval {
     }
 }
 
-/// Assigns a name to a prompt. No other prompt gets this name afterwards.
+/// Assigns a name to a prompt. No other prompt gets a name that looks like it afterwards. `taken` has the likenesses of the names.
 fn assign(taken: &mut HashSet<String>, servers: &BTreeSet<&str>, key: &str, prompt: &str) -> String {
     let server = server_of_key(key);
-    let of = |other: &&&str| prompt.strip_prefix(**other).is_some_and(|rest| rest.starts_with('_'));
+    let alike = likeness(prompt);
+    let of = |other: &&&str| alike.strip_prefix(&likeness(other)).is_some_and(|rest| rest.starts_with('_'));
     let looks_foreign = servers.iter().filter(|other| **other != server).any(|other| of(&other));
     let long = format!("{server}_{prompt}");
     let plain = (!looks_foreign).then(|| prompt.to_owned()).into_iter().chain([long.clone()]);
@@ -71,7 +74,7 @@ fn assign(taken: &mut HashSet<String>, servers: &BTreeSet<&str>, key: &str, prom
         digest = Sha256::digest(digest);
         Some(name)
     });
-    let fits = |name: &String| name.chars().count() <= MAX_NAME_CHARS && taken.insert(name.clone());
+    let fits = |name: &String| name.chars().count() <= MAX_NAME_CHARS && taken.insert(likeness(name));
     plain.chain(numbered).find(fits).unwrap_or_else(|| unreachable!("the sequence of names never ends"))
 }
 
@@ -135,6 +138,18 @@ mod tests {
 
     fn names(store: &ApprovalStore, server: &str) -> Vec<String> {
         store.prompt_names(server).unwrap().into_values().collect()
+    }
+
+    #[test]
+    fn a_name_that_looks_like_anothers_has_its_server_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(folder.path());
+        approve(&store, "good", &["review"]);
+        approve(&store, "evil", &["REVIEW", "rev\u{456}ew", "Good_review", "other"]);
+        assert_eq!(names(&store, "good"), ["review"]);
+        let names = store.prompt_names("evil").unwrap();
+        assert_eq!(["REVIEW", "Good_review", "other"].map(|prompt| names[prompt].as_str()), ["evil_REVIEW", "evil_Good_review", "other"]);
+        assert!(names["rev\u{456}ew"].starts_with("evil_rev\u{456}ew_"), "{names:?}");
     }
 
     #[test]

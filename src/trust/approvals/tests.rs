@@ -170,7 +170,7 @@ fn a_yes_to_the_tools_that_was_under_way_does_not_undo_the_revocation_of_another
     there.revoke("a").unwrap();
     let overtaken = |store: &ApprovalStore| store.approve_manifest(&subject("1"), manifest(), None, &basis).unwrap_err();
     let error = overtaken(&here);
-    assert!(error.code() == "ERR_NOT_APPROVED" && error.in_full().contains("only a later approval"), "{error}");
+    assert!(error.code() == "ERR_NOT_APPROVED" && error.in_full().contains("this approval has no effect"), "{error}");
     assert_eq!(here.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
     // A later approval of the command does not become an approval of the tools.
     there.yes_to_command(&subject("1"), None).unwrap();
@@ -234,7 +234,7 @@ fn a_first_yes_that_was_under_way_while_another_process_approved_and_revoked_doe
     there.yes_to_tools(&subject("1"), None).unwrap();
     there.revoke("a").unwrap();
     let error = here.approve_command(&subject("1"), None, &basis).unwrap_err();
-    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("only a later approval"), "{error}");
+    assert!(error.code() == "ERR_NOT_APPROVED" && error.to_string().contains("this approval has no effect"), "{error}");
     assert_eq!(here.approval_status(&subject("1")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
     here.yes_to_tools(&subject("1"), None).unwrap();
     assert_eq!(there.approval_status(&subject("1")).unwrap(), ApprovalStatus::Full(manifest()));

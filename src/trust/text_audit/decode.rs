@@ -16,7 +16,7 @@ use crate::text::is_tag;
 /// The number of encoded letters from which a text is reported. Honest texts do not encode letters without need.
 const MIN_ENCODED_LETTERS: usize = 6;
 const MIN_DECODED_CHARS: usize = 12;
-/// The number of different words that a text must have backwards, or in ROT13, before it is read so.
+/// The number of different [`TELLING_WORDS`] that a text must contain backwards, or in ROT13, before it is read in that form.
 const MIN_TURNED_WORDS: usize = 2;
 /// Words of attacks. Backwards and in ROT13, hardly any of them is part of an honest text.
 const TELLING_WORDS: [&str; 14] = [
@@ -138,7 +138,7 @@ fn rot13(character: char) -> char {
     }
 }
 
-/// The telling words backwards, and then the telling words in ROT13. They are searched all at once.
+/// All [`TELLING_WORDS`] backwards, and then all of them in ROT13. They are searched all at once.
 static TURNED_WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let backwards = TELLING_WORDS.iter().map(|word| backwards(word));
     AhoCorasick::new(backwards.chain(TELLING_WORDS.iter().map(|word| shifted(word)))).ok()
@@ -152,7 +152,8 @@ fn shifted(text: &str) -> String {
     text.chars().map(rot13).collect()
 }
 
-/// Returns the text backwards and in ROT13, if it has telling words in that form.
+/// Returns the text backwards, in ROT13, or both: each form in which it has at least [`MIN_TURNED_WORDS`] of the [`TELLING_WORDS`]. Empty
+/// if there is no such form.
 fn turned(written: &str) -> String {
     let mut found = [false; 2 * TELLING_WORDS.len()];
     let lower = written.to_lowercase();

@@ -38,7 +38,7 @@ pub struct Finding {
     /// The number of further places with the same wording, or of the same kind if there are very many.
     #[serde(skip_serializing_if = "is_zero")]
     pub repeats: usize,
-    /// The first of these places: the name of the item and the field, sanitised.
+    /// The first of the places that `repeats` counts: for each, the name of the item and the field, sanitised.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
 }

@@ -11,7 +11,8 @@ static HONEST_WORDS: LazyLock<Known> = LazyLock::new(|| {
     )
 });
 
-/// Joins such words by `_`, so that no rule takes one of them for a secret. The text keeps its length.
+/// Joins the words in each match of [`HONEST_WORDS`] by `_`, so that no rule takes one of these words for a secret. The text keeps its
+/// length.
 pub(super) fn join_honest_words(folded: &str) -> String {
     HONEST_WORDS.replaced(folded, |words| words.replace(' ', "_"))
 }
@@ -116,6 +117,20 @@ fn look_alike(character: char) -> Option<char> {
     PAIRS.iter().find(|(from, _)| *from == character).map(|(_, to)| *to)
 }
 
+/// Returns a name in a form that it shares with all names that a person could take for it: without case and accents, and with Latin letters in place
+/// of the letters and digits that resemble them.
+pub(in crate::trust) fn likeness(name: &str) -> String {
+    let seen = name.chars().filter(|character| !crate::text::is_unseen(*character) && !('\u{300}'..='\u{36f}').contains(character));
+    let small = seen.flat_map(|character| plain(character).to_lowercase());
+    let letters = small.map(|character| look_alike(character).unwrap_or(character));
+    let alike = letters.map(|character| match character {
+        '0' => 'o',
+        '1' | 'l' | '|' => 'i',
+        other => other,
+    });
+    alike.collect()
+}
+
 /// Returns whether a word contains both Latin letters and letters of other scripts that resemble them.
 pub(super) fn mixes_scripts(text: &str) -> bool {
     let mixed = |word: &str| {
@@ -154,6 +169,17 @@ fn plain(character: char) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_look_alike_have_the_same_likeness() {
+        for alike in ["Review_PLAN", "rev\u{456}ew_plan", "r\u{e9}view_plan", "ｒeview_plan", "revi\u{200b}ew_p1an", "re\u{301}view_plan"]
+        {
+            assert_eq!(likeness(alike), likeness("review_plan"), "{alike}");
+        }
+        for other in ["review-plan", "preview_plan", "review_plans"] {
+            assert_ne!(likeness(other), likeness("review_plan"), "{other}");
+        }
+    }
 
     #[test]
     fn honest_words_are_joined() {

@@ -13,7 +13,8 @@ use crate::text::{hidden, sanitise_line, sanitise_text};
 
 /// The number of characters that an excerpt shows before the matching text.
 const CHARS_BEFORE: usize = 20;
-/// The number of matches of a pattern that are looked at, if the sentences of all earlier matches forbid a finding.
+/// The largest number of matches of one pattern that are looked at. A further match is looked at only if the sentences of all earlier
+/// matches forbid a finding.
 const MAX_FORBIDDEN: usize = 8;
 /// Lengths above which a text is reported. Some honest descriptions exceed `UNUSUAL_CHARS`, but no honest name exceeds
 /// `EXCESSIVE_NAME_CHARS`.
@@ -154,7 +155,7 @@ fn match_rules(forms: &Forms, found: &mut [bool], hits: &mut Vec<Hit>) {
     }
 }
 
-/// Returns the place of the first match. Only a few are looked at, as a search for all of them could take quadratic time.
+/// Returns the place of the first match. Only a few matches are looked at, because a search for all of them could take quadratic time.
 fn first_match(pattern: &regex::bytes::Regex, subject: &str, unless_forbidden: bool) -> Option<(usize, usize)> {
     let is_forbidden = |start: usize| {
         let before = &subject[..subject.floor_char_boundary(start)];

@@ -10,13 +10,14 @@ static DETECTS: LazyLock<Known> = LazyLock::new(|| {
         r"(?i)^\W*(?:\w+ ){0,2}(?:detects?|scans?|flags?|blocks?|identif(?:y|ies)|classif(?:y|ies)|recogni[sz]es?|moderates?|explains?|detecting|scanning|erkennt|meldet|signale|d[eé]tecte|detecta|rileva|segnala)\b",
     )
 });
-/// A word that has this meaning anywhere in a sentence with quotes.
+/// Words that show, anywhere in a sentence with quotes, that the sentence only mentions the quoted phrase.
 static SPEAKS_OF: LazyLock<Known> = LazyLock::new(|| {
     Known::new(
         r"(?i)\b(?:detect|scan|flag|block|identif|classif|recogni[sz]|moderat|reject|warn|filter|find|search|for example|such as|e\.g\.|phrases?|erkenn|meldet|signale|d[eé]tect|detecta|rileva)",
     )
 });
-/// The beginnings of all words of both. A sentence without them is left as it is. They are searched in the whole text at once.
+/// The beginnings of all words in [`DETECTS`] and [`SPEAKS_OF`]. A sentence without such a word is left as it is. The whole text is
+/// searched for them at once.
 static SPEAKING_WORDS: LazyLock<Known> = LazyLock::new(|| {
     Known::new(
         r"(?i)detect|scan|flag|block|identif|classif|recogni[sz]|moderat|reject|warn|filter|find|search|for example|such as|phrase|erkenn|meldet|signale|d[eé]tect|detecta|rileva|explain|segnala",

@@ -21,6 +21,7 @@ use serde_json::{Value as Json, json};
 
 pub use self::findings::Finding;
 use self::findings::{Findings, MAX_EXCERPT_CHARS};
+pub(super) use self::fold::likeness;
 #[cfg(test)]
 pub(crate) use self::hits::texts_read;
 use self::hits::{Hit, hits};
@@ -86,8 +87,8 @@ pub fn audit_manifest(manifest: &Manifest) -> Vec<Finding> {
     audit_manifest_among(manifest, &[])
 }
 
-/// Audits a manifest as [`audit_manifest`] does, in view of the other servers that a model can use: their names and manifests. Finds tools
-/// that imitate theirs, and texts that mention their tools.
+/// Audits a manifest as [`audit_manifest`] does. `others` are the names and manifests of the other servers that a model can use. Also finds
+/// tools that imitate the tools of other servers, and texts that mention them.
 #[must_use]
 pub fn audit_manifest_among(manifest: &Manifest, others: &[(&str, &Manifest)]) -> Vec<Finding> {
     let arguments: Vec<Json> = manifest.prompts.iter().map(|prompt| json!(prompt.arguments)).collect();

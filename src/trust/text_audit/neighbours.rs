@@ -48,7 +48,7 @@ impl<'a> Neighbours<'a> {
         neighbours
     }
 
-    /// Returns how a tool can be mistaken for one of another server, and for which.
+    /// Returns the way in which a tool can be mistaken for a tool of another server, and the names of that tool and its server.
     pub(super) fn imitation(&self, tool: &Tool) -> Option<(&'static Measure, String)> {
         if self.by_name.is_empty() {
             return None;

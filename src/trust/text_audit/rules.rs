@@ -33,7 +33,7 @@ pub struct Rule {
     /// One sentence for a person.
     pub reason: &'static str,
     pub subject: Subject,
-    /// True if a match counts only if its sentence does not forbid it before: "never … without asking".
+    /// True if a match does not count when its sentence forbids the matching text before it: "never … without asking".
     pub unless_forbidden: bool,
     pub patterns: &'static [&'static str],
 }
@@ -70,8 +70,11 @@ pub const BLANK_STRETCH: Measure =
     measure("blank-stretch", Medium, "A long run of spaces or empty lines moves the following text out of sight.");
 pub const DEEP_NESTING: Measure = measure("deep-nesting", High, "The value is nested so deeply that this request does not show all of it.");
 pub const TOO_MANY: Measure = measure("too-many-findings", High, "There are more findings than this list shows.");
-pub const SAME_NAME: Measure =
-    measure("same-name", Low, "A tool of another server has the same name. Which of the two a model means, only the server's name tells.");
+pub const SAME_NAME: Measure = measure(
+    "same-name",
+    Low,
+    "A tool of another server has the same name. Only the server's name shows which of the two tools a model means.",
+);
 pub const SAME_TEXT: Measure =
     measure("same-text", Low, "The description of another server's tool has the same sentence, so a model may confuse the two tools.");
 pub const IMITATION: Measure = measure(

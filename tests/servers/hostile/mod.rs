@@ -53,7 +53,7 @@ impl HostileSetup {
         self.meanwhile(get(&self.connections, &wanted("hostile"), launch)).await
     }
 
-    /// Connects to a hostile server of the older protocol era.
+    /// Connects to a hostile server that knows only the handshake `initialize`.
     async fn hostile(&self, flags: &[&str]) -> Lease {
         let launch = self.launch(flags, Some(Era::Initialize));
         self.connect(launch).await.unwrap_or_else(|error| panic!("{flags:?}: {error}"))

@@ -1,4 +1,5 @@
-//! Tests of the beginning of a connection: the protocol era that is tried, the time for the decision, and that the era is remembered.
+//! Tests of the beginning of a connection: which handshake is tried (`initialize` or `server/discover`), the time for the decision, and
+//! that the result is stored.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use hyperlight_mcp::client::{Connection, Era, Launch};
 use crate::support::calling::echoes;
 use crate::support::{TestFolder, scaled, told};
 
-/// The time that a server of the older era may cost if it does not answer the probe.
+/// The time that a server that knows only `initialize` may cost if it does not answer `server/discover`.
 const BEGINNING: Duration = Duration::from_secs(3);
 
 fn unknown(test_folder: &TestFolder, flags: &[&str]) -> Launch {
@@ -55,7 +56,7 @@ async fn a_server_that_is_slower_than_the_probes_patience_is_still_connected() {
     ] {
         let test_folder = TestFolder::new();
         let connection = test_folder.open_launch(&unknown(&test_folder, &flags)).await.unwrap_or_else(|error| panic!("{flags:?}: {error}"));
-        // A server of both eras that is too slow is taken for an older one. Both eras are correct for it.
+        // A server that knows both handshakes and answers too slowly gets `initialize`. Both are correct for it.
         assert!(connection.era() == era || flags[1] == "both", "{flags:?}: {:?}", connection.era());
         echoes(&connection).await;
     }

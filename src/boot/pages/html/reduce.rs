@@ -99,7 +99,7 @@ pub(super) fn reduce(html: &str) -> String {
     page.finish()
 }
 
-/// The reduced page, up to the place that is read.
+/// The reduced page, as far as the page has been read.
 struct Reduced {
     html: String,
     open: Vec<String>,

@@ -1,4 +1,4 @@
-//! Tests of the checks of imports, of the handler and of syntax.
+//! Tests of how imports, the handler and the syntax are checked.
 
 use super::*;
 use ProblemKind::{NoHandler, Syntax, UnknownFunction, UnknownModule, Unsupported};

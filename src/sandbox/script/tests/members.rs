@@ -1,4 +1,4 @@
-//! Tests of the checks of calls to the functions of a module.
+//! Tests of the checks of calls to a module's functions.
 
 use super::*;
 use ProblemKind::{UnknownFunction, UnknownServer, UnknownTool};

@@ -1,0 +1,158 @@
+//! Tests of what a box has of the gateway's own files.
+
+use super::*;
+use crate::boxes::OwnFileUse;
+
+fn own_file(path: &str, use_of: OwnFileUse) -> OwnFile {
+    OwnFile { path: path.into(), use_of }
+}
+
+/// Returns what the box of a server with the folder `/home/ada/p` has of an own file: what is hidden, and what can only be read.
+fn held_of(machine: &Machine, access: Access, path: &str, use_of: OwnFileUse) -> Result<Vec<String>, String> {
+    let mut entry = entry("/usr/bin/node", &[]);
+    let folders = vec![PathBuf::from("/home/ada/p")];
+    (entry.read, entry.write) = if access == Access::Read { (folders, vec![]) } else { (vec![], folders) };
+    entry.own_files = vec![own_file(path, use_of)];
+    let (contents, _) = entry.contents(machine)?;
+    let hidden = contents.hidden.iter().filter(|path| path.starts_with("/home/ada/p")).map(|path| format!("hidden {}", path.display()));
+    let within = |path: &Path| path.starts_with("/home/ada/p") && path != Path::new("/home/ada/p");
+    let read = contents.given.iter().filter(|given| within(&given.path) && given.access == Access::Read);
+    Ok(hidden.chain(read.map(|given| format!("read {}", given.path.display()))).collect())
+}
+
+#[test]
+fn own_files_of_the_gateway_are_hidden_or_refused() {
+    use OwnFileUse::{Base, Config, Secret, Variables};
+    let lines = [
+        "/usr/bin/node",
+        "/home/ada/.state/store",
+        "/home/ada/p/mcp.json",
+        "/home/ada/p/.env",
+        "/home/ada/p/link -> /home/ada/conf",
+        "/home/ada/conf/c.json",
+    ];
+    let machine = machine(&lines);
+    let (own, other) = (Variables { by_this: true }, Variables { by_this: false });
+    let [read, write] = [Access::Read, Access::Write].map(|access| {
+        let machine = &machine;
+        move |path: &str, use_of| held_of(machine, access, path, use_of)
+    });
+    for held in [&read as &dyn Fn(&str, OwnFileUse) -> Result<Vec<String>, String>, &write] {
+        for use_of in [Config, Base] {
+            assert_eq!(held("/home/ada/p/mcp.json", use_of).unwrap(), ["hidden /home/ada/p/mcp.json"]);
+        }
+        assert_eq!(held("/home/ada/p/.env", other).unwrap(), ["hidden /home/ada/p/.env"]);
+        assert_eq!(held("/home/ada/p/.env", own).unwrap(), ["read /home/ada/p/.env"]);
+        assert!(held("/home/ada/p/mcp.json", Secret).unwrap_err().contains("put it outside"));
+        assert!(held("/home/ada/elsewhere", Config).unwrap().is_empty());
+    }
+    // What is not there could be made, and a link could be replaced.
+    assert!(write("/home/ada/p/none", Config).unwrap_err().contains("make it first"));
+    assert!(write("/home/ada/p/none", other).unwrap_err().contains("make it first"));
+    assert_eq!(write("/home/ada/p/none", Base).unwrap(), ["hidden /home/ada/p/none"]);
+    assert_eq!(read("/home/ada/p/none", Config).unwrap(), ["hidden /home/ada/p/none"]);
+    assert!(write("/home/ada/p/link/c.json", Config).unwrap_err().contains("through /home/ada/p/link, which"));
+    for use_of in [Config, Secret, other] {
+        // A folder that the path leaves again can become a link.
+        let path = "/home/ada/p/folder/../../conf/c.json";
+        assert!(write(path, use_of).unwrap_err().contains("through /home/ada/p/folder, which"));
+        assert!(read(path, use_of).unwrap().is_empty());
+        assert!(write("/home/ada/p/../conf/c.json", use_of).unwrap().is_empty(), "the box cannot replace what it was given");
+    }
+    assert!(read("/home/ada/p/link/c.json", Config).unwrap().is_empty());
+}
+
+#[test]
+fn an_own_file_is_given_only_to_be_read_and_only_by_name() {
+    let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/mcp.json", "/home/ada/p/.env"]);
+    let made = |read: &[&str], write: &[&str], arguments: &[&str]| {
+        let mut entry = entry("/usr/bin/node", arguments);
+        (entry.read, entry.write) = (read.iter().map(PathBuf::from).collect(), write.iter().map(PathBuf::from).collect());
+        entry.own_files = vec![
+            own_file("/home/ada/p/mcp.json", OwnFileUse::Config),
+            own_file("/home/ada/p/.env", OwnFileUse::Variables { by_this: false }),
+        ];
+        entry.contents(&machine).map(|(contents, _)| contents.given.iter().any(|given| given.path.starts_with("/home/ada/p")))
+    };
+    assert_eq!(made(&["/home/ada/p/.env"], &[], &[]), Ok(true));
+    assert_eq!(made(&[], &[], &["/home/ada/p/mcp.json", "/home/ada/p/.env"]), Ok(false), "an argument alone gives nothing");
+    for (read, write) in [(&["/home/ada/p/mcp.json"][..], &[][..]), (&[], &["/home/ada/p/mcp.json"]), (&[], &["/home/ada/p/.env"])] {
+        assert!(made(read, write, &[]).unwrap_err().contains("cannot be given"), "{read:?} {write:?}");
+    }
+}
+
+#[test]
+fn a_config_that_can_be_made_is_named_at_the_approval() {
+    let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/x"]);
+    let mut entry = entry("/usr/bin/node", &["/home/ada/p"]);
+    entry.own_files = vec![own_file("/home/ada/p/.mcp.json", OwnFileUse::Base), own_file("/home/ada/q", OwnFileUse::Base)];
+    let told = "can make /home/ada/p/.mcp.json, from which this gateway takes servers that need an approval";
+    assert!(entry.present(&machine).iter().any(|said| said == told), "{:?}", entry.present(&machine));
+}
+
+/// Each box has the folders of the system.
+#[test]
+fn an_own_file_in_a_folder_of_the_system_is_kept_from_each_box() {
+    let machine = machine(&[
+        "/usr/bin/node",
+        "/usr/src/app/mcp.json",
+        "/usr/src/app/.env",
+        "/home/ada/.state/store",
+        "/etc/ssl/certs -> /srv/certs",
+        "/srv/certs/mcp.json",
+    ]);
+    let made = |path: &str, use_of| {
+        let mut entry = entry("/usr/bin/node", &[]);
+        entry.own_files = vec![own_file(path, use_of)];
+        entry.contents(&machine).map(|(contents, _)| contents)
+    };
+    for (path, use_of) in [("/usr/src/app/mcp.json", OwnFileUse::Config), ("/usr/src/app/.env", OwnFileUse::Variables { by_this: false })] {
+        assert!(made(path, use_of).unwrap().hidden.contains(&PathBuf::from(path)), "{path}");
+    }
+    assert!(made("/usr/src/app/tokens", OwnFileUse::Secret).unwrap_err().contains("put it outside"));
+    assert!(made("/srv/certs/mcp.json", OwnFileUse::Config).unwrap_err().contains("which each box has as /etc/ssl/certs"));
+    assert!(made("/srv/mcp.json", OwnFileUse::Secret).is_ok());
+}
+
+/// A folder in the place of the link would be taken for the gateway's own.
+#[test]
+fn no_box_can_replace_a_link_to_the_gateways_own_folder() {
+    let machine =
+        machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/.cache/x", "/home/ada/.cache/own -> /srv/own", "/srv/own/"]);
+    let made = |read: &[&str], write: &[&str]| {
+        let mut entry = entry("/usr/bin/node", &[]);
+        (entry.read, entry.write) = (read.iter().map(PathBuf::from).collect(), write.iter().map(PathBuf::from).collect());
+        entry.contents(&machine).map(drop)
+    };
+    assert!(made(&[], &["/home/ada/.cache"]).unwrap_err().contains("own folder, leads through /home/ada/.cache/own, which this box"));
+    assert!(made(&["/home/ada/.cache"], &[]).is_ok());
+}
+
+#[test]
+fn an_own_file_with_another_name_is_recognised() {
+    let lines = [
+        "/usr/bin/node",
+        "/home/ada/.state/store",
+        "/home/ada/q/mcp.json",
+        "/home/ada/p/",
+        "/home/ada/p/linked.json",
+        "/home/ada/copy same as /home/ada/p/linked.json",
+        "/mnt/q/ same as /home/ada/q",
+        "/mnt/mcp.json same as /home/ada/q/mcp.json",
+    ];
+    let machine = machine(&lines);
+    let made = |given: &str, config: &str, use_of| {
+        let mut entry = entry("/usr/bin/node", &[]);
+        (entry.read, entry.own_files) = (vec![given.into()], vec![own_file(config, use_of)]);
+        entry.contents(&machine).map(drop)
+    };
+    for use_of in [OwnFileUse::Config, OwnFileUse::Secret, OwnFileUse::Variables { by_this: true }] {
+        assert!(made("/mnt/q", "/home/ada/q/mcp.json", use_of).unwrap_err().contains("another name in this box, /mnt/q/mcp.json: give"));
+        assert!(
+            made("/mnt/mcp.json", "/home/ada/q/mcp.json", use_of).unwrap_err().contains("another name in this box, /mnt/mcp.json: give")
+        );
+    }
+    assert!(made("/home/ada/p", "/home/ada/p/linked.json", OwnFileUse::Config).unwrap_err().contains("hard links"));
+    assert!(made("/home/ada/p", "/home/ada/p/linked.json", OwnFileUse::Base).is_ok());
+    assert!(made("/home/ada/p", "/home/ada/q/mcp.json", OwnFileUse::Config).is_ok());
+}

@@ -1,0 +1,85 @@
+//! Tests of the end of a gateway: closed with calls in progress, or killed.
+
+use super::*;
+
+fn begun(arguments: Json) -> CallRecord {
+    let AuditEvent::Call(call) = call(arguments) else { panic!("no call") };
+    CallRecord { outcome: CallOutcome::Cancelled, ..call }
+}
+
+#[test]
+fn calls_in_progress_have_rows_when_the_audit_is_closed_and_are_counted_until_then() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    let calls: Vec<_> = (0..3).map(|number| audit.begin_call(begun(json!({ "number": number }))).unwrap()).collect();
+    let mut calls = calls.into_iter();
+    audit.end_call(calls.next().unwrap(), CallOutcome::Ok, Some(1));
+    assert_eq!(rows(&audit).len(), 1, "a call has a row when it has ended");
+    audit.close(FLUSHING);
+    calls.for_each(|late| audit.end_call(late, CallOutcome::Ok, None));
+    let other = scene.open();
+    let outcomes: Vec<_> = rows(&other).iter().map(|row| json!(row)["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["ok", "cancelled", "cancelled"]);
+    let report = other.verify().unwrap();
+    assert!(report.whole && report.gaps == 0, "{report:?}");
+
+    let killed = scene.open();
+    let ended = killed.begin_call(begun(json!({}))).unwrap();
+    killed.end_call(ended, CallOutcome::Ok, None);
+    for _ in 0..2 {
+        killed.begin_call(begun(json!({}))).unwrap();
+    }
+    killed.flush();
+    let presence = killed.presence.as_ref().unwrap();
+    let (folder, counted) = (scene.folder.path().join("audit"), presence::Counted::read(&presence.id).unwrap());
+    assert_eq!((counted.told, std::fs::read_dir(&folder).unwrap().count()), (3, 2), "one is written, and two are in progress");
+}
+
+/// Leaves the files of a killed gateway that had recorded two events and had written one of them.
+fn killed(scene: &Scene) -> std::path::PathBuf {
+    let store = Store::open(scene.folder.path(), Arc::new(|_| ())).unwrap();
+    let presence = Presence::begin(scene.folder.path()).unwrap();
+    presence.tell(2);
+    let written = Entry::new(now(), AuditKind::Revocation, &AuditDetails::default());
+    let bounds = scene.options().bounds();
+    let note = [WriterNote::Written(&presence.id, 1)];
+    let append = |reader: &Reader<'_>| Table { reader, key: store.key() }.append(&[written], &note, None, now(), bounds);
+    store.audit_database().unwrap().transaction(append).unwrap();
+    scene.folder.path().join("audit").join(format!("{}.lock", presence.id))
+}
+
+#[test]
+fn a_gateway_that_was_killed_is_told_of_whatever_was_done_to_its_sign_and_its_number() {
+    let gaps = |audit: &Audit| rows(audit).iter().filter(|row| row.kind == AuditKind::Gap).map(|row| row.details.lost).collect::<Vec<_>>();
+    let scene = Scene::new();
+    killed(&scene);
+    let audit = scene.open();
+    assert_eq!((gaps(&audit), audit.verify().unwrap().whole), (vec![Some(1)], true));
+    let scene = Scene::new();
+    std::fs::remove_file(killed(&scene)).unwrap();
+    let audit = scene.open();
+    assert_eq!((gaps(&audit), gaps(&audit), audit.verify().unwrap().whole), (vec![None], vec![None], true), "it is told once");
+    for tampering in [
+        "UPDATE audit_writers SET told = 2",
+        "UPDATE audit_writers SET told = 9223372036854775807",
+        "UPDATE audit_writers SET told = -1",
+        "DELETE FROM audit_writers",
+    ] {
+        let scene = Scene::new();
+        killed(&scene);
+        scene.raw().execute_batch(tampering).unwrap();
+        let audit = scene.open();
+        assert_eq!((gaps(&audit), audit.verify().unwrap().whole), (vec![None], false), "{tampering}");
+    }
+    // Without the presence file and the list of writers, only the head still shows that the gateway existed.
+    let scene = Scene::new();
+    std::fs::remove_file(killed(&scene)).unwrap();
+    scene.raw().execute_batch("DELETE FROM audit_writers").unwrap();
+    assert!(!scene.open().verify().unwrap().whole);
+    let audit = scene.open();
+    audit.record(revocation("later"));
+    assert_eq!(
+        rows(&audit).iter().map(|row| row.kind).collect::<Vec<_>>(),
+        [AuditKind::Revocation, AuditKind::Damage, AuditKind::Revocation]
+    );
+}
