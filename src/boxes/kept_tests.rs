@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::boxes::Kind;
+use crate::boxes::{Identity, Kind};
 
 /// A machine with these files and links.
 struct Files(BTreeMap<&'static str, &'static str>);
@@ -25,6 +25,10 @@ impl Lookup for Files {
 
     fn is_program(&self, _path: &Path) -> bool {
         false
+    }
+
+    fn identity(&self, _path: &Path) -> Option<Identity> {
+        None
     }
 }
 

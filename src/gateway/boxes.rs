@@ -208,7 +208,7 @@ impl Core {
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let Decided { contents, program, places, notes: _ } = found.await?.map_err(failed)?;
-        self.check_places(server, self.compared(server, &name, &path, places))?;
+        self.check_places(server, &self.compared(server, &name, &path, places))?;
         let alive = self.note_view(server, &contents, &own_files)?;
         let BoxMaker { program: box_program, threads, .. } = &self.box_maker;
         let border = self.border_settings(&server.name, hosts, start_hosts);

@@ -112,10 +112,10 @@ impl Core {
 
     /// Fails if the box of a server would have folders for its program that were not shown at the approval. Whoever can write the program, or a
     /// folder above it, could choose them otherwise.
-    pub(super) fn check_places(&self, server: &ServerDefinition, places: Vec<String>) -> Result<()> {
+    pub(super) fn check_places(&self, server: &ServerDefinition, places: &[String]) -> Result<()> {
         let approval = self.trust.approvals.approval(&server.key())?;
         // Without an approval, the check of the command has already ended the start.
-        let covers = approval.is_none_or(|approval| approval.covers_places(&places));
+        let covers = approval.is_none_or(|approval| approval.covers_places(places));
         if covers { Ok(()) } else { Err(NotApprovedReason::Places.refusal(&server.name)) }
     }
 }

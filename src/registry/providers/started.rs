@@ -171,7 +171,7 @@ fn python_name(spec: &str) -> Option<String> {
     (is_version && are_extras && is_name && !is_interpreter(&name)).then_some(name)
 }
 
-/// Returns the form in which PyPI compares names: lower case, with one `-` in place of each run of `-`, `_` and `.`.
+/// Returns the form in which `PyPI` compares names: lower case, with one `-` in place of each run of `-`, `_` and `.`.
 pub(super) fn python_form(name: &str) -> String {
     let mut form = String::with_capacity(name.len());
     for next in name.chars() {
