@@ -178,8 +178,8 @@ export interface GatewayOptions extends Callbacks {
   maxResultTokens?: number
   /**
    * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. The shapes are shown to
-   * this agent only, in `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept. Default
-   * true, or `learnResults` of the config.
+   * this agent only, in `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept.
+   * Default true, or `learnResults` of the config.
    */
   learnResults?: boolean
   /** True to emit events also for each connection and each call. Default false. */

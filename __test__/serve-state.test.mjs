@@ -108,7 +108,7 @@ test('A handle belongs to its caller, and ends with the token', async (t) => {
   assert.equal((await raw(url, again, { token: ONE })).structuredContent.value, 20_000)
   const ofAnother = await raw(url, again, { token: TWO })
   assert.equal(ofAnother.structuredContent.error.code, 'ERR_UNKNOWN_SESSION')
-  assert.match(ofAnother.structuredContent.error.message, /of another caller/)
+  assert.match(ofAnother.structuredContent.error.message, /belongs to another caller/)
   file.write([`two:${TWO}`])
   await ask(url, 'tools/list', {}, { token: TWO })
   file.write([`one:${ONE}`, `two:${TWO}`])

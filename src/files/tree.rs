@@ -144,8 +144,8 @@ mod tests {
         fs::write(path.join("closed/inner/file"), "").unwrap();
         symlink(&outside, path.join("link")).unwrap();
         symlink(&outside, path.join("closed/link")).unwrap();
-        fs::set_permissions(path.join("closed/inner"), Permissions::from_mode(0)).unwrap();
-        fs::set_permissions(path.join("closed"), Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path.join("closed/inner"), Permissions::from_mode(0o0)).unwrap();
+        fs::set_permissions(path.join("closed"), Permissions::from_mode(0o0)).unwrap();
         remove_tree(&path).unwrap();
         assert!(!path.exists() && outside.join("kept").exists());
         symlink(&outside, &path).unwrap();

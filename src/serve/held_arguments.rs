@@ -157,7 +157,7 @@ mod tests {
         let loud: Vec<_> = (0..MAX_OF_CALLER / bytes).map(|_| memory.hold("loud", &arguments).unwrap()).collect();
         let refused = memory.hold("loud", &arguments).err().unwrap();
         assert_eq!(refused.code(), "ERR_BUSY");
-        assert!(refused.for_model().contains("arguments of this caller's calls"), "{}", refused.for_model());
+        assert!(refused.for_model().contains("arguments in this caller's calls"), "{}", refused.for_model());
         let quiet = memory.hold("quiet", &arguments).unwrap();
         drop(loud);
         assert!(memory.hold("loud", &arguments).is_ok());

@@ -48,6 +48,7 @@ fn real() -> BTreeMap<String, Json> {
         ("GatewayOptions.watch", json!(false)),
         ("ResolveOptions.dryRun", json!(ResolveOptions::default().dry_run)),
         ("SandboxOptions.toolErrors", json!(ToolErrors::default())),
+        ("HostFunctionsOptions.toolErrors", json!(ToolErrors::default())),
         ("SearchOptions.toolErrors", json!(ToolErrors::default())),
         ("AgentToolsOptions.toolErrors", json!(ToolErrors::FOR_MODELS)),
         ("ServeOptions.toolErrors", json!(ToolErrors::FOR_MODELS)),
