@@ -4,7 +4,7 @@ mod homes;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use hyperlight_mcp::command::{Style, request_text};

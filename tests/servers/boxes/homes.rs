@@ -1,14 +1,14 @@
 //! Tests of the private homes of servers in boxes: how long they last, how they are listed, and how they are removed.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use hyperlight_mcp::Gateway;
 use hyperlight_mcp::gateway::{HomeUse, HomesToRemove};
 use serde_json::json;
 
-use super::{entry, open};
+use super::open;
 use crate::support::{FIXTURE, TestFolder, until};
 
 fn homes(test_folder: &TestFolder) -> Vec<PathBuf> {
