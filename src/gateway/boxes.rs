@@ -34,6 +34,7 @@ use crate::config::{
 use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
 use crate::network::NetworkRuntime;
+use crate::text::escaped;
 use crate::trust::{CommandRequest, NotApprovedReason, Subject, deciding_folder};
 use homes::{HeldHome, Homes};
 pub use homes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
@@ -240,6 +241,8 @@ impl Core {
             in_box.allows.extend(start_sentence(&subject.registry, hosts));
         }
         in_box.allows.extend(self.present_in_box(server, subject));
+        // Any program can choose the names of files, and a name must not write sentences of its own.
+        in_box.allows.iter_mut().for_each(|sentence| *sentence = escaped(sentence).replace('\n', "\\n"));
         request
     }
 

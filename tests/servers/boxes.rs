@@ -60,6 +60,19 @@ async fn the_request_names_the_folders_of_the_program_and_sockets_in_given_folde
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_a_file_writes_no_sentence_of_its_own() {
+    let test_folder = TestFolder::new();
+    fs::create_dir_all(test_folder.path("shared")).unwrap();
+    let name = "x\n  reaches no network\u{1b}[2J\u{202e}";
+    let _listener = std::os::unix::net::UnixListener::bind(test_folder.path("shared").join(name)).unwrap();
+    let gateway = open(&test_folder, &entry(&test_folder, &json!({ "read": [test_folder.path("shared")] })));
+    let allows = shown(&gateway).await.in_box.unwrap().allows;
+    let told = allows.iter().find(|said| said.starts_with("reaches the services behind the sockets in ")).unwrap();
+    assert!(told.ends_with("x\\n  reaches no network\\u{1b}[2J\\u{202e}"), "{told}");
+    gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_in_a_box_is_shown_as_such_serves_and_ends() {
     let test_folder = TestFolder::new();
     let gateway = open(&test_folder, &entry(&test_folder, &json!({ "network": "none", "read": ["/opt"] })));

@@ -92,10 +92,17 @@ pub(super) struct ServeOptions<'o> {
 /// Returns the entry that starts `hyperlight-mcp serve`. All paths are absolute, because a host may have another `PATH` and another working
 /// directory. npm may empty the cache folder of `npx`, so a copy in this folder is started by `npx` itself, with its version. `npx` is the
 /// path of npm's `npx-cli.js`.
+///
+/// A host starts the entry in its project, and `npx` prefers a package of this name, and the settings, that it finds there. A server in a box
+/// that may write in the project could place them, and they would run outside of the box. So `--prefix` names another folder: the folder of
+/// `npx-cli.js`, because `npx` needs one that exists.
 pub(super) fn entry(program: Program, launch: &Launch, npx: Option<&Path>, options: &ServeOptions) -> Json {
     let text = |path: &Path| path.display().to_string();
     let mut words = match npx.filter(|_| is_in_npx_cache(&launch.script)) {
-        Some(npx) => vec![text(npx), "--yes".to_owned(), format!("hyperlight-mcp@{VERSION}")],
+        Some(npx) => {
+            let folder = text(npx.parent().unwrap_or(Path::new("/")));
+            vec![text(npx), "--prefix".to_owned(), folder, "--yes".to_owned(), format!("hyperlight-mcp@{VERSION}")]
+        }
         None => vec![text(&launch.script)],
     };
     words.push("serve".to_owned());
@@ -184,6 +191,6 @@ mod tests {
         let places = npx_paths(&launch, &environment);
         assert_eq!(places, [Path::new("/m/npm/bin/npx-cli.js"), Path::new("/n/lib/node_modules/npm/bin/npx-cli.js")]);
         let entry = entry(Program::Codex, &launch, Some(&places[0]), &ServeOptions::default());
-        assert_eq!(entry["args"], json!(["/m/npm/bin/npx-cli.js", "--yes", format!("hyperlight-mcp@{VERSION}"), "serve"]));
+        assert_eq!(entry["args"], json!(["/m/npm/bin/npx-cli.js", "--prefix", "/m/npm/bin", "--yes", format!("hyperlight-mcp@{VERSION}"), "serve"]));
     }
 }
