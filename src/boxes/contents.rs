@@ -100,7 +100,8 @@ pub fn places(request: &BoxInput<'_>, lookup: &impl Lookup) -> Places {
 }
 
 fn own_folders(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<PathBuf> {
-    request.own_folders.iter().map(|folder| lookup.real(folder).unwrap_or_else(|| folder.clone())).collect()
+    // A folder that is still missing can be behind a link too.
+    request.own_folders.iter().map(|folder| lookup.real(folder).unwrap_or_else(|| followed(folder, lookup).1)).collect()
 }
 
 /// Decides what exists in the box.

@@ -347,6 +347,10 @@ fn a_folder_with_the_socket_of_a_service_is_not_given_whole() {
         "gnupg/S.gpg-agent.ssh",
         "keyring/ssh",
         "ssh-agent.socket",
+        "emacs/server",
+        "wayland-0",
+        "wayland-1",
+        "pulse/native",
     ];
     let all_of = all_of.map(|socket| format!("/run/user/1000/{socket}"));
     assert_eq!(named("/run/user/1000", &all_of.each_ref().map(String::as_str)), Ok(()), "named themselves");
@@ -435,4 +439,12 @@ fn what_runs_outside_is_only_read_and_the_rest_is_said() {
     for sentence in ["can change /home/ada/p, and so what the server \"b\" runs", "can change package.json in /home/ada/p"] {
         assert!(said.iter().any(|said| said.starts_with(sentence)), "{said:?}");
     }
+}
+
+#[test]
+fn an_own_folder_that_is_still_missing_is_kept_from_boxes_behind_a_link_too() {
+    let machine = machine(&["/usr/bin/node", "/srv/cache/", "/home/ada/", "/home/ada/.cache -> /srv/cache"]);
+    let mut server = entry("/usr/bin/node", &[]);
+    server.write = vec!["/srv/cache".into()];
+    assert!(server.contents(&machine).unwrap_err().contains("/srv/cache"));
 }

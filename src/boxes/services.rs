@@ -11,7 +11,7 @@ use super::paths::{Kind, Lookup};
 /// The folder in which services of this machine have their sockets.
 const RUN: &str = "/run";
 /// Services of the machine, and their sockets.
-const OF_MACHINE: [(&str, &str); 8] = [
+const OF_MACHINE: [(&str, &str); 10] = [
     ("Docker", "/run/docker.sock"),
     ("Docker", "/var/run/docker.sock"),
     ("containerd", "/run/containerd/containerd.sock"),
@@ -20,9 +20,11 @@ const OF_MACHINE: [(&str, &str); 8] = [
     ("systemd", "/run/systemd/private"),
     ("the system bus", "/run/dbus/system_bus_socket"),
     ("LXD", "/var/lib/lxd/unix.socket"),
+    ("screen", "/run/screen"),
+    ("X11", "/tmp/.X11-unix/X0"),
 ];
 /// Services of the user, in the folder of the session.
-const OF_SESSION: [(&str, &str); 8] = [
+const OF_SESSION: [(&str, &str); 12] = [
     ("the session bus", "bus"),
     ("systemd", "systemd/private"),
     ("Docker", "docker.sock"),
@@ -31,19 +33,29 @@ const OF_SESSION: [(&str, &str); 8] = [
     ("the SSH agent", "gnupg/S.gpg-agent.ssh"),
     ("the SSH agent", "keyring/ssh"),
     ("the SSH agent", "ssh-agent.socket"),
+    ("Emacs", "emacs/server"),
+    ("Wayland", "wayland-0"),
+    ("Wayland", "wayland-1"),
+    ("PulseAudio", "pulse/native"),
 ];
+/// The folder of sockets of programs that take commands from whoever connects.
+const TEMPORARY: &str = "/tmp";
 /// Services of the user, in the home.
 const OF_HOME: [(&str, &str); 3] =
     [("the GnuPG agent", ".gnupg/S.gpg-agent"), ("Docker", ".docker/run/docker.sock"), ("Docker", ".docker/desktop/docker.sock")];
 /// Variables with the address of a service.
-const OF_VARIABLES: [(&str, &str); 3] =
-    [("the SSH agent", "SSH_AUTH_SOCK"), ("the session bus", "DBUS_SESSION_BUS_ADDRESS"), ("Docker", "DOCKER_HOST")];
+const OF_VARIABLES: [(&str, &str); 4] =
+    [("the SSH agent", "SSH_AUTH_SOCK"), ("the session bus", "DBUS_SESSION_BUS_ADDRESS"), ("Docker", "DOCKER_HOST"), ("tmux", "TMUX")];
+/// Beginnings of the names of sockets, or of the folders in which they are, whose programs run what they are told. Such sockets are named first.
+const TAKING_COMMANDS: [&str; 9] = ["tmux-", "emacs", ".X11-unix", "ssh-", "agent.", "S.gpg-agent", "vscode-", "kitty", "wayland-"];
 /// Maximum number of files and folders that are looked at to find sockets in a folder.
 const MAX_FILES: usize = 2_000;
 /// Maximum depth of folders in which sockets are searched.
 const MAX_DEPTH: usize = 3;
 /// Maximum number of sockets that a sentence names.
 const MAX_NAMED: usize = 3;
+/// Maximum number of sockets that are counted.
+const MAX_FOUND: usize = 100;
 
 /// A service, and the socket at which it is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +80,11 @@ pub fn services(environment: &BTreeMap<String, String>, user_home: &Path, user: 
     let of_home = OF_HOME.into_iter().map(|(name, socket)| (name, user_home.join(socket)));
     let of_variables = OF_VARIABLES.into_iter().filter_map(|(name, variable)| Some((name, socket_of(environment.get(variable)?)?)));
     let of_machine = OF_MACHINE.into_iter().map(|(name, socket)| (name, PathBuf::from(socket)));
-    let all = of_machine.chain(of_session).chain(of_home).chain(of_variables);
+    // These programs run commands for whoever connects.
+    let temporary = environment.get("TMUX_TMPDIR").map_or(Path::new(TEMPORARY), Path::new);
+    let of_user =
+        [("tmux", temporary.join(format!("tmux-{user}/default"))), ("Emacs", Path::new(TEMPORARY).join(format!("emacs{user}/server")))];
+    let all = of_machine.chain(of_session).chain(of_home).chain(of_variables).chain(of_user);
     all.filter(|(_, socket)| socket.is_absolute()).map(|(name, socket)| Service { name, socket }).collect()
 }
 
@@ -99,27 +115,33 @@ pub(super) fn check_services(path: &Path, named: &[&Path], services: &[Service],
     Ok(())
 }
 
-/// Returns a sentence about the sockets in a folder. `None` if no socket is found and the folder is not within `/run`, where services have
-/// their sockets.
+/// Returns a sentence about the sockets in a folder. `None` if no socket is found, and the folder is not one in which services put their
+/// sockets: `/tmp`, and those within `/run`.
 pub(super) fn sockets_sentence(folder: &Path) -> Option<String> {
     let found = sockets_in(folder);
     let place = folder.display();
     if found.is_empty() {
         let told = format!("reaches services that have their sockets in {place}, also if it may only read there");
-        return (folder.starts_with(RUN) && folder.is_dir()).then_some(told);
+        let is_usual = folder.starts_with(RUN) || folder == Path::new(TEMPORARY);
+        return (is_usual && folder.is_dir()).then_some(told);
     }
-    let named: Vec<String> = found.iter().map(|socket| socket.display().to_string()).collect();
-    Some(format!("reaches the services behind the sockets in {place}, also if it may only read there: {}", named.join(", ")))
+    let named: Vec<String> = found.iter().take(MAX_NAMED).map(|socket| socket.display().to_string()).collect();
+    let more = match found.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!("reaches the services behind the sockets in {place}, also if it may only read there: {}{more}", named.join(", ")))
 }
 
-/// Finds sockets in a folder, in a bounded number of files. Follows no links.
+/// Finds sockets in a folder, in a bounded number of files. Follows no links. First come those of programs that take commands, then all others
+/// by name.
 fn sockets_in(folder: &Path) -> Vec<PathBuf> {
     let (mut found, mut left) = (Vec::new(), MAX_FILES);
     let mut folders = vec![(folder.to_owned(), 0)];
-    while let Some((folder, depth)) = folders.pop() {
+    'search: while let Some((folder, depth)) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            if left == 0 || found.len() == MAX_NAMED {
-                return found;
+            if left == 0 || found.len() == MAX_FOUND {
+                break 'search;
             }
             left -= 1;
             let Ok(kind) = entry.file_type() else { continue };
@@ -130,7 +152,14 @@ fn sockets_in(folder: &Path) -> Vec<PathBuf> {
             }
         }
     }
+    found.sort_by_cached_key(|socket| (!takes_commands(socket), socket.clone()));
     found
+}
+
+fn takes_commands(socket: &Path) -> bool {
+    let names = [socket.file_name(), socket.parent().and_then(Path::file_name)];
+    let begins = |name: &std::ffi::OsStr| TAKING_COMMANDS.iter().any(|beginning| name.to_string_lossy().starts_with(beginning));
+    names.into_iter().flatten().any(begins)
 }
 
 #[cfg(test)]
@@ -145,12 +174,23 @@ mod tests {
             ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/a/bus,guid=7"),
             ("DOCKER_HOST", "unix:///b/docker.sock"),
             ("SSH_AUTH_SOCK", "relative"),
+            ("TMUX", "/d/tmux-7/work,88,0"),
             ("XDG_RUNTIME_DIR", "/c"),
         ];
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let found = services(&environment, Path::new("/home/ada"), 7);
         let has = |socket: &str| found.iter().any(|service| service.socket == Path::new(socket));
-        for socket in ["/a/bus", "/b/docker.sock", "/c/bus", "/run/user/7/bus", "/home/ada/.gnupg/S.gpg-agent", "/run/docker.sock"] {
+        for socket in [
+            "/d/tmux-7/work",
+            "/tmp/tmux-7/default",
+            "/tmp/emacs7/server",
+            "/a/bus",
+            "/b/docker.sock",
+            "/c/bus",
+            "/run/user/7/bus",
+            "/home/ada/.gnupg/S.gpg-agent",
+            "/run/docker.sock",
+        ] {
             assert!(has(socket), "{socket}");
         }
         assert!(!has("relative"));
@@ -166,6 +206,17 @@ mod tests {
         let socket = folder.path().join("within/app.sock");
         let _listener = UnixListener::bind(&socket).unwrap();
         assert!(sockets_sentence(folder.path()).unwrap().ends_with(&format!(": {}", socket.display())));
-        assert!(sockets_sentence(Path::new(RUN)).is_some());
+        assert!(sockets_sentence(Path::new(RUN)).is_some() && sockets_sentence(Path::new(TEMPORARY)).is_some());
+    }
+
+    #[test]
+    fn a_socket_that_takes_commands_is_named_before_all_others() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("tmux-7")).unwrap();
+        let listen = |name: &str| UnixListener::bind(folder.path().join(name)).unwrap();
+        let _listeners = ["a", "b", "c", "d", "tmux-7/default"].map(listen);
+        let told = sockets_sentence(folder.path()).unwrap();
+        let first = folder.path().join("tmux-7/default").display().to_string();
+        assert!(told.contains(&format!(": {first}, ")) && told.ends_with(" and 2 more"), "{told}");
     }
 }

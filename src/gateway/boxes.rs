@@ -2,6 +2,7 @@
 
 mod covered;
 mod homes;
+mod loaded;
 mod own_files;
 mod present;
 mod programs;
@@ -38,6 +39,7 @@ use crate::text::escaped;
 use crate::trust::{CommandRequest, NotApprovedReason, Subject, deciding_folder};
 use homes::{HeldHome, Homes};
 pub use homes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
+use loaded::loaded_files;
 use own_files::OwnFiles;
 use start_registry::start_sentence;
 
@@ -66,6 +68,8 @@ pub(super) struct BoxMaker {
 impl BoxMaker {
     pub(super) fn new(options: &GatewayOptions) -> Self {
         let home = options.environment.get("HOME").map_or("/", String::as_str);
+        let loaded = loaded_files();
+        let others: Vec<&PathBuf> = [&options.box_program, &options.reader].into_iter().chain(&loaded).collect();
         Self {
             program: options.box_program.clone(),
             homes: Homes::new(&options.state_folder()),
@@ -75,7 +79,7 @@ impl BoxMaker {
             refused: Arc::default(),
             snapshot_folder: options.snapshot_dir.clone(),
             own_files: OwnFiles::default(),
-            own_programs: programs::own_programs(&options.watchdog, &[&options.box_program, &options.reader]),
+            own_programs: programs::own_programs(&options.watchdog, &others),
             services: services(&options.environment, Path::new(home), geteuid().as_raw()),
         }
     }

@@ -191,6 +191,9 @@ mod tests {
         let places = npx_paths(&launch, &environment);
         assert_eq!(places, [Path::new("/m/npm/bin/npx-cli.js"), Path::new("/n/lib/node_modules/npm/bin/npx-cli.js")]);
         let entry = entry(Program::Codex, &launch, Some(&places[0]), &ServeOptions::default());
-        assert_eq!(entry["args"], json!(["/m/npm/bin/npx-cli.js", "--prefix", "/m/npm/bin", "--yes", format!("hyperlight-mcp@{VERSION}"), "serve"]));
+        assert_eq!(
+            entry["args"],
+            json!(["/m/npm/bin/npx-cli.js", "--prefix", "/m/npm/bin", "--yes", format!("hyperlight-mcp@{VERSION}"), "serve"])
+        );
     }
 }
