@@ -1,4 +1,4 @@
-//! napi's set-up, and a check that the guest is there. Nothing is built or fetched here.
+//! Checks that the guest is there. Nothing is built or fetched here.
 
 use std::path::Path;
 
@@ -10,12 +10,5 @@ fn main() {
                 "cargo::error={guest} is missing. Build it with: npm run build:guest (or scripts/setup, which does all that is needed)"
             );
         }
-    }
-    if std::env::var_os("CARGO_FEATURE_NODE").is_some() {
-        // Where napi-derive notes types (.cargo/config.toml); it complains where there is no such folder.
-        if let Some(types) = std::env::var_os("NAPI_TYPE_DEF_TMP_FOLDER") {
-            let _ = std::fs::create_dir_all(types);
-        }
-        napi_build::setup();
     }
 }

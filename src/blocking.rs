@@ -4,6 +4,6 @@ use crate::error::{Error, Result};
 
 /// Runs work that takes some milliseconds or waits for a disk. The work runs on a thread of its own, so it does not block a worker thread
 /// of the runtime.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Error::Internal(error.to_string().into()))?
 }

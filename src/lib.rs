@@ -24,10 +24,11 @@
 //! - [`boot`]: makes tools from a prompt
 //! - [`serve`]: the gateway as an MCP server; uses rmcp's server side
 //! - [`command`]: the commands that a person types in an agent; [`cli`]: the program `hyperlight-mcp`
-//! - `node`: the classes for Node; the only module that uses napi
+//!
+//! The classes for Node are a package of their own, in `src/node`. Only that package uses napi.
 
 pub mod agent;
-mod blocking;
+pub mod blocking;
 pub mod boot;
 pub mod booted;
 pub mod boxes;
@@ -44,8 +45,6 @@ mod files;
 pub mod gateway;
 pub mod limits;
 mod network;
-#[cfg(feature = "node")]
-mod node;
 mod queue;
 pub mod redact;
 pub mod registry;

@@ -250,13 +250,12 @@ fn only_the_bridge_and_the_gateway_may_know_both_client_and_sandbox() {
 }
 
 #[test]
-fn nothing_imports_node() {
-    let outside = sources("src").into_iter().filter(|source| source.room() != "node");
-    let importing = outside.filter(|source| source.rooms_named().contains("node"));
-    none("node", &importing.map(|source| source.path).collect::<Vec<_>>());
-    // `lib.rs` declares the module, and only for Node.
+fn the_library_is_built_without_node() {
     let lib = fs::read_to_string(repository().join("src/lib.rs")).unwrap();
-    assert!(lib.contains("#[cfg(feature = \"node\")]\nmod node;"), "the room is built without its feature, or is public");
+    assert!(!lib.contains("mod node;"), "the classes for Node are a package of their own");
+    let manifest = fs::read_to_string(repository().join("Cargo.toml")).unwrap();
+    let dependencies = manifest.split("[profile").next().unwrap();
+    assert!(!dependencies.contains("napi"), "a program of the library would be linked with all that napi exports");
 }
 
 /// The rooms that each room names.

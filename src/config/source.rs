@@ -103,8 +103,9 @@ impl ServerSource {
             return server.to_owned();
         }
         // The name is any text, so a colon in it is escaped. Otherwise two sources could have the same key.
-        let name = self.name.as_deref().unwrap_or_default().replace('%', "%25").replace(':', "%3A");
-        format!("{}:{name}:{server}", self.kind.key_word())
+        let name = self.name.as_deref().unwrap_or_default();
+        let escaped = name.contains(['%', ':']).then(|| name.replace('%', "%25").replace(':', "%3A"));
+        [self.kind.key_word(), ":", escaped.as_deref().unwrap_or(name), ":", server].concat()
     }
 }
 

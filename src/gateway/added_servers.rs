@@ -30,7 +30,7 @@ type ByName = BTreeMap<String, Arc<AddedServer>>;
 
 /// The servers that agents have added, as the last read of the store returned them.
 pub(super) struct AddedServers {
-    servers: Mutex<ByName>,
+    servers: Mutex<HashMap<String, Arc<AddedServer>>>,
     /// The times of recent proposals by models, by the name of the agent.
     proposals: Mutex<HashMap<Option<String>, VecDeque<Instant>>>,
     /// False if the servers that agents add are approved without a person.
@@ -47,7 +47,9 @@ impl AddedServers {
     }
 
     pub(super) fn all(&self) -> Vec<Arc<AddedServer>> {
-        self.servers.lock().values().cloned().collect()
+        let mut all: Vec<_> = self.servers.lock().values().cloned().collect();
+        all.sort_unstable_by(|one, other| one.definition.name.cmp(&other.definition.name));
+        all
     }
 
     /// Records a proposal of a model. Returns an error if the agent's models have made too many proposals in the last hour. Agents of the
@@ -89,7 +91,7 @@ impl Core {
 
     /// Replaces the registry's layers of added servers, for all agents.
     pub(super) fn set_added(&self, servers: &ByName, registry: &Registry) {
-        let before = std::mem::replace(&mut *self.added.servers.lock(), servers.clone());
+        let before = std::mem::replace(&mut *self.added.servers.lock(), servers.clone().into_iter().collect());
         let sources: BTreeSet<ServerSource> =
             before.values().chain(servers.values()).map(|server| source_of(server.owner.as_deref())).collect();
         for source in sources {

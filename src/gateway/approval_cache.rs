@@ -36,26 +36,31 @@ pub(super) struct ApprovalReading<'core> {
 impl ApprovalReading<'_> {
     /// Returns the approval status of a server.
     pub(super) fn status(&self, server: &ServerDefinition) -> ApprovalStatus {
-        let (core, key) = (self.core, server.key());
+        self.status_of(server, &server.key())
+    }
+
+    /// Returns the approval status of a server whose key is known. A list of many servers makes each key once.
+    pub(super) fn status_of(&self, server: &ServerDefinition, key: &str) -> ApprovalStatus {
+        let core = self.core;
         let TrustState { approvals, approval_cache, .. } = &core.trust;
-        let known = || approval_cache.get(&key);
+        let known = || approval_cache.get(key);
         match self.read {
-            ApprovalRead::Fresh => approvals.status_in(&self.snapshot, &key, |approval| Arc::new(core.current_subject(server, approval))),
+            ApprovalRead::Fresh => approvals.status_in(&self.snapshot, key, |approval| Arc::new(core.current_subject(server, approval))),
             ApprovalRead::Store => approvals
-                .status_in(&self.snapshot, &key, |approval| known().unwrap_or_else(|| Arc::new(core.current_subject(server, approval)))),
+                .status_in(&self.snapshot, key, |approval| known().unwrap_or_else(|| Arc::new(core.current_subject(server, approval)))),
             ApprovalRead::Cached => match known() {
-                Some(subject) => approvals.status_in(&self.snapshot, &key, |_| subject),
+                Some(subject) => approvals.status_in(&self.snapshot, key, |_| subject),
                 None => ApprovalStatus::Unapproved(NotApprovedReason::Never),
             },
         }
     }
 
     /// Returns the digest of the server's command, with which a valid approval must agree.
-    pub(super) fn digest(&self, server: &ServerDefinition) -> String {
+    pub(super) fn digest(&self, server: &ServerDefinition, key: &str) -> String {
         match self.read {
             ApprovalRead::Fresh => self.core.subject(server).digest,
             ApprovalRead::Store | ApprovalRead::Cached => {
-                self.core.trust.approval_cache.get(&server.key()).map(|subject| subject.digest.clone()).unwrap_or_default()
+                self.core.trust.approval_cache.get(key).map(|subject| subject.digest.clone()).unwrap_or_default()
             }
         }
     }

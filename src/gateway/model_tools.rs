@@ -101,13 +101,12 @@ impl Agent {
     }
 
     /// Returns the warning about running guests on this machine, if there is one. Blocks while a guest boots for the first time.
-    #[cfg(feature = "node")]
-    pub(crate) fn guest_warning(&self) -> Option<String> {
+    pub fn guest_warning(&self) -> Option<String> {
         self.core.sandboxes.report(&self.core.redactor).warning
     }
 
     /// Returns whether this is the operator's own agent.
-    pub(crate) fn is_operator(&self) -> bool {
+    pub fn is_operator(&self) -> bool {
         self.identity.is_operator()
     }
 

@@ -58,10 +58,10 @@ impl Agent {
 
     /// Returns the approved tools that the server has changed or removed. Until this gateway connects to the server, this is the result of
     /// the last connection of any process.
-    fn quarantined(&self, server: &ServerDefinition, approval_status: &ApprovalStatus, reading: &ApprovalReading<'_>) -> Vec<String> {
-        match approval_status {
+    fn quarantined(&self, server: &ServerDefinition, key: &str, status: &ApprovalStatus, reading: &ApprovalReading<'_>) -> Vec<String> {
+        match status {
             ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.server_facts.changed(&server.key(), || reading.digest(server))
+                self.core.server_facts.changed(key, || reading.digest(server, key))
             }
             _ => self.core.registry.quarantined(&server.name),
         }
@@ -79,7 +79,8 @@ impl Agent {
             Entry::Invalid(_) if is_of_another => return None,
             Entry::Invalid(server) => return Some(self.invalid_status(server)),
         };
-        let approval_status = match reading.status(server) {
+        let key = server.key();
+        let approval_status = match reading.status_of(server, &key) {
             ApprovalStatus::Full(approved) => ApprovalStatus::Full(granted.manifest(server, &approved)?),
             // Another agent chose the server's name, and nobody has approved the server.
             _ if is_of_another => return None,
@@ -116,7 +117,7 @@ impl Agent {
             hides: self.hidden_by(&server.name, &server.source),
             tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
             quarantined: {
-                let mut changed = self.quarantined(server, &approval_status, reading);
+                let mut changed = self.quarantined(server, &key, &approval_status, reading);
                 changed.retain(|tool| granted.allows(known, Item::Tool(tool)));
                 changed
             },

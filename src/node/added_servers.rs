@@ -8,8 +8,8 @@ use super::caller::Caller;
 use super::gateway::Gateway;
 use super::glue;
 use super::identity::Agent;
-use crate::gateway::ApprovalRead;
-use crate::registry::ServerChange;
+use hyperlight_mcp::gateway::ApprovalRead;
+use hyperlight_mcp::registry::ServerChange;
 
 impl Caller {
     fn add_server<'env>(&self, env: &'env Env, method: &'static str, server: Unknown<'env>) -> napi::Result<Object<'env>> {

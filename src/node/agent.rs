@@ -19,11 +19,11 @@ use super::reply::{Reply, promise};
 use super::runtime::Core;
 use super::sandbox::{Sandbox, run_setup, started};
 use super::{glue, options};
-use crate::agent::{AgentOptions, AgentTools, ExecuteOptions, Plugin};
-use crate::bridge::ToolErrors;
-use crate::error::Result;
-use crate::gateway::{ApprovalRead, CallOptions};
-use crate::sandbox::{Stop, Value};
+use hyperlight_mcp::agent::{AgentOptions, AgentTools, ExecuteOptions, Plugin};
+use hyperlight_mcp::bridge::ToolErrors;
+use hyperlight_mcp::error::Result;
+use hyperlight_mcp::gateway::{ApprovalRead, CallOptions};
+use hyperlight_mcp::sandbox::{Stop, Value};
 
 const PLUGIN: &str = "Gateway.plugin";
 const FUNCTIONS: &str = "createHostFunctions";

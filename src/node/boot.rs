@@ -17,12 +17,12 @@ use super::host_module::JavaScriptModule;
 use super::reply::{Reply, promise};
 use super::sandbox::started;
 use super::{glue, options};
-use crate::boot::{Generate, GenerateRequest, Progress};
-use crate::booted::BootOptions;
-use crate::cli::{ModelClient, ModelSettings};
-use crate::error::{Error, ErrorText, Result};
-use crate::gateway::AgentModule as _;
-use crate::sandbox::{Stop, Value};
+use hyperlight_mcp::boot::{Generate, GenerateRequest, Progress};
+use hyperlight_mcp::booted::BootOptions;
+use hyperlight_mcp::cli::{ModelClient, ModelSettings};
+use hyperlight_mcp::error::{Error, ErrorText, Result};
+use hyperlight_mcp::gateway::AgentModule as _;
+use hyperlight_mcp::sandbox::{Stop, Value};
 
 const METHOD: &str = "Gateway.boot";
 /// The folder of the cache of tools, in the working directory.

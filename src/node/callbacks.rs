@@ -9,13 +9,13 @@ use secrecy::SecretString;
 use serde_json::{Value as Json, json};
 
 use super::host_module::JavaScriptModule;
-use crate::error::{Error, Result};
-use crate::gateway::{
+use hyperlight_mcp::error::{Error, Result};
+use hyperlight_mcp::gateway::{
     AgentModule, Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, IssuerQuestion,
     SamplingQuestion,
 };
-use crate::sandbox::Value;
-use crate::trust::{ApprovalRequest, Decision};
+use hyperlight_mcp::sandbox::Value;
+use hyperlight_mcp::trust::{ApprovalRequest, Decision};
 
 const ON_APPROVAL: &str = "onApproval";
 const ON_INPUT: &str = "onInput";

@@ -16,10 +16,10 @@ use super::reply::{Parts, Reply, method, promise, promise_of};
 use super::runtime::Core;
 use super::sandbox::{Sandbox, started};
 use super::{glue, options};
-use crate::blocking::blocking;
-use crate::error::{Error, Result};
-use crate::gateway::{Agent, Audience, CallOptions};
-use crate::sandbox::{Stop, Wire};
+use hyperlight_mcp::blocking::blocking;
+use hyperlight_mcp::error::{Error, Result};
+use hyperlight_mcp::gateway::{Agent, Audience, CallOptions};
+use hyperlight_mcp::sandbox::{Stop, Wire};
 
 /// The operator's own agent, or a named agent. Each function gets the name of the JavaScript method that was called, for errors.
 #[derive(Clone)]
@@ -149,7 +149,7 @@ impl Caller {
             let (agent, owner, told) = (caller.agent.clone(), caller.clone(), events.clone());
             let work = async move {
                 let options::SandboxOptions { tool_errors, max_result_tokens, task } = read?;
-                let options = crate::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked, task };
+                let options = hyperlight_mcp::gateway::SandboxOptions { tool_errors, max_result_tokens, callbacks: asked, task };
                 let making = blocking(move || Ok((agent.sandbox_with(options)?, agent.guest_warning())));
                 let (made, warning) = making.await?;
                 if let (Some(warning), Some(told)) = (warning, told) {

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 
 use super::call_queue::{Arrival, CallQueue};
 use super::turns::at_turn_end;
-use crate::error::{Error, Result};
-use crate::sandbox::Wire;
+use hyperlight_mcp::error::{Error, Result};
+use hyperlight_mcp::sandbox::Wire;
 
 /// The parts `[id, function, json, …blobs]` of a call. An empty list means that there is no call.
 pub(super) type DispatchParts = Vec<Either3<u32, String, Uint8Array>>;

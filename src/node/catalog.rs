@@ -9,8 +9,8 @@ use super::caller::Caller;
 use super::gateway::Gateway;
 use super::identity::Agent;
 use super::sandbox::Sandbox;
-use crate::bridge::{ToolErrors, ToolQuery};
-use crate::error::{Error, Result};
+use hyperlight_mcp::bridge::{ToolErrors, ToolQuery};
+use hyperlight_mcp::error::{Error, Result};
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]

@@ -15,10 +15,10 @@ use super::providers::loader;
 use super::reply::promise_of;
 use super::runtime::Core;
 use super::sandbox::started;
-use crate::cli::{self, Exit, Launch, ProcessContext, Screens};
-use crate::command::{self, CommandOptions, Speaker};
-use crate::gateway::GatewayOptions;
-use crate::sandbox::Stop;
+use hyperlight_mcp::cli::{self, Exit, Launch, ProcessContext, Screens};
+use hyperlight_mcp::command::{self, CommandOptions, Speaker};
+use hyperlight_mcp::gateway::GatewayOptions;
+use hyperlight_mcp::sandbox::Stop;
 
 /// Options of `command`.
 #[derive(Debug, Default, Deserialize)]

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 
 use super::event_queue::{EventQueue, Source};
 use super::turns::at_turn_end;
-use crate::gateway::EventListener;
-use crate::sandbox::{LogEntry, LogListener};
+use hyperlight_mcp::gateway::EventListener;
+use hyperlight_mcp::sandbox::{LogEntry, LogListener};
 
 /// Calls a JavaScript listener with the events of a turn. It is weak, so that it does not keep Node from exiting.
 type Listener = ThreadsafeFunction<Turn, (), Vec<String>, Status, false, true>;

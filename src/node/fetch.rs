@@ -6,7 +6,7 @@ use napi_derive::napi;
 use serde::Deserialize;
 
 use super::gateway::Gateway;
-use crate::blocking::blocking;
+use hyperlight_mcp::blocking::blocking;
 
 /// The agent, and the hosts that its code asks to fetch from.
 #[derive(Debug, Default, Deserialize)]

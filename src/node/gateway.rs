@@ -19,9 +19,9 @@ use super::providers::loader;
 use super::reply::{Reply, method, promise_of};
 use super::runtime::Core;
 use super::{glue, options};
-use crate::blocking::blocking;
-use crate::error::Result;
-use crate::gateway::{ApprovalRead, GatewayOptions, HomesToRemove, ResolveOptions};
+use hyperlight_mcp::blocking::blocking;
+use hyperlight_mcp::error::Result;
+use hyperlight_mcp::gateway::{ApprovalRead, GatewayOptions, HomesToRemove, ResolveOptions};
 
 /// The private homes to remove.
 #[derive(Debug, Clone, Deserialize)]
@@ -58,7 +58,7 @@ const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 /// ```
 #[napi]
 pub struct Gateway {
-    pub(super) inner: crate::gateway::Gateway,
+    pub(super) inner: hyperlight_mcp::gateway::Gateway,
     /// The operator's own agent.
     pub(super) caller: Caller,
 }
@@ -93,7 +93,7 @@ impl Gateway {
                 ..options
             });
             let runtime = core.clone();
-            let work = blocking(move || opening.and_then(crate::gateway::Gateway::open));
+            let work = blocking(move || opening.and_then(hyperlight_mcp::gateway::Gateway::open));
             let native = promise_of(
                 &env,
                 &runtime,
@@ -351,7 +351,7 @@ impl Gateway {
     where
         A: DeserializeOwned + Send + 'static,
         T: Serialize,
-        F: Fn(crate::gateway::Gateway, A) -> W + Send + Clone + 'static,
+        F: Fn(hyperlight_mcp::gateway::Gateway, A) -> W + Send + Clone + 'static,
         W: Future<Output = Result<T>> + Send + 'static,
     {
         method(env, &self.caller.core, &self.inner, name, args, work)

@@ -5,7 +5,7 @@ use napi::bindgen_prelude::{Object, Unknown};
 use napi_derive::napi;
 
 use super::gateway::Gateway;
-use crate::config::GeneratedTools;
+use hyperlight_mcp::config::GeneratedTools;
 
 #[napi]
 impl Gateway {

@@ -10,8 +10,8 @@ use napi::{Env, JsValue};
 use super::calls::Calls;
 use super::outcomes::Outcomes;
 use super::turns::TurnEnd;
-use crate::error::Error;
-use crate::gateway::OpenGateways;
+use hyperlight_mcp::error::Error;
+use hyperlight_mcp::gateway::OpenGateways;
 
 thread_local! {
     // A thread has one environment at a time: Node's main thread, or a worker. The reference is never released, because the environment

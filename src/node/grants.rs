@@ -6,8 +6,8 @@ use napi_derive::napi;
 use serde::Deserialize;
 
 use super::gateway::Gateway;
-use crate::blocking::blocking;
-use crate::config::Item;
+use hyperlight_mcp::blocking::blocking;
+use hyperlight_mcp::config::Item;
 
 /// One toolbox, or several.
 #[derive(Debug, Clone, Deserialize)]

@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use super::calls::{Dispatch, DispatchParts, Pending};
 use super::{glue, options};
-use crate::catalog::{AgentFunction, AgentModuleInfo};
-use crate::error::{Error, ErrorText, Result};
-use crate::gateway::AgentModule;
-use crate::sandbox::{Value, Wire, is_function_type};
+use hyperlight_mcp::catalog::{AgentFunction, AgentModuleInfo};
+use hyperlight_mcp::error::{Error, ErrorText, Result};
+use hyperlight_mcp::gateway::AgentModule;
+use hyperlight_mcp::sandbox::{Value, Wire, is_function_type};
 
 const METHOD: &str = "Sandbox.hostModule";
 

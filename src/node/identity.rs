@@ -13,7 +13,7 @@ use super::gateway::Gateway;
 use super::options::CallbackOwner;
 use super::reply::{Reply, promise};
 use super::{glue, options};
-use crate::gateway::IdentityOptions;
+use hyperlight_mcp::gateway::IdentityOptions;
 
 const AGENT: &str = "Gateway.agent";
 

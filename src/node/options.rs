@@ -9,15 +9,15 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value as Json};
 use tokio::runtime::Handle;
 
-use crate::bridge::ToolErrors;
-use crate::config::{ArgumentCheck, MAX_FETCH_HOSTS, SchemaViolations};
-use crate::error::{Error, ErrorText, Result};
-use crate::fetch::AllowedHosts;
-use crate::gateway::{Agent, EnableAtOpen, GatewayOptions, RunFetch, Task};
-use crate::limits::LimitChanges;
-use crate::sandbox::{GuestChoice, Value, WarmVms, Wire};
-use crate::store::audit::{self, AuditKind};
-use crate::telemetry::TraceContext;
+use hyperlight_mcp::bridge::ToolErrors;
+use hyperlight_mcp::config::{ArgumentCheck, MAX_FETCH_HOSTS, SchemaViolations};
+use hyperlight_mcp::error::{Error, ErrorText, Result};
+use hyperlight_mcp::fetch::AllowedHosts;
+use hyperlight_mcp::gateway::{Agent, EnableAtOpen, GatewayOptions, RunFetch, Task};
+use hyperlight_mcp::limits::LimitChanges;
+use hyperlight_mcp::sandbox::{GuestChoice, Value, WarmVms, Wire};
+use hyperlight_mcp::store::audit::{self, AuditKind};
+use hyperlight_mcp::telemetry::TraceContext;
 
 /// Callbacks about a call. Every caller may pass them.
 const CALLERS: [&str; 4] = ["onApproval", "onElicit", "onSample", "onEvent"];

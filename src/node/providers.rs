@@ -11,10 +11,10 @@ use super::gateway::Gateway;
 use super::host_module::JavaScriptModule;
 use super::reply::{Reply, promise};
 use super::{glue, options};
-use crate::error::{Error, Result};
-use crate::gateway::{AgentModule, Answer, Provider, ProviderCode, ProviderLoader, ProviderStatus};
-use crate::registry::providers::MAX_ANSWER_BYTES;
-use crate::sandbox::Value;
+use hyperlight_mcp::error::{Error, Result};
+use hyperlight_mcp::gateway::{AgentModule, Answer, Provider, ProviderCode, ProviderLoader, ProviderStatus};
+use hyperlight_mcp::registry::providers::MAX_ANSWER_BYTES;
+use hyperlight_mcp::sandbox::Value;
 
 const REGISTER: &str = "Gateway.registerProvider";
 

@@ -13,8 +13,8 @@ use serde_json::{Value as Json, json};
 use super::events::after_events;
 use super::runtime::Core;
 use super::{glue, options};
-use crate::error::{Error, Result};
-use crate::sandbox::{HostReply, Value, Wire};
+use hyperlight_mcp::error::{Error, Result};
+use hyperlight_mcp::sandbox::{HostReply, Value, Wire};
 
 /// An outcome in the form that is sent to JavaScript.
 pub(super) struct Reply(Wire);

@@ -12,7 +12,7 @@ use super::caller::{Caller, timed};
 use super::gateway::Gateway;
 use super::identity::Agent;
 use super::options;
-use crate::gateway::{CallOptions, Completed};
+use hyperlight_mcp::gateway::{CallOptions, Completed};
 
 /// The prompt or resource template for which a completion is requested.
 #[derive(Deserialize)]

@@ -8,9 +8,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::task::TaskTracker;
 
 use super::events::EventSink;
-use crate::error::{Error, Result};
-use crate::gateway::Gateway;
-use crate::redact::Redactor;
+use hyperlight_mcp::error::{Error, Result};
+use hyperlight_mcp::gateway::Gateway;
+use hyperlight_mcp::redact::Redactor;
 
 /// The number of tokio worker threads. They resolve calls; each run of a guest has a separate thread.
 const WORKERS: usize = 2;

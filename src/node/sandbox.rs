@@ -18,10 +18,10 @@ use super::options::CallbackOwner;
 use super::reply::{Reply, method, promise};
 use super::runtime::Core;
 use super::{glue, options};
-use crate::agent::RunSetup;
-use crate::error::Error;
-use crate::gateway::{RunOptions, RunReport};
-use crate::sandbox::{Stop, StopReason};
+use hyperlight_mcp::agent::RunSetup;
+use hyperlight_mcp::error::Error;
+use hyperlight_mcp::gateway::{RunOptions, RunReport};
+use hyperlight_mcp::sandbox::{Stop, StopReason};
 
 /// The number of the next run. Runs are numbered in the process, so that events can refer to them.
 static RUNS: AtomicU64 = AtomicU64::new(1);
@@ -37,14 +37,14 @@ static RUNS: AtomicU64 = AtomicU64::new(1);
 #[napi]
 pub struct Sandbox {
     core: Core,
-    pub(super) inner: Arc<crate::gateway::Sandbox>,
+    pub(super) inner: Arc<hyperlight_mcp::gateway::Sandbox>,
     pub(super) events: Option<EventSink>,
     /// The party whose callbacks the sandbox's runs may have.
     callback_owner: CallbackOwner,
 }
 
 impl Sandbox {
-    pub(super) fn new(caller: &Caller, inner: Arc<crate::gateway::Sandbox>, events: Option<EventSink>) -> Self {
+    pub(super) fn new(caller: &Caller, inner: Arc<hyperlight_mcp::gateway::Sandbox>, events: Option<EventSink>) -> Self {
         Self { core: caller.core.clone(), inner, events, callback_owner: caller.callback_owner() }
     }
 
@@ -59,8 +59,8 @@ impl Sandbox {
     where
         A: DeserializeOwned + Send + 'static,
         T: Serialize,
-        F: Fn(Arc<crate::gateway::Sandbox>, A) -> W + Send + Clone + 'static,
-        W: Future<Output = crate::error::Result<T>> + Send + 'static,
+        F: Fn(Arc<hyperlight_mcp::gateway::Sandbox>, A) -> W + Send + Clone + 'static,
+        W: Future<Output = hyperlight_mcp::error::Result<T>> + Send + 'static,
     {
         method(env, &self.core, &self.inner, name, args, work)
     }
@@ -144,7 +144,7 @@ impl Sandbox {
     }
 }
 
-type Prepared = crate::error::Result<(String, RunOptions)>;
+type Prepared = hyperlight_mcp::error::Result<(String, RunOptions)>;
 
 /// Reads the arguments `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` from the glue code.
 fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop, callback_owner: CallbackOwner) -> napi::Result<Prepared> {

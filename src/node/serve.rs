@@ -13,12 +13,12 @@ use super::gateway::Gateway;
 use super::reply::{Reply, method, promise_of};
 use super::runtime::Core;
 use super::{glue, options};
-use crate::bridge::ToolErrors;
-use crate::catalog::NameStyle;
-use crate::error::{Error, Result};
-use crate::serve::http::{HttpOptions, Listen, ProtectedResource, ServeLimits, TlsFiles};
-use crate::serve::{self, Direct, Transport};
-use crate::trust::AllowedWrites;
+use hyperlight_mcp::bridge::ToolErrors;
+use hyperlight_mcp::catalog::NameStyle;
+use hyperlight_mcp::error::{Error, Result};
+use hyperlight_mcp::serve::http::{HttpOptions, Listen, ProtectedResource, ServeLimits, TlsFiles};
+use hyperlight_mcp::serve::{self, Direct, Transport};
+use hyperlight_mcp::trust::AllowedWrites;
 
 const METHOD: &str = "Gateway.serve";
 

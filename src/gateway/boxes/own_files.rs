@@ -188,6 +188,14 @@ impl Core {
     /// what a new entry runs.
     pub(in crate::gateway) async fn end_boxes_with_new_files(&self) {
         let mut views = self.box_maker.own_files.views.lock().clone();
+        if views.is_empty() {
+            return;
+        }
+        let programs = self.programs_of_servers();
+        let can_write_program = |name: &str, view: &View| {
+            let others = programs.iter().filter(|(other, _)| other.name != name).flat_map(|(_, paths)| paths);
+            others.chain(self.box_maker.own_programs.iter().map(|kept| &kept.path)).any(|path| view.writes(path))
+        };
         views.retain(|name, view| {
             let Ok(server) = self.registry.server(name) else { return false };
             let is_new = |file: &OwnFile| {
@@ -195,7 +203,7 @@ impl Core {
                 let has = view.given.iter().any(|given| real.starts_with(&given.path) && real != given.path);
                 has && file.use_of != OwnFileUse::Variables { by_this: true } && view.covered.iter().all(|known| known.path != real)
             };
-            self.own_files(&server).iter().any(is_new) || self.kept_from(name).iter().any(|kept| view.writes(&kept.path))
+            self.own_files(&server).iter().any(is_new) || can_write_program(name, view)
         });
         for name in views.keys() {
             self.box_maker.own_files.views.lock().remove(name);

@@ -1,5 +1,6 @@
 //! Sentences for the approval about what a box has on this machine now, in addition to what the config names.
 
+use super::programs::Outside;
 use crate::boxes::{Disk, present};
 use crate::config::{BoxDefinition, ServerDefinition};
 use crate::gateway::core::Core;
@@ -12,6 +13,7 @@ impl Core {
     pub(super) fn present_in_box(&self, server: &ServerDefinition, subject: &Subject) -> Vec<String> {
         let (Some(BoxDefinition::On(settings)), Some(_)) = (&server.in_box, &subject.executable) else { return Vec::new() };
         let kept = || self.kept_from(&server.name);
-        self.with_box_input(server, settings, &kept, |request, _| present(request, &Disk)).unwrap_or_default()
+        let outside = Outside { files: &self.own_files(server), kept: &kept };
+        self.with_box_input(server, settings, &outside, |request, _| present(request, &Disk)).unwrap_or_default()
     }
 }

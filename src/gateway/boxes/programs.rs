@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::homes::HOMES;
 use super::within;
-use crate::boxes::{BoxInput, Disk, HOME, Kept, Owner, Places, places};
+use crate::boxes::{BoxInput, Disk, HOME, Kept, OwnFile, Owner, Places, places};
 use crate::config::{BoxBase, BoxDefinition, BoxSettings, ResolvedCommand, ServerDefinition, Transport, inputs_of, resolve_box_paths};
 use crate::error::Result;
 use crate::gateway::core::Core;
@@ -32,6 +33,16 @@ pub(super) fn own_programs(watchdog: &Path, others: &[&PathBuf]) -> Vec<Kept> {
     paths.into_iter().map(|path| Kept { path, owner: Owner::Gateway }).collect()
 }
 
+/// Files and programs outside of a box that the box must not change. The folders of a box's own program do not depend on them.
+pub(super) struct Outside<'a> {
+    pub(super) files: &'a [OwnFile],
+    pub(super) kept: &'a dyn Fn() -> Vec<Kept>,
+}
+
+impl Outside<'_> {
+    const NOTHING: Outside<'static> = Outside { files: &[], kept: &Vec::new };
+}
+
 impl Core {
     /// Calls a function with what decides about the box of a server, and with its command, as far as these are known before a person has
     /// answered the questions for inputs. Reads the disk.
@@ -39,7 +50,7 @@ impl Core {
         &self,
         server: &ServerDefinition,
         settings: &BoxSettings,
-        kept: &dyn Fn() -> Vec<Kept>,
+        outside: &Outside<'_>,
         use_input: impl FnOnce(&BoxInput<'_>, &ResolvedCommand) -> T,
     ) -> Option<T> {
         let command = self.command_without_inputs(server)?;
@@ -64,37 +75,42 @@ impl Core {
             own_folders: &self.box_maker.own_folders(),
             private_home: &private_home,
             services: &self.box_maker.services,
-            own_files: &self.own_files(server),
-            kept,
+            own_files: outside.files,
+            kept: outside.kept,
         };
         Some(use_input(&request, &command))
     }
 
     /// Returns what runs outside of the box of a server: the gateway itself, and the programs of all other servers. Reads the disk.
     pub(super) fn kept_from(&self, server: &str) -> Vec<Kept> {
+        let others = self.programs_of_servers().into_iter().filter(|(other, _)| other.name != server);
+        let owned = |(other, paths): (Arc<ServerDefinition>, BTreeSet<PathBuf>)| {
+            paths.into_iter().map(move |path| Kept { path, owner: Owner::Server(other.name.clone()) })
+        };
+        self.box_maker.own_programs.iter().cloned().chain(others.flat_map(owned)).collect()
+    }
+
+    /// Returns each server that is a process, with the files and folders of its program. Reads the disk.
+    pub(super) fn programs_of_servers(&self) -> Vec<(Arc<ServerDefinition>, BTreeSet<PathBuf>)> {
         let standard = BoxSettings::of(BoxBase::Standard);
-        let mut kept = self.box_maker.own_programs.clone();
-        for other in self.registry.servers().into_iter().filter(|other| other.name != server) {
-            if !matches!(other.transport, Transport::Stdio { .. }) {
-                continue;
-            }
-            let settings = if let Some(BoxDefinition::On(settings)) = &other.in_box { settings } else { &standard };
-            let found = self.with_box_input(&other, settings, &Vec::new, |request, _| {
+        let is_process = |server: &Arc<ServerDefinition>| matches!(server.transport, Transport::Stdio { .. });
+        let with_programs = |server: Arc<ServerDefinition>| {
+            let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
+            let found = self.with_box_input(&server, settings, &Outside::NOTHING, |request, _| {
                 let Places { runtime, packages, files, .. } = places(request, &Disk);
                 // A link that leads to the program can be replaced too, and a program that is missing can be made.
                 [runtime, packages, files].into_iter().flatten().chain([request.program.to_owned()]).collect()
             });
-            let all: BTreeSet<PathBuf> = found.unwrap_or_default();
-            kept.extend(all.into_iter().map(|path| Kept { path, owner: Owner::Server(other.name.clone()) }));
-        }
-        kept
+            (server, found.unwrap_or_default())
+        };
+        self.registry.servers().into_iter().filter(is_process).map(with_programs).collect()
     }
 
     /// Returns the folders that the box of a server has for its program, as far as its approval covers them. `None` without a box. Reads the
     /// disk.
     pub(in crate::gateway) fn places_in_box(&self, server: &ServerDefinition) -> Option<Vec<String>> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return None };
-        let compared = self.with_box_input(server, settings, &Vec::new, |request, command| {
+        let compared = self.with_box_input(server, settings, &Outside::NOTHING, |request, command| {
             self.compared(server, &command.command, request.program, places(request, &Disk))
         });
         Some(compared.unwrap_or_default())
