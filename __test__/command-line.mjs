@@ -1,9 +1,9 @@
 // Runs the program hyperlight-mcp for tests, in a home of its own: to its end, or at a pseudo-terminal (util-linux `script`).
-import assert from 'node:assert/strict'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { endOf, folder, gated, listenTo, ms, root, typed } from './support.mjs'
+import { Gateway } from '../index.mjs'
+import { endOf, folder, gated, guest, listenTo, ms, root, typed } from './support.mjs'
 
 export const program = join(root, 'bin/hyperlight-mcp.mjs')
 export const LIMIT = ms(60_000)
@@ -41,15 +41,23 @@ export function atTerminal(at, words, dialogue, { env = {}, limit = LIMIT } = {}
   return typed(at.t, command, dialogue, { cwd: at.work, env: environment(at, env), limit })
 }
 
+/**
+ * Makes a place whose servers are approved. This process approves them: with the program, each server would take four starts of it.
+ * cli.test.mjs tests how a person approves with the program.
+ */
 export async function approved(t, servers) {
   const at = place(t, servers)
-  for (const name of Object.keys(servers)) {
-    for (const stage of ['command', 'manifest']) {
-      const { stdout } = await run(at, ['approve', name, '--json'])
-      const { request } = JSON.parse(stdout).servers[0]
-      assert.equal(request.stage, stage)
-      await run(at, ['approve', name, '--digest', request.digest])
-    }
+  const ours = join(at.home, '.hyperagent')
+  const gateway = await Gateway.open({
+    configPath: join(ours, 'config.json'),
+    stateDir: join(ours, 'hyperlight-mcp'),
+    workspaceFolder: at.work,
+    guest,
+  })
+  try {
+    for (const name of Object.keys(servers)) await gateway.approve(name)
+  } finally {
+    await gateway.close()
   }
   return at
 }

@@ -12,6 +12,7 @@ import { describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { recorded } from '../scripts/lib/catalogue-record.mjs'
 import { gitServer } from '../scripts/lib/tools.mjs'
+import { NO_CODE } from './registries.mjs'
 import { children, compiled, folder, ms, openApproved, openGateway, outputOf, root, start, waitFor } from './support.mjs'
 
 const TIMEOUT = { timeout: ms(60_000) }
@@ -67,7 +68,7 @@ async function registryOf(t, name) {
   const path = folder(t)
   const own = `node_modules/${name}`
   const places = [`s,^${own},package,`, 's,^node_modules,package/node_modules,'].map((place) => `--transform=${place}`)
-  outputOf('tar', ['-C', root, '-I', 'gzip -1', '-cf', join(path, 'package.tgz'), ...places, ...closure(name)])
+  outputOf('tar', ['-C', root, '-I', 'gzip -1', '-cf', join(path, 'package.tgz'), ...NO_CODE, ...places, ...closure(name)])
   const tarball = readFileSync(join(path, 'package.tgz'))
   const {
     dependencies: _,

@@ -16,6 +16,9 @@ async function listening(t, answer) {
 
 const asJson = (response, value) => response.setHeader('content-type', 'application/json').end(JSON.stringify(value))
 
+/** Options of tar that leave out what no server reads and most files are: TypeScript, maps of sources, and documents. */
+export const NO_CODE = ['*.ts', '*.cts', '*.mts', '*.map', '*.md'].map((pattern) => `--exclude=${pattern}`)
+
 /** A registry of npm that has each package in node_modules, in the versions that are there. */
 export async function npmRegistry(t) {
   const { packages } = JSON.parse(readFileSync(join(root, 'node_modules/.package-lock.json'), 'utf8'))
@@ -29,7 +32,17 @@ export async function npmRegistry(t) {
     const path = decodeURIComponent(request.url.slice(1))
     if (path.startsWith('-/tarballs/')) {
       const folder = path.slice('-/tarballs/'.length).replace(/\.tgz$/, '')
-      const packed = ['-cz', '--exclude=./node_modules', '--transform=s,^\\.,package,', '-C', join(root, folder), '.']
+      const packed = [
+        '-c',
+        '-I',
+        'gzip -1',
+        '--exclude=./node_modules',
+        ...NO_CODE,
+        '--transform=s,^\\.,package,',
+        '-C',
+        join(root, folder),
+        '.',
+      ]
       return start(t, 'tar', packed, { stdio: ['ignore', 'pipe', 'inherit'] }).stdout.pipe(response)
     }
     const found = folders.get(path)

@@ -41,10 +41,15 @@ const forms = {
 /** A row of this many characters of a form is a leak, as a mask shows only four. The ends of base64 depend on the text beside them. */
 const WINDOW = 12
 const traces = new Map()
+/** Each window contains a row of so many characters at every place that is a multiple of STEP, whatever the window's own place is. */
+const ROW = 4
+const STEP = WINDOW - ROW + 1
+const rows = new Set()
 for (const [name, secret] of Object.entries(secrets)) {
   for (const [form, write] of Object.entries(forms)) {
     const text = write(secret)
     for (let at = 4; at + WINDOW <= text.length - 4; at++) traces.set(text.slice(at, at + WINDOW), `${name}, ${form}`)
+    for (let at = 4; at + ROW <= text.length - 4; at++) rows.add(text.slice(at, at + ROW))
   }
 }
 
@@ -67,9 +72,12 @@ function faces(value) {
 function assertClean(where, value) {
   const all = faces(value)
   for (const text of all) {
-    for (let at = 0; at + WINDOW <= text.length; at++) {
-      const leak = traces.get(text.slice(at, at + WINDOW))
-      assert.equal(leak, undefined, `${where}: …${text.slice(Math.max(0, at - 60), at + 60)}…`)
+    for (let place = 0; place + ROW <= text.length; place += STEP) {
+      if (!rows.has(text.slice(place, place + ROW))) continue
+      for (let at = Math.max(0, place - STEP + 1); at <= place; at++) {
+        const leak = traces.get(text.slice(at, at + WINDOW))
+        if (leak) assert.fail(`${where}: ${leak}: …${text.slice(Math.max(0, at - 60), at + 60)}…`)
+      }
     }
   }
   return all.join('\n')

@@ -6,6 +6,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { Gateway } from '../index.mjs'
+// node_modules/.bin/tsc is a script of Node that only starts this program, and takes as long as the program takes for a small file.
+import typescriptProgram from '../node_modules/typescript/lib/getExePath.js'
 import { afterwards, ms, outputOf } from './processes.mjs'
 
 export * from './processes.mjs'
@@ -104,7 +106,7 @@ export function compiled(t, files, lib = ['es2022']) {
   }
   writeFileSync(join(path, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, include: ['*.ts'] }))
   try {
-    outputOf(join(root, 'node_modules/.bin/tsc'), ['-p', path, '--pretty', 'false'])
+    outputOf(typescriptProgram(), ['-p', path, '--pretty', 'false'])
     return ''
   } catch (error) {
     return error.stdout
