@@ -97,12 +97,12 @@ mod tests {
             for form in ["", "file:", "file://"] {
                 assert_eq!(told(format!("{form}{}", at(&outside, name))), [("DB".to_owned(), path.clone())], "{form}");
             }
-            assert_eq!(told(at(&given, name)), []);
+            assert!(told(at(&given, name)).is_empty(), "{name}");
         }
         for other in
             ["/api/v1", "new.db", "info", "", "/usr/bin/node", "/tmp/new.db", "/box/home/new.db", "/usr/bin:/bin", "https://a.example/b"]
         {
-            assert_eq!(told(other.to_owned()), [], "{other}");
+            assert!(told(other.to_owned()).is_empty(), "{other}");
         }
     }
 }
