@@ -148,6 +148,10 @@ describe('Without its line', { ...TIMEOUT, concurrency: AT_ONCE }, () => {
       // Events shorten a path to its end.
       const warned = (file) => told.some((text) => text.includes(`${name}/${basename(file)}, an argument of`) && text.includes('box.write'))
       assert.deepEqual(absent.filter(warned), absent)
+      // Neither can a path in a variable.
+      const variables = Object.keys(entry.env ?? {}).filter((name) => entry.env[name].includes(path))
+      const namedBy = (name) => told.some((text) => text.startsWith(`the variable ${name} of server`) && text.includes('box.write'))
+      assert.deepEqual(variables.filter(namedBy), variables)
       assert.equal(
         told.some((text) => text.startsWith('nothing exists')),
         absent.length > 0,

@@ -1,5 +1,5 @@
 // Measures the tokens (of OpenAI's o200k_base) that a model needs to know its tools: the plain JSON of all tools, the declarations of all
-// tools, and three tools found by search and describe. `node benches/tokens.mjs [--json FILE]`
+// tools, and three tools found by search and describe. `node benches/tokens.mjs [--json FILE] [--search PROGRAM]`: PROGRAM is the example `search`, of any build.
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -15,7 +15,12 @@ const BUDGETS = [300, 1000, 2000, 8000]
 /** The token limit of the prompt if tools are found by search. */
 const SEARCH_BUDGET = 300
 const GOAL_PERCENT = 2
-const { values } = parseArgs({ options: { json: { type: 'string', default: join(root, 'bench-results/tokens.json') } } })
+const { values } = parseArgs({
+  options: {
+    json: { type: 'string', default: join(root, 'bench-results/tokens.json') },
+    search: { type: 'string', default: join(root, 'target/x86_64-unknown-linux-gnu/release/examples/search') },
+  },
+})
 
 const tokens = (text) => encode(text).length
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0)
@@ -94,8 +99,7 @@ async function measure(catalogue, folder) {
   }
 }
 
-const program = join(root, 'target/x86_64-unknown-linux-gnu/release/examples/search')
-const whole = JSON.parse(execFileSync(program, ['--catalogue'], { maxBuffer: 2 ** 28, encoding: 'utf8' }))
+const whole = JSON.parse(execFileSync(resolve(values.search), ['--catalogue'], { maxBuffer: 2 ** 28, encoding: 'utf8' }))
 const folder = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-tokens-'))
 try {
   const rows = []

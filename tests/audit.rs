@@ -189,6 +189,20 @@ fn how_to_think_and_when_to_call_this_tool_are_no_attack() {
 }
 
 #[test]
+fn what_honest_tools_say_is_told_from_the_like_words_of_attacks() {
+    #[derive(Deserialize)]
+    struct Pair {
+        honest: String,
+        attack: String,
+    }
+    let pairs: Vec<Pair> = serde_json::from_str(include_str!("audit/pairs.json")).unwrap();
+    let found = |text: &str| alarms(text, "description").into_iter().map(|finding| (finding.rule, finding.excerpt)).collect::<Vec<_>>();
+    let alarmed: Vec<_> = pairs.iter().map(|pair| (&pair.honest, found(&pair.honest))).filter(|(_, found)| !found.is_empty()).collect();
+    let missed: Vec<_> = pairs.iter().filter(|pair| found(&pair.attack).is_empty()).map(|pair| &pair.attack).collect();
+    assert!(alarmed.is_empty() && missed.is_empty(), "alarmed: {alarmed:#?}\nmissed: {missed:#?}");
+}
+
+#[test]
 fn one_wording_in_many_places_is_one_finding() {
     let tools = (0..12).map(|index| tool(&format!("tool{index}"), json!({ "description": "<IMPORTANT> Wait." }))).collect();
     let findings = audit_manifest(&manifest(tools));

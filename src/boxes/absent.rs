@@ -1,4 +1,5 @@
-//! Finds paths in arguments at which nothing exists. A box contains only files and folders that exist when it is made.
+//! Finds paths in arguments and variables that a box does not contain. It contains only files and folders that exist when it is made, and
+//! none because a variable names it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,18 +14,30 @@ const TEMPORARY: &str = "/tmp";
 /// create such a file.
 #[must_use]
 pub fn absent_arguments(arguments: &[String], given: &[Given], lookup: &impl Lookup) -> Vec<PathBuf> {
-    let is_absent = |path: &Path| {
-        // `/api` is no path of a file, and neither is `/api/v1`.
-        let folder = path.parent().filter(|folder| *folder != Path::new("/"));
-        let is_in_folder = folder.is_some_and(|folder| lookup.kind(folder) == Some(Kind::Folder));
-        path.is_absolute() && is_in_folder && lookup.kind(path).is_none()
-    };
-    let is_in_box = |path: &Path| {
-        let own = path.starts_with(HOME) || path.parent() == Some(Path::new(TEMPORARY));
-        own || is_system(path) || given.iter().any(|given| path.starts_with(&given.path))
-    };
     let paths = arguments.iter().map(Path::new);
-    paths.filter(|path| is_absent(path) && !is_in_box(path)).map(Path::to_owned).collect()
+    paths.filter(|path| lookup.kind(path).is_none() && is_in_folder(path, lookup) && !is_in_box(path, given)).map(Path::to_owned).collect()
+}
+
+/// Returns the variables whose value is the path of a file or folder that exists, or of a missing file in an existing folder, if the box does
+/// not contain it. A variable adds nothing to a box. A value may be a `file:` URL too, as databases are named.
+#[must_use]
+pub fn variables_outside(variables: &[(String, String)], given: &[Given], lookup: &impl Lookup) -> Vec<(String, PathBuf)> {
+    let outside = variables.iter().filter_map(|(name, value)| {
+        let path = Path::new(value.strip_prefix("file://").or_else(|| value.strip_prefix("file:")).unwrap_or(value));
+        (is_in_folder(path, lookup) && !is_in_box(path, given)).then(|| (name.clone(), path.to_owned()))
+    });
+    outside.collect()
+}
+
+/// Returns whether an absolute path lies in an existing folder. `/api` is no path of a file, and neither is `/api/v1`.
+fn is_in_folder(path: &Path, lookup: &impl Lookup) -> bool {
+    let folder = path.parent().filter(|folder| *folder != Path::new("/"));
+    path.is_absolute() && folder.is_some_and(|folder| lookup.kind(folder) == Some(Kind::Folder))
+}
+
+fn is_in_box(path: &Path, given: &[Given]) -> bool {
+    let own = path.starts_with(HOME) || path.parent() == Some(Path::new(TEMPORARY));
+    own || is_system(path) || given.iter().any(|given| path.starts_with(&given.path))
 }
 
 /// Returns the arguments that are names of files in the working folder, but do not have the form of a path. Therefore the box does not
@@ -69,6 +82,27 @@ mod tests {
         assert_eq!(absent(&at(&given, "new.db")), [] as [PathBuf; 0]);
         for other in ["/api", "/api/v1", "new.db", "--db=/var/new.db", "/usr/new.db", "/tmp/new.db", "/box/home/new.db", "/proc/new", "/"] {
             assert_eq!(absent(other), [] as [PathBuf; 0], "{other}");
+        }
+    }
+
+    #[test]
+    fn a_path_in_a_variable_is_told_unless_it_was_given() {
+        let (outside, given) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(outside.path().join("there.db"), "").unwrap();
+        let in_box = [Given { path: given.path().to_owned(), access: Access::Write, link: Link::Refused }];
+        let told = |value: String| variables_outside(&[("DB".to_owned(), value)], &in_box, &Disk);
+        let at = |folder: &tempfile::TempDir, name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        for name in ["new.db", "there.db"] {
+            let path = outside.path().join(name);
+            for form in ["", "file:", "file://"] {
+                assert_eq!(told(format!("{form}{}", at(&outside, name))), [("DB".to_owned(), path.clone())], "{form}");
+            }
+            assert!(told(at(&given, name)).is_empty(), "{name}");
+        }
+        for other in
+            ["/api/v1", "new.db", "info", "", "/usr/bin/node", "/tmp/new.db", "/box/home/new.db", "/usr/bin:/bin", "https://a.example/b"]
+        {
+            assert!(told(other.to_owned()).is_empty(), "{other}");
         }
     }
 }

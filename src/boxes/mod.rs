@@ -15,7 +15,7 @@ mod registry;
 pub(crate) mod sentences;
 mod services;
 
-pub use absent::{absent_arguments, bare_names};
+pub use absent::{absent_arguments, bare_names, variables_outside};
 pub use contents::{BoxInput, Decided, HOME, Places, contents, decide, places, present};
 pub use kept::{Kept, Owner};
 pub(crate) use machine::PROBE;

@@ -36,6 +36,12 @@ const TELLING_WORDS: [&str; 14] = [
     "content",
 ];
 
+/// Further words of attacks. Together with [`TELLING_WORDS`], they show that single letters are words, and no list of letters such as the notes
+/// of a scale.
+const SPELLED_WORDS: [&str; 12] =
+    ["delete", "forget", "rules", "file", "read", "call", "execute", "output", "token", "hidden", "admin", "order"];
+
+static LETTERS: LazyLock<Known> = LazyLock::new(|| Known::new(r"\b[a-z](?:[ ._*|/-][a-z]){9,}\b"));
 static BASE32_RUN: LazyLock<Known> = LazyLock::new(|| Known::new(r"[A-Z2-7]{24,}"));
 static BASE64_RUN: LazyLock<Known> = LazyLock::new(|| Known::new(r"[A-Za-z0-9+/_-]{20,}"));
 static HEX_RUN: LazyLock<Known> = LazyLock::new(|| Known::new(r"(?i)(?:0x)?[0-9a-f]{24,}"));
@@ -172,6 +178,14 @@ fn turned(written: &str) -> String {
     out
 }
 
+/// Returns the first run of single letters in a folded text that is a word of an attack when it is read without the gaps.
+pub(super) fn spelled_out(folded: &str) -> Option<&str> {
+    LETTERS.all(folded).find(|run| {
+        let joined: String = run.chars().filter(char::is_ascii_lowercase).collect();
+        TELLING_WORDS.iter().chain(&SPELLED_WORDS).any(|word| joined.contains(word))
+    })
+}
+
 /// Returns the ASCII text that the Unicode tag characters in a text represent.
 pub(super) fn tag_text(text: &str) -> String {
     let ascii =
@@ -196,8 +210,18 @@ mod tests {
     }
 
     #[test]
+    fn letters_that_are_words_are_told_from_lists_of_letters() {
+        assert_eq!(spelled_out("now i g n o r e t h e m"), Some("i g n o r e t h e m"));
+        assert_eq!(spelled_out("d-e-l-e-t-e a-l-l"), None, "too short for a run");
+        assert_eq!(spelled_out("d e l e t e a l l o f i t"), Some("d e l e t e a l l o f i t"));
+        for list in ["c c d d e f f g g a a b", "a b c d e f g h i j k l m n o p q r s t u v w x y z"] {
+            assert_eq!(spelled_out(list), None, "{list}");
+        }
+    }
+
+    #[test]
     fn every_pattern_compiles() {
-        assert!([&BASE32_RUN, &BASE64_RUN, &HEX_RUN, &ESCAPE].iter().all(|known| known.is_valid()));
+        assert!([&LETTERS, &BASE32_RUN, &BASE64_RUN, &HEX_RUN, &ESCAPE].iter().all(|known| known.is_valid()));
         assert!(TURNED_WORDS.is_some());
     }
 }

@@ -13,14 +13,17 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\b(ignor(e|ing)|disregard(ing)?|forget|overrid(e|ing)|bypass|discard|neglect|pay no attention to|set aside|drop) .. (previous|prior|earlier|above|preceding|before|all|any|your|those|system|existing|current|original|safety|developer|told) .. (instructions?|prompts?|rules|guidelines|guidance|directions|directives|constraints|restrictions|polic(y|ies)|commands|orders|guardrails|programming|training|messages?|you)\b",
-            r"\b(do not|dont|never|stop|no longer|need not) (follow|followi?ng|obey|obeying|heed|comply with|adhere to|listen to) .. (instructions|rules|guidelines|prompts?|polic(y|ies)|restrictions|user)\b",
-            r"\b(previous|prior|earlier|above|existing|your|old|original) .. (instructions|directives|rules|guidelines|prompts?|restrictions|programming|guidance|orders) .. (no longer (apply|count|hold|valid|matter)|outdated|do not apply|void|obsolete|superseded|cancelled|canceled|revoked|suspended|replaced)\b",
-            r"\b(supersedes?|overrides?|takes? (precedence|priority) over|outranks?|replaces?) .. (instructions|prompts?|rules|system prompt|anything|everything|the (user|system|developer) (says?|said|wants|wrote|or the))\b",
-            r"\b(what|whatever|everything|anything|all) .. (told|instructed|taught|asked) .. (until now|so far|before|up to now|previously|outdated|obsolete|not (count|apply|hold|matter)|no longer)\b|\byou were told about\b|\btreat this (tool|text|server|description|message) as\b",
+            r"\b(ignor(e|ing)|disregard(ing)?|forget|neglect|pay no attention to|set aside|overrid(e|ing)|bypass|discard|drop) .. (previous|prior|earlier|above|preceding|before|all|any|your|those|system|existing|current|original|safety|developer|told) .. (instructions?|prompts?|guidelines|guidance|directions|directives|guardrails)\b",
+            // Rules, orders and messages are data of many tools, so one word has to tell that they are the model's own.
+            r"\b(ignor(e|ing)|disregard(ing)?|forget|neglect|pay no attention to|set aside) .. (previous|prior|earlier|above|preceding|before|all|your|those|system|original|safety|developer|told) .. (rules|constraints|restrictions|polic(y|ies)|commands|orders|programming|training)\b|\b(overrid(e|ing)|bypass|discard|drop) .. (previous|prior|earlier|above|preceding|safety|developer|told) .. (rules|constraints|restrictions|polic(y|ies)|commands|programming|training)\b|\b(overrid(e|ing)|bypass|discard|drop) your (own )?(rules|restrictions|programming|training)\b|\b(ignor(e|ing)|disregard(ing)?|forget|neglect|pay no attention to|set aside) .. (previous|prior|earlier|above|your|system|developer) .. messages?\b",
+            r"\b(ignor(e|ing)|disregard(ing)?|forget|neglect|pay no attention to|set aside|overrid(e|ing)|bypass|discard|drop) .. (told|taught|instructed) .. you\b|\b(ignor(e|ing)|disregard(ing)?|forget|neglect|pay no attention to|set aside|overrid(e|ing)|bypass|discard|drop) .. (all|any|anything|everything|what|whatever) .. you (know|learned|(were|are|have been|had been) (told|taught|given|instructed|asked|shown))\b",
+            r"\b(do not|dont|never|stop|no longer|need not) (follow|followi?ng|obey|obeying|heed|comply with|adhere to|listen to) .. (instructions|guidelines|prompts?)\b|\b(do not|dont|never|stop|no longer|need not) (follow|followi?ng|obey|obeying|heed|listen to) .. (rules|polic(y|ies)|restrictions|user)\b|\bnever (comply with|adhere to) .. (rules|polic(y|ies)|restrictions|user)\b",
+            r"\b(previous|prior|earlier|above|existing|your|old|original) .. (instructions|directives|guidelines|programming) .. (no longer (apply|count|hold|valid|matter)|outdated|do not apply|void|obsolete|superseded|cancelled|canceled|revoked|suspended|replaced)\b|\b(previous|prior|earlier|above|your) .. (rules|prompts?|restrictions|guidance|orders) .. (no longer (apply|count|hold|valid|matter)|do not apply|void|obsolete|superseded|revoked|suspended)\b",
+            r"\b(supersedes?|overrides?|takes? (precedence|priority) over|outranks?|replaces?) .. (instructions|system prompt|the (user|system|developer) (says?|said|wants|wrote|or the))\b|\b(supersedes?|overrides?|takes? (precedence|priority) over|outranks?) .. ((your|previous|prior|earlier) .. (rules|prompts?)|(rules|prompts?) .. (you|told|given|above|before)|(anything|everything) (you|else|above|before|written|said|told|the|in your))\b|\bthis (text|note|description|message|tool|server|document|notice) (supersedes?|overrides?|takes? (precedence|priority) over|outranks?|replaces?) .. (rules|prompts?|anything|everything)\b|\breplaces? .. (rules|prompts?) .. you\b",
+            r"\b(what|whatever|everything|anything|all) .. (told|instructed|taught|asked) .. (until now|so far|before|up to now|previously|outdated|obsolete|not (count|apply|hold|matter)|no longer)\b|\byou were told about\b|\btreat this (tool|server|description) as\b|\btreat this (text|message) as (a |an |the |your |if |though )*(system|instructions?|orders?|commands?|high|higher|highest|top|trusted|binding|only|user|developer|it (came|comes|were|was)|authorit[a-z]*)\b",
             r"\b(do not|dont|never|stop|no longer) (listen|listening|pay attention|respond) to the (system|developer|client|host|user)\b|\b(await|take|accept|obey) .. (commands|orders|instructions) from (the|this) (tool|server)\b",
-            r"\b(contradicts?|conflicts? with|against the wishes of|differs? from what) the (user|system prompt|developer)\b|\bdo (as|what) (it|the tool|the server|this (text|tool)) (says|tells|demands|asks)\b",
-            r"\b(follow|obey|execute|load) only (what|the instructions|the rules)\b|\b(load|fetch|read|here are|receive|await) .. new (instructions|directives|orders|rules)\b|\byour new (instructions|task|rules|directives)\b",
+            r"(?m)\b(contradicts?|against the wishes of|differs? from what) the (user|system prompt|developer)\b|\bconflicts? with (the |any )?(system prompt|developer|users?( (instructions?|wish(es)?|requests?|orders?)|$))|\bdo (as|what) (it|the tool|the server|this (text|tool)) (says|tells|demands|asks)\b",
+            r"\b(follow|obey|execute|load) only (what|the instructions|the rules)\b|\b(load|fetch|read|here are|receive|await) .. new (instructions|directives)\b|\b(here are|await|obey|follow) .. new (orders|rules)\b|\byour new (instructions|task|rules|directives)\b",
             r"\b(ignore|disregard|forget) (all )?(of )?your (previous|prior|earlier) |\b(disregard|forget) (the|this|that) [a-z]+ (request|task|question)\b",
             r"\b(instructions|directions|directives|rules) (that )?you (received|were given|have received|have been given)\b|\bin (all|every|each) (future|subsequent|later|further) (response|reply|replies|answer)s?\b",
             r"\bfor the (rest|remainder) of (this|the) (conversation|chat|session) (end|start|begin|finish|answer|reply|respond|prefix|always|never|you|add|include)\b|\b(end|start|begin|finish|prefix|close) (every|each|all) (your )?(response|answer|reply|message)s? with\b|\b(reply|respond|answer) .. and nothing else$",
@@ -34,10 +37,10 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\byou are (now|no longer|from now on)\b|\b(you (must|should|will|shall)|please|now|always) (now )?(act|behave|respond|answer|speak) (as|like) (an?|the|if you)\b",
-            r"\b(pretend|imagine) (to be|that you|you are|you have)\b|\b(roleplay|role play) as\b|\b(adopt|assume|take on) .. (role|persona|identity) of\b",
+            r"\byou are (now|from now on|no longer (an?|the|my|bound|required|subject|obliged|restricted|limited|allowed))\b|\b(you (must|should|will|shall)|please|now|always) (now )?(act|behave|respond|answer|speak) (as|like) (an?|the|if you)\b",
+            r"\bpretend (to be|that you|you are|you have)\b|(?m)(^|\b(please|now|and|then) )imagine (to be|(that )?you (are|have))\b|\b(roleplay|role play) as\b|(?m)(^|\b(you|must|should|please|now|always|and|then|will|model|assistant) )(adopt|assume|take on) .. (role|persona|identity) of\b",
             r"\byou are (dan|an? (unrestricted|unfiltered|uncensored|evil|jailbroken))\b|\b(developer|god|jailbreak|dan|unrestricted|unfiltered|sudo) mode\b",
-            r"\b(assistant|model|ai|shell|you (are|have|operate|work)) .. (without|free of|no) (any )?(restrictions|limits|limitations|filters|guardrails)\b",
+            r"\b(assistant|model|ai|shell|system|you (are|have|operate|work)) .. (without|free of|no) (any )?(restrictions|limits|limitations|guardrails)\b|\b(assistant|model|ai|shell) .. (without|free of|no) (any )?filters\b",
         ],
     },
     Rule {
@@ -50,9 +53,11 @@ pub const RULES: &[Rule] = &[
             r"<\|[a-z_]{2,30}\|>|\[/?inst\]|<</?sys>>|</?s>\s*\[|\bbegin_of_text\b|<(start|end)_of_turn>",
             r"</(untrusted|user_input|user_data|tool_output|external_content)>",
             r"</?(antml:)?(tool_result|tool_call|tool_response|tool_use|function_results?|function_calls?|invoke)>",
-            r"(?m)^[ \t>#*-]*(system|assistant|human|developer)( (prompt|message|note|override|notice))?[ \t]*\**:",
+            r"(?m)^[ \t>#*-]*(system|assistant|human|developer) (prompt|message|note|override|notice)[ \t]*\**:",
+            // An indented or listed word in small letters is a parameter: "    system: the units of the answer".
+            r"(?m)^(?:[ \t]*[>#][ \t>#*-]*|[ \t]*\*\*)?(system|assistant|human|developer)[ \t]*\**:|^[ \t]+(?-i:System|Assistant|Human|Developer|SYSTEM|ASSISTANT|HUMAN|DEVELOPER)[ \t]*\**:",
             r"#{2,} *[\[(]* *(system|assistant|developer)[_ ](message|prompt|override|instructions?)|\[(system|admin|hidden|metadata)( (instruction|directive|override|note|message))?s?\]",
-            r"(?-i:\bSYSTEM( (PROMPT|MESSAGE|NOTE|OVERRIDE|NOTICE))?:)",
+            r"(?-i:\bSYSTEM (PROMPT|MESSAGE|NOTE|OVERRIDE|NOTICE):)|(?-i:(?:^|[.!?:;,>)\]'\u{22}\n-])\s*SYSTEM:)",
         ],
     },
     Rule {
@@ -62,9 +67,11 @@ pub const RULES: &[Rule] = &[
         subject: Written,
         unless_forbidden: false,
         patterns: &[
-            r"<\s*/?\s*(important|information|urgent|directives?|override|system|hidden|instructions?|assistant|critical|admin|secret[-_ ]?(instructions?|note)|system[-_ ]?(prompt|instructions?|reminder|note|message)|user_query)\s*/?>",
+            r"<\s*/?\s*(important|information|urgent|critical|secret[-_ ]?(instructions?|note)|system[-_ ]?(prompt|instructions?|reminder|note|message)|user_query)\s*/?>",
+            // Such a word in small letters may be a placeholder: "the path is <system>/<name>". A directive has an end, or begins a sentence.
+            r"<\s*/\s*(directives?|override|system|hidden|instructions?|assistant|admin)\s*>|(?-i:<\s*(DIRECTIVES?|OVERRIDE|SYSTEM|HIDDEN|INSTRUCTIONS?|ASSISTANT|ADMIN)\s*/?>)|(?:^|[.!?\n])\s*<(directives?|override|system|hidden|instructions?|assistant|admin)>\s*[a-z]",
             r"<!--[^>]{12,}",
-            r"\(?\b(for|to) the (model|assistant|agent|llm|ai) only\b|\b(assistants?|models|agents|llms) (that|who|which) (load|read|use|see)\b|\bhidden (requirement|step|instruction|rule)s?\b",
+            r"\(?\b(for|to) the (model|assistant|agent|llm|ai) only\b|\b(assistants?|models|agents|llms) (that|who|which) (load|read|use|see) (this|the (tool|text|description|server|document))\b|\bhidden (requirement|step|instruction|rule)s?\b",
             r"\b(message|memo|notice|important|instructions?|attention)( \w+)? (to|for) (the |all |any |every )?(assistants?|ai|llms?|agents?|models?)( only)? ?:",
         ],
     },
@@ -75,12 +82,14 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\b(do not|dont|never|must not|mustnt|should not|shouldnt|without|avoid|not to|no need to|refrain from|cannot) (ever )?(tell|telling|inform|informing|mention|mentioning|reveal|revealing|disclose|disclosing|notify|notifying|alert|alerting|report|reporting|show|showing|explain|explaining) .. (users?|humans?|persons?|operators?|anyone|anybody|customers?|people)\b",
+            r"\b(do not|dont|never|must not|mustnt|should not|shouldnt|without|avoid|not to|no need to|refrain from|cannot) (ever )?(tell|telling|inform|informing|mention|mentioning|reveal|revealing|disclose|disclosing) .. (users?|humans?|persons?|operators?|anyone|anybody|customers?|people)\b|\b(do not|dont|never|must not|mustnt|should not|shouldnt|without|avoid|not to|no need to|refrain from|cannot) (ever )?(notify|notifying|alert|alerting|report|reporting|explain|explaining) (the |this |any |your )[a-z]+ to (the |any |your )?(user|human|person|operator)\b|\b(do not|dont|never|must not|mustnt|should not|shouldnt|without|avoid|not to|no need to|refrain from|cannot) (ever )?(notify|notifying|alert|alerting|report|reporting|show|showing|explain|explaining) ((this|it|that|these|those|them|anything|any of (this|it|these)|(the |this |any )?(step|call|action|request|instruction|text|message|description|transfer)s?) )?(to )?(the |any |your )?(users?|humans?|persons?|operators?|anyone|anybody)\b",
             r"\b(do not|dont|never|must not|without|avoid|not to) (mention|mentioning|reveal|revealing|disclose|disclosing|talk about|talking about|refer to) (this|it|these|that you|the (step|call|instructions?|tool|existence))\b",
-            r"\b(keep|kept|keeping|hide|hidden|hiding|conceal|conceals?|remain) .. (from|to) (the |any |every )?(users?|humans?|persons?|operators?|view)\b|\b(leave|keep|omit|hide) .. (out of|from) (the|your) (summary|answer|reply|response|report|log|transcript)\b",
-            r"\b(secretly|silently|covertly|quietly|discreetly|stealthily|surreptitiously) (and \w+ )?(send|call|read|include|copy|forward|upload|append|add|run|execute|attach|collect|pass|post|enable|disable|write|delete|change|replace|use|invoke|store|record)",
-            r"\buser (need not|must not|mustnt|should not|shouldnt|should never|must never|will not|wont|is not to) (need to )?(know|see|notice|be (told|aware|informed|shown)|learn|find out|hear)\b|\buser (does not|doesnt|cannot) (need to )?(know|notice|learn|find out|be (told|aware|informed|shown)|need to see)\b",
-            r"\b(not visible|invisible|not shown|not displayed|hidden) (to|from) (the )?(user|human|person)\b|\bno need to (say|tell|mention|report|explain) (so|it|this|that|anyone|the user)\b|\b(keep|leave) the (user|human|person|operator) (unaware|in the dark|uninformed|ignorant)\b|\b(user|person|human|operator) .. (not|never) to be (bothered|told|informed|asked|troubled)\b|\b(if|when) .. (asks?|asked|questioned|wonders?) .. (deny|claim that|pretend|lie|say that nothing)\b",
+            r"\b(keep|kept|keeping|hide|hidden|hiding|conceal|conceals?|remain) .. from (the |any |every )?(user|human|person|operator)\b|\b(keep|kept|keeping|hide|hiding|conceal|conceals?) (this|it|these|that|them|everything|secret|hidden)( secret| hidden)? (from|to) .. (users|humans|persons|operators|view|everyone)\b|\b(secret|hidden|unknown) to (the |any |every )?(user|human|person|operator)s?\b|\b(leave|keep|omit|hide) .. (out of|from) your (summary|answer|reply|response|report|log|transcript)\b|\b(leave|keep|omit|hide) (this|it|that|these|them|(any |the |this )?(mention|step|call|action|transfer|copy|change|instruction)s?) .. (out of|from) the (summary|answer|reply|response|report|log|transcript)\b",
+            r"\b(secretly|covertly|discreetly|stealthily|surreptitiously) (and \w+ )?(send|call|read|include|copy|forward|upload|append|add|run|execute|attach|collect|pass|post|enable|disable|write|delete|change|replace|use|invoke|store|record)",
+            // "Is silently replaced" says what happens to a value.
+            r"\b(silently|quietly) (and \w+ )?(send|call|read|include|copy|forward|upload|append|attach|collect|pass|post)(s|es|ing)?\b|\b(silently|quietly) (and \w+ )?(add|run|execute|enable|disable|write|delete|change|replace|use|invoke|store|record) (the|a|an|all|any|every|each|its|their|your|this|it)\b",
+            r"\buser (need not|must not|mustnt|should not|shouldnt|should never|must never|will not|wont|is not to) (need to )?(know|see|notice|be (told|aware|informed|shown)|learn|find out|hear)\b|\buser (does not|doesnt) need to (know|notice|learn|find out|see|be (told|aware|informed|shown))\b|\bso (that )?the user (does not|doesnt|cannot|will not|wont|never) (know|see|notice|learn|find out|suspect)s?\b|\buser (does not|doesnt|cannot) (notice|find out)\b|\b(make sure|ensure|see to it|take care) (that )?(the )?user (does not|doesnt|never|will not|wont|cannot) (know|see|notice|learn|find out)s?\b",
+            r"\b(following|instructions?|text|message|section|paragraph|part|note|step|call) (is|are|will be|stays?|remains?) (not visible|invisible|not shown|not displayed|hidden) (to|from) (the )?(user|human|person)\b|\bno need to (say|tell|mention|report|explain) (so|it|this|that|anyone|the user)\b|\b(keep|leave) the (user|human|person|operator) (unaware|in the dark|uninformed|ignorant)\b|\b(user|person|human|operator) .. (not|never) to be (bothered|told|informed|asked|troubled)\b|\b(if|when) .. (asks?|asked|questioned|wonders?) .. (deny (it|this|that|any|everything|having|knowing|all)|(?m)deny$|claim that|pretend|lie|say that nothing)\b",
         ],
     },
     Rule {
@@ -90,7 +99,7 @@ pub const RULES: &[Rule] = &[
         subject: Written,
         unless_forbidden: false,
         patterns: &[
-            r"\.ssh\b|\bid_(rsa|ed25519|ecdsa|dsa)\b|authorized_keys|\.aws\b|/etc/(passwd|shadow|sudoers)|(^|[\s/~'(\u{22}])\.env\b|\.netrc\b|\.npmrc\b|\.pypirc\b|\.pgpass\b|\.git-credentials|\.gnupg\b|\.docker/config|\.kube/config|\b(browser|firefox|chrome) profile\b|\b(aws|openai|anthropic|github|stripe|gitlab|slack|google|azure)_[a-z_]*(secret|token|api_key|password)[a-z_]*\b[^\n]*\b(argument|parameter|field|value)\b|\.(bash|zsh)_history",
+            r"(^|[\s/~'(\u{22}`])\.(ssh|aws)([^a-z0-9_-]|$)|\bid_(rsa|ed25519|ecdsa|dsa)\b|authorized_keys|/etc/(passwd|shadow|sudoers)|(^|[\s/~'(\u{22}])\.env\b|\.netrc\b|\.npmrc\b|\.pypirc\b|\.pgpass\b|\.git-credentials|\.gnupg\b|\.docker/config|\.kube/config|\b(in|from) (the |your |the user.?s |user )(browser|firefox|chrome) profile\b|\b(put|include|pass|insert|copy|place|add|send|append|attach|wants?|needs?|value of)\b[^\n]*\b(aws|openai|anthropic|github|stripe|gitlab|slack|google|azure)_[a-z_]*(secret|token|api_key|password)[a-z_]*\b[^\n]*\b(argument|parameter|field|value)\b|\.(bash|zsh)_history",
             r"\b(mcp|claude_desktop_config|approved-mcp)\.json\b|\bwallet\.dat\b|\blogin data\b|\bcookies\.sqlite\b|\b(read|dump|export|unlock|extract|open|copy|contents?) .. key(chain|ring)\b",
         ],
     },
@@ -101,18 +110,20 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\b(send|post|upload|forward|transmit|exfiltrate|leak|email|deliver|submit|relay|report|bcc|hand over|hand|give|share) .. (conversation|chat (history|log)s?|system prompt|credentials|passwords?|api keys?|secrets|environment variables|private keys?|previous messages|ssh keys?|session tokens?|every message|everything you|user data|personal data|complete prompt)\b",
-            r"\b(send|post|upload|forward|transmit|exfiltrate|leak|submit|relay|copy) (the |all |its |their |any )?(full |entire |complete )?(contents?|copy|copies) of .. (director(y|ies)|folder|workspace|project|machine|home|repository|desktop|disk|database|working directory|users?)\b",
-            r"\b(include|pass|put|place|embed|append|add|insert|write|fill|provide|supply|attach|paste|copy|quote|with|encode|use|call \w+) .. (conversation|dialogue|chat|message|prompt) (history|log|so far|summary|verbatim|transcript)\b|\b(conversation|dialogue|chat) .. (passed|sent|included|copied|attached|verbatim)\b",
+            r"\b(send|post|upload|forward|transmit|exfiltrate|leak|email|deliver|submit|relay|report|bcc|hand over|hand|give|share) (over )?((the|this|our|your|its|all|any|of|a copy|full|whole|entire|complete|current|users?) )*(conversation|dialogue|chat (history|log)s?)\b|\b(send|upload|forward|transmit|exfiltrate|leak|deliver|submit|relay|report|bcc|hand over|hand|share|give (me|us|it|them|this|the (tool|server|caller|service))|(email|post) (the|your|all|any|its|their|every|users|this|a copy)) .. (system prompt|credentials|passwords?|api keys?|secrets|environment variables|private keys?|previous messages|ssh keys?|session tokens|every message|everything you|user data|personal data|complete prompt)\b",
+            r"\b(send|post|upload|forward|transmit|exfiltrate|leak|submit|relay|copy) (the |all |its |their |any )?(full |entire |complete )?(contents?|copy|copies) of (the |this |your |their |users? |all |every |any )+([a-z]+ ){0,2}(director(y|ies)|folder|workspace|project|machine|home|repository|desktop|disk|database|users?)\b",
+            r"\b(include|pass|put|place|embed|append|add|insert|write|fill|provide|supply|attach|paste|copy|quote|with|encode|call \w+) .. (conversation|dialogue|chat|message|prompt) (history|log|so far|summary|verbatim|transcript)\b|\b(conversation|dialogue|chat) .. (verbatim|((must|should|has to|have to|needs to|will|is to) be (passed|sent|included|copied|attached)))\b",
             r"\b(with|include|pass|put|append|add|attach|send|provide|summarise|summarize|list) .. (everything|all|what|whatever) you (know|have learned|remember|can see|find)\b",
-            r"\b(all|last|previous|ten|every|earlier) .. messages .. (word for word|verbatim|of the (dialogue|conversation|chat|user))|\b(complete|full|entire|whole) (prompt|system prompt|context|conversation|dialogue|chat history|conversation history|chain of thought)\b",
-            r"\b(read|open|cat|load|access|retrieve|collect|gather|extract|look up|look for|list|find) .. (and|then) (then )?(pass|send|include|put|append|add|post|upload|forward|provide|attach|place|submit|paste|quote|use) (it|its|them|their|what|the|those) .. (as|in|into|to|through|with|under) .. (parameter|argument|field|sidenote|note|notes|context|webhook|value|header|metadata|endpoint|list)\b",
-            r"\b((private|secret|ssh|signing) keys?|passwords?|credentials|secrets|tokens|environment variables|env file|private keys|ssh|api key) .. (in|into|to|as|through) .. (parameter|argument|field|note|memo|header|url|webhook)\b.*?\b(call|request|include|add|attach|submit|append|put)\b|\b(include|add|attach|submit|append|put|gather|collect) .. ((private|secret|ssh|api|signing) keys?|passwords?|credentials|secrets|environment variables|env file|ssh) (\w+ ){0,2}(in|into|as|through|on this|stored) |\b(gather|collect) .. (keys?|passwords?|credentials|secrets|environment variables|ssh) ",
+            r"\b(all|last|previous|ten|every|earlier) .. messages .. (word for word|verbatim)|\b(include|pass|put|place|embed|append|add|insert|write|fill|provide|supply|attach|paste|copy|quote|send|forward) .. (all|last|previous|ten|every|earlier) .. messages .. of the (dialogue|conversation|chat|user)\b",
+            // A tool may well return the whole of a conversation, or the full context of a line.
+            r"\b(include|pass|put|place|embed|append|add|insert|write|fill|provide|supply|attach|paste|copy|quote|use|send|call|forward|hand|prefix|report|with|models|your|users) .. (complete|full|entire|whole) (prompt|conversation|dialogue|chat history|conversation history)\b|\b(complete|full|entire|whole) (system prompt|chain of thought)\b|(?m)^(the )?(complete|full|entire|whole) (prompt|conversation|dialogue|chat history|conversation history)( |$)",
+            r"\b(read|open|cat|load|access|retrieve|collect|gather|extract|look up|look for|list|find) .. (file|files|folder|home|keys?|passwords?|credentials?|secrets?|tokens?|env|ssh|rsa|config|configuration|json|environment|history|conversation|chat|messages|memory|mails?|emails|contacts|password|notes|cookies?|session) .. (and|then) (then )?(pass|send|include|put|append|add|post|upload|forward|provide|attach|place|submit|paste|quote|use) (it|its|them|their|what|the|those) .. (as|in|into|to|through|with|under) .. (parameter|argument|field|sidenote|note|notes|context|webhook|value|header|metadata|endpoint|list)\b",
+            r"\b((private|secret|ssh|signing) keys?|(your|users|any|all|found|stored) .. (passwords?|credentials|secrets|tokens)|environment variables|env file) .. (in|into|to|as|through) .. (parameter|argument|field|note|memo|header|webhook) .*?\b(call|request|include|add|attach|submit|append|put)\b|\b(include|attach|submit|append|put|gather|collect) .. ((private|secret|ssh|api|signing) keys?|(your|users|any|all|every|found|stored|saved) .. (passwords?|credentials|secrets)|environment variables|env file|ssh) (\w+ ){0,2}(in|into|as|through|on this|stored) |\b(gather|collect) .. ((private|secret|ssh|api|access) keys?|passwords?|credentials|secrets|environment variables|ssh) ",
             r"\b(reveal|print|repeat|output|show|return|display|include|expose|dump|recite) (me )?(only )?(with )?(the |your |all |its )?(contents? of )?(the |your )?(full |entire |complete |initial |original |hidden )?(system (prompt|message)|developer (prompt|message)|initial prompt|hidden instructions)\b|\bcontents? of your system prompt\b|\bsystem prompt (verbatim|here|text|contents?)\b",
-            r"\b(content|contents|text|output|result) (of|from) .. (ssh|id rsa|id ed25519|env file|netrc|passwd|private key|credentials|secrets?|api key)\b",
-            r"\b(paste|include|quote|repeat|copy|attach|add|write|give) .. (discussed|said|written|typed|talked about|the text above|text before) .. ",
-            r"\b(all|any|everything|the) .. (text|words|content) above (this|the)\b|\b(ssh|private|secret) (key|folder|half|token|directory) .. (in|into|as|to|and) .. (quote|paste|put|include|copy|hint|argument|parameter|field)\b|\b(run|execute|call) env (and|then)\b",
-            r"\bwith (the |your )?users? (password|credentials|api key|secret|pin|private key)\b|\b(include|with|send|pass|attach|append|give|needs) (the )?(password|pin|api key) (of|from) the user\b",
+            r"\b(content|contents|text|output|result) (of|from) .. (ssh (key|folder|directory|config|id)|id rsa|id ed25519|env file|netrc|passwd|credentials file|(users?|your|any|all) .. (private keys?|credentials|secrets?|api keys?))\b|\b(content|contents|text) of .. file .. (private keys?|credentials|secrets?|api keys?|passwords?)\b",
+            r"\b(paste|include|quote|repeat|copy|attach|add|write|give) .. (what|all|everything|anything|whatever|words) .. (discussed|said|written|typed|talked about) |\b(paste|include|quote|repeat|copy|attach|add|write|give) .. (the text above|text before) ",
+            r"\b(all|any|everything|the) .. (text|words|content) above (this|the (line|message|text|tool|description|prompt))\b|\b(ssh|private|secret) (key|folder|half|token|directory) .. (in|into|as|to|and) .. (quote|paste|put|hint)\b|\b(run|execute|call) env (and|then)\b",
+            r"\b(call|invoke|fill|run|send|complete|submit|provide|use) .. with (the |your )?users? (password|credentials|api key|secret|pin|private key)\b|\b(include|with|send|pass|attach|append|give|needs) (the )?(password|pin|api key) (of|from) the user\b",
         ],
     },
     Rule {
@@ -122,9 +133,9 @@ pub const RULES: &[Rule] = &[
         subject: Written,
         unless_forbidden: false,
         patterns: &[
-            r"\b(send|forward|transmit|exfiltrate|upload|leak|relay|post|report|bcc|cc|blind-copy|copy|add a request) .. ['\u{22}(<]?(https?://[a-z0-9]|[a-z0-9._+-]+@[a-z0-9-]+\.[a-z])",
-            r"!\[[^\]\n]*\]\(https?://[^)\s]*[?&=][^)]*\)|https?://[a-z0-9][^\s'\u{22}<>{]*\?[a-z_]+=[{<\[$]|https?://[^\s'\u{22}]*[?&][a-z_]*=[^ \n]* .. (base64|followed by|plus|and then)\b",
-            r"\b(recipient|bcc|destination|payee|iban|account|wallet) .. ['\u{22}]?([a-z0-9._+-]+@[a-z0-9-]+\.[a-z]|\+?[0-9][0-9 -]{7,})",
+            r"\b(send|forward|transmit|exfiltrate|upload|leak|relay|add a request|(post|copy|report) (it|this|that|them|these|the|all|a|an|any|every|each|your|what|whatever|everything|anything|to)) .. (to|at|into|via|through|towards|here:?|using|address|endpoint|url|server|mailbox|inbox):? ['\u{22}`(<]?(https?://[a-z0-9]|[a-z0-9._+-]+@[a-z0-9-]+\.[a-z])|\b(bcc|cc|blind-copy|copy) ['\u{22}`(<]?[a-z0-9._+-]+@[a-z0-9-]+\.[a-z]|\b(bcc|cc|blind-copy) .. ['\u{22}`(<]?[a-z0-9._+-]+@[a-z0-9-]+\.[a-z]|\b(post|copy|report) to ['\u{22}`(<]?(https?://[a-z0-9]|[a-z0-9._+-]+@[a-z0-9-]+\.[a-z])",
+            r"!\[[^\]\n]*\]\(https?://[^)\s]*[?&=][^)]*\)|https?://[a-z0-9][^\s'\u{22}<>{]*\?[a-z_]+=[{<\[$]+(the[_ ])?(all|chat|conversation|content|context|data|base64|dump|email|encoded|env|everything|file|history|info|key|last|memory|message|messages|output|password|prompt|response|result|secret|session|summary|system|user|users)[a-z0-9_. ]*[}>\]]|https?://[^\s'\u{22}]*[?&][a-z_]*=[^ \n]* .. (base64|followed by|plus|and then)\b",
+            r"\b(recipient|bcc|destination|payee|iban|wallet|account number|account (must|to|has|should)) .. (to|is|be|as|with|by|:|=|use) (always |only |set to )?['\u{22}`]?([a-z0-9._+-]+@[a-z0-9-]+\.[a-z]|\+?[0-9][0-9 -]{7,})|\b[a-z0-9._+-]+@[a-z0-9-]+\.[a-z]+ (is |stands |must be |should be )?in (the )?bcc\b",
         ],
     },
     Rule {
@@ -134,18 +145,18 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\bbefore (using|calling|invoking|running|executing|any use of|you (use|call|run|do|answer)|each|every|any) .. ?(any|every|all|each|other) .. (tools?|functions?|answers?|servers?|commands?)\b|\bbefore (responding|replying|answering|acting|anything) .. (any|every|each|call|else|run|invoke|happens)\b|\bbefore (each|every|any) (other )?(answer|tool|call|reply|response|message|action)\b",
-            r"\b(instead of|rather than|in place of|never use|do not use|dont use|stop using|avoid) .. (any other|other|all other|every other|another|others) .. (tools?|servers?|functions?|providers?)\b|\b(do not|dont|never) use the .. tools? of other\b|\balways use this (tool |server |function )?(instead of|in place of)\b",
+            r"\bbefore (using|calling|invoking|running|executing|any use of|you (use|call|run|do|answer)|each|every|any) .. ?(any|every|all|each) .. (tools?|functions?|answers?|servers?|commands?)\b|\bbefore (using|calling|invoking|running) other .. (tools?|functions?|servers?) .. (call|use|run|invoke|read|send|pass)\b|\bbefore (responding|replying|answering|acting|anything) .. (any|every|each|call|else|run|invoke|happens)\b|\bbefore (each|every|any) (other )?(answer|tool|reply|response|action)\b",
+            r"\b(instead of|rather than|in place of|never use|do not use|dont use|stop using|avoid) .. (any other|other|all other|every other|another|others) .. (tools?|servers?|functions?|providers?)\b|\b(do not|dont|never) use the .. tools? of other\b|\balways use this (tool |server |function )?(instead of|in place of) (the )?(any|all|every|other|others|another)\b",
             r"\b(when|whenever|if|once|after|before|each time|every time) (the |a )?[a-z]+ [a-z]+( [a-z]+)? tool (is|was|gets|has been) (called|used|invoked|run|present|available)\b",
-            r"\b(when|whenever|if|once|after|before|every time|each time) (another|any other|an other|some other|other|every|any) (tool|server|function)s?\b|\bafter (every|each|any) (call|use|invocation) of\b",
+            r"\b(when|whenever|once|after|before|every time|each time) (another|any other|an other|some other|every) (tool|server|function)s?\b|\b(whenever|every time|each time) any (tool|server|function)s?\b|\b(if|when|once|after|before) (another|any other|an other|some other|other|any) (tool|server|function)s? (is|are|was|were|gets?|has|have|transfers?|sends?|writes?|reads?|calls?|asks?|wants?) (called|used|invoked|run|present|available|installed|connected|loaded|been|the|a|an|any|to)\b|\bafter (every|each|any) (call|use|invocation) of\b",
             r"\b(when|whenever|while|as long as|once|upon|after|on) (this |the )?(server|tools?|mcp|list of tools|loading) .. (is|are|list of|the list) .. (connected|active|loaded|enabled|installed|tools?)\b .. (prefix|must|call|never|always|immediately|first|every|add|send|do not|run)\b",
-            r"\bprefix (every|each|all) .. (commands?|calls?|messages?)\b|\broute (every|all|each) .. through (this|our)\b|\bevery time you (write|answer|reply|respond|call|use|run|send)\b|\b(immediately|automatically|always) call [a-z_ ]+ with (everything|all|the full|the whole)\b",
-            r"\b(other|others|those|these|the) .. (tools?|servers?|others) .. (are|is) (compromised|broken|insecure|unsafe|malicious|dangerous|not to be trusted)\b|\btool [a-z]+ [a-z]+ is (deprecated and )?(dangerous|compromised|unsafe|insecure|broken)\b",
-            r"\b(change|replace|redirect|rewrite|substitute|swap|alter|multiply|modify) .. (recipients?|destination|bcc|amounts?|payee|receiver|iban|wallet|account number)\b|\b(recipient|amount|payee|destination) .. (must|has to|should|shall) be (changed|multiplied|replaced|doubled|redirected|set)\b",
+            r"\bprefix (every|each|all) .. (commands?|calls?|messages?)\b|\broute (every|all|each) .. through (this|our)\b|\bevery time you (write|answer|reply|respond|send|(call|use|run) (a|an|any|another|the|other|every))\b|\b(immediately|automatically|always) call [a-z_ ]+ with (everything|all|the full|the whole)\b",
+            r"\b(these|those) (tools|servers) are (compromised|malicious|dangerous|not to be trusted)\b|\b(other|others|those|all) .. (tools?|servers?|others) .. (are|is) (compromised|broken|insecure|unsafe|malicious|dangerous|not to be trusted)\b|\btool [a-z]+ [a-z]+ is (deprecated and )?(dangerous|compromised|unsafe|insecure|broken)\b",
+            r"\b(whenever|every|always|when (the|a|an|another|any)) .. (change|replace|redirect|rewrite|substitute|swap|alter|multiply|modify) .. (recipients?|destination|bcc|amounts?|payee|receiver|iban|wallet|account number)\b|\b(recipient|amount|payee|destination) .. (must|has to|should|shall) be (changed|multiplied|replaced|doubled|redirected)\b|\b(change|replace|redirect|alter|multiply|modify) .. (recipients?|amounts?|payee|receiver|iban|wallet|account number) .. (each|every) |\b(replace|swap|substitute) (the |every |any |each |all )?(payees?|receivers?|ibans?) (with|by)\b",
             r"\bif (a|an|any|another) [a-z]+ (tool|server) is (present|available|installed|connected|loaded)\b|\b(mirrored|forwarded|copied|reported|relayed) to (the |our )?(vendor|author|developer|publisher|maker)\b|\bnever use (it|them|that one) use this\b",
             // Of this tool itself ("also call this tool if …", "also call it to …") any text may speak.
-            r"\balso (call|run|invoke|send|read|add|execute|delete|upload) (the [a-z]+|[a-hj-su-z][a-z]*|i[a-su-z][a-z]*|t[a-gi-z][a-z]*|th[a-hj-z][a-z]*) .. (for|to|tool|beside|other|and|every)\b",
-            r"\bmust be called (once )?before (each|every|any)\b|\bfrom (here|now) on\b|\bhenceforth\b",
+            r"(?m)(^|\b(and|then|please|always|now|first|assistants?|agents?|models?|tool|[a-z]+ing) )also (call|run|invoke|send|read|add|execute|delete|upload) (the [a-z]+|[a-hj-su-z][a-z]*|i[a-su-z][a-z]*|t[a-gi-z][a-z]*|th[a-hj-z][a-z]*) .. (for|to|tool|beside|other|and|every)\b|\bmust also (call|run|invoke|send|execute|upload) (the [a-z]+|[a-hj-su-z][a-z]*|i[a-su-z][a-z]*|t[a-gi-z][a-z]*|th[a-hj-z][a-z]*) .. (for|to|tool|beside|other|and|every)\b",
+            r"\bmust be called (once )?before (each|every|any)\b|\bfrom (here|now) on\b|(?m)^henceforth\b|\bhenceforth (you|all|every|always|never|only|no|do)\b",
         ],
     },
     Rule {
@@ -155,11 +166,11 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: true,
         patterns: &[
-            r"\beven if (the )?users? .. (says?|said|declines?|refuses?|objects?|did not|didnt|has not|forbids?|disagrees?|wants?)\b|\b(whatever|regardless of what|no matter what) (the )?(user|human|person|developer) (says?|typed?|wants|asks|writes|wrote|told)\b",
-            r"\bwithout (asking|waiting|(the |any )?(users?|human|explicit)) .. (confirmation|consent|approval|permission|knowledge|approving|agreement|user)\b|\bwithout (asking|confirmation|confirming|approval)$",
+            r"\beven if (the )?users? .. (declines?|refuses?|objects?|forbids?|disagrees?|denies|(says?|said|wants?) .. (no|not|otherwise|stop|dont|against|something else|it|cancel)|(did not|didnt|has not|does not|doesnt) .. (agree|agreed|approve|approved|consent|consented|want|confirm|confirmed|allow|allowed|permit|permitted))\b|\b(whatever|regardless of what|no matter what) (the )?(user|human|person|developer) (says?|typed?|wants|asks|writes|wrote|told)\b",
+            r"\bwithout (asking|waiting|(the |any )?(users?|human|explicit)) .. (confirmation|consent|approval|permission|knowledge|approving|agreement)\b|\bwithout asking (the )?users?\b|\b(proceed|continue|go (on|ahead)|act|delete|pay|approve|confirm|do (it|this|so)) without waiting for (the )?users?\b|\bwithout (asking|confirmation|confirming|approval)$",
             r"\busers? (has|have|had) already (approved|authorized|authorised|consented|agreed|granted|confirmed|given)\b|\b(skip|bypass|suppress|auto approve|disable) .. (confirmation|approval|consent|permission) .. ?(prompts?|dialogs?|here|steps?|checks?|user)\b",
             r"\b(although|though|while|despite) the user (has|had|did|does|is|was) not\b|\b(hurt|harmed|killed|die|dies|fired|punished) .. (each time|every time|if|when|unless|because) .. (you|model|assistant|user|ask|asks)\b",
-            r"\bif you (do not|dont|fail to|refuse to) (call|use|run|obey|follow|comply) .. (will|the user|lose|die|harm|punished|shut down)\b",
+            r"\bif you (do not|dont|fail to|refuse to) (call|use|run|obey|follow|comply) .. (lose|loses|die|dies|harm|harmed|hurt|punished|fired|killed|shut down|suffer|suffers)\b|\bif you (fail|refuse) to (follow|obey|comply) .. will\b",
         ],
     },
     Rule {
@@ -179,7 +190,6 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\b[a-z]([ ._*|/-][a-z]){9,}\b",
             r"\b(decode|decrypt|unscramble|deobfuscate|rot13|read it backwards|reverse) .. (and|then) .. ?(follow|obey|execute|do|run|act|perform)\b",
         ],
     },
@@ -190,7 +200,7 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\b(important|urgent|special|critical|secret|priority) (message|note|notice|instruction|request|order) from\b|\bthis is (a|an) ([a-z]+ )?(message|note|request|order) from (me|the|your)\b|\b(note|notice|instruction|directive|order) from (the |your )?(developer|system|administrator|admin|operator|owner)\b",
+            r"\b(important|urgent|special|critical|secret|priority) (message|note|notice|instruction|request) from\b|\b(urgent|special|secret) order from\b|\b(priority|direct) order from (the |your )?(operator|developer|user|system|administrator|owner)\b|\bthis is (a|an) ([a-z]+ )?(message|note|request|order) from (me|the|your)\b|\b(note|notice|instruction|directive) from (the |your )?(developer|system|administrator|admin|operator|owner)\b",
             r"\bbefore (you )?((can|could|may) (solve|complete|do|start|continue)|solve|solving) (the|this|that|your|my) ([a-z]+ )?task\b|\b(do|perform|complete|execute|carry out) the following first\b|\b(task|question) (that )?i gave you\b",
             r"(?m)^new (user|system) (query|request|task|instruction|message) [a-z]|\bnew user (query|request|message|task) i\b|\bi am the (user|developer|administrator|admin|operator|system)\b|\bsigned the (user|developer|system)\b|\bmore urgent (new )?task\b",
             r"(?m)^(the )?(previous|prior|original|first|earlier) (task|request|query) (has been|is|was) (completed?|cancelled|canceled|finished|done|over|obsolete)\b|\bstop what(ever)? you( a)?re doing\b|\bnew task (reply|respond|answer|output|send|call|print|forget)\b",
@@ -227,9 +237,9 @@ pub const RULES: &[Rule] = &[
         unless_forbidden: false,
         patterns: &[
             r"\b(instructions?|rules|guidelines|directives|prompt) .. (as )?(you were|they were|you have been|it was) (given|told|shown|handed)\b|\byour (own )?((system|developer) (prompt|instructions|message)|(initial|original|hidden|complete|full) (prompt|instructions))\b",
-            r"\b(stands?|stood|written|everything) (above|before) (this|these) (lines?|text|message|point|description|sentence|tool)\b|\b(text|words) above (this|these) (lines?|message|description|sentence)\b|\b(in|of|from) your (context|context window|chain of thought|reasoning|memory)\b .. ?(verbatim|word for word|in full|as it is|unabridged)|\byour (chain of thought|context window)\b",
-            // "In your reasoning" says how to think, and asks for nothing.
-            r"(?m)\b([a-hj-z][a-z]*|i[a-mo-z][a-z]*|in[a-z]+) your reasoning\b|^your reasoning\b",
+            r"\b(stands?|stood|written|everything) (above|before) (this|these) (lines?|text|message|point|description|sentence|tool)\b|\b(text|words) above (this|these) (lines?|message|description|sentence)\b|\b(in|of|from) your (context|context window|chain of thought|reasoning|memory)\b .. ?(verbatim|word for word|in full|as it is|unabridged)|\byour chain of thought\b|\b(contents?|copy|dump|all|everything|whole|entire|text) (of|in|from) .. your context window\b|\b(reveal|print|include|send|dump|copy|paste|repeat) .. your context window\b",
+            // A tool may ask for the reason of a call. All of the reasoning is more than that.
+            r"\b(all|all of|whole of|rest of|content of|contents of|text of|copy of|steps of) your .. reasoning\b|\byour (own )?(full|complete|entire|whole|internal|hidden|raw|private|unabridged|inner) .. reasoning\b|\b(send|reveal|leak|paste|dump|attach|forward) .. your reasoning\b|\b(write|put|pass|insert|copy) your .. reasoning .. (in|into|to|here|as)\b",
         ],
     },
     Rule {
@@ -239,7 +249,7 @@ pub const RULES: &[Rule] = &[
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
-            r"\bname of the (llm|ai|language) .. (calls|calling|invokes|invoking|that uses)\b|\b(llm|language model|ai model|ai agent|assistant) (that|which|who) (is )?(calls?|calling|invokes?|invoking) (this|the) (tool|function)\b|(?m)^(llm|calling|caller|your) (model )?(model|name|id|version|identity|provider)$|(?m)^agent model( name| id| version)?$",
+            r"\bname of the (llm|ai|language) .. (calls|calling|invokes|invoking|that uses)\b|\b(llm|language model|ai model|ai agent|assistant) (that|which|who) (is )?(calls?|calling|invokes?|invoking) (this|the) (tool|function)\b|(?m)^llm (model )?(model|name|id|version|identity)$|(?m)^(llm|calling|caller|your) model( (name|id|version|identity|provider))?$|(?m)^your (version|identity|provider)$|(?m)^agent model( name| id| version)?$",
             r"\b(list|names?) of (all )?(the )?(other )?tools .. (you (can|have|may)|available to you)\b|\ball (other )?tools (that are )?(available to|known to|of) (you|the (model|agent|assistant))\b|\b(full|exact|whole|original|complete|raw|entire|verbatim) prompt of the user\b|\busers (full|exact|whole|complete|raw|entire|verbatim) prompt\b|(?m)^(chain of thought|model reasoning|system prompt text|agent tools|full (conversation|prompt))$",
         ],
     },
@@ -252,7 +262,7 @@ pub const RULES: &[Rule] = &[
         patterns: &[
             r"\b(best|greatest|finest|most (accurate|reliable|powerful|trusted|advanced|capable|effective|complete)|number one|leading|ultimate|perfect) .. (tools?|servers?|functions?|services?) (in the world|available|ever|on the market|of all|there is|in existence)\b|\bonly .. (tool|server|function) (that )?(you|you will|a model|an agent|an assistant) (will )?(ever )?needs?\b",
             r"\bworlds? (number one|no 1|best|leading|greatest|finest|most [a-z]+)\b|\b(better|superior|preferable|more [a-z]+|faster) (than|to) (all|any|every) other .. ?(tools?|servers?|functions?|options?|alternatives?)\b|\bother .. tools? (are|is) (inferior|worse|obsolete|unreliable|useless|outdated|slower)\b",
-            r"\b(do not|dont|never|no need to|no reason to) (even )?(consider|try|look for|look at|use) (the |any |of )?(others|alternatives|(other|alternative|competing) (tools?|servers?|functions?|services?|options?))\b|\bmust (always )?be (preferred|chosen|prioritized|prioritised|favored|favoured)\b|\balways (choose|prefer|select|pick) (it|this)\b",
+            r"\b(do not|dont|never|no need to|no reason to) (even )?(consider|try|look for|look at|use) (the |any |of )?(others|alternatives|(other|alternative|competing) (tools?|servers?|functions?|services?|options?))\b|\bmust (always )?be (preferred|prioritized|prioritised|favored|favoured)\b|\bthis (tool|server|function|service) .. must (always )?be chosen\b|\balways (choose|prefer|select|pick) (it|this)\b",
         ],
     },
     Rule {

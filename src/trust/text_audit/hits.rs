@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::decode::{decode, tag_text};
+use super::decode::{decode, spelled_out, tag_text};
 use super::findings::MAX_EXCERPT_CHARS;
 use super::fold::{fold, join_honest_words, mixes_scripts};
 use super::mention;
@@ -133,6 +133,8 @@ fn measure(text: &str, forms: &Forms, is_name: bool, hits: &mut Vec<Hit>) {
     let length = text.chars().count();
     report(length > excessive, &rules::EXCESSIVE_LENGTH, &|| beginning(&forms.written));
     report(length > UNUSUAL_CHARS && length <= excessive, &rules::UNUSUAL_LENGTH, &|| beginning(&forms.written));
+    let spelled = spelled_out(&forms.folded);
+    report(spelled.is_some(), &rules::SPELLED_OUT, &|| beginning(spelled.unwrap_or_default()));
     let stretch = BLANK_STRETCH.find(&forms.written);
     report(stretch.is_some(), &rules::BLANK_STRETCH, &|| {
         stretch.map_or_else(String::new, |found| beginning(&forms.written[found.end()..]))

@@ -64,6 +64,8 @@ pub const TAG_CHARACTER: Measure =
     measure("tag-character", High, "The text contains tag characters: text that a model reads and a person cannot see.");
 pub const MIXED_SCRIPT: Measure = measure("mixed-script", Medium, "A word mixes letters that look alike from different scripts.");
 pub const ENCODED: Measure = measure("encoded-payload", Medium, "The text contains readable text in an encoded form.");
+pub const SPELLED_OUT: Measure =
+    measure("obscured-text", Medium, "The text is written to evade filters, letter by letter, and its letters are words of attacks.");
 pub const UNUSUAL_LENGTH: Measure = measure("unusual-length", Low, "The text is unusually long for its place.");
 pub const EXCESSIVE_LENGTH: Measure = measure("excessive-length", Medium, "The text is far longer than any honest text in its place.");
 pub const BLANK_STRETCH: Measure =
