@@ -1254,6 +1254,11 @@ export interface CommandRequest {
    * has the user's full rights.
    */
   box?: BoxRequest
+  /**
+   * Sentences about what the boxes of other servers can change that this server runs, by their settings and the files of this machine. Show each.
+   * They are not part of the digest. Missing if there are none.
+   */
+  changeableBy?: string[]
   warning: string
 }
 

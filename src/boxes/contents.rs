@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use super::kept::{Kept, keep, planting};
+use super::changes::sentences_of_box;
+use super::kept::{Change, Kept, keep, planting};
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
+use super::other_names::{check_other_names, other_names_sentence};
 use super::own_files::{OwnFile, access_of, check_own_folders, followed, held, makeable};
 use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
+use super::sentences::{SHARED, may_write};
 use super::services::{Service, check_services, sockets_sentence};
-use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings};
+use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings, is_program_file};
 
 /// The home folder within a box.
 pub const HOME: &str = "/box/home";
-/// File name endings of programs that a runtime gets as an argument. They and their packages can be read, but not written.
-const PROGRAMS: [&str; 11] = ["js", "mjs", "cjs", "ts", "mts", "cts", "py", "rb", "sh", "jar", "wasm"];
 /// Files that mark the folder of a package.
-const MARKS: [&str; 3] = ["package.json", "pyproject.toml", "pyvenv.cfg"];
+pub(super) const MARKS: [&str; 3] = ["package.json", "pyproject.toml", "pyvenv.cfg"];
 /// Folders next to `bin` that a runtime needs.
 const BESIDE_BIN: [&str; 3] = ["lib", "lib64", "libexec"];
 /// Options of `env` that allow several words after it in a script's first line.
@@ -36,6 +37,8 @@ pub struct BoxInput<'a> {
     pub arguments: &'a [String],
     /// The folder in which relative paths in the arguments are resolved. `None` means the private home, in which no argument names a file.
     pub working_directory: Option<&'a Path>,
+    /// The workspace folder. A program that is found there is not one of the user's own programs.
+    pub workspace: Option<&'a Path>,
     /// The folders in which interpreters are searched.
     pub search_path: &'a OsStr,
     pub read: Vec<PathBuf>,
@@ -76,8 +79,8 @@ pub struct Decided {
     /// The path by which the program is started in the box.
     pub program: PathBuf,
     pub places: Places,
-    /// Sentences about what the box can change that runs outside of it.
-    pub notes: Vec<String>,
+    /// What the box can change that decides what other servers run.
+    pub changes: BTreeSet<Change>,
 }
 
 /// Returns what exists in the box, and the path by which the program is started there.
@@ -99,7 +102,21 @@ pub fn places(request: &BoxInput<'_>, lookup: &impl Lookup) -> Places {
     places
 }
 
-fn own_folders(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<PathBuf> {
+/// Returns the paths that a box would have by its entry, before anything in them is kept from being written.
+pub(super) fn given_paths(request: &BoxInput<'_>, lookup: &impl Lookup) -> BTreeMap<PathBuf, Access> {
+    let own_folders = own_folders(request, lookup);
+    let choice = Choice::new(request, lookup, &own_folders);
+    let mut places = Places::default();
+    choice.add_runtime(&mut places);
+    let mut paths: BTreeMap<PathBuf, Access> = places.runtime.iter().map(|path| (path.clone(), Access::Read)).collect();
+    // A path that cannot be given ends the decision about the box.
+    let _ = choice.add_arguments(&mut paths, &mut places);
+    paths.extend(request.read.iter().map(|path| (path.clone(), Access::Read)));
+    paths.extend(request.write.iter().map(|path| (path.clone(), Access::Write)));
+    paths
+}
+
+pub(super) fn own_folders(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<PathBuf> {
     // A folder that is still missing can be behind a link too.
     request.own_folders.iter().map(|folder| lookup.real(folder).unwrap_or_else(|| followed(folder, lookup).1)).collect()
 }
@@ -128,7 +145,8 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
     check_own_folders(request.own_folders, &paths, lookup)?;
     choice.keep_programs(&places, &mut paths)?;
     let kept = if paths.values().any(|access| *access == Access::Write) { (request.kept)() } else { Vec::new() };
-    let notes = keep(&kept, &mut paths, lookup)?;
+    let changes = keep(&kept, &mut paths, lookup)?;
+    check_other_names(&kept, places.files.iter(), &paths, lookup)?;
     let held = held(request.own_files, &paths, &request.read, lookup)?;
     paths.extend(held.read.into_iter().map(|path| (path, Access::Read)));
     let network = network_of(&request.settings.network, request.start_hosts);
@@ -155,13 +173,13 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
     };
     let hidden = own_folders.into_iter().chain(held.hidden).collect();
     let contents = Contents { given, hidden, home: request.private_home.to_owned(), network, is_nested, ceilings };
-    Ok(Decided { contents, program, places, notes })
+    Ok(Decided { contents, program, places, changes })
 }
 
 /// Returns sentences about what the box has on this machine beside what the config names: the folders of the program, its runtime and its
 /// packages, the sockets in what is given, and what the box can change that runs outside. Returns none for a box that cannot be made.
 pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
-    let Ok(Decided { contents, places, notes, program: _ }) = decide(request, lookup) else { return Vec::new() };
+    let Ok(Decided { contents, places, changes, program: _ }) = decide(request, lookup) else { return Vec::new() };
     let given: Vec<&Given> = contents.given.iter().filter(|given| given.link == Link::Refused).collect();
     let named = request.arguments.iter().map(PathBuf::from).chain(request.read.iter().cloned()).chain(request.roots.iter().cloned());
     let named: Vec<PathBuf> = named.map(|path| request.working_directory.map_or(path.clone(), |folder| folder.join(path))).collect();
@@ -172,9 +190,12 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
     let paths = given.iter().map(|given| (given.path.clone(), given.access)).collect();
     let own_files = makeable(request.own_files, &paths, lookup);
     let sockets = given.iter().filter_map(|given| sockets_sentence(&given.path));
-    let written = given.iter().filter(|given| given.access == Access::Write);
-    let planted = written.filter_map(|given| planting(&given.path, &paths, lookup));
-    of_program.into_iter().chain(sockets).chain(own_files).chain(notes).chain(planted).collect()
+    let written: Vec<&Path> = given.iter().filter(|given| given.access == Access::Write).map(|given| given.path.as_path()).collect();
+    // A folder can have the name of a program, so that the entry alone did not tell that it is written.
+    let is_unsaid = !written.is_empty() && !may_write(request.settings, request.arguments, !request.roots.is_empty());
+    let shared = is_unsaid.then(|| SHARED.to_owned());
+    let planted = written.iter().filter_map(|path| planting(path, &paths, lookup)).chain(other_names_sentence(&paths, lookup));
+    of_program.into_iter().chain(sockets).chain(own_files).chain(shared).chain(sentences_of_box(&changes)).chain(planted).collect()
 }
 
 /// Returns paths as texts. Paths in the same folder share one text: `/a/{bin, lib}`. A path within another one is left out.
@@ -203,7 +224,7 @@ fn network_of(network: &BoxNetwork, start_hosts: &BTreeSet<BoxHost>) -> Network 
     }
 }
 
-struct Choice<'a, L> {
+pub(super) struct Choice<'a, L> {
     request: &'a BoxInput<'a>,
     lookup: &'a L,
     user_home: PathBuf,
@@ -211,7 +232,7 @@ struct Choice<'a, L> {
 }
 
 impl<'a, L: Lookup> Choice<'a, L> {
-    fn new(request: &'a BoxInput<'a>, lookup: &'a L, own_folders: &'a [PathBuf]) -> Self {
+    pub(super) fn new(request: &'a BoxInput<'a>, lookup: &'a L, own_folders: &'a [PathBuf]) -> Self {
         let user_home = lookup.real(request.user_home).unwrap_or_else(|| request.user_home.to_owned());
         Self { request, lookup, user_home, own_folders }
     }
@@ -250,13 +271,12 @@ impl<'a, L: Lookup> Choice<'a, L> {
             }
             paths.insert(file.clone(), Access::Read);
         }
-        for interpreter in &places.interpreters {
-            let (links, _) = followed(interpreter, self.lookup);
+        for program in places.interpreters.iter().map(PathBuf::as_path).chain([self.request.program]) {
+            let (links, _) = followed(program, self.lookup);
             if let Some(link) = links.iter().find(|link| access_of(paths, link) == Some(Access::Write)) {
                 return Err(format!(
-                    "{}, which runs this server's program, leads through the link {}, which this box could replace: put it outside of what the box \
-                     may write",
-                    interpreter.display(),
+                    "{}, which this server runs, leads through the link {}, which this box could replace: put it outside of what the box may write",
+                    program.display(),
                     link.display()
                 ));
             }
@@ -312,7 +332,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
     }
 
     /// Returns the folder of the package to which a program belongs, or the program itself.
-    fn package_of(&self, program: &Path) -> PathBuf {
+    pub(super) fn package_of(&self, program: &Path) -> PathBuf {
         let folders = || program.ancestors().skip(1).filter(|folder| self.may_be_given(folder));
         let is_modules = |folder: &&Path| folder.file_name() == Some(OsStr::new("node_modules"));
         let marked = |folder: &&Path| MARKS.iter().any(|mark| self.lookup.kind(&folder.join(mark)).is_some());
@@ -393,10 +413,6 @@ pub(super) fn is_relative_path(argument: &str) -> bool {
     let is_other = argument.starts_with(['-', '@', '~', '/']) || argument.contains("://") || argument.contains(char::is_whitespace);
     let is_dotted = matches!(argument, "." | "..") || argument.starts_with("./") || argument.starts_with("../");
     is_dotted || (!is_other && (argument.contains('/') || is_program_file(Path::new(argument))))
-}
-
-fn is_program_file(path: &Path) -> bool {
-    path.extension().and_then(OsStr::to_str).is_some_and(|ending| PROGRAMS.contains(&ending))
 }
 
 fn has_parent_parts(path: &Path) -> bool {

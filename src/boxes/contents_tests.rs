@@ -85,6 +85,11 @@ impl Lookup for Machine {
         Some(Identity { device: 1, inode, names: (*kind == Kind::File).then_some(names) })
     }
 
+    fn entries(&self, folder: &Path) -> Vec<crate::boxes::Entry> {
+        let within = self.kinds.iter().filter(|(path, _)| path.parent() == Some(folder));
+        within.map(|(path, kind)| crate::boxes::Entry { path: path.clone(), is_folder: *kind == Kind::Folder }).collect()
+    }
+
     fn is_program(&self, path: &Path) -> bool {
         self.kind(path) == Some(Kind::File) && path.ancestors().any(|folder| folder.ends_with("bin"))
     }
@@ -126,6 +131,7 @@ impl Entry {
             program: Path::new(self.program),
             arguments: &self.arguments,
             working_directory: self.working_directory,
+            workspace: None,
             search_path: OsStr::new("/home/ada/.nvm/v22/bin:/usr/bin"),
             read: self.read.clone(),
             write: self.write.clone(),
@@ -447,4 +453,34 @@ fn an_own_folder_that_is_still_missing_is_kept_from_boxes_behind_a_link_too() {
     let mut server = entry("/usr/bin/node", &[]);
     server.write = vec!["/srv/cache".into()];
     assert!(server.contents(&machine).unwrap_err().contains("/srv/cache"));
+}
+
+#[test]
+fn a_program_with_another_name_in_a_written_folder_prevents_the_box() {
+    let lines = [
+        "/usr/bin/node",
+        "/home/ada/.state/store",
+        "/home/ada/opt/b.mjs",
+        "/home/ada/opt/own.mjs",
+        "/home/ada/p/x/y",
+        "/home/ada/p/kept/z",
+    ];
+    let kept = |path: &str| Kept { path: path.into(), owner: Owner::Server("b".to_owned()) };
+    let linked = |line: &'static str| machine(&lines.into_iter().chain([line]).collect::<Vec<_>>());
+    let mut server = entry("/usr/bin/node", &["/home/ada/opt/own.mjs", "/home/ada/p"]);
+    server.kept = vec![kept("/home/ada/opt/b.mjs"), kept("/home/ada/p/kept")];
+    assert!(server.contents(&machine(&lines)).is_ok());
+    for (line, known) in [
+        ("/home/ada/p/x/.h same as /home/ada/opt/b.mjs", "/home/ada/opt/b.mjs"),
+        ("/home/ada/p/x/.h same as /home/ada/opt/own.mjs", "/home/ada/opt/own.mjs"),
+    ] {
+        let problem = server.contents(&linked(line)).unwrap_err();
+        assert!(problem.contains("/home/ada/p/x/.h") && problem.contains(known) && problem.contains("hard link"), "{problem}");
+    }
+    // In what is kept, no name can be written.
+    assert!(server.contents(&linked("/home/ada/p/kept/h same as /home/ada/opt/b.mjs")).is_ok());
+    let other = linked("/home/ada/p/x/.h same as /home/ada/p/x/y");
+    assert!(server.contents(&other).is_ok());
+    assert!(server.present(&other).iter().any(|said| said.contains("hard links, as pnpm") && said.contains("/home/ada/p/x/")));
+    assert!(!server.present(&machine(&lines)).iter().any(|said| said.contains("hard links")));
 }

@@ -1,7 +1,7 @@
 //! Files and folders that run outside of a box: the gateway's own program, and the programs of other servers. Whoever writes them acts with
 //! the rights of those who run them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::order::Access;
@@ -37,22 +37,57 @@ pub enum Owner {
     Gateway,
     /// The process of another server, with this name.
     Server(String),
+    /// The process of another server. The folder may have code for it, and other things that boxes may write.
+    MayRun(String),
 }
 
-/// Takes the right to write from what runs outside. Returns sentences about what a box can change nevertheless.
+/// Something that a box can change, and that decides what another server runs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    pub server: String,
+    pub effect: Effect,
+    pub path: PathBuf,
+}
+
+/// The way in which a box can change what another server runs. The order is that of the sentences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// The path is, contains, or leads to a program or package of the server.
+    Replaces,
+    /// The path is that of a missing program of the server.
+    Makes,
+    /// The path is a folder from which the server may run code.
+    MayPlant,
+}
+
+/// Takes the right to write from what runs outside. Returns what a box can change nevertheless.
 ///
 /// # Errors
 /// The reason why a box with these paths could change the program of the gateway.
-pub(super) fn keep(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Result<Vec<String>, String> {
+pub(super) fn keep(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Result<BTreeSet<Change>, String> {
     let given: BTreeMap<PathBuf, Access> = paths.clone();
-    let is_written = |path: &Path| access_of(&given, path) == Some(Access::Write);
-    let mut notes = Vec::new();
-    for Kept { path, owner } in kept {
-        let (links, place) = followed(path, lookup);
-        let has = given.iter().find(|(path, access)| **access == Access::Write && path.starts_with(&place));
+    let places: Vec<(&Kept, Vec<PathBuf>, PathBuf)> = kept
+        .iter()
+        .map(|kept| {
+            let (links, place) = followed(&kept.path, lookup);
+            (kept, links, place)
+        })
+        .collect();
+    for (kept, _, place) in &places {
+        let is_program = !matches!(kept.owner, Owner::MayRun(_));
+        let is_written = access_of(&given, place) == Some(Access::Write) && !given.contains_key(place);
+        if is_program && is_written && lookup.kind(place).is_some() {
+            paths.insert(place.clone(), Access::Read);
+        }
+    }
+    // A link within something that is kept cannot be replaced.
+    let is_written = |path: &Path| access_of(paths, path) == Some(Access::Write);
+    let mut changes = BTreeSet::new();
+    for (kept, links, place) in &places {
         let link = links.iter().find(|link| is_written(link));
-        let changeable = has.map(|(path, _)| path).or(link);
-        match (owner, changeable) {
+        let has = given.iter().find(|(path, access)| **access == Access::Write && path.starts_with(place)).map(|(path, _)| path);
+        let changeable = has.or(link);
+        let (server, effect, path) = match (&kept.owner, changeable) {
             (Owner::Gateway, Some(changeable)) => {
                 return Err(format!(
                     "{} cannot be written: this gateway's own program is loaded through it, which runs without a box. Name other folders, or install \
@@ -60,21 +95,15 @@ pub(super) fn keep(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, lookup:
                     changeable.display()
                 ));
             }
-            (Owner::Server(name), Some(changeable)) => {
-                notes.push(format!("can change {}, and so what the server \"{name}\" runs", changeable.display()));
-            }
-            (Owner::Server(name), None) if is_written(&place) && lookup.kind(&place).is_none() => {
-                notes.push(format!("can make {}, which the server \"{name}\" runs", place.display()));
-            }
-            _ => {}
-        }
-        if is_written(&place) && !given.contains_key(&place) && lookup.kind(&place).is_some() {
-            paths.insert(place, Access::Read);
-        }
+            (Owner::Server(server), Some(changeable)) => (server, Effect::Replaces, changeable),
+            (Owner::Server(server), None) if is_written(place) && lookup.kind(place).is_none() => (server, Effect::Makes, place),
+            (Owner::MayRun(server), _) if is_written(place) => (server, Effect::MayPlant, place),
+            (Owner::MayRun(server), Some(changeable)) => (server, Effect::MayPlant, changeable),
+            _ => continue,
+        };
+        changes.insert(Change { server: server.clone(), effect, path: path.clone() });
     }
-    notes.sort();
-    notes.dedup();
-    Ok(notes)
+    Ok(changes)
 }
 
 /// Says what in a folder that a box may write is run by other programs of the user. `None` if nothing was found.

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::boxes::{Identity, Kind};
+use crate::boxes::{Entry, Identity, Kind};
 
 /// A machine with these files and links.
 struct Files(BTreeMap<&'static str, &'static str>);
@@ -30,6 +30,10 @@ impl Lookup for Files {
     fn identity(&self, _path: &Path) -> Option<Identity> {
         None
     }
+
+    fn entries(&self, _folder: &Path) -> Vec<Entry> {
+        Vec::new()
+    }
 }
 
 /// Returns what a box with these written paths can only read, and what it is said to change.
@@ -39,9 +43,9 @@ fn kept(written: &[&str], path: &str, owner: Owner) -> Result<(Vec<PathBuf>, Vec
             .into(),
     );
     let mut paths: BTreeMap<PathBuf, Access> = written.iter().map(|path| (path.into(), Access::Write)).collect();
-    let notes = keep(&[Kept { path: path.into(), owner }], &mut paths, &files)?;
+    let changes = keep(&[Kept { path: path.into(), owner }], &mut paths, &files)?;
     let read = paths.into_iter().filter(|(_, access)| *access == Access::Read);
-    Ok((read.map(|(path, _)| path).collect(), notes))
+    Ok((read.map(|(path, _)| path).collect(), crate::boxes::changes::sentences_of_box(&changes)))
 }
 
 #[test]
@@ -79,4 +83,30 @@ fn what_others_run_in_a_written_folder_is_said() {
     let said = planting(Path::new("/ws"), &given, &files).unwrap();
     assert!(said.starts_with("can change .git in /ws: "), "what is kept cannot be changed: {said}");
     assert_eq!(planting(Path::new("/data"), &given, &files), None);
+}
+
+#[test]
+fn a_folder_with_code_of_another_server_stays_written_and_is_said() {
+    let of = |written: &[&str], path: &str| kept(written, path, Owner::MayRun("b".into())).unwrap();
+    let changes = |path: &str| vec![format!("can change files in {path}, from which the server \"b\" may run code")];
+    for (written, path, said) in [
+        ("/ws", "/ws/tools", "/ws/tools"),
+        ("/ws/tools", "/ws", "/ws/tools"),
+        ("/ws", "/ws/new", "/ws/new"),
+        ("/ws", "/ws/link", "/ws/link"),
+    ] {
+        assert_eq!(of(&[written], path), (vec![], changes(said)), "{written} {path}");
+    }
+    assert_eq!(of(&["/ws/tools"], "/ws/other"), (vec![], vec![]));
+}
+
+#[test]
+fn a_link_in_something_kept_is_not_replaceable() {
+    let files = Files([("/ws/node_modules/hyperlight-mcp", "/opt/tool"), ("/opt/tool", "")].into());
+    let own = |path: &str| Kept { path: path.into(), owner: Owner::Gateway };
+    let mut paths = BTreeMap::from([("/ws".into(), Access::Write)]);
+    let link = own("/ws/node_modules/hyperlight-mcp");
+    assert!(keep(&[link.clone()], &mut paths.clone(), &files).is_err());
+    assert_eq!(keep(&[link, own("/ws/node_modules")], &mut paths, &files), Ok([].into()));
+    assert_eq!(paths.get(Path::new("/ws/node_modules")), Some(&Access::Read));
 }

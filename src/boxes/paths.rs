@@ -76,6 +76,16 @@ pub trait Lookup {
     fn is_program(&self, path: &Path) -> bool;
     /// Returns the identity of the file at the path, without following a link. `None` if nothing exists there.
     fn identity(&self, path: &Path) -> Option<Identity>;
+    /// Returns the entries of a folder. Returns none if there is no folder, or if it cannot be read.
+    fn entries(&self, folder: &Path) -> Vec<Entry>;
+}
+
+/// An entry of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub path: PathBuf,
+    /// True if it is a folder itself, and no link to one.
+    pub is_folder: bool,
 }
 
 /// The identity of a file, whatever its name is.
@@ -125,6 +135,11 @@ impl Lookup for Disk {
     fn identity(&self, path: &Path) -> Option<Identity> {
         let data = fs::symlink_metadata(path).ok()?;
         Some(Identity { device: data.dev(), inode: data.ino(), names: data.is_file().then(|| data.nlink()) })
+    }
+
+    fn entries(&self, folder: &Path) -> Vec<Entry> {
+        let entry = |entry: fs::DirEntry| Entry { path: entry.path(), is_folder: entry.file_type().is_ok_and(|kind| kind.is_dir()) };
+        fs::read_dir(folder).map(|entries| entries.filter_map(Result::ok).map(entry).collect()).unwrap_or_default()
     }
 }
 

@@ -1,7 +1,13 @@
 //! Describes the rights of a box for the person who approves it.
 
+use std::path::Path;
+
 use super::contents::is_relative_path;
-use crate::config::{BoxBase, BoxNetwork, BoxSettings};
+use crate::config::{BoxBase, BoxNetwork, BoxSettings, is_program_file};
+
+/// What is said about each box that may write something beside its private home. It does not depend on what exists on the machine now.
+pub(super) const SHARED: &str = "what it writes there may be run outside of the box, with all of your rights: npm, npx, node, git, editors, shells \
+                                 and other servers look for programs and settings in such folders";
 
 /// Returns sentences about the files and hosts that a server may use. `arguments` and `roots` come from its entry.
 ///
@@ -21,8 +27,7 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
     ];
     said.extend(read.iter().map(|path| format!("may read {path}")));
     said.extend(write.iter().map(|path| format!("may read and write {path}")));
-    let is_path = |text: &&String| text.starts_with('/') || text.contains("${") || is_relative_path(text);
-    let named: Vec<&str> = arguments.iter().filter(is_path).chain(roots).map(String::as_str).collect();
+    let named: Vec<&str> = arguments.iter().filter(|text| is_path(text)).chain(roots).map(String::as_str).collect();
     if !named.is_empty() {
         let may = match base {
             BoxBase::Standard => "may read and write",
@@ -33,6 +38,7 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
             named.join(", ")
         ));
     }
+    said.extend(may_write(settings, arguments, !roots.is_empty()).then(|| SHARED.to_owned()));
     said.push(match network {
         BoxNetwork::Any => "may reach the whole network, and the services of this machine (network: any)".to_owned(),
         BoxNetwork::Hosts(hosts) if hosts.is_empty() => "reaches no network".to_owned(),
@@ -48,4 +54,34 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
     said.push("without namespaces on the machine, sees which paths and processes exist, but not their contents".to_owned());
     said.extend(environment.iter().map(|(name, value)| format!("has {name}={value} in its environment")));
     said
+}
+
+/// Returns whether an argument has the form of a path, or may become one.
+fn is_path(argument: &str) -> bool {
+    argument.starts_with('/') || argument.contains("${") || is_relative_path(argument)
+}
+
+/// Returns whether a box may write something beside its private home, by its entry alone. The file of a program in an argument is not written.
+pub(super) fn may_write(settings: &BoxSettings, arguments: &[String], has_roots: bool) -> bool {
+    let is_written = |argument: &String| is_path(argument) && !is_program_file(Path::new(argument));
+    !settings.write.is_empty() || (settings.base == BoxBase::Standard && (has_roots || arguments.iter().any(is_written)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_folder_is_said_to_be_shared_whatever_exists() {
+        let is_said = |base: BoxBase, write: &[&str], arguments: &[&str], roots: &[&str]| {
+            let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+            let settings = BoxSettings { write: texts(write), ..BoxSettings::of(base) };
+            sentences(&settings, &texts(arguments), &texts(roots)).iter().any(|said| said == SHARED)
+        };
+        assert!(is_said(BoxBase::Strict, &["/no/such/folder"], &[], &[]));
+        assert!(is_said(BoxBase::Standard, &[], &["./data"], &[]) && is_said(BoxBase::Standard, &[], &[], &["/data"]));
+        assert!(is_said(BoxBase::Standard, &[], &["${workspaceFolder}"], &[]));
+        assert!(!is_said(BoxBase::Strict, &[], &["/data"], &["/data"]));
+        assert!(!is_said(BoxBase::Standard, &[], &["server.js", "/srv/main.pl", "--verbose"], &[]));
+    }
 }

@@ -20,6 +20,7 @@ mod oauth;
 mod parse;
 mod pattern;
 mod profiles;
+mod program_files;
 mod programs;
 mod providers;
 mod readiness;
@@ -66,6 +67,7 @@ pub use parse::{Config, parse_object, parse_text};
 pub(crate) use pattern::matches_name;
 pub use pattern::{Item, Pattern, ServerRef};
 pub use profiles::{Overrides, ProfileDefinition, least};
+pub use program_files::is_program_file;
 pub use programs::{BaseFile, BaseLayer, Program, base_layer};
 pub(crate) use programs::{
     ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,

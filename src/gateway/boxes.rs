@@ -4,6 +4,7 @@ mod covered;
 mod homes;
 mod loaded;
 mod own_files;
+mod own_programs;
 mod present;
 mod programs;
 mod start_registry;
@@ -27,7 +28,7 @@ use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
 use crate::boxes::border::{AbsoluteNames, BorderSettings, Descriptors, Refusal, RefusalListener};
-use crate::boxes::{BoxInput, BoxesReport, Decided, Disk, HOME, Kept, PROBE, Registry, Service, decide, services};
+use crate::boxes::{BoxInput, BoxesReport, Decided, Disk, HOME, Kept, PROBE, Registry, Service, decide, is_fixed_program, services};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
     BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths,
@@ -41,6 +42,7 @@ use homes::{HeldHome, Homes};
 pub use homes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
 use loaded::loaded_files;
 use own_files::OwnFiles;
+use own_programs::{own_programs, starts};
 use start_registry::start_sentence;
 
 /// Variables that lead into the private folders of the box, unless the entry sets them.
@@ -70,6 +72,7 @@ impl BoxMaker {
         let home = options.environment.get("HOME").map_or("/", String::as_str);
         let loaded = loaded_files();
         let others: Vec<&PathBuf> = [&options.box_program, &options.reader].into_iter().chain(&loaded).collect();
+        let workspace = options.workspace_folder.as_deref().unwrap_or(Path::new("."));
         Self {
             program: options.box_program.clone(),
             homes: Homes::new(&options.state_folder()),
@@ -79,7 +82,7 @@ impl BoxMaker {
             refused: Arc::default(),
             snapshot_folder: options.snapshot_dir.clone(),
             own_files: OwnFiles::default(),
-            own_programs: programs::own_programs(&options.watchdog, &others),
+            own_programs: own_programs(&options.watchdog, &others, &starts(workspace)),
             services: services(&options.environment, Path::new(home), geteuid().as_raw()),
         }
     }
@@ -177,7 +180,7 @@ impl Core {
         let (user_home, own_folders, services) =
             (self.surroundings.user_home.clone(), self.box_maker.own_folders(), self.box_maker.services.clone());
         let program = command.working_directory.join(program);
-        let (path, name) = (program.clone(), command.command.clone());
+        let name = command.command.clone();
         let core = Weak::clone(&self.weak);
         let mut command = within(command, server, &settings.environment);
         let hosts = match &settings.network {
@@ -189,7 +192,7 @@ impl Core {
         let starting = start_hosts.clone();
         let search = search_path(&command);
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
-        let own = server.name.clone();
+        let (own, workspace) = (server.name.clone(), self.surroundings.workspace_folder.clone());
         let found = blocking(move || {
             let kept = || core.upgrade().map(|core| core.kept_from(&own)).unwrap_or_default();
             let request = BoxInput {
@@ -197,6 +200,7 @@ impl Core {
                 program: &program,
                 arguments: &arguments,
                 working_directory: folder.as_deref(),
+                workspace: Some(&workspace),
                 search_path: &search,
                 read: paths.read,
                 write: paths.write,
@@ -209,11 +213,12 @@ impl Core {
                 own_files: &files,
                 kept: &kept,
             };
-            Ok(decide(&request, &Disk))
+            let is_fixed = is_fixed_program(&request, &name, &Disk);
+            Ok(decide(&request, &Disk).map(|decided| (decided, is_fixed)))
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
-        let Decided { contents, program, places, notes: _ } = found.await?.map_err(failed)?;
-        self.check_places(server, &self.compared(server, &name, &path, places))?;
+        let (Decided { contents, program, places, changes: _ }, is_fixed) = found.await?.map_err(failed)?;
+        self.check_places(server, &self.compared(server, is_fixed, places))?;
         let alive = self.note_view(server, &contents, &own_files)?;
         let BoxMaker { program: box_program, threads, .. } = &self.box_maker;
         let border = self.border_settings(&server.name, hosts, start_hosts);
@@ -232,21 +237,29 @@ impl Core {
     }
 
     /// Returns the approval request for the command. For a server in a box, the request also contains the hosts that a package runner may
-    /// reach until the server has started, and what the box has on this machine. Reads the disk.
+    /// reach until the server has started, and what the box has on this machine. For each process, it contains what other servers can change.
+    /// Reads the disk.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
-        let mut request = CommandRequest::new(server, subject, lack);
-        let Transport::Stdio { working_directory, .. } = &server.transport else { return request };
+        let mut request = self.request_of_entry(server, subject, lack);
+        request.changeable_by = self.changeable_by_others(server);
         let (Some(in_box), Some(BoxDefinition::On(settings))) = (&mut request.in_box, &server.in_box) else { return request };
-        // Folders that the box gives can tie the approval to the workspace, although the command does not start there.
-        if working_directory.is_none() && self.locality(server) == Locality::Anywhere {
-            request.cwd = Some(HOME.to_owned());
-        }
         if let BoxNetwork::Hosts(hosts) = &settings.network {
             in_box.allows.extend(start_sentence(&subject.registry, hosts));
         }
         in_box.allows.extend(self.present_in_box(server, subject));
         // Any program can choose the names of files, and a name must not write sentences of its own.
         in_box.allows.iter_mut().for_each(|sentence| *sentence = escaped(sentence).replace('\n', "\\n"));
+        request
+    }
+
+    /// Returns the approval request for the command as far as the entry decides it.
+    pub(super) fn request_of_entry(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
+        let mut request = CommandRequest::new(server, subject, lack);
+        let Transport::Stdio { working_directory, .. } = &server.transport else { return request };
+        // Folders that the box gives can tie the approval to the workspace, although the command does not start there.
+        if request.in_box.is_some() && working_directory.is_none() && self.locality(server) == Locality::Anywhere {
+            request.cwd = Some(HOME.to_owned());
+        }
         request
     }
 

@@ -89,7 +89,6 @@ impl Gateway {
         let ServerChanges { added, removed, changed } = changes;
         // If a profile was removed, its servers are closed unless another agent still has them.
         self.core.end_left(held).await;
-        self.core.end_boxes_with_new_files().await;
         let report = ReloadReport {
             added,
             removed,
@@ -163,7 +162,7 @@ impl ServerChanges {
 
 impl Core {
     /// Changes the layers of the registry, and ends what the change affects: a changed server loses its connection; a removed server also
-    /// loses its subscriptions and call permissions. The caller must hold the lock `reloading`, so that the changes of one caller are not
+    /// loses its subscriptions and call permissions; a box that could write what a new server runs ends too. The caller must hold the lock `reloading`, so that the changes of one caller are not
     /// mistaken for the changes of another.
     pub(super) async fn apply_layers(self: &Arc<Self>, change: impl FnOnce(&Registry)) -> Result<ServerChanges> {
         let before = self.fingerprints();
@@ -182,6 +181,7 @@ impl Core {
         let removed = changes.removed.iter().map(|name| (name, EndReason::Retired));
         let ended: Vec<_> = changed.chain(removed).map(|(name, why)| self.end(name, why)).collect();
         futures::future::join_all(ended).await;
+        self.end_boxes_with_new_files(None).await;
         Ok(changes)
     }
 

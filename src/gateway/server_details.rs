@@ -124,7 +124,7 @@ impl Agent {
     }
 
     fn details(&self, server: &ServerDefinition) -> Result<ServerDetails> {
-        let request = self.core.command_request(server, &self.core.subject(server), None);
+        let request = self.core.request_of_entry(server, &self.core.subject(server), None);
         let plain = |text: &String| self.core.redactor.without_secrets(text).into_owned();
         let names = |values: &[(String, secrecy::SecretString)]| values.iter().map(|(name, _)| name.clone()).collect();
         let (transport, variables, headers) = match &server.transport {

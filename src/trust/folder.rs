@@ -10,15 +10,12 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::executable::is_program;
 use super::processes::{leads_to_processes, names_processes, without_quotes};
 use crate::config::{
-    BoxDefinition, Part, Placeholder, ServerDefinition, Surroundings, Template, Transport, is_of_workspace, loads_code, mentions_workspace,
+    BoxDefinition, Part, Placeholder, ServerDefinition, Surroundings, Template, Transport, is_of_workspace, is_program_file, loads_code,
+    mentions_workspace,
 };
 
 /// Extensions that a runtime appends to a name to find the program.
 const ENDINGS: [&str; 5] = ["js", "cjs", "node", "ts", "py"];
-/// Extensions of programs that a runtime receives as an argument. A relative path with one of them refers to the workspace folder, even if the file
-/// does not exist yet.
-const PROGRAMS: [&str; 19] =
-    ["bash", "bat", "cjs", "dll", "exe", "go", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "py", "rb", "sh", "ts", "tsx"];
 /// Maximum number of words in one text that are checked. If there are more, the command is treated as dependent on the folder.
 const MAX_WORDS: usize = 128;
 /// Maximum number of words and placeholders in one entry that are checked. If there are more, the command is treated as dependent on the
@@ -222,11 +219,11 @@ fn is_dotted(word: &str) -> bool {
     matches!(word, "." | "..") || word.starts_with("./") || word.starts_with("../")
 }
 
-/// Returns whether a word is a relative path by its form or by its extension.
+/// Returns whether a word is a relative path by its form or by its extension. A relative name of a program refers to the workspace folder, even
+/// if the file does not exist yet.
 fn is_relative(word: &str) -> bool {
     let path = Path::new(word);
-    let names_program = || path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| PROGRAMS.contains(&ending));
-    is_dotted(word) || (!path.is_absolute() && names_program())
+    is_dotted(word) || (!path.is_absolute() && is_program_file(path))
 }
 
 /// Returns the text, and each part of it that may be a path: the value of `--flag=path`, or a file in the command line of `sh -c`. Returns

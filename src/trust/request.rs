@@ -155,6 +155,9 @@ pub struct CommandRequest {
     /// Sentences about the files and hosts that the server's process may use. `None` if the process has the user's full rights.
     #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
     pub in_box: Option<BoxRequest>,
+    /// Sentences about what the boxes of other servers can change that this server runs. They are not part of the digest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changeable_by: Vec<String>,
     /// True if the entry says that there is no box. Then the warning comes first.
     #[serde(skip)]
     pub is_without_box: bool,
@@ -327,6 +330,7 @@ impl CommandRequest {
             pin_executable: server.pin_executable,
             pin_values: server.pin_values,
             in_box,
+            changeable_by: Vec::new(),
             is_without_box: server.in_box == Some(BoxDefinition::Off),
             warning,
         }

@@ -212,6 +212,7 @@ impl Boxed<'_> {
             program: Path::new(self.program),
             arguments: &self.arguments,
             working_directory: None,
+            workspace: None,
             search_path: OsStr::new(PATH),
             read: self.read.clone(),
             write: self.write.clone(),

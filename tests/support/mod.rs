@@ -164,6 +164,7 @@ impl TestFolder {
             program: Path::new(&command.command),
             arguments: &command.arguments,
             working_directory: None,
+            workspace: None,
             search_path: OsStr::new("/usr/local/bin:/usr/bin:/bin"),
             read: Vec::new(),
             write: vec![folder],

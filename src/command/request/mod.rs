@@ -182,7 +182,7 @@ fn has_unseen(request: &CommandRequest) -> bool {
         .into_iter()
         .flatten()
         .chain(request.args.iter().flatten())
-        .chain(request.in_box.iter().flat_map(|in_box| &in_box.allows))
+        .chain(request.in_box.iter().flat_map(|in_box| &in_box.allows).chain(&request.changeable_by))
         .chain(request.environment.iter().chain(&request.input_defaults).chain(&request.input_descriptions));
     request.has_invisible_code || all.into_iter().any(|text| has_invisible(text))
 }
@@ -193,6 +193,7 @@ fn given_values(page: &mut Page, request: &CommandRequest) {
         page.field("box", in_box.base.as_str());
         page.list("", &in_box.allows);
     }
+    page.list("other servers", &request.changeable_by);
     if request.command.is_some() && request.environment.is_empty() && request.env_file.is_none() {
         page.field("environment", "none of your variables except PATH, HOME and a few like them");
     }

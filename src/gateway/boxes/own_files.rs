@@ -185,18 +185,22 @@ impl Core {
     }
 
     /// Ends servers whose boxes contain a file that has become a file of this gateway, such as the `envFile` of a new entry, or that can write
-    /// what a new entry runs.
-    pub(in crate::gateway) async fn end_boxes_with_new_files(&self) {
+    /// what a new entry runs. `starting` is a server that is about to start, and so has no box yet.
+    pub(in crate::gateway) async fn end_boxes_with_new_files(self: &Arc<Self>, starting: Option<&str>) {
         let mut views = self.box_maker.own_files.views.lock().clone();
         if views.is_empty() {
             return;
         }
-        let programs = self.programs_of_servers();
+        let core = Arc::clone(self);
+        let Ok(programs) = blocking(move || Ok(core.code_of_servers())).await else { return };
         let can_write_program = |name: &str, view: &View| {
-            let others = programs.iter().filter(|(other, _)| other.name != name).flat_map(|(_, paths)| paths);
+            let others = programs.iter().filter(|(other, _)| other.name != name).flat_map(|(_, code)| &code.programs);
             others.chain(self.box_maker.own_programs.iter().map(|kept| &kept.path)).any(|path| view.writes(path))
         };
         views.retain(|name, view| {
+            if starting == Some(name) {
+                return false;
+            }
             let Ok(server) = self.registry.server(name) else { return false };
             let is_new = |file: &OwnFile| {
                 let real = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());

@@ -1,37 +1,21 @@
-//! The programs that run outside of a box, and the folders that a box has for its own program.
+//! The programs of other servers, which run outside of a box, and the folders that a box has for its own program.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use secrecy::ExposeSecret as _;
+
 use super::homes::HOMES;
 use super::within;
-use crate::boxes::{BoxInput, Disk, HOME, Kept, OwnFile, Owner, Places, places};
-use crate::config::{BoxBase, BoxDefinition, BoxSettings, ResolvedCommand, ServerDefinition, Transport, inputs_of, resolve_box_paths};
+use crate::boxes::{BoxInput, Code, Disk, HOME, Kept, OwnFile, Owner, Places, code, is_fixed_program, places};
+use crate::config::{
+    BoxBase, BoxDefinition, BoxSettings, ResolvedCommand, ServerDefinition, Transport, inputs_of, loads_code, resolve_box_paths,
+};
 use crate::error::Result;
 use crate::gateway::core::Core;
 use crate::gateway::launch::search_path;
 use crate::trust::{NotApprovedReason, locate_program};
-
-/// Files and folders of the package from which a program that uses the gateway loads it, beside those of the platform's package.
-const PACKAGE: [&str; 8] = ["package.json", "index.js", "index.mjs", "adapters.js", "adapters.mjs", "bin", "npm", "node_modules"];
-
-/// Returns what no box may write, because this gateway is loaded from it: its programs, its package, and the outermost `node_modules` with this
-/// package. There, Node finds the packages that the command line loads, and those of the program that uses the gateway.
-pub(super) fn own_programs(watchdog: &Path, others: &[&PathBuf]) -> Vec<Kept> {
-    // Node has followed all links before it loads a program.
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mut paths: BTreeSet<PathBuf> = others.iter().map(|path| real(path)).chain([real(watchdog)]).collect();
-    let watchdog = real(watchdog);
-    let folder = watchdog.parent().unwrap_or(Path::new("/"));
-    let is_modules = |above: &&Path| above.file_name() == Some(OsStr::new("node_modules"));
-    paths.extend(folder.ancestors().filter(is_modules).last().map(Path::to_owned));
-    let npm = folder.parent().filter(|npm| npm.file_name() == Some(OsStr::new("npm")));
-    let package = npm.and_then(Path::parent);
-    paths.extend(package.into_iter().flat_map(|package| PACKAGE.map(|name| package.join(name))));
-    paths.into_iter().map(|path| Kept { path, owner: Owner::Gateway }).collect()
-}
 
 /// Files and programs outside of a box that the box must not change. The folders of a box's own program do not depend on them.
 pub(super) struct Outside<'a> {
@@ -66,6 +50,7 @@ impl Core {
             program: &program,
             arguments: &arguments,
             working_directory: Some(command.working_directory.as_path()).filter(|folder| *folder != Path::new(HOME)),
+            workspace: Some(&self.surroundings.workspace_folder),
             search_path: &search,
             read: paths.read,
             write: paths.write,
@@ -83,27 +68,24 @@ impl Core {
 
     /// Returns what runs outside of the box of a server: the gateway itself, and the programs of all other servers. Reads the disk.
     pub(super) fn kept_from(&self, server: &str) -> Vec<Kept> {
-        let others = self.programs_of_servers().into_iter().filter(|(other, _)| other.name != server);
-        let owned = |(other, paths): (Arc<ServerDefinition>, BTreeSet<PathBuf>)| {
-            paths.into_iter().map(move |path| Kept { path, owner: Owner::Server(other.name.clone()) })
-        };
-        self.box_maker.own_programs.iter().cloned().chain(others.flat_map(owned)).collect()
+        let others = kept_among(server, &self.code_of_servers());
+        self.box_maker.own_programs.iter().cloned().chain(others).collect()
     }
 
-    /// Returns each server that is a process, with the files and folders of its program. Reads the disk.
-    pub(super) fn programs_of_servers(&self) -> Vec<(Arc<ServerDefinition>, BTreeSet<PathBuf>)> {
+    /// Returns each server that is a process, and from where it takes its code. Reads the disk.
+    pub(super) fn code_of_servers(&self) -> Vec<(Arc<ServerDefinition>, Code)> {
         let standard = BoxSettings::of(BoxBase::Standard);
         let is_process = |server: &Arc<ServerDefinition>| matches!(server.transport, Transport::Stdio { .. });
-        let with_programs = |server: Arc<ServerDefinition>| {
+        let with_code = |server: Arc<ServerDefinition>| {
             let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
-            let found = self.with_box_input(&server, settings, &Outside::NOTHING, |request, _| {
-                let Places { runtime, packages, files, .. } = places(request, &Disk);
-                // A link that leads to the program can be replaced too, and a program that is missing can be made.
-                [runtime, packages, files].into_iter().flatten().chain([request.program.to_owned()]).collect()
+            let found = self.with_box_input(&server, settings, &Outside::NOTHING, |request, command| {
+                let loaders = command.environment.iter().filter(|(name, _)| name != "PATH" && loads_code(name));
+                let loaded: Vec<String> = loaders.map(|(_, value)| value.expose_secret().to_owned()).collect();
+                code(request, &loaded, &Disk)
             });
             (server, found.unwrap_or_default())
         };
-        self.registry.servers().into_iter().filter(is_process).map(with_programs).collect()
+        self.registry.servers().into_iter().filter(is_process).map(with_code).collect()
     }
 
     /// Returns the folders that the box of a server has for its program, as far as its approval covers them. `None` without a box. Reads the
@@ -111,17 +93,16 @@ impl Core {
     pub(in crate::gateway) fn places_in_box(&self, server: &ServerDefinition) -> Option<Vec<String>> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return None };
         let compared = self.with_box_input(server, settings, &Outside::NOTHING, |request, command| {
-            self.compared(server, &command.command, request.program, places(request, &Disk))
+            self.compared(server, is_fixed_program(request, &command.command, &Disk), places(request, &Disk))
         });
         Some(compared.unwrap_or_default())
     }
 
     /// Returns the folders of a program that an approval covers. A program of the user's own `PATH` can be updated without a new approval,
-    /// because whoever could replace it would run outside of boxes. Packages that a person's answers decide are not known at the approval.
-    pub(super) fn compared(&self, server: &ServerDefinition, command: &str, program: &Path, places: Places) -> Vec<String> {
-        let is_users_tool = !command.contains('/') && !program.starts_with(&self.surroundings.workspace_folder);
+    /// unless this box could choose another one (`is_fixed` is false). Packages that a person's answers decide are not known at the approval.
+    pub(super) fn compared(&self, server: &ServerDefinition, is_fixed: bool, places: Places) -> Vec<String> {
         let Places { runtime, packages, .. } = places;
-        let runtime = if is_users_tool { BTreeSet::new() } else { runtime };
+        let runtime = if is_fixed && has_inherited_path(server) { BTreeSet::new() } else { runtime };
         let packages = if inputs_of(server).is_empty() { packages } else { BTreeSet::new() };
         runtime.union(&packages).map(|path| path.to_string_lossy().into_owned()).collect()
     }
@@ -136,22 +117,22 @@ impl Core {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Returns the programs and folders with code of all servers but one.
+pub(super) fn kept_among(server: &str, code: &[(Arc<ServerDefinition>, Code)]) -> Vec<Kept> {
+    let others = code.iter().filter(|(other, _)| other.name != server);
+    let owned = |(other, Code { programs, folders }): &(Arc<ServerDefinition>, Code)| {
+        let kept = |owner: Owner| move |path: &PathBuf| Kept { path: path.clone(), owner: owner.clone() };
+        let programs = programs.iter().map(kept(Owner::Server(other.name.clone())));
+        programs.chain(folders.iter().map(kept(Owner::MayRun(other.name.clone())))).collect::<Vec<_>>()
+    };
+    others.flat_map(owned).collect()
+}
 
-    #[test]
-    fn the_folders_from_which_the_gateway_is_loaded_are_its_own() {
-        let paths = |watchdog: &str| -> Vec<PathBuf> {
-            let other = Path::new(watchdog).with_file_name("box");
-            own_programs(Path::new(watchdog), &[&other]).into_iter().map(|kept| kept.path).collect()
-        };
-        let in_project = paths("/p/node_modules/a/node_modules/hyperlight-mcp-linux-x64-gnu/watchdog");
-        assert!(in_project.contains(&"/p/node_modules".into()), "{in_project:?}");
-        let in_repository = paths("/r/npm/linux-x64-gnu/watchdog");
-        for name in ["npm/linux-x64-gnu/watchdog", "npm/linux-x64-gnu/box", "index.js", "bin", "npm", "node_modules"] {
-            assert!(in_repository.contains(&Path::new("/r").join(name)), "{name}: {in_repository:?}");
-        }
-        assert!(!in_repository.contains(&"/r".into()));
-    }
+/// Returns whether a server finds its program in the `PATH` of the gateway's own user. The values of a pinned environment file are approved, but
+/// they name folders of the entry's author.
+fn has_inherited_path(server: &ServerDefinition) -> bool {
+    let Transport::Stdio { environment, environment_file, .. } = &server.transport else { return false };
+    let is_set_by_box = matches!(&server.in_box, Some(BoxDefinition::On(settings)) if settings.environment.contains_key("PATH"));
+    let is_in_file = environment_file.is_some() && server.pin_values;
+    !is_set_by_box && !is_in_file && environment.iter().all(|(name, _)| name != "PATH")
 }

@@ -1,0 +1,134 @@
+//! Says what a box can change that decides what other servers run, to the person who approves the box, or the other server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::kept::{Change, Effect};
+
+/// Maximum number of paths that one sentence names.
+const MAX_PATHS: usize = 3;
+/// Maximum number of other servers that one request names.
+const MAX_SERVERS: usize = 10;
+
+/// Returns sentences for the approval of the box.
+pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
+    let by_server = by_server(changes);
+    let mut said = Vec::new();
+    for (server, changes) in by_server.iter().take(MAX_SERVERS) {
+        for (effect, paths) in changes {
+            let paths = listed(paths);
+            said.push(match effect {
+                Effect::Replaces => format!("can change {paths}, and so what the server \"{server}\" runs"),
+                Effect::Makes => format!("can make {paths}, which the server \"{server}\" runs"),
+                Effect::MayPlant => format!("can change files in {paths}, from which the server \"{server}\" may run code"),
+            });
+        }
+    }
+    let more = by_server.len().saturating_sub(MAX_SERVERS);
+    said.extend((more > 0).then(|| format!("can change what {more} more servers run")));
+    said
+}
+
+/// Returns sentences for the approval of the server `runs`: what the boxes of other servers can change that it runs. `by_box` has what each box
+/// can change, by the name of its server.
+#[must_use]
+pub fn sentences_of_other(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &str) -> Vec<String> {
+    let of_this =
+        |changes: &BTreeSet<Change>| -> BTreeSet<Change> { changes.iter().filter(|change| change.server == runs).cloned().collect() };
+    let others: Vec<_> = by_box.iter().map(|(name, changes)| (name, of_this(changes))).filter(|(_, changes)| !changes.is_empty()).collect();
+    let mut said = Vec::new();
+    for (name, changes) in others.iter().take(MAX_SERVERS) {
+        for (effect, paths) in by_server(changes).into_values().flatten() {
+            let paths = listed(&paths);
+            said.push(match effect {
+                Effect::Replaces => format!("the server \"{name}\" may write {paths}, and so change what this server runs"),
+                Effect::Makes => format!("the server \"{name}\" may make {paths}, which this server runs"),
+                Effect::MayPlant => format!("the server \"{name}\" may write in {paths}, from which this server may run code"),
+            });
+        }
+    }
+    let more = others.len().saturating_sub(MAX_SERVERS);
+    said.extend((more > 0).then(|| format!("{more} more servers may change what this server runs")));
+    said
+}
+
+/// Returns the paths of each server and effect, the shortest first. A path within one that is said already is left out.
+fn by_server(changes: &BTreeSet<Change>) -> BTreeMap<&str, Vec<(Effect, Vec<&Path>)>> {
+    let mut sorted: Vec<&Change> = changes.iter().collect();
+    sorted.sort_by_key(|change| (&change.server, change.effect, change.path.components().count(), &change.path));
+    let mut by_server: BTreeMap<&str, Vec<(Effect, Vec<&Path>)>> = BTreeMap::new();
+    for Change { server, effect, path } in sorted {
+        let said = by_server.entry(server).or_default();
+        // A missing program is named, although its folder is.
+        let covers = |(other, paths): &(Effect, Vec<&Path>)| {
+            (*other == *effect || *effect == Effect::MayPlant)
+                && *other != Effect::Makes
+                && paths.iter().any(|above| path.starts_with(above))
+        };
+        if said.iter().any(covers) {
+            continue;
+        }
+        match said.last_mut().filter(|(last, _)| last == effect) {
+            Some((_, paths)) => paths.push(path),
+            None => said.push((*effect, vec![path])),
+        }
+    }
+    by_server
+}
+
+fn listed(paths: &[&Path]) -> String {
+    let mut said: Vec<String> = paths.iter().take(MAX_PATHS).map(|path| path.display().to_string()).collect();
+    let more = paths.len().saturating_sub(MAX_PATHS);
+    said.extend((more > 0).then(|| format!("{more} more places")));
+    said.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(server: &str, effect: Effect, path: &str) -> Change {
+        Change { server: server.to_owned(), effect, path: path.into() }
+    }
+
+    #[test]
+    fn each_place_is_said_once_and_the_shortest_first() {
+        let changes = BTreeSet::from([
+            change("b", Effect::MayPlant, "/ws/x/y"),
+            change("b", Effect::MayPlant, "/ws/x"),
+            change("b", Effect::MayPlant, "/ws/p/lib"),
+            change("b", Effect::Replaces, "/ws/p"),
+            change("c", Effect::Makes, "/ws/later.mjs"),
+            change("c", Effect::MayPlant, "/ws"),
+        ]);
+        let said = [
+            "can change /ws/p, and so what the server \"b\" runs",
+            "can change files in /ws/x, from which the server \"b\" may run code",
+            "can make /ws/later.mjs, which the server \"c\" runs",
+            "can change files in /ws, from which the server \"c\" may run code",
+        ];
+        assert_eq!(sentences_of_box(&changes), said);
+        let by_box = BTreeMap::from([("a".to_owned(), changes)]);
+        let said = [
+            "the server \"a\" may make /ws/later.mjs, which this server runs",
+            "the server \"a\" may write in /ws, from which this server may run code",
+        ];
+        assert_eq!(sentences_of_other(&by_box, "c"), said);
+        assert_eq!(sentences_of_other(&by_box, "d"), [] as [String; 0]);
+    }
+
+    #[test]
+    fn the_number_of_places_and_servers_is_bounded() {
+        let places: BTreeSet<Change> = (0..5).map(|number| change("b", Effect::MayPlant, &format!("/ws/{number}"))).collect();
+        assert_eq!(
+            sentences_of_box(&places),
+            ["can change files in /ws/0, /ws/1, /ws/2, 2 more places, from which the server \"b\" may run code"]
+        );
+        let servers: BTreeSet<Change> = (0..14).map(|number| change(&format!("b{number:02}"), Effect::MayPlant, "/ws")).collect();
+        let said = sentences_of_box(&servers);
+        assert_eq!((said.len(), said.last().map(String::as_str)), (11, Some("can change what 4 more servers run")));
+        let by_box = (0..12).map(|number| (format!("a{number:02}"), servers.clone())).collect();
+        let said = sentences_of_other(&by_box, "b00");
+        assert_eq!((said.len(), said.last().map(String::as_str)), (11, Some("2 more servers may change what this server runs")));
+    }
+}

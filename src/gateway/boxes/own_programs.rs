@@ -1,0 +1,114 @@
+//! The files and folders from which this gateway is loaded, and which no box may write.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::boxes::{Kept, Owner};
+
+/// The name of this package in a `node_modules`.
+const NAME: &str = "hyperlight-mcp";
+/// Files of the package that a program loads, or that decide what it loads.
+const FILES: [&str; 5] = ["package.json", "index.js", "index.mjs", "adapters.js", "adapters.mjs"];
+/// Folders of the package, beside those files.
+const FOLDERS: [&str; 3] = ["bin", "npm", "node_modules"];
+/// Files and folders of Yarn that decide what Node loads in a project with Plug'n'Play. The first one marks such a project.
+const PLUG_AND_PLAY: [&str; 3] = [".pnp.cjs", ".pnp.loader.mjs", ".yarn"];
+
+/// Returns what no box may write, because this gateway is loaded from it: its programs, its package, and the outermost `node_modules` with this
+/// package. There, Node finds the packages that the command line loads, and those of the program that uses the gateway. `starts` are the files
+/// and folders from which that program may be started: above them, a `node_modules` can have a link to the package.
+pub(super) fn own_programs(watchdog: &Path, others: &[&PathBuf], starts: &[PathBuf]) -> Vec<Kept> {
+    // Node has followed all links before it loads a program.
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut paths: BTreeSet<PathBuf> = others.iter().map(|path| real(path)).chain([real(watchdog)]).collect();
+    let watchdog = real(watchdog);
+    let folder = watchdog.parent().unwrap_or(Path::new("/"));
+    let modules: Vec<&Path> = folder.ancestors().filter(|above| above.file_name() == Some(OsStr::new("node_modules"))).collect();
+    paths.extend(modules.last().map(|outermost| outermost.to_path_buf()));
+    let npm = folder.parent().filter(|npm| npm.file_name() == Some(OsStr::new("npm")));
+    let package = npm.and_then(Path::parent);
+    paths.extend(package.into_iter().flat_map(|package| FILES.iter().chain(&FOLDERS).map(|name| package.join(name))));
+    for modules in modules {
+        paths.extend(package_in(modules));
+    }
+    for folder in starts.iter().flat_map(|start| start.ancestors()) {
+        let modules = folder.join("node_modules");
+        let found = package_in(&modules);
+        if !found.is_empty() {
+            paths.insert(modules);
+            paths.extend(found);
+        }
+        if folder.join(PLUG_AND_PLAY[0]).exists() {
+            paths.extend(PLUG_AND_PLAY.map(|name| folder.join(name)).into_iter().filter(|path| path.exists()));
+        }
+    }
+    paths.into_iter().map(|path| Kept { path, owner: Owner::Gateway }).collect()
+}
+
+/// Returns the entry of this package in a `node_modules`, which can be a link, and its files. They are named one by one, because package managers
+/// give them other names in other projects. Empty if there is no such entry.
+fn package_in(modules: &Path) -> Vec<PathBuf> {
+    let entry = modules.join(NAME);
+    let Ok(package) = entry.canonicalize() else {
+        // A link that leads nowhere can lead somewhere later.
+        return entry.symlink_metadata().map(|_| entry).into_iter().collect();
+    };
+    let files = FILES.iter().map(|name| package.join(name)).filter(|file| file.exists());
+    let files: Vec<PathBuf> = files.collect();
+    files.into_iter().chain([entry]).collect()
+}
+
+/// Returns the files and folders from which the program that uses the gateway may be started: the working folder, the workspace, and each file
+/// in the command line of this process.
+pub(super) fn starts(workspace: &Path) -> Vec<PathBuf> {
+    let working_folder = std::env::current_dir().unwrap_or_default();
+    let arguments = std::env::args_os().skip(1).map(|argument| working_folder.join(argument)).filter(|path| path.is_file());
+    let named: Vec<PathBuf> = arguments.collect();
+    let real = named.iter().filter_map(|path| path.canonicalize().ok()).collect::<Vec<_>>();
+    named.into_iter().chain(real).chain([working_folder.clone(), working_folder.join(workspace)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn paths(watchdog: &str, starts: &[PathBuf]) -> Vec<PathBuf> {
+        let other = Path::new(watchdog).with_file_name("box");
+        own_programs(Path::new(watchdog), &[&other], starts).into_iter().map(|kept| kept.path).collect()
+    }
+
+    #[test]
+    fn the_folders_from_which_the_gateway_is_loaded_are_its_own() {
+        let in_project = paths("/p/node_modules/a/node_modules/hyperlight-mcp-linux-x64-gnu/watchdog", &[]);
+        assert!(in_project.contains(&"/p/node_modules".into()), "{in_project:?}");
+        let in_repository = paths("/r/npm/linux-x64-gnu/watchdog", &[]);
+        for name in ["npm/linux-x64-gnu/watchdog", "npm/linux-x64-gnu/box", "index.js", "bin", "npm", "node_modules"] {
+            assert!(in_repository.contains(&Path::new("/r").join(name)), "{name}: {in_repository:?}");
+        }
+        assert!(!in_repository.contains(&"/r".into()));
+    }
+
+    #[test]
+    fn a_link_to_the_package_above_the_program_that_uses_it_is_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let package = root.join("store/hyperlight-mcp");
+        fs::create_dir_all(&package).unwrap();
+        fs::write(package.join("index.js"), "").unwrap();
+        fs::create_dir_all(root.join("p/node_modules")).unwrap();
+        fs::create_dir_all(root.join("p/src")).unwrap();
+        fs::create_dir_all(root.join("yarn/.yarn")).unwrap();
+        fs::write(root.join("yarn/.pnp.cjs"), "").unwrap();
+        symlink(&package, root.join("p/node_modules/hyperlight-mcp")).unwrap();
+        let own = paths("/r/watchdog", &[root.join("p/src/agent.mjs"), root.join("yarn")]);
+        let expected = ["p/node_modules", "p/node_modules/hyperlight-mcp", "store/hyperlight-mcp/index.js", "yarn/.pnp.cjs", "yarn/.yarn"];
+        for name in expected {
+            assert!(own.contains(&root.join(name)), "{name}: {own:?}");
+        }
+        assert!(!own.contains(&root.join("yarn/.pnp.loader.mjs")));
+    }
+}
