@@ -13,16 +13,16 @@ use crate::embedding::{TextDigest, Vector};
 /// Weight of the meaning. The best score by words has the weight 1.
 const WEIGHT: f32 = 0.3;
 /// Mean and standard deviation of the cosines between questions and tools.
-const MEAN: f32 = 0.10;
-const DEVIATION: f32 = 0.11;
+const MEAN: f32 = 0.058;
+const DEVIATION: f32 = 0.075;
 /// Bounds of the meaning, in standard deviations. A tool's text that is made for one question gains no more than the upper bound.
 const LEAST: f32 = -3.0;
-const MOST: f32 = 6.0;
+const MOST: f32 = 8.0;
 /// Minimum meaning of a tool that has no word of the question. A tool below is not found.
 const WITHOUT_WORDS: f32 = 2.0;
 /// Mean of the meaning of tools with a word of the question, and its growth up to the best score by words. Tools whose vector is not known count
 /// with this, so that they are placed among the others by their words.
-const EXPECTED: (f32, f32) = (1.0, 1.5);
+const EXPECTED: (f32, f32) = (0.0, 3.5);
 /// Maximum length of a description in the text of a tool, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 1_000;
 const MAX_NAME_CHARS: usize = 100;
