@@ -50,10 +50,10 @@ function fake(t, behaviour = 'honest') {
   }
 }
 
-/** Opens a gateway that ranks by meaning too. Returns it with its warnings. */
+/** Opens a gateway that ranks by meaning too. Returns it with its warnings about that. */
 async function openHybrid(t, servers, searchModel, options) {
   const warnings = []
-  const onEvent = ({ type, message }) => type === 'warning' && warnings.push(message)
+  const onEvent = ({ type, message }) => type === 'warning' && message.startsWith('search ') && warnings.push(message)
   const gateway = await openApproved(t, servers, { search: 'hybrid', searchModel, onEvent, ...options })
   return { gateway, warnings }
 }
@@ -89,7 +89,8 @@ describe('a search by meaning', () => {
   })
 
   test('finds only what an agent may see, and no longer what is not approved any more', async (t) => {
-    const { gateway } = await openHybrid(t, { meadow, sky }, fake(t).path)
+    const config = { mcpServers: { meadow, sky }, defaultGrant: 'none' }
+    const { gateway } = await openHybrid(t, { meadow, sky }, fake(t).path, { config })
     await finds(gateway, QUESTION, 'sky.storm_warning')
     const shepherd = gateway.agent('shepherd')
     assert.deepEqual(await found(shepherd, QUESTION), [], 'an agent without a grant')
@@ -139,7 +140,7 @@ describe('a search by meaning', () => {
 describe('without a usable program, words alone rank, and one warning names the remedy:', () => {
   const SHARED = 'list items of a shop'
 
-  for (const behaviour of ['exit', 'model', 'short', 'zero', 'nan', 'fraction', 'large', 'other', 'twice', 'huge', 'endless', 'crash'])
+  for (const behaviour of ['exit', 'model', 'short', 'zero', 'nan', 'fraction', 'large', 'other', 'huge', 'endless', 'crash'])
     test(`a program that does this: ${behaviour}`, async (t) => {
       const model = fake(t, behaviour)
       const words = await found(await openApproved(t, { meadow, sky }), SHARED)
@@ -147,9 +148,7 @@ describe('without a usable program, words alone rank, and one warning names the 
       await waitFor(
         'a warning',
         async () => {
-          // A program that answers twice is caught at the second question.
-          if (behaviour !== 'twice') assert.deepEqual(await found(gateway, SHARED), words)
-          else await found(gateway, SHARED)
+          assert.deepEqual(await found(gateway, SHARED), words)
           return warnings.length > 0
         },
         ms(20_000),
@@ -162,6 +161,14 @@ describe('without a usable program, words alone rank, and one warning names the 
       const pids = model.starts().map(({ pid }) => pid)
       assert.ok(!children().some(({ pid }) => pids.includes(pid)))
     })
+
+  test('a program that answers twice is ended at the next question', async (t) => {
+    const model = fake(t, 'twice')
+    const { gateway } = await openHybrid(t, { meadow, sky }, model.path)
+    await found(gateway, SHARED)
+    const [{ pid }] = await waitFor('another program', () => model.starts().length > 1 && model.starts(), ms(20_000))
+    assert.ok(!children().some((child) => child.pid === pid))
+  })
 
   test('a program that never answers delays no search and no end', async (t) => {
     const model = fake(t, 'silent')
@@ -239,7 +246,6 @@ describe('the model itself', () => {
     const { gateway, warnings } = await openHybrid(t, { shop }, path)
     for (const [question, tool] of [
       ['who owns this website', 'whois_domain'],
-      ['make my photo smaller', 'resize_picture'],
       ['will it snow tomorrow', 'get_forecast'],
     ]) {
       const words = await found(await openApproved(t, { shop }), question)
