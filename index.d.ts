@@ -14,6 +14,8 @@ export type ToolErrors = 'return' | 'throw'
  * `ERR_OUTPUT_SCHEMA`.
  */
 export type SchemaViolations = 'warn' | 'error'
+/** How a search ranks tools: by the words of the question, or also by its meaning. */
+export type SearchRanking = 'words' | 'hybrid'
 /**
  * The handling of a call whose arguments do not match the tool's `inputSchema`. `error` does not send the call (`ERR_INVALID_ARGUMENTS`), `warn`
  * sends it with a warning, and `off` does not check the arguments.
@@ -182,6 +184,14 @@ export interface GatewayOptions extends Callbacks {
    * Default true, or `learnResults` of the config.
    */
   learnResults?: boolean
+  /**
+   * How `searchTools` and `search` of `host:mcp` rank tools: by the words of the question, or also by its meaning. `hybrid` needs the package
+   * `hyperlight-mcp-search-model` beside this one; without it, a warning says so, and tools are ranked by words. Default `words`, or `search` of
+   * the config.
+   */
+  search?: SearchRanking
+  /** The folder of the package `hyperlight-mcp-search-model`. Default: where Node finds the package from this one. */
+  searchModel?: string
   /** True to emit events also for each connection and each call. Default false. */
   trace?: boolean
   /**

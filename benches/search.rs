@@ -1,7 +1,9 @@
 //! Measures the cost and the quality of the search, over a thousand synthetic tools and those of the installed servers.
 //!
-//! `cargo run --release --example search` measures; `-- --catalogue` prints all tools as a JSON array of `{ server, manifest }` instead.
+//! `cargo run --release --example search` measures, with `-- --hybrid` also the ranking by meaning (scripts/search-model first); `-- --catalogue` prints all tools as a JSON array of `{ server, manifest }` instead.
 
+#[path = "eval/hybrid.rs"]
+mod hybrid;
 #[path = "../tests/catalogue/quality.rs"]
 mod quality;
 #[path = "../tests/catalogue/synthetic.rs"]
@@ -13,6 +15,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hybrid::Hybrid;
 use hyperlight_mcp::catalog::{Manifest, SearchIndex, SearchOptions};
 use quality::{Quality, queries, unseen_queries};
 
@@ -44,6 +47,9 @@ fn main() {
         }
     }
     row("1,000 tools: a query (goal: 1 ms)", &latencies);
+    if std::env::args().any(|argument| argument == "--hybrid") {
+        by_meaning(&index);
+    }
     hostile(&index);
     println!("memory that the index took: {} KiB\n", grown / 1024);
     let tools: usize = all.values().map(|manifest| manifest.tools.len()).sum();
@@ -52,6 +58,26 @@ fn main() {
         let quality = Quality::measure(&index, &queries);
         println!("over {tools} tools, queries that {what}: recall@5 {:.3}\n{quality}", quality.recall());
     }
+}
+
+/// Measures searches with vectors: those of all tools are known, and each question is new to the model.
+fn by_meaning(index: &SearchIndex) {
+    let folder = std::env::temp_dir();
+    let hybrid = Hybrid::start(&folder.join("hyperlight-mcp-search-bench"));
+    let started = Instant::now();
+    let tools = hybrid.tools(index).expect("the vectors of the tools");
+    println!("{:<44} {:>9.1} ms a tool", "vectors of 1,000 tools", started.elapsed().as_secs_f64() * 1000.0 / 1000.0);
+    let (mut asking, mut ranking) = (Vec::new(), Vec::new());
+    for query in queries().iter().chain(&unseen_queries()) {
+        let started = Instant::now();
+        let meaning = hybrid.meaning(query.text, &tools).expect("the vector of a question");
+        asking.push(started.elapsed());
+        let started = Instant::now();
+        black_box(index.search_with(query.text, &SearchOptions { limit: 10, servers: None }, Some(&meaning)));
+        ranking.push(started.elapsed());
+    }
+    row("1,000 tools: the vector of a question", &asking);
+    row("1,000 tools: a query with vectors", &ranking);
 }
 
 /// Measures hostile queries and texts of servers. Their time must be bounded.

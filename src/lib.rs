@@ -13,6 +13,7 @@
 //! - [`registry`]: lists the servers that exist now, with their state
 //! - [`trust`]: decides whether a server may run, and whether a model may read its tools
 //! - [`boxes`]: the files and hosts that a server's process may use
+//! - [`embedding`]: vectors of texts, from the program of an optional package
 //! - [`catalog`]: describes the tools for a guest and for a model
 //! - [`client`]: manages the live connections; uses rmcp's client side
 //! - [`sandbox`]: runs the micro-VM; does not depend on MCP
@@ -39,6 +40,7 @@ pub mod client;
 mod clock;
 pub mod command;
 pub mod config;
+pub mod embedding;
 pub mod error;
 pub mod fetch;
 mod files;

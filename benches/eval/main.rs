@@ -4,6 +4,7 @@
 //! `scripts/eval` fetches the sets into `target/eval`. Each question belongs to one of two halves: the ranking is developed on one, and the
 //! other is run once, when the ranking is done.
 
+mod hybrid;
 mod plain;
 mod sets;
 mod tokens;
@@ -12,7 +13,8 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
 
-use hyperlight_mcp::catalog::{SearchIndex, SearchOptions};
+use hybrid::Hybrid;
+use hyperlight_mcp::catalog::{Meaning, SearchIndex, SearchOptions};
 use plain::Plain;
 use sets::{Half, Question, Set};
 
@@ -21,7 +23,7 @@ const FIRST: usize = 5;
 /// The number of hits that count for the rank of the first answer.
 const RANKED: usize = 50;
 
-const USAGE: &str = "usage: eval search|tokens [--half dev | --unseen] [--missed]";
+const USAGE: &str = "usage: eval search|tokens [--half dev | --unseen] [--missed] [--hybrid]";
 
 /// The measurement to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ struct Options {
     measure: Measure,
     half: Half,
     missed: bool,
+    /// True if the ranking by meaning is measured too. Needs the package of scripts/search-model.
+    hybrid: bool,
 }
 
 fn main() -> ExitCode {
@@ -58,8 +62,9 @@ fn search(folder: &Path, options: &Options) -> Result<(), sets::Problem> {
     let sets = sets::read(folder)?;
     println!("the {} half\n", options.half.name());
     println!("{:<22} {:<11} {:>9} {:>9} {:>8} {:>6}", "set", "ranking", "questions", "any-hit@5", "recall@5", "MRR");
+    let hybrid = if options.hybrid { Some(Hybrid::start(folder)) } else { None };
     for set in &sets {
-        measure(set, options);
+        measure(set, options, hybrid.as_ref())?;
     }
     Ok(())
 }
@@ -71,33 +76,41 @@ fn options(arguments: &[String]) -> Option<Options> {
         "tokens" => Measure::Tokens,
         _ => return None,
     };
-    let mut options = Options { measure, half: Half::Development, missed: false };
+    let mut options = Options { measure, half: Half::Development, missed: false, hybrid: false };
     while let Some(argument) = rest.next() {
         match argument {
             "--half" => options.half = rest.next().filter(|half| *half == "dev").map(|_| Half::Development)?,
             "--unseen" => options.half = Half::Unseen,
             "--missed" => options.missed = true,
+            "--hybrid" => options.hybrid = true,
             _ => return None,
         }
     }
     Some(options)
 }
 
-fn measure(set: &Set, options: &Options) {
+fn measure(set: &Set, options: &Options, hybrid: Option<&Hybrid>) -> Result<(), sets::Problem> {
     let mut index = SearchIndex::default();
     index.update(&set.servers);
     let plain = Plain::of(&set.servers);
+    let tools = hybrid.map(|hybrid| hybrid.tools(&index)).transpose()?;
     // The first five are those of a search for five, as a longer list has twins from further down among them.
-    let ours = |text: &str| -> Vec<String> {
-        let search = |limit| index.search(text, &SearchOptions { limit, servers: None }).into_iter().map(|hit| hit.tool);
+    let ours = |text: &str, meaning: Option<&Meaning>| -> Vec<String> {
+        let search = |limit| index.search_with(text, &SearchOptions { limit, servers: None }, meaning).into_iter().map(|hit| hit.tool);
         search(FIRST).chain(search(RANKED).skip(FIRST)).collect()
     };
     let mut missed = Vec::new();
     for (group, questions) in set.groups(options.half) {
-        let (mut by_ours, mut by_plain) = (Figures::default(), Figures::default());
+        let (mut by_ours, mut by_plain, mut by_meaning) = (Figures::default(), Figures::default(), Figures::default());
         for question in questions {
-            let found = ours(&question.text);
-            if !by_ours.add(&found, question) {
+            let mut found = ours(&question.text, None);
+            let mut has_found = by_ours.add(&found, question);
+            by_plain.add(&plain.search(&question.text, RANKED), question);
+            if let Some((hybrid, tools)) = hybrid.zip(tools.as_ref()) {
+                found = ours(&question.text, Some(&hybrid.meaning(&question.text, tools)?));
+                has_found = by_meaning.add(&found, question);
+            }
+            if !has_found {
                 missed.push(format!(
                     "{}\n  expects {}\n  finds {}",
                     question.text,
@@ -105,14 +118,17 @@ fn measure(set: &Set, options: &Options) {
                     found[..found.len().min(FIRST)].join(", ")
                 ));
             }
-            by_plain.add(&plain.search(&question.text, RANKED), question);
         }
         by_ours.print(&group, "ours");
+        if hybrid.is_some() {
+            by_meaning.print("", "hybrid");
+        }
         by_plain.print("", "plain BM25");
     }
     if options.missed {
         println!("\n{}\n", missed.join("\n"));
     }
+    Ok(())
 }
 
 /// Sums over the questions of a set.

@@ -154,7 +154,7 @@ impl AgentTools {
 
     async fn query_or_manage(&self, tool: Tool, given: ToolArguments) -> Result<Json> {
         match tool {
-            Tool::Search => self.search(&given),
+            Tool::Search => self.search(&given).await,
             Tool::Describe => self.describe(&given),
             Tool::ServerInfo => self.server_info(given.text("server").unwrap_or_default()),
             Tool::Manage => self.manage(&given).await,
@@ -220,16 +220,19 @@ impl AgentTools {
         self.sandbox.get_or_try_init(make).await.cloned()
     }
 
-    fn search(&self, given: &ToolArguments) -> Result<Json> {
+    /// Searches on a blocking thread, because a search may wait for the vector of its question.
+    async fn search(&self, given: &ToolArguments) -> Result<Json> {
         let query = ToolQuery {
             query: given.text("query").unwrap_or_default().to_owned(),
             limit: given.whole("limit").map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
             servers: given.texts("servers"),
         };
-        let found = match self.sandbox.get() {
-            Some(sandbox) => sandbox.search_tools(&query, Some(self.errors()))?,
-            None => self.agent.search_tools(&query, self.errors())?,
-        };
+        let (agent, sandbox, errors) = (self.agent.clone(), self.sandbox.get().cloned(), self.errors());
+        let found = blocking(move || match sandbox {
+            Some(sandbox) => sandbox.search_tools(&query, Some(errors)),
+            None => agent.search_tools(&query, errors),
+        })
+        .await?;
         let hits: Vec<_> = found
             .iter()
             .map(|hit| json!({ "module": hit.module, "function": hit.identifier, "signature": hit.signature, "purpose": hit.purpose }))

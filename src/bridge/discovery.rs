@@ -3,12 +3,14 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::server_calls::ServerCalls;
-use crate::catalog::{Catalog, Manifest, SearchIndex, SearchOptions, has_words};
+use crate::catalog::{Catalog, Manifest, Meaning, SearchIndex, SearchOptions, ToolText, has_words};
+use crate::embedding::{Embedder, Vector};
 use crate::error::{Error, ErrorText, Result};
 use crate::sandbox::{Arguments, HostReply, Value};
 
@@ -18,6 +20,9 @@ const MAX_LIMIT: usize = 100;
 const MAX_QUERY_BYTES: usize = 10_000;
 /// Scores are rounded to two decimal places, because further digits have no meaning.
 const SCORE_DIGITS: f64 = 100.0;
+/// Maximum time that a search waits for the vector of its question. It takes 20 to 40 ms if the model is loaded. Without it, the search ranks
+/// by words alone.
+const QUESTION_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The search index of a gateway's tools. It is updated when the gateway's servers have changed.
 #[derive(Default)]
@@ -29,6 +34,8 @@ pub struct ToolSearch {
 pub struct ToolFinder {
     pub catalog: Catalog,
     pub search: Arc<ToolSearch>,
+    /// Computes the vectors for a search by meaning. `None`: tools are ranked by words alone.
+    pub embedder: Option<Arc<Embedder>>,
 }
 
 /// A search for tools.
@@ -58,11 +65,17 @@ pub struct ToolMatch {
 }
 
 impl ToolSearch {
-    /// Returns the tools that match best, with the best first.
+    /// Returns the tools that match best, with the best first. With an embedder, their meaning counts too, as far as it is known.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for a query without a word, or for an invalid limit. `ERR_UNKNOWN_SERVER`.
-    pub fn search(&self, servers: &BTreeMap<String, Arc<Manifest>>, catalog: &Catalog, query: &ToolQuery) -> Result<Vec<ToolMatch>> {
+    pub fn search(
+        &self,
+        servers: &BTreeMap<String, Arc<Manifest>>,
+        catalog: &Catalog,
+        query: &ToolQuery,
+        embedder: Option<&Embedder>,
+    ) -> Result<Vec<ToolMatch>> {
         let text = &query.query[..query.query.floor_char_boundary(MAX_QUERY_BYTES)];
         let limit = query.limit.unwrap_or(DEFAULT_LIMIT);
         if !has_words(text) {
@@ -78,10 +91,16 @@ impl ToolSearch {
                 known: servers.keys().map(ErrorText::from).collect(),
             });
         }
+        // The index is not locked while the search waits.
+        let question = embedder.map(|embedder| (embedder, embedder.question(text, QUESTION_PATIENCE)));
         let hits = {
             let mut index = self.index.lock();
             index.update(servers);
-            index.search(text, &SearchOptions { limit, servers: query.servers.as_deref() })
+            let meaning = question.and_then(|(embedder, question)| {
+                let tools = vectors_of_tools(&index, embedder);
+                Some(Meaning { question: question?, tools })
+            });
+            index.search_with(text, &SearchOptions { limit, servers: query.servers.as_deref() }, meaning.as_ref())
         };
         hits.into_iter()
             .map(|hit| {
@@ -94,11 +113,22 @@ impl ToolSearch {
     }
 }
 
+/// Returns the vectors of all tools of an index, as far as they are known. The others are computed in the background.
+fn vectors_of_tools(index: &SearchIndex, embedder: &Embedder) -> Vec<Option<Arc<Vector>>> {
+    let texts: Vec<ToolText<'_>> = index.texts().collect();
+    let digests: Vec<_> = texts.iter().map(|text| text.digest).collect();
+    let vectors = embedder.known(&digests);
+    let unknown = texts.iter().zip(&vectors).filter(|(_, vector)| vector.is_none()).map(|(text, _)| (text.digest, text));
+    embedder.compute(unknown, |text| text.text());
+    vectors
+}
+
 impl ServerCalls {
     /// Implements `search(query, { limit?, servers? })`.
     pub(super) fn search(&self, arguments: Arguments) -> HostReply {
         let found = query_of(arguments, self.limits.max_argument_bytes);
-        let found = found.and_then(|query| self.tool_finder.search.search(&self.manifests, &self.tool_finder.catalog, &query));
+        let ToolFinder { catalog, search, embedder } = &self.tool_finder;
+        let found = found.and_then(|query| search.search(&self.manifests, catalog, &query, embedder.as_deref()));
         let found = found.and_then(|found| serde_json::to_value(found).map_err(|error| Error::Internal(error.to_string().into())));
         match found.and_then(|found| self.capped("the result of search".to_owned(), found)) {
             Ok(found) => HostReply::Value(Value::from(found)),

@@ -33,7 +33,7 @@ pub use offered::{
     unshown_uri,
 };
 pub use resources_and_prompts::{HostFields, Prompt, PromptArgument, Resource, ResourceTemplate};
-pub use search::{Hit, SearchIndex, SearchOptions, has_words};
+pub use search::{Hit, Meaning, SearchIndex, SearchOptions, ToolText, has_words};
 pub use shapes::{Learnt, Sample, SeenResults, SeenTool, Shape, is_shown_key};
 pub use tokens::estimate_tokens;
 pub use uri_template::{UriTemplate, readings};

@@ -44,6 +44,7 @@ use std::time::Duration;
 use clap::Parser as _;
 use tokio::runtime::Handle;
 
+use crate::blocking::blocking;
 use crate::command::{self, Command, Server, Speaker};
 use crate::gateway::ProviderLoader;
 use crate::sandbox::{Stop, StopReason};
@@ -63,6 +64,8 @@ const ENDING: Duration = Duration::from_secs(2);
 
 /// Time that `serve` has to end after a signal, so that current requests can end and the last answers can be sent.
 const SERVE_ENDING: Duration = Duration::from_secs(15);
+/// The maximum time that `search` waits until the meaning of all tools is known. Only the first search after an approval needs it: 25 ms a tool.
+const MEANING_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Result of the program. It decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,6 +259,12 @@ async fn servers_as(session: &Session, command: &Command, as_agent: &AsAgent) ->
     session.check_config()?;
     let gateway = session.open()?;
     let agent = grants::agent_of(session, &gateway, as_agent)?;
+    if matches!(command, Command::Search(_)) && agent.ranks_by_meaning() {
+        // This program ends after one search, so it waits for the vectors that the search asks for. They are kept for the next one.
+        command::perform_as(&gateway, &agent, command, &session.terminal.out, Speaker::Person).await?;
+        let waiting = agent.clone();
+        blocking(move || Ok(waiting.wait_for_meaning(MEANING_PATIENCE))).await?;
+    }
     let outcome = command::perform_as(&gateway, &agent, command, &session.terminal.out, Speaker::Person).await?;
     if session.json() {
         session.terminal.print_json(&outcome.data);

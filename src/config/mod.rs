@@ -23,6 +23,7 @@ mod profiles;
 mod program_files;
 mod programs;
 mod providers;
+mod ranking;
 mod readiness;
 mod redirectors;
 mod rules;
@@ -74,6 +75,7 @@ pub(crate) use programs::{
     starts_gateway, valid_name,
 };
 pub use providers::{ProviderPatterns, ProviderPolicy, ProviderSettings};
+pub use ranking::SearchRanking;
 pub use readiness::missing_variables;
 pub use redirectors::redirects_traffic;
 pub use rules::is_package_name;

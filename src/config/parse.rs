@@ -13,6 +13,7 @@ use super::inputs::Inputs;
 use super::limits;
 use super::programs::{BaseLayer, FreeNames, Program, valid_name};
 use super::providers::{self, ProviderSettings};
+use super::ranking::{self, SearchRanking};
 use super::sections::is_server;
 use super::server::{self, Context};
 use super::source::ServerSource;
@@ -47,6 +48,8 @@ pub struct Config {
     pub limits: LimitChanges,
     /// False if no shapes of results are learnt. `None` if the config does not say.
     pub learn_results: Option<bool>,
+    /// How a search for tools ranks them. `None` if the config does not say.
+    pub search: Option<SearchRanking>,
     /// The boxes for servers that are not in this config, by the names of the servers: `boxes` in the config.
     pub boxes: BTreeMap<String, BoxDefinition>,
     /// Problems that do not prevent the use of the config.
@@ -102,6 +105,7 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
         catalogue: sources.catalogue,
         limits: std::mem::take(&mut sources.limits),
         learn_results: sources.learn_results,
+        search: sources.search,
         ..Config::default()
     };
     let mut inputs = Inputs::default();
@@ -177,6 +181,7 @@ struct Sources<'t> {
     catalogue: bool,
     limits: LimitChanges,
     learn_results: Option<bool>,
+    search: Option<SearchRanking>,
     warnings: Vec<Problem>,
     /// Problems that make the whole config unusable.
     fatal: Vec<Problem>,
@@ -217,6 +222,7 @@ impl<'t> Sources<'t> {
                     None => self.fatal.push(Problem::new("learnResults", node.position, "must be true or false")),
                     learns => self.learn_results = learns,
                 },
+                "search" => self.search = ranking::search(node, &mut self.fatal),
                 // Other top-level keys belong to the agent.
                 _ => {}
             }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
 /// The keys of the root object that this program reads. Other programs may use the other keys.
-const OUR_KEYS: [&str; 17] = [
+const OUR_KEYS: [&str; 18] = [
     "mcpServers",
     "servers",
     "mcp",
@@ -24,6 +24,7 @@ const OUR_KEYS: [&str; 17] = [
     "profiles",
     "limits",
     "learnResults",
+    "search",
     "boxes",
     "metadata",
     "mcp_servers",

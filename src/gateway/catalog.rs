@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -100,7 +101,7 @@ impl Core {
             let manifests = self.approved_manifests(servers.iter(), &granted, read)?;
             let seen = self.seen_results(agent, &granted, attached, manifests.keys(), read);
             let catalog = Catalog::new(manifests, Vec::new(), self.declaration_style(errors)).with_seen(seen);
-            Ok((granted.search.search(catalog.servers(), &catalog, query)?, catalog))
+            Ok((granted.search.search(catalog.servers(), &catalog, query, self.embedder.as_deref())?, catalog))
         };
         // Reading the files of thousands of servers takes seconds. So only the servers that were found are read completely now. If one of
         // them has changed, its new state is known then, and another search takes it into account. The others are read for later searches.
@@ -268,6 +269,19 @@ impl Agent {
     pub fn search_tools(&self, query: &ToolQuery, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         self.identity.check_open()?;
         self.core.search(&self.identity, &AttachedServers::default(), query, errors).map_err(|error| self.core.redacted(error))
+    }
+
+    /// Returns whether searches rank by meaning too.
+    #[must_use]
+    pub fn ranks_by_meaning(&self) -> bool {
+        self.core.embedder.is_some()
+    }
+
+    /// Waits until the meaning of all tools is known that searches have looked for, but no longer than `patience`. Blocks. Without
+    /// `"search": "hybrid"` it returns at once. Returns whether the meaning of all is known.
+    #[must_use]
+    pub fn wait_for_meaning(&self, patience: Duration) -> bool {
+        self.core.embedder.as_ref().is_some_and(|embedder| embedder.wait_until_done(patience))
     }
 
     /// Returns a part of a system prompt that describes the modules to a model, within a budget of tokens.

@@ -31,6 +31,7 @@ use super::tasks::BroughtServers;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
 use crate::config::{Config, ServerDefinition, Surroundings};
+use crate::embedding::Embedder;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::network::NetworkRuntime;
@@ -83,6 +84,8 @@ pub(super) struct Core {
     pub(super) redactor: Arc<Redactor>,
     pub(super) events: Events,
     pub(super) server_facts: ServerFactsStore,
+    /// Computes the vectors for `"search": "hybrid"`. `None`: a search ranks by words.
+    pub(super) embedder: Option<Arc<Embedder>>,
     pub(super) tokens: TokenStore,
     pub(super) providers: Providers,
     /// A weak reference to this core, for work that must not keep the gateway alive.

@@ -134,6 +134,9 @@ impl Gateway {
     pub fn begin_close(&self) {
         self.core.closed.cancel();
         self.core.sandboxes.close();
+        if let Some(embedder) = &self.core.embedder {
+            embedder.begin_close();
+        }
     }
 
     /// Closes the gateway: ends its runs, calls, connections and processes, and writes the rest of the audit.
@@ -146,6 +149,7 @@ impl Gateway {
         self.core.telemetry.close(TELEMETRY_ENDING).await;
         let core = Arc::clone(&self.core);
         let closed = blocking(move || {
+            core.embedder.iter().for_each(|embedder| embedder.close());
             core.audit.close(AUDIT_ENDING);
             // Closing the last connection to the database merges the journal into it, which takes noticeable time.
             core.store.close();
@@ -168,6 +172,7 @@ impl Gateway {
     pub fn kill(&self) {
         self.begin_close();
         self.core.connections.kill_all();
+        self.core.embedder.iter().for_each(|embedder| embedder.close());
         self.core.audit.close(AUDIT_KILLING);
     }
 }

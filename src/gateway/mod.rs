@@ -254,6 +254,7 @@ impl Gateway {
         let core = Arc::new_cyclic(|core| Core {
             weak: Weak::clone(core),
             runs: RunDefaults::new(options, &config),
+            embedder: options.embedder(&config, &events),
             registry: Registry::limited_to(options.only.as_deref(), config),
             source,
             reloading: tokio::sync::Mutex::default(),

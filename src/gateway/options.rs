@@ -9,14 +9,18 @@ use tokio::runtime::Handle;
 
 use super::callbacks::Callbacks;
 use super::config_source::{ConfigContent, ConfigSource};
-use super::events::EventListener;
+use super::events::{EventListener, Events};
 use super::providers::ProviderLoader;
-use crate::config::{ArgumentCheck, SchemaViolations, Surroundings};
+use crate::config::{ArgumentCheck, Config, SchemaViolations, SearchRanking, Surroundings};
+use crate::embedding::{Embedder, EmbedderOptions};
 use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
 use crate::limits::{LimitChanges, Limits};
 use crate::sandbox::{GuestChoice, Sandboxes, WarmVms};
 use crate::text::NextCommand;
+
+/// The file in the state folder with the vectors of tools.
+const VECTORS: &str = "search-vectors";
 
 /// The servers that are enabled when the gateway opens, if their approval is valid.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -77,6 +81,11 @@ pub struct GatewayOptions {
     /// True if the shapes of results are learnt for tools that have no `outputSchema`, and shown to the agent that saw them. `None`:
     /// `learnResults` of the config when the gateway is opened, or true.
     pub learn_results: Option<bool>,
+    /// How a search for tools ranks them. `None`: `search` of the config when the gateway is opened, or by words.
+    pub search: Option<SearchRanking>,
+    /// The folder of the package `hyperlight-mcp-search-model`, for the ranking by meaning. `None`: the package is looked for as Node does, from the
+    /// watchdog's folder.
+    pub search_model: Option<PathBuf>,
     /// True if each connection and each call also causes an event.
     pub trace: bool,
     /// True if a person must approve servers that agents add. False: the command and the first manifest of such a server are approved
@@ -131,6 +140,8 @@ impl GatewayOptions {
             argument_checks: ArgumentCheck::default(),
             max_result_tokens: None,
             learn_results: None,
+            search: None,
+            search_model: None,
             trace: false,
             require_approval: None,
             audit_content: false,
@@ -207,6 +218,21 @@ impl GatewayOptions {
             Some(folder) => sandboxes.with_snapshots(folder),
             None => sandboxes,
         }
+    }
+
+    /// Returns the object that computes vectors, if searches rank by meaning. It starts nothing before the first search.
+    pub(super) fn embedder(&self, config: &Config, events: &Events) -> Option<Arc<Embedder>> {
+        let ranking = self.search.or(config.search).unwrap_or_default();
+        let events = events.clone();
+        let embedder = || {
+            Arc::new(Embedder::new(EmbedderOptions {
+                package: self.search_model.clone(),
+                start: self.watchdog.parent().unwrap_or(Path::new("/")).to_owned(),
+                file: Some(self.state_folder().join(VECTORS)),
+                warn: Box::new(move |warning| events.warn(warning)),
+            }))
+        };
+        (ranking == SearchRanking::Hybrid).then(embedder)
     }
 
     fn agent_folder(&self) -> PathBuf {

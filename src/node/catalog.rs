@@ -9,6 +9,7 @@ use super::caller::Caller;
 use super::gateway::Gateway;
 use super::identity::Agent;
 use super::sandbox::Sandbox;
+use hyperlight_mcp::blocking::blocking;
 use hyperlight_mcp::bridge::{ToolErrors, ToolQuery};
 use hyperlight_mcp::error::{Error, Result};
 
@@ -82,7 +83,8 @@ impl Caller {
         self.method(env, method, args, move |agent, (query, options): (String, Option<SearchOptions>)| async move {
             let SearchOptions { limit, servers, tool_errors } = options.unwrap_or_default();
             let limit = whole(method, "limit", limit)?;
-            agent.search_tools(&ToolQuery { query, limit, servers }, tool_errors.unwrap_or_default())
+            // A search may wait for the vector of its question.
+            blocking(move || agent.search_tools(&ToolQuery { query, limit, servers }, tool_errors.unwrap_or_default())).await
         })
     }
 
@@ -92,7 +94,7 @@ impl Caller {
             let budget_tokens = whole(method, "budgetTokens", budget_tokens)?;
             let errors = tool_errors.unwrap_or(ToolErrors::FOR_MODELS);
             match task {
-                Some(task) => agent.system_message_for(&task, budget_tokens, errors),
+                Some(task) => blocking(move || agent.system_message_for(&task, budget_tokens, errors)).await,
                 None => agent.system_message(budget_tokens, errors),
             }
         })

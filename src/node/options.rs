@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use tokio::runtime::Handle;
 
 use hyperlight_mcp::bridge::ToolErrors;
-use hyperlight_mcp::config::{ArgumentCheck, MAX_FETCH_HOSTS, SchemaViolations};
+use hyperlight_mcp::config::{ArgumentCheck, MAX_FETCH_HOSTS, SchemaViolations, SearchRanking};
 use hyperlight_mcp::error::{Error, ErrorText, Result};
 use hyperlight_mcp::fetch::AllowedHosts;
 use hyperlight_mcp::gateway::{Agent, EnableAtOpen, GatewayOptions, RunFetch, Task};
@@ -73,6 +73,8 @@ pub(super) struct OpenOptions {
     argument_checks: ArgumentCheck,
     max_result_tokens: Option<usize>,
     learn_results: Option<bool>,
+    search: Option<SearchRanking>,
+    search_model: Option<PathBuf>,
     trace: bool,
     require_approval: Option<bool>,
     audit_content: bool,
@@ -264,6 +266,8 @@ impl OpenOptions {
             argument_checks: self.argument_checks,
             max_result_tokens: self.max_result_tokens,
             learn_results: self.learn_results,
+            search: self.search,
+            search_model: self.search_model,
             trace: self.trace,
             require_approval: self.require_approval,
             audit_content: self.audit_content,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hyperlight_mcp::Limits;
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::command::Speaker;
-use hyperlight_mcp::config::{ArgumentCheck, SchemaViolations};
+use hyperlight_mcp::config::{ArgumentCheck, SchemaViolations, SearchRanking};
 use hyperlight_mcp::gateway::ResolveOptions;
 use hyperlight_mcp::sandbox::{GuestChoice, WarmVms};
 use hyperlight_mcp::serve::http::ServeLimits;
@@ -42,6 +42,7 @@ fn real() -> BTreeMap<String, Json> {
         ("GatewayOptions.schemaViolations", json!(SchemaViolations::default())),
         ("GatewayOptions.argumentChecks", json!(ArgumentCheck::default())),
         ("GatewayOptions.learnResults", json!(true)),
+        ("GatewayOptions.search", json!(SearchRanking::default())),
         ("GatewayOptions.trace", json!(false)),
         ("GatewayOptions.auditContent", json!(false)),
         ("AuditQuery.limit", constant("node/options.rs", "DEFAULT_AUDIT_LIMIT")),

@@ -99,6 +99,7 @@ pub const PAIRS: &[Pair] = &[
     ("ProviderStatus", "gateway/providers/status.rs", "ProviderStatus", FromRust),
     ("RefusedServer", "registry/providers/definitions.rs", "RefusedServer", FromRust),
     ("SearchOptions", "node/catalog.rs", "SearchOptions", ToRust),
+    ("SearchRanking", "config/ranking.rs", "SearchRanking", ToRust),
     ("ServeLimits", "serve/http/limits.rs", "ServeLimits", FromRust),
     ("ServeOptions", "node/serve.rs", "ServeOptions", ToRust),
     ("ServerChange", "registry/added.rs", "ServerChange", ToRust),

@@ -1,13 +1,15 @@
 //! Selects the parts of a tool that are indexed, and sets their weights.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value as Json;
 
+use super::meaning::{self, ToolText};
 use super::synonyms::is_stop_word;
 use super::words::{Chunk, Piece, chunks_of_run, name_chunk, pieces, term};
 use crate::catalog::{Manifest, Tool};
+use crate::embedding::TextDigest;
 
 /// Weight of a field of a tool in the ranking with BM25F. Each word of the field counts `weight`. It counts less if the field has more
 /// than `usual` words; `length` determines how much less. `usual` is a constant and not an average. With an average, the manifest of one
@@ -50,6 +52,8 @@ pub(super) struct Segment {
     pub manifest: Arc<Manifest>,
     pub terms: Vec<Arc<str>>,
     pub documents: Vec<Document>,
+    /// Digests of the texts that a sentence model reads, one for each document. Computed when a search by meaning first needs them.
+    digests: OnceLock<Vec<TextDigest>>,
 }
 
 /// Index of one tool.
@@ -68,7 +72,14 @@ impl Segment {
         // If two tools have the same name, only the first is indexed, because a call uses the first.
         let tools = manifest.tools.iter().enumerate().filter(|(_, tool)| seen.insert(tool.name.as_str()));
         let documents = tools.map(|(index, tool)| Document { tool: index, terms: reader.read(server, tool) }).collect();
-        Self { documents, terms: reader.terms, manifest }
+        Self { documents, terms: reader.terms, manifest, digests: OnceLock::new() }
+    }
+
+    /// Returns the texts of the documents that a sentence model reads.
+    pub fn texts<'a>(&'a self, server: &'a str) -> impl Iterator<Item = ToolText<'a>> {
+        let tools = || self.documents.iter().map(|document| &self.manifest.tools[document.tool]);
+        let digests = self.digests.get_or_init(|| tools().map(|tool| TextDigest::of(&meaning::text(server, tool))).collect());
+        tools().zip(digests).map(move |(tool, digest)| ToolText { digest: *digest, server, tool })
     }
 }
 

@@ -4,7 +4,8 @@
 //! its intents (`intents`). Words that are common in questions count less (`common`). If no tool contains a word of the query, similar terms
 //! are used instead (`near`). Common words for the purposes of tools have synonyms (`synonyms`). The words of each server are indexed once,
 //! and the index is kept until the server's manifest changes (`document`). These indexes are merged to the index of all servers (`rank`), in
-//! which the words of a query are looked up (`query`). Tools that several servers have are listed together (`twins`).
+//! which the words of a query are looked up (`query`). Tools that several servers have are listed together (`twins`). If the caller has vectors
+//! of the question and of tools, their nearness counts too (`meaning`).
 //!
 //! Manifests and queries are untrusted, so their size is limited. For a tool, the index holds the first 256 bytes of its name, 8 KiB and
 //! 500 words of its description, and 1,500 words of its input schema from at most 4,000 parts. For a server, it holds 200,000 words, or
@@ -15,6 +16,7 @@
 mod common;
 mod document;
 mod intents;
+mod meaning;
 mod near;
 mod query;
 mod rank;
@@ -31,6 +33,7 @@ use self::rank::Merged;
 use self::synonyms::Synonyms;
 use super::Manifest;
 
+pub use self::meaning::{Meaning, ToolText};
 pub use self::words::has_words;
 
 /// Search index of the tools of all servers. It is empty at first.
@@ -119,7 +122,14 @@ impl SearchIndex {
     /// ```
     #[must_use]
     pub fn search(&self, query: &str, options: &SearchOptions) -> Vec<Hit> {
-        let found = self.merged.search(query, options.limit, options.servers, &self.synonyms);
+        self.search_with(query, options, None)
+    }
+
+    /// Does the same as [`Self::search`], and also counts how near the vectors of question and tools are. Then it also finds tools that have
+    /// no word of the query.
+    #[must_use]
+    pub fn search_with(&self, query: &str, options: &SearchOptions, meaning: Option<&Meaning>) -> Vec<Hit> {
+        let found = self.merged.search(query, options, &self.synonyms, meaning);
         let hit = |(document, score): (u32, f32)| {
             let (server, index) = self.merged.place(document);
             let segment = self.segments.get(server)?;
@@ -128,4 +138,14 @@ impl SearchIndex {
         };
         twins::together(found.into_iter().filter_map(hit).collect())
     }
+
+    /// Returns the texts of all tools that a sentence model reads, in the order of [`Meaning::tools`].
+    pub fn texts(&self) -> impl Iterator<Item = ToolText<'_>> {
+        self.segments.iter().flat_map(|(server, segment)| segment.texts(server))
+    }
+}
+
+/// Returns the first characters of a text.
+fn cut_chars(text: &str, chars: usize) -> &str {
+    text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }

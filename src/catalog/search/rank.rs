@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::SearchOptions;
 use super::document::Segment;
+use super::meaning::{Meaning, with_meaning};
 use super::near::Outline;
 use super::query::{Query, QueryWord};
 use super::synonyms::Synonyms;
@@ -61,10 +63,21 @@ impl Merged {
     }
 
     /// Returns the best documents with their scores, with the best first. Documents with equal scores keep their order.
-    pub fn search(&self, query: &str, limit: usize, servers: Option<&[String]>, synonyms: &Synonyms) -> Vec<(u32, f32)> {
-        let scope = self.scope(servers);
-        let query = Query::read(self, query, &scope, synonyms);
-        let found = self.find(&query.words, &scope);
+    pub fn search(&self, query: &str, options: &SearchOptions<'_>, synonyms: &Synonyms, meaning: Option<&Meaning>) -> Vec<(u32, f32)> {
+        let scope = self.scope(options.servers);
+        let mut scores = self.scores_by_words(query, &scope, synonyms);
+        if let Some(meaning) = meaning {
+            scores = with_meaning(&scores, &scope, meaning);
+        }
+        let mut hits: Vec<(u32, f32)> = (0..self.documents).zip(scores).filter(|(_, score)| *score > 0.0).collect();
+        hits.sort_unstable_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+        hits.truncate(options.limit);
+        hits
+    }
+
+    fn scores_by_words(&self, query: &str, scope: &[bool], synonyms: &Synonyms) -> Vec<f32> {
+        let query = Query::read(self, query, scope, synonyms);
+        let found = self.find(&query.words, scope);
         let mut scores = self.scores(&query.words, &found, |_| true);
         if query.intents > 1 {
             let mut best = vec![0.0_f32; scores.len()];
@@ -74,10 +87,7 @@ impl Merged {
             }
             scores.iter_mut().zip(best).for_each(|(score, best)| *score += INTENT_SHARE * best);
         }
-        let mut hits: Vec<(u32, f32)> = (0..self.documents).zip(scores).filter(|(_, score)| *score > 0.0).collect();
-        hits.sort_unstable_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
-        hits.truncate(limit);
-        hits
+        scores
     }
 
     /// Returns for each word the documents that contain one of its terms, each with the score for the best of them.
