@@ -102,15 +102,14 @@ pub fn places(request: &BoxInput<'_>, lookup: &impl Lookup) -> Places {
     places
 }
 
-/// Returns the paths that a box would have by its entry, before anything in them is kept from being written.
+/// Returns the paths that a box would have by its entry alone. The folders of the program that is found now are not among them, because an earlier
+/// box, which had another program, could write there.
 pub(super) fn given_paths(request: &BoxInput<'_>, lookup: &impl Lookup) -> BTreeMap<PathBuf, Access> {
     let own_folders = own_folders(request, lookup);
     let choice = Choice::new(request, lookup, &own_folders);
-    let mut places = Places::default();
-    choice.add_runtime(&mut places);
-    let mut paths: BTreeMap<PathBuf, Access> = places.runtime.iter().map(|path| (path.clone(), Access::Read)).collect();
+    let mut paths = BTreeMap::new();
     // A path that cannot be given ends the decision about the box.
-    let _ = choice.add_arguments(&mut paths, &mut places);
+    let _ = choice.add_arguments(&mut paths, &mut Places::default());
     paths.extend(request.read.iter().map(|path| (path.clone(), Access::Read)));
     paths.extend(request.write.iter().map(|path| (path.clone(), Access::Write)));
     paths

@@ -180,8 +180,7 @@ impl Core {
         let (user_home, own_folders, services) =
             (self.surroundings.user_home.clone(), self.box_maker.own_folders(), self.box_maker.services.clone());
         let program = command.working_directory.join(program);
-        let name = command.command.clone();
-        let core = Weak::clone(&self.weak);
+        let (name, core) = (command.command.clone(), Weak::clone(&self.weak));
         let mut command = within(command, server, &settings.environment);
         let hosts = match &settings.network {
             BoxNetwork::Any => BTreeSet::new(),
@@ -189,8 +188,7 @@ impl Core {
         };
         let Registry { hosts: start_hosts, variables } = registry;
         add_missing(&mut command, variables);
-        let starting = start_hosts.clone();
-        let search = search_path(&command);
+        let (starting, search) = (start_hosts.clone(), search_path(&command));
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
         let (own, workspace) = (server.name.clone(), self.surroundings.workspace_folder.clone());
         let found = blocking(move || {

@@ -17,6 +17,9 @@ use crate::gateway::core::Core;
 use crate::gateway::launch::search_path;
 use crate::trust::{NotApprovedReason, locate_program};
 
+/// Variables that lead to folders with all kinds of files. The folders of `PATH` are looked at by themselves.
+const GENERAL: [&str; 4] = ["PATH", "HOME", "SHELL", "TMPDIR"];
+
 /// Files and programs outside of a box that the box must not change. The folders of a box's own program do not depend on them.
 pub(super) struct Outside<'a> {
     pub(super) files: &'a [OwnFile],
@@ -79,7 +82,7 @@ impl Core {
         let with_code = |server: Arc<ServerDefinition>| {
             let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
             let found = self.with_box_input(&server, settings, &Outside::NOTHING, |request, command| {
-                let loaders = command.environment.iter().filter(|(name, _)| name != "PATH" && loads_code(name));
+                let loaders = command.environment.iter().filter(|(name, _)| loads_code(name) && !GENERAL.contains(&name.as_str()));
                 let loaded: Vec<String> = loaders.map(|(_, value)| value.expose_secret().to_owned()).collect();
                 code(request, &loaded, &Disk)
             });

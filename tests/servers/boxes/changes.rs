@@ -42,6 +42,7 @@ fn data_of(test_folder: &TestFolder) -> PathBuf {
     test_folder.path("data").canonicalize().unwrap()
 }
 
+// long: one line for each form of a command.
 /// Whoever of two servers is approved later, its request names the pair. A digest does not contain what is said.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_requests_of_both_servers_say_that_one_can_change_what_the_other_runs() {
