@@ -155,7 +155,7 @@ impl Path {
                 seen: SeenResults::default(),
             },
         );
-        let tool_finder = ToolFinder { catalog, search: Arc::new(ToolSearch::default()) };
+        let tool_finder = ToolFinder { catalog, search: Arc::new(ToolSearch::default()), embedder: None };
         let caller = Arc::new(Canned { result: kind.result.to_string(), audit });
         let redactor = Arc::new(Redactor::new(None, None));
         let calls = ServerCalls::new(manifests, caller, limits, ToolErrors::Return, redactor, Checks::default(), tool_finder);

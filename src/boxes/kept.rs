@@ -9,13 +9,18 @@ use super::own_files::{access_of, followed};
 use super::paths::Lookup;
 
 /// Files and folders of a project that programs of its user run, or from which they take what they run.
-const PLANTS: [&str; 11] = [
+const PLANTS: [&str; 16] = [
     ".git",
     ".husky",
     ".pre-commit-config.yaml",
     ".vscode",
     ".idea",
     ".envrc",
+    ".npmrc",
+    ".mcp.json",
+    ".cursor",
+    ".codex",
+    ".claude",
     "Makefile",
     "justfile",
     "package.json",

@@ -106,7 +106,7 @@ fn a_link_in_something_kept_is_not_replaceable() {
     let own = |path: &str| Kept { path: path.into(), owner: Owner::Gateway };
     let mut paths = BTreeMap::from([("/ws".into(), Access::Write)]);
     let link = own("/ws/node_modules/hyperlight-mcp");
-    assert!(keep(&[link.clone()], &mut paths.clone(), &files).is_err());
+    assert!(keep(std::slice::from_ref(&link), &mut paths.clone(), &files).is_err());
     assert_eq!(keep(&[link, own("/ws/node_modules")], &mut paths, &files), Ok([].into()));
     assert_eq!(paths.get(Path::new("/ws/node_modules")), Some(&Access::Read));
 }

@@ -67,7 +67,7 @@ struct State {
 
 struct Text {
     digest: TextDigest,
-    text: String,
+    words: String,
     is_question: bool,
 }
 
@@ -110,7 +110,7 @@ impl Embedder {
         }
         for (digest, source) in texts {
             if state.tools.len() < MAX_VECTORS && !state.refused.contains(&digest) && state.pending.insert(digest) {
-                state.tools.push_back(Text { digest, text: text(&source), is_question: false });
+                state.tools.push_back(Text { digest, words: text(&source), is_question: false });
             }
         }
         self.shared.wake(&mut state);
@@ -172,7 +172,7 @@ impl Shared {
         {
             state.pending.remove(&oldest.digest);
         }
-        state.questions.push_back(Text { digest, text: text.to_owned(), is_question: true });
+        state.questions.push_back(Text { digest, words: text.to_owned(), is_question: true });
         self.wake(state);
     }
 
@@ -247,16 +247,15 @@ impl Shared {
     /// Asks the program, and starts it if it does not run. Leaves no program behind if it could not be started.
     fn vector(&self, program: &mut Option<Program>, text: &Text) -> Result<Option<Arc<Vector>>, String> {
         let wanted = || !self.state().is_ended;
-        let running = match program {
-            Some(running) => running,
-            None => {
-                let path = package::find(self.options.package.as_deref(), &self.options.start)
-                    .map_err(|problem| format!("the package {PACKAGE} {problem}"))?;
-                let started = Program::start(&path, &wanted).map_err(|error| failed(&path.display().to_string(), &error))?;
-                program.insert(started)
-            }
+        let running = if let Some(running) = program {
+            running
+        } else {
+            let path = package::find(self.options.package.as_deref(), &self.options.start)
+                .map_err(|problem| format!("the package {PACKAGE} {problem}"))?;
+            let started = Program::start(&path, &wanted).map_err(|error| failed(&path.display().to_string(), &error))?;
+            program.insert(started)
         };
-        running.vector(&text.text, &wanted).map(|vector| vector.map(Arc::new)).map_err(|error| failed(PACKAGE, &error))
+        running.vector(&text.words, &wanted).map(|vector| vector.map(Arc::new)).map_err(|error| failed(PACKAGE, &error))
     }
 
     fn finish(&self, text: &Text, vector: Option<Arc<Vector>>) {

@@ -150,6 +150,8 @@ impl Gateway {
         let (core, approved) = (Arc::clone(&self.core), subject.clone());
         let recorded = blocking(move || core.trust.approvals.approve_command(&approved, valid_for, &basis)).await?;
         self.record_approval(party, &subject.server, ApprovalStage::Command, subject.shown_digest.clone());
+        // From now on, the program of a server that an agent has proposed is kept from the boxes of other servers.
+        self.core.end_boxes_with_new_files(Some(&subject.server)).await;
         Ok(recorded)
     }
 

@@ -43,6 +43,7 @@ pub use homes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
 use loaded::loaded_files;
 use own_files::OwnFiles;
 use own_programs::{own_programs, starts};
+use programs::compared;
 use start_registry::start_sentence;
 
 /// Variables that lead into the private folders of the box, unless the entry sets them.
@@ -216,7 +217,7 @@ impl Core {
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let (Decided { contents, program, places, changes: _ }, is_fixed) = found.await?.map_err(failed)?;
-        self.check_places(server, &self.compared(server, is_fixed, places))?;
+        self.check_places(server, &compared(server, is_fixed, places))?;
         let alive = self.note_view(server, &contents, &own_files)?;
         let BoxMaker { program: box_program, threads, .. } = &self.box_maker;
         let border = self.border_settings(&server.name, hosts, start_hosts);

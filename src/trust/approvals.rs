@@ -38,6 +38,14 @@ struct LastRead {
 #[derive(Debug, Clone)]
 pub struct ApprovalSnapshot(Arc<Approvals>);
 
+impl ApprovalSnapshot {
+    /// Returns whether a person has approved the command of the server with this key. The approval may have ended since then.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.0.get(key).is_some()
+    }
+}
+
 /// The only part of the program that reads and writes approvals. Each server is identified by its key
 /// ([`ServerDefinition::key`](crate::config::ServerDefinition::key)), so that two servers with one name but different sources never share
 /// an approval.

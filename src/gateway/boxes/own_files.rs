@@ -69,6 +69,12 @@ impl Core {
         configs.chain(bases.filter_map(|path| file(path, OwnFileUse::Base))).chain(variables).chain(secrets).collect()
     }
 
+    /// Returns whether a file is the config of this gateway, or a config from which it takes servers.
+    pub(super) fn is_read_as_config(&self, path: &Path) -> bool {
+        let bases = self.source.last_read();
+        self.source.path().into_iter().chain(bases.iter().map(|(base, _)| base.as_path())).any(|file| is_same_place(path, file))
+    }
+
     /// Records what the box of a server gets, before the server starts, and watches the covered files of the box. Returns the value that
     /// the box keeps as long as it has processes.
     ///
@@ -192,10 +198,11 @@ impl Core {
             return;
         }
         let core = Arc::clone(self);
+        let own_programs = self.gateways_programs();
         let Ok(programs) = blocking(move || Ok(core.code_of_servers())).await else { return };
         let can_write_program = |name: &str, view: &View| {
             let others = programs.iter().filter(|(other, _)| other.name != name).flat_map(|(_, code)| &code.programs);
-            others.chain(self.box_maker.own_programs.iter().map(|kept| &kept.path)).any(|path| view.writes(path))
+            others.chain(own_programs.iter().map(|kept| &kept.path)).any(|path| view.writes(path))
         };
         views.retain(|name, view| {
             if starting == Some(name) {

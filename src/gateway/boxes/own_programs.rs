@@ -15,6 +15,9 @@ const FOLDERS: [&str; 3] = ["bin", "npm", "node_modules"];
 /// Files and folders of Yarn that decide what Node loads in a project with Plug'n'Play. The first one marks such a project.
 const PLUG_AND_PLAY: [&str; 3] = [".pnp.cjs", ".pnp.loader.mjs", ".yarn"];
 
+/// Files in a project in which `install` writes the entry of a host. The host starts the command in it.
+const HOST_CONFIGS: [&str; 4] = [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".codex/config.toml"];
+
 /// Returns what no box may write, because this gateway is loaded from it: its programs, its package, and the outermost `node_modules` with this
 /// package. There, Node finds the packages that the command line loads, and those of the program that uses the gateway. `starts` are the files
 /// and folders from which that program may be started: above them, a `node_modules` can have a link to the package.
@@ -39,6 +42,7 @@ pub(super) fn own_programs(watchdog: &Path, others: &[&PathBuf], starts: &[PathB
             paths.insert(modules);
             paths.extend(found);
         }
+        paths.extend(HOST_CONFIGS.map(|name| folder.join(name)).into_iter().filter(|path| path.exists()));
         if folder.join(PLUG_AND_PLAY[0]).exists() {
             paths.extend(PLUG_AND_PLAY.map(|name| folder.join(name)).into_iter().filter(|path| path.exists()));
         }
@@ -103,9 +107,17 @@ mod tests {
         fs::create_dir_all(root.join("p/src")).unwrap();
         fs::create_dir_all(root.join("yarn/.yarn")).unwrap();
         fs::write(root.join("yarn/.pnp.cjs"), "").unwrap();
+        fs::write(root.join("p/.mcp.json"), "{}").unwrap();
         symlink(&package, root.join("p/node_modules/hyperlight-mcp")).unwrap();
         let own = paths("/r/watchdog", &[root.join("p/src/agent.mjs"), root.join("yarn")]);
-        let expected = ["p/node_modules", "p/node_modules/hyperlight-mcp", "store/hyperlight-mcp/index.js", "yarn/.pnp.cjs", "yarn/.yarn"];
+        let expected = [
+            "p/node_modules",
+            "p/node_modules/hyperlight-mcp",
+            "store/hyperlight-mcp/index.js",
+            "yarn/.pnp.cjs",
+            "yarn/.yarn",
+            "p/.mcp.json",
+        ];
         for name in expected {
             assert!(own.contains(&root.join(name)), "{name}: {own:?}");
         }

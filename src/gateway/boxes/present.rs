@@ -30,8 +30,8 @@ impl Core {
             .filter_map(|(other, _)| {
                 let Some(BoxDefinition::On(settings)) = &other.in_box else { return None };
                 let kept = || kept_among(&other.name, &own);
-                let outside = Outside { files: &self.own_files(other), kept: &kept };
-                // A box that cannot be made changes nothing.
+                let outside = Outside { files: &[], kept: &kept };
+                // A box that cannot be made changes nothing. Whether a file of the gateway prevents it is not looked at.
                 let decided = self.with_box_input(other, settings, &outside, |request, _| decide(request, &Disk))?.ok()?;
                 Some((other.name.clone(), decided.changes))
             })

@@ -10,7 +10,7 @@ use super::homes::HOMES;
 use super::within;
 use crate::boxes::{BoxInput, Code, Disk, HOME, Kept, OwnFile, Owner, Places, code, is_fixed_program, places};
 use crate::config::{
-    BoxBase, BoxDefinition, BoxSettings, ResolvedCommand, ServerDefinition, Transport, inputs_of, loads_code, resolve_box_paths,
+    BoxBase, BoxDefinition, BoxSettings, ResolvedCommand, ServerDefinition, SourceKind, Transport, loads_code, resolve_box_paths,
 };
 use crate::error::Result;
 use crate::gateway::core::Core;
@@ -72,13 +72,27 @@ impl Core {
     /// Returns what runs outside of the box of a server: the gateway itself, and the programs of all other servers. Reads the disk.
     pub(super) fn kept_from(&self, server: &str) -> Vec<Kept> {
         let others = kept_among(server, &self.code_of_servers());
-        self.box_maker.own_programs.iter().cloned().chain(others).collect()
+        self.gateways_programs().into_iter().chain(others).collect()
     }
 
-    /// Returns each server that is a process, and from where it takes its code. Reads the disk.
+    /// Returns what runs in this process: the gateway's own programs, and the packages of providers.
+    pub(super) fn gateways_programs(&self) -> Vec<Kept> {
+        let packages = self.providers.package_folders().into_iter().map(|path| Kept { path, owner: Owner::Gateway });
+        // A config of a host that this gateway reads too is covered, and so not read-only.
+        let own = self.box_maker.own_programs.iter().filter(|kept| !self.is_read_as_config(&kept.path));
+        own.cloned().chain(packages).collect()
+    }
+
+    /// Returns each server that is a process, and from where it takes its code. A server that an agent has proposed counts once a person has
+    /// approved it: otherwise a model could make folders of other servers read-only by proposals. Reads the disk.
     pub(super) fn code_of_servers(&self) -> Vec<(Arc<ServerDefinition>, Code)> {
         let standard = BoxSettings::of(BoxBase::Standard);
-        let is_process = |server: &Arc<ServerDefinition>| matches!(server.transport, Transport::Stdio { .. });
+        // Without a snapshot, each server counts.
+        let approvals = self.trust.approvals.snapshot().ok();
+        let is_approved = |server: &ServerDefinition| approvals.as_ref().is_none_or(|approvals| approvals.has(&server.key()));
+        let is_process = |server: &Arc<ServerDefinition>| {
+            matches!(server.transport, Transport::Stdio { .. }) && (server.source.kind != SourceKind::Agent || is_approved(server))
+        };
         let with_code = |server: Arc<ServerDefinition>| {
             let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
             let found = self.with_box_input(&server, settings, &Outside::NOTHING, |request, command| {
@@ -96,18 +110,9 @@ impl Core {
     pub(in crate::gateway) fn places_in_box(&self, server: &ServerDefinition) -> Option<Vec<String>> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return None };
         let compared = self.with_box_input(server, settings, &Outside::NOTHING, |request, command| {
-            self.compared(server, is_fixed_program(request, &command.command, &Disk), places(request, &Disk))
+            compared(server, is_fixed_program(request, &command.command, &Disk), places(request, &Disk))
         });
         Some(compared.unwrap_or_default())
-    }
-
-    /// Returns the folders of a program that an approval covers. A program of the user's own `PATH` can be updated without a new approval,
-    /// unless this box could choose another one (`is_fixed` is false). Packages that a person's answers decide are not known at the approval.
-    pub(super) fn compared(&self, server: &ServerDefinition, is_fixed: bool, places: Places) -> Vec<String> {
-        let Places { runtime, packages, .. } = places;
-        let runtime = if is_fixed && has_inherited_path(server) { BTreeSet::new() } else { runtime };
-        let packages = if inputs_of(server).is_empty() { packages } else { BTreeSet::new() };
-        runtime.union(&packages).map(|path| path.to_string_lossy().into_owned()).collect()
     }
 
     /// Fails if the box of a server would have folders for its program that were not shown at the approval. Whoever can write the program, or a
@@ -118,6 +123,24 @@ impl Core {
         let covers = approval.is_none_or(|approval| approval.covers_places(places));
         if covers { Ok(()) } else { Err(NotApprovedReason::Places.refusal(&server.name)) }
     }
+}
+
+/// Returns the folders of a program that an approval covers. A program of the user's own `PATH` can be updated without a new approval,
+/// unless this box could choose another one (`is_fixed` is false). Packages that a person's answers decide are not known at the approval.
+pub(super) fn compared(server: &ServerDefinition, is_fixed: bool, places: Places) -> Vec<String> {
+    let Places { runtime, packages, .. } = places;
+    let runtime = if is_fixed && has_inherited_path(server) { BTreeSet::new() } else { runtime };
+    let packages = if has_inputs_for_packages(server) { BTreeSet::new() } else { packages };
+    runtime.union(&packages).map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+/// Returns whether a person's answers decide which packages the server's program has: an answer is part of the command, an argument, the
+/// working folder or `PATH`.
+fn has_inputs_for_packages(server: &ServerDefinition) -> bool {
+    let Transport::Stdio { command, arguments, environment, working_directory, .. } = &server.transport else { return false };
+    let search_path = environment.iter().filter(|(name, _)| name == "PATH").map(|(_, value)| value.expose_secret());
+    let texts = arguments.iter().chain(working_directory).chain([command]).map(String::as_str);
+    texts.chain(search_path).any(|text| text.contains("${input:"))
 }
 
 /// Returns the programs and folders with code of all servers but one.

@@ -44,6 +44,11 @@ pub(super) struct Providers {
 }
 
 impl Providers {
+    /// Returns the folders of all packages that the last survey has found. Their code runs in this process.
+    pub(super) fn package_folders(&self) -> Vec<PathBuf> {
+        self.known.lock().iter().filter_map(|known| known.folder.clone()).collect()
+    }
+
     pub(super) fn new(loader: Option<Arc<dyn ProviderLoader>>) -> Self {
         Self { loader, registered: Mutex::default(), settings: Mutex::default(), known: Mutex::default() }
     }

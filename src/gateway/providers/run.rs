@@ -1,6 +1,7 @@
 //! Runs the code of all allowed providers concurrently, and parses their answers.
 
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ const MAX_PROBLEM_CHARS: usize = 500;
 pub(super) struct Known {
     pub(super) status: ProviderStatus,
     pub(super) entries: Vec<Entry>,
+    /// The folder of the provider's package.
+    pub(super) folder: Option<PathBuf>,
     standing: Standing,
 }
 
@@ -84,7 +87,7 @@ impl Core {
             .map_err(|(state, problem)| (state, self.redactor.readable_line(&problem, MAX_PROBLEM_CHARS)));
         let description = found.as_ref().and_then(|found| found.description.as_deref());
         let description = description.map(|text| self.redactor.readable_line(text, MAX_DESCRIPTION_CHARS)).filter(|text| !text.is_empty());
-        let version = found.map(|found| found.version);
+        let (version, folder) = found.map(|found| (found.version, found.folder)).unzip();
         let status = |state, problem| ProviderStatus {
             name,
             package,
@@ -105,12 +108,12 @@ impl Core {
                 let shown = |refused: RefusedServer| RefusedServer { name: refused.name, reason: readable(&refused.reason) };
                 let refused = brought.refused.into_iter().map(shown).collect();
                 let status = ProviderStatus { servers, refused, ..status(ProviderState::Ready, None) };
-                Known { status, entries: brought.entries, standing }
+                Known { status, entries: brought.entries, folder, standing }
             }
             Err((state, problem)) => {
                 let status = status(state, Some(problem));
                 self.tell(&status);
-                Known { status, entries: Vec::new(), standing }
+                Known { status, entries: Vec::new(), folder, standing }
             }
         }
     }
