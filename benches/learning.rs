@@ -25,8 +25,8 @@ fn program(name: &str) -> Result<PathBuf, Failure> {
 fn text_of(kind: &str) -> Option<String> {
     let record = |number: usize| {
         json!({
-            "id": number, "title": format!("Issue {number}"), "open": number % 3 == 0, "labels": ["bug", "loom"],
-            "author": { "login": "ada", "id": 7 }, "assignee": if number % 2 == 0 { json!({ "login": "joseph" }) } else { Json::Null },
+            "id": number, "title": format!("Issue {number}"), "open": number.is_multiple_of(3), "labels": ["bug", "loom"],
+            "author": { "login": "ada", "id": 7 }, "assignee": if number.is_multiple_of(2) { json!({ "login": "joseph" }) } else { Json::Null },
         })
     };
     match kind {
