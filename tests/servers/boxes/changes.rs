@@ -148,7 +148,7 @@ async fn programs_of_other_servers_are_kept_in_all_their_forms() {
 
 /// A box that could write the program of a server that was added since its start ends, and its next one cannot.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_box_ends_when_a_server_is_added_whose_program_it_could_write() {
+async fn a_box_ends_when_a_server_is_approved_whose_program_it_could_write() {
     let test_folder = TestFolder::new();
     let workspace = test_folder.path("ws");
     put(&workspace.join("later/server.mjs"), "");
@@ -164,6 +164,10 @@ async fn a_box_ends_when_a_server_is_added_whose_program_it_could_write() {
     assert!(!written.is_empty());
     let added = json!({ "name": "two", "command": "node", "args": [workspace.join("later/server.mjs")] });
     gateway.add_server(serde_json::from_value(added).unwrap()).await.unwrap();
+    call().await.unwrap();
+    assert_eq!(started(), before, "a proposal that nobody has approved ends nothing");
+    let request = request_of(&gateway, "two").await;
+    gateway.approve("two", Some(&request.digest), None).await.unwrap();
     call().await.unwrap();
     assert_eq!((started(), fs::read_to_string(workspace.join("later/server.mjs")).unwrap()), (before + 1, written));
     // A server whose program it cannot write leaves the box alone.
