@@ -71,8 +71,11 @@ impl Core {
 
     /// Returns whether a file is the config of this gateway, or a config from which it takes servers.
     pub(super) fn is_read_as_config(&self, path: &Path) -> bool {
+        // The path of a config may be relative, or lead through links.
+        let Ok(real) = path.canonicalize() else { return false };
         let bases = self.source.last_read();
-        self.source.path().into_iter().chain(bases.iter().map(|(base, _)| base.as_path())).any(|file| is_same_place(path, file))
+        let mut configs = self.source.path().into_iter().chain(bases.iter().map(|(base, _)| base.as_path()));
+        configs.any(|file| file.canonicalize().is_ok_and(|file| file == real))
     }
 
     /// Records what the box of a server gets, before the server starts, and watches the covered files of the box. Returns the value that

@@ -223,3 +223,24 @@ async fn a_box_that_may_write_a_folder_of_the_search_path_does_not_choose_its_ne
         gateway.close().await;
     }
 }
+
+/// The config of a host in a project is read-only in boxes, but the gateway's own config is covered, whichever path leads to it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_is_found_by_a_link_is_the_gateways_own_and_not_a_hosts() {
+    let test_folder = TestFolder::new();
+    let workspace = test_folder.path("ws");
+    put(&workspace.join("log"), "");
+    let server =
+        json!({ "command": FIXTURE, "args": ["--log", workspace.join("log")], "box": { "write": [workspace] }, "confirm": "never" });
+    put(&workspace.join(".mcp.json"), &json!({ "mcpServers": { "one": server } }).to_string());
+    symlink(&workspace, test_folder.path("link")).unwrap();
+    let gateway = Gateway::open(GatewayOptions {
+        config: None,
+        config_path: Some(test_folder.path("link/.mcp.json")),
+        workspace_folder: Some(workspace),
+        ..options(&test_folder, &json!({}))
+    });
+    let gateway = gateway.unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.close().await;
+}
