@@ -3,7 +3,7 @@ import type { AgentTool } from './index.js'
 
 /** Options for answering the calls of a model. */
 export interface AnswerOptions {
-  /** A signal that ends the answering, which then rejects with `ERR_ABORTED`. */
+  /** A signal that ends the work. The promise then rejects with `ERR_ABORTED`. */
   signal?: AbortSignal
   /**
    * Called for a tool that is not among the given tools. Returns the answer as plain JSON, or `undefined` for none. `args` are as the
@@ -49,7 +49,7 @@ export interface OpenAiResponsesTool {
   strict: boolean
 }
 
-/** Returns tools for OpenAI's Chat Completions. `strict` (default true): the model keeps to the schema. */
+/** Returns tools for OpenAI's Chat Completions. With `strict` (default true), the model follows the schema. */
 export function forOpenAi(tools: AgentTool[], options?: { api?: 'chat'; strict?: boolean }): OpenAiChatTool[]
 /** Returns tools for OpenAI's Responses. */
 export function forOpenAi(tools: AgentTool[], options: { api: 'responses'; strict?: boolean }): OpenAiResponsesTool[]

@@ -1,4 +1,5 @@
-// The tools of `gateway.agentTools()` in the forms of others. Nothing of theirs is imported: what they look for is plain data.
+// The tools of `gateway.agentTools()` in the forms of others. No package of a provider is imported, because each provider accepts plain
+// data.
 
 /** The symbol that marks a schema for the AI SDK without its own `jsonSchema()` (`@ai-sdk/provider-utils`). */
 const AI_SCHEMA = Symbol.for('vercel.ai.schema')
@@ -31,7 +32,7 @@ function aiSdkOutput(given, kinds) {
   const output = isObject(given) && 'toolCallId' in given && 'output' in given ? given.output : given
   const content = mediaOf(output)
   if (content.length === 0) return { type: 'json', value: output ?? null }
-  // As one text where nothing is passed on: a provider that takes no list would write the list as JSON.
+  // The result is one text if no image or sound is passed on, because a provider that accepts no list would write the list as JSON.
   if (!content.some(({ type }) => kinds.includes(type))) return { type: 'text', value: textAlone(output) }
   const part = ({ type, mimeType, data }) =>
     kinds.includes(type) ? { type: 'media', data, mediaType: mimeType } : { type: 'text', text: notPassedOn(type, mimeType) }

@@ -14,7 +14,7 @@ export type ToolErrors = 'return' | 'throw'
  * `ERR_OUTPUT_SCHEMA`.
  */
 export type SchemaViolations = 'warn' | 'error'
-/** How a search ranks tools: by the words of the question, or also by its meaning. */
+/** The ranking of tools in a search: by the words of the question, or also by its meaning. */
 export type SearchRanking = 'words' | 'hybrid'
 /**
  * The handling of a call whose arguments do not match the tool's `inputSchema`. `error` does not send the call (`ERR_INVALID_ARGUMENTS`), `warn`
@@ -153,8 +153,8 @@ export interface GatewayOptions extends Callbacks {
   /** The guest to run. `auto` selects the standard guest, or the ring-3 guest if the machine's KVM cannot run the standard one. Default `auto`. */
   guest?: 'auto' | 'standard' | 'ring3'
   /**
-   * VMs that are started in advance for the next runs. The value applies to each of two pools: after the first run that may fetch, such
-   * runs have a separate pool. So a gateway keeps at most twice as much ready.
+   * VMs that are started in advance for the next runs. The settings apply to each of two pools. The second pool is for runs that may fetch,
+   * and begins with the first such run. So a gateway keeps at most twice as many VMs ready.
    */
   warm?: Partial<WarmVms>
   /**
@@ -185,9 +185,9 @@ export interface GatewayOptions extends Callbacks {
    */
   learnResults?: boolean
   /**
-   * How `searchTools` and `search` of `host:mcp` rank tools: by the words of the question, or also by its meaning. `hybrid` needs the package
-   * `hyperlight-mcp-search-model` beside this one; without it, a warning says so, and tools are ranked by words. Default `words`, or `search` of
-   * the config.
+   * The ranking of tools by `searchTools` and by `search` of `host:mcp`: by the words of the question, or also by its meaning. `hybrid`
+   * needs the package `hyperlight-mcp-search-model` beside this one; without it, a warning says so, and tools are ranked by words. Default
+   * `words`, or `search` of the config.
    */
   search?: SearchRanking
   /** The folder of the package `hyperlight-mcp-search-model`. Default: where Node finds the package from this one. */
@@ -448,7 +448,7 @@ export interface ServerStatus {
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
   /**
-   * The last error. If a server wrote something before it ended, the message has the line that tells most. The command `logs` shows all
+   * The last error. If a server wrote something before it ended, the message has the most informative line. The command `logs` shows all
    * lines.
    */
   lastError?: { code: ErrorCode; message: string }
@@ -1059,8 +1059,8 @@ export interface ConnectionLostEvent {
 }
 
 /**
- * An event: a server has tried to reach a host that its box does not have. It is sent once for each host, port and reason. Of very many,
- * only some are sent. The server has chosen the text of the host.
+ * An event: a server has tried to reach a host that its box does not have. It is sent once for each host, port and reason. If there are
+ * very many, only some are sent. The server has chosen the text of the host.
  */
 export interface BoxRefusedEvent {
   type: 'box-refused'
@@ -1265,8 +1265,8 @@ export interface CommandRequest {
    */
   box?: BoxRequest
   /**
-   * Sentences about what the boxes of other servers can change that this server runs, by their settings and the files of this machine. Show each.
-   * They are not part of the digest. Missing if there are none.
+   * Sentences about files that this server runs, and that the boxes of other servers can change. They follow from the settings of these
+   * boxes and from the files of this machine. Show each. They are not part of the digest. Missing if there are none.
    */
   changeableBy?: string[]
   warning: string
@@ -1956,7 +1956,10 @@ export interface AuditRow {
    * refused because of a private address: the address, and its kind.
    */
   subject?: string
-  /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB; the hosts that were approved for fetch. */
+  /**
+   * The patterns of the toolbox, or the servers of the profile. For an approval of fetch, the approved hosts. Missing if they have more
+   * than 64 KiB.
+   */
   patterns?: string[]
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
@@ -1969,9 +1972,9 @@ export interface AuditRow {
   method?: string
   /** The status of the response to a fetch. Missing if there was none. */
   status?: number
-  /** The bytes of a fetch's body. */
+  /** The number of bytes in the body of a fetch's request. */
   sentBytes?: number
-  /** The bytes that were read of the response to a fetch. */
+  /** The number of bytes that were read of the response to a fetch. */
   receivedBytes?: number
   /**
    * The outcome of a fetch: `ok`, `redirected` (the next row has its target), `cancelled`, or the error's code. The outcome of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (the caller has cancelled it, but the server
@@ -2370,7 +2373,7 @@ export interface GeneratedSecret {
   name: string
   /** The only host that gets the value. */
   host: string
-  /** True if the value may also stand in bodies of requests, and not only in headers and in the URL. Default: false. */
+  /** True if the value may also be used in the bodies of requests, and not only in headers and in the URL. Default: false. */
   inBody?: boolean
 }
 

@@ -250,7 +250,7 @@ test('calls in progress have a row where Node ends without close(), and are coun
       // The audit has the row of the call before, so that only calls in progress can be missing.
       await gateway.audit({ kind: 'call' })
       for (let number = 0; number < ${CALLS}; number += 1) gateway.callTool('fixture', 'sleep', { ms: 60_000 }).catch(() => {})
-      // A call in progress is told by the server's answer to a later one.
+      // When the server has answered a later call, the earlier calls are in progress.
       await gateway.callTool('fixture', 'echo', { value: 2 })
       await gateway.audit({ kind: 'call' })
       ${end}`

@@ -181,7 +181,7 @@ test('wrong words are told in one line, before anything is made', async (t) => {
     [[...prompt, '--locked', '--no-cache'], 2, /cannot be used with/],
     [[...prompt, '--stdio', '--token-file', 'x'], 2, /cannot be used with/],
     [[...prompt, '--tls-cert', 'x'], 2, /--tls-key/],
-    [[...prompt, '--port', '0', '--locked'], 1, /has no tools of this prompt/],
+    [[...prompt, '--port', '0', '--locked'], 1, /has no tools for this prompt/],
     [[...prompt, '--port', '0', '--secret', 'A-B'], 2, /--secret: each must be NAME or NAME@HOST/],
     [[...prompt, '--port', '0', '--allow-host', 'a/b'], 2, /--allow-host: /],
     [[...prompt, '--port', '0', '--base-url', 'http://127.0.0.1:1/v1'], 1, /the model that makes the tools gave no answer/],

@@ -245,7 +245,7 @@ async function approved(gateway) {
   await gateway.enable('made')
 }
 
-/** Makes each attempt once, and checks its outcome. Returns everything that was returned. */
+/** Makes each attempt once, and checks its outcome. Returns the values that the attempts returned. */
 async function tried(t, ways, { more, hosts = [own.origin], secrets = [] } = {}) {
   const [seen, wrong] = [[], []]
   const onEvent = (event) => seen.push(JSON.stringify(event))

@@ -34,7 +34,7 @@ describe('boot and answers on the wire', () => {
       )
       assert.match(asked[1].user, /its input schema is not valid JSON Schema 2020-12/)
       assert.match(asked[3].user, /line 2: Unexpected token/)
-      // With --verbose, each request and each answer has its size and each answer its time, those that were refused too.
+      // --verbose prints the size of each request, and the size and time of each answer, also of refused answers.
       for (const what of ['the plan', 'the code of add'])
         for (const attempt of [1, 2]) {
           const tool = what.replace('the code of ', '')
@@ -186,7 +186,7 @@ describe('options of boot', () => {
       const made = await run(at, line, { env: { ANTHROPIC_API_KEY: MODEL_KEY, ...env } })
       assert.equal(made.code, 2, made.stderr)
       assert.equal(told(made).length, 1)
-      assert.match(made.stderr, new RegExp(`${from} (has a user name or password|is no http or https URL)`))
+      assert.match(made.stderr, new RegExp(`${from} (has a user name or password|is not an http or https URL)`))
       assert.doesNotMatch(made.stderr + made.stdout, /geheim99|ada:/)
     }
   })

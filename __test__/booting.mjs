@@ -19,7 +19,7 @@ async function listening(t, server) {
 
 const books = Array.from({ length: 7 }, (_, index) => ({ id: index + 1, title: `Book ${index + 1}` }))
 
-/** How many kinds of things the OpenAPI document has. */
+/** The number of kinds of things in the OpenAPI document. */
 export const KINDS = 15
 
 /** An OpenAPI document of 45 operations: of each kind of thing, all are listed, one is read and one is made. */
@@ -55,7 +55,7 @@ function openapi(origin) {
   return { openapi: '3.1.0', info, servers: [{ url: `${origin}/things` }], paths, components: { schemas } }
 }
 
-/** What the service of the OpenAPI document answers: status and body. */
+/** Returns the answer of the service that the OpenAPI document describes: its status and body. */
 async function things(request, kind, id) {
   const number = Number(kind)
   if (id !== undefined) return [200, { id, number }]

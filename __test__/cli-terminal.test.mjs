@@ -70,7 +70,7 @@ test('approve names the tools that sound like reads, writes those that a person 
     text: painted,
     unanswered,
   } = await atTerminal(at, ['approve', 'weather'], [yes, [which, '9\n'], [which, '1-2\n'], yes, yes])
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are no part of the words
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are not part of the words
   const text = painted.replace(/\u001b\[[0-9;]*m/g, '')
   assert.deepEqual([code, unanswered], [0, 0], text)
   assert.match(
@@ -105,7 +105,7 @@ test('approve does not ask which tools are reads where it cannot write them, and
     const before = readFileSync(join(at.work, config), 'utf8')
     const words = ['--config', config, '--state', join(at.home, config), 'approve', 'weather']
     const { code, text: painted, unanswered } = await atTerminal(at, words, [yes, yes])
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are no part of the words
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are not part of the words
     const text = painted.replace(/\u001b\[[0-9;]*m/g, '').replace(/\s+/g, ' ')
     assert.deepEqual([code, unanswered], [0, 0], text)
     assert.match(text, /These tools sound like reads[^:]*: get_a, task_list/)
@@ -125,7 +125,7 @@ test('test asks about a host that the box of a server does not have, and writes 
   const at = await approved(t, { web: server })
   const config = join(at.home, '.hyperagent/config.json')
   writeFileSync(config, `// mine\n${readFileSync(config, 'utf8')}`)
-  const question = 'It wanted api.example.org, which its box does not have: allow it? [y/N] '
+  const question = 'It tried to reach api.example.org, which its box does not allow. Allow it? [y/N] '
   const no = await atTerminal(at, ['test', 'web'], [[question, '\n']])
   assert.deepEqual([no.code, no.unanswered], [0, 0], no.text)
   assert.deepEqual(JSON.parse(readFileSync(config, 'utf8').slice(8)).mcpServers.web.box, { memoryMb: 1024 })

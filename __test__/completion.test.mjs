@@ -11,7 +11,7 @@ const SERVERS = { 'weather-now': { command: 'true' }, 'weather-past': { command:
 const PROMPT = '@ready@'
 const READY = new RegExp(PROMPT)
 
-/** How each shell is started with the completion loaded, by a person's own start file. */
+/** The commands that start each shell. A start file of the person loads the completion. */
 const shells = {
   bash: ({ home }, script) => {
     writeFileSync(join(home, 'rc'), `PS1='${PROMPT}'\nbind 'set enable-bracketed-paste off'\n. '${script}'\n`)

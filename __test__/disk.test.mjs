@@ -39,7 +39,7 @@ test('entries that name devices and pipes are listed at once, pinned or not', as
 test('what is told without a promise reads no approvals', async (t) => {
   const told = {
     'servers()': (gateway) => gateway.servers()[0].approved,
-    // What these give asks again, and may be told what was found meanwhile.
+    // The results of these methods read the approvals again when they are used, and may then see a newer state.
     'pluginRegistration()': (gateway) => gateway.pluginRegistration('fixture').name === 'mcp-fixture',
     'agentTools()': (gateway) => /mcp-fixture/.test(gateway.agentTools({ describeServers: 500 })[0].description),
     'plugin()': (gateway) => gateway.plugin().name === 'hyperlight-mcp',

@@ -154,7 +154,7 @@ export async function typed(t, command, dialogue, { limit, ...options }) {
   let pages = 0
   child.stdin.on('error', () => {}) // It has ended without being told.
   const answer = () => {
-    // A long request is shown in pages. The dialogue is about the questions behind them.
+    // A long request is shown in pages. `dialogue` answers only the questions after the pages.
     const paused = child.output.stdout.match(/Enter: next page, \[a\]ll, \[s\]kip to the question: /g)?.length ?? 0
     if (paused > pages) child.stdin.write('a\n')
     pages = paused

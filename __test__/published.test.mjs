@@ -9,7 +9,7 @@ import { published } from './published.mjs'
 import { children, compiled, folder, ms, openGateway, root, waitFor, wholeFile } from './support.mjs'
 
 const TIMEOUT = { timeout: ms(120_000) }
-/** How many servers start at once: more would only wait for the processors. */
+/** The number of servers that start at once. More would only wait for the processors. */
 const AT_ONCE = 3
 const names = Object.keys(published)
 

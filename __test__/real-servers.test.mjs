@@ -153,7 +153,7 @@ describe('server-memory', TIMEOUT, () => {
   })
 })
 
-/** What server-everything does on either transport. */
+/** Defines the tests of server-everything, which are the same for both transports. */
 function everything(server) {
   test('lists its tools; text, numbers, structured content, images, links and annotations arrive as they were sent', async (t) => {
     // Here, the server itself must complain about arguments that violate a schema.

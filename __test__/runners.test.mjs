@@ -21,7 +21,7 @@ test('servers from npm by npx and one from PyPI by uvx read and write: import, a
   }
   const files = realpathSync(folder(t))
   outputOf('git', ['-C', files, 'init', '--quiet'])
-  // As their own pages on npm and PyPI say.
+  // The commands of the servers' own pages on npm and PyPI.
   const mcpServers = {
     everything: { command: 'npx', args: ['-y', '@modelcontextprotocol/server-everything'] },
     filesystem: { command: 'npx', args: ['-y', '@modelcontextprotocol/server-filesystem', files] },
@@ -36,7 +36,7 @@ test('servers from npm by npx and one from PyPI by uvx read and write: import, a
   for (const name of Object.keys(mcpServers)) {
     const { code, text, unanswered } = await atTerminal(at, ['approve', name], [yes, yes], { env, limit: TO_START })
     assert.deepEqual([code, unanswered], [0, 0], text)
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are no part of the words
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are not part of the words
     assert.match(text.replace(/\u001b\[[0-9;]*m/g, '').replace(/\s+/g, ' '), /until it has started, to fetch its package/)
   }
   write(

@@ -1,4 +1,4 @@
-// `scripts/test --seeds` repeats each property test that the sources have, and ends when it is not told how often.
+// Tests of `scripts/test --seeds`: it repeats each property test of the sources, and fails without a number.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

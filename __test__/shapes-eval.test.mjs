@@ -154,7 +154,7 @@ function typeOf(values) {
   return [...members].join(' | ') || 'never'
 }
 
-/** Returns the questions about a value: each field of it once, or `undefined` for a value that is no object. */
+/** Returns the questions about a value: each field of it once, or `undefined` for a value that is not an object. */
 function fieldsOf(value, found = new Set()) {
   if (Array.isArray(value)) for (const item of value) fieldsOf(item, found)
   else if (typeof value === 'object' && value !== null)

@@ -23,7 +23,10 @@ export const fixtureProgram = join(root, 'target/programs/fixture-server')
  * servers have boxes: `scripts/test` does this with files whose tests do not look.
  */
 export const testBox = process.env.HYPERLIGHT_MCP_TEST_BOXES === '1' ? 'standard' : 'off'
-/** Returns the config entry of a fixture server whose calls ask, by the default. tests/fixtures/server/README.md lists the flags. */
+/**
+ * Returns the config entry of a fixture server with the default of `confirm`: a person is asked before calls that may write.
+ * tests/fixtures/server/README.md lists the flags.
+ */
 export function gated(...args) {
   // A box has the files in the arguments that exist.
   const log = args.indexOf('--log')

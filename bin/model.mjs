@@ -91,7 +91,7 @@ function checkPackage(name, path, known) {
   for (const place of [path, ...foldersAbove(path), join(folder, 'package.json'), ...modulesAbove(folder)]) {
     const { uid, mode, gid } = statSync(place)
     if (uid !== 0 && uid !== process.getuid?.()) refuse(place, 'belongs to another user')
-    // Of a folder above the modules with the sticky bit, such as /tmp, nobody else can replace what is in it.
+    // In a folder with the sticky bit above the modules, such as /tmp, other users cannot replace files of this user.
     const isSticky = (mode & 0o1000) !== 0 && !isWithin(place, modulesOf(folder))
     if (!isSticky && isWritableByOthers(mode, gid)) refuse(place, 'can be written by other users')
   }

@@ -62,15 +62,15 @@ async function review(gateway, name, ask) {
   for (;;) {
     const request = await gateway.approvalRequest(name)
     if (request.approved) return true
-    // What was approved a moment ago and does not hold is not asked for again.
-    if (seen.has(request.digest)) throw new Error(`its approval does not hold: ${request.lapsed ?? 'nothing says why'}`)
+    // If a request was approved a moment ago and is not valid, it is not shown again.
+    if (seen.has(request.digest)) throw new Error(`its approval is not valid: ${request.lapsed ?? 'no reason is known'}`)
     seen.add(request.digest)
     const isCommand = request.stage === 'command'
     console.log(`\n${name}: ${isCommand ? 'may this run?' : 'may a model read and call this?'}`)
     if (isCommand) showCommand(request)
     else showManifest(request)
     if (!(await ask(`approve the ${isCommand ? 'command' : 'tools'} of ${name}? [y/N] `))) return false
-    // The digest says yes to what was shown; if it has changed meanwhile, this fails.
+    // The digest approves exactly the shown request. If the request has changed since, this fails.
     await gateway.approve(name, request.digest)
   }
 }
@@ -79,9 +79,9 @@ async function main() {
   const { values, positionals } = parseArgs({ allowPositionals: true, options: { state: { type: 'string' }, yes: { type: 'boolean' } } })
   const [configPath, ...wanted] = positionals
   if (!configPath) throw new Error('usage: approve.mjs CONFIG [--state FOLDER] [--yes] [SERVER…]')
-  if (!values.yes && !process.stdin.isTTY) throw new Error('nobody to ask: stdin is not a terminal (--yes says yes to everything)')
+  if (!values.yes && !process.stdin.isTTY) throw new Error('nobody to ask: stdin is not a terminal (--yes approves everything)')
   const terminal = values.yes ? undefined : createInterface({ input: process.stdin, output: process.stdout })
-  // Who hangs up (Ctrl+D) says no.
+  // The end of the input (Ctrl+D) counts as no.
   const answer = (question) => terminal.question(question).catch(() => 'no')
   const ask = async (question) => !terminal || /^y(es)?$/i.test((await answer(question)).trim())
 

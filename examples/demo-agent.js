@@ -1,7 +1,7 @@
-// Agent code, as a model would write it: it runs inside a micro-VM, and what it imports are MCP servers. There is no file system
-// here, no network, no clock to wait on and no other module; these functions are all that there is. Each call is synchronous: it
-// leaves the VM, reaches the server's process, and comes back with the result. So loops, conditions and arithmetic over hundreds
-// of calls cost a model nothing: it reads the value that `handler` returns, and no byte of what was read on the way.
+// Agent code, as a model would write it: it runs inside a micro-VM, and what it imports are MCP servers. The code has no file system, no
+// network and no other module: it can only call these functions. Each call is synchronous: it leaves the VM, reaches the server's process,
+// and comes back with the result. So loops, conditions and arithmetic over hundreds of calls cost a model nothing: it reads the value that
+// `handler` returns, and no byte of what was read on the way.
 import { get_tiny_image } from 'host:mcp-everything'
 import { directory_tree, read_text_file } from 'host:mcp-files'
 import { create_entities, create_relations, open_nodes, read_graph, search_nodes } from 'host:mcp-memory'
@@ -52,7 +52,7 @@ function readFiles(root, skip) {
     try {
       files.push(describe(path, read_text_file({ path: `${root}/${path}` }).content))
     } catch (error) {
-      // A tool's error, or a limit: the run goes on, the file is left out.
+      // The tool failed, or a limit was exceeded. The run continues without this file.
       console.warn(`left out ${path}: ${error.message.split('\n')[0]}`)
     }
     if (files.length % BATCH === 0) console.debug(`read ${files.length} files`)

@@ -1,4 +1,4 @@
-// What agent code might try, and must fail at. For demo.mjs.
+// Attempts of agent code that must fail. demo.mjs makes them.
 export const attempts = [
   { aim: 'read a file', code: `import { readFileSync } from 'node:fs'\nexport const handler = () => readFileSync('/etc/passwd', 'utf8')` },
   {

@@ -1,4 +1,4 @@
-// How demo.mjs prints: colours on a terminal only, and none where NO_COLOR says so.
+// The output of demo.mjs. It has colours only on a terminal, and only if NO_COLOR is not set.
 import { sep } from 'node:path'
 
 const colours = process.stdout.isTTY && !process.env.NO_COLOR
@@ -14,7 +14,7 @@ export const heading = (text) => console.log(`\n${paint('bold', `== ${text}`)}`)
 export const note = (text, style) => console.log(`  ${paint(style, text)}`)
 export const agentLine = (level, text) => note(`[guest ${level}]`.padEnd(15) + text, LEVELS[level])
 
-/** A name and what it is, which is wrapped where it is long. */
+/** Prints a name and its text. A long text is wrapped. */
 export function field(name, text, style) {
   const width = Math.max(60, (process.stdout.columns ?? 120) - NAME_WIDTH - 4)
   const lines = ['']

@@ -36,7 +36,7 @@ function servers(temporary) {
       command: node,
       args: [program('@modelcontextprotocol/server-memory')],
       env: { MEMORY_FILE_PATH: join(data, 'memory.jsonl') },
-      // A server reaches nothing of yours but the paths in its arguments, and what its box names.
+      // A server can only reach the paths in its arguments, and the files and hosts that its box names.
       box: { write: [data] },
     },
     everything: { command: node, args: [program('@modelcontextprotocol/server-everything')] },
@@ -48,12 +48,12 @@ function servers(temporary) {
 /** Those that the demo says yes to. */
 const approved = ['files', 'memory', 'everything']
 
-// 2. A person's part: what may run, what a model may call, and what it may change.
+// 2. A person decides which programs may run, and which tools a model may call.
 
 /** Shows a request in short, and says yes for you. A real agent shows it to a person, and waits. (See approve.mjs.) */
 async function approve(gateway, name) {
   for (;;) {
-    // First the command: nothing has been started for it. Once that is approved the server is started, and tells its tools.
+    // First the command: nothing has been started for it. After its approval the server is started, and lists its tools.
     const request = await gateway.approvalRequest(name)
     if (request.approved) return
     if (request.stage === 'command') {
@@ -65,15 +65,15 @@ async function approve(gateway, name) {
       field(`${name}: tools`, `${request.serverName} ${request.serverVersion} has ${request.tools.length}; * may write`)
       field('', request.tools.map((tool) => tool.name + (tool.annotations?.readOnlyHint ? '' : '*')).join(', '), 'dim')
     }
-    // The digest stands for exactly what was shown. If it has changed meanwhile, this fails instead.
+    // The digest approves exactly the shown request. If the request has changed since, this fails.
     await gateway.approve(name, request.digest)
     field('approved', `digest ${request.digest.slice(0, 12)}…`, 'green')
   }
 }
 
 /**
- * Asked before a tool is called that is not approved as read-only. A real agent shows this to a person, and waits: no deadline
- * runs meanwhile. `deny`, or an exception, and nothing is sent.
+ * Asked before a tool is called that is not approved as read-only. A real agent shows this to a person, and waits: the time until the
+ * answer counts towards no limit. After `deny` or an exception, nothing is sent.
  */
 function onApproval({ server, tool, args, reason }) {
   const answer = approved.includes(server) ? 'session' : 'deny'
@@ -82,14 +82,14 @@ function onApproval({ server, tool, args, reason }) {
   return answer
 }
 
-/** Told what happens while it happens; here, what the guest writes to its console. */
+/** Called with each event. The demo prints the lines that the guest writes to its console. */
 function onEvent(event) {
   if (event.type === 'log') agentLine(event.level, event.text)
 }
 
 // 3. The agent's part: one script, one run.
 
-// What the script's `handler` is called with: here, where to look and what to ask the graph.
+// The argument of the script's `handler`: the folder to read, and the question to the graph.
 const input = {
   root: repository,
   skip: [
@@ -141,7 +141,7 @@ function printCosts(stats, value, startToResult) {
   field('start to result', `${ms(startToResult)}, the start of Node and of three servers included`, 'bold')
 }
 
-/** What agent code cannot do. Each attempt is a run of its own; what it prints is the real error. */
+/** Prints attempts that must fail. Each attempt is a separate run, and the printed error is the real one. */
 async function printRefusals(sandbox) {
   heading('What the guest cannot do')
   for (const { aim, code } of attempts) {
@@ -167,7 +167,7 @@ async function main(temporary) {
     onEvent,
   })
   try {
-    // The only step that needs a hypervisor. Where there is none, the error says which case it is and what to do.
+    // The only step that needs a hypervisor. If this machine has none, the error gives the reason and a remedy.
     const sandbox = await gateway.sandbox()
     const { guest, bootMs, warning } = await gateway.hypervisor()
     field('guest', `the ${guest} one, booted in ${ms(bootMs)}; each run gets a micro-VM of its own from that snapshot`)

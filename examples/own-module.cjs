@@ -11,18 +11,18 @@ const orders = new Map([
   ['A-2', { customer: 'Grace', total: 80 }],
 ])
 
-// What the guest gets is these functions' results and nothing else: no `orders`, no `require`, no way to this process.
+// The guest only gets the results of these functions. It cannot reach `orders`, `require` or anything else of this process.
 const shop = {
   // Synchronous.
   order: (id) => orders.get(id) ?? null,
-  // A promise: the guest waits for it, this process does not.
+  // Returns a promise. The guest waits for it, and this process continues.
   rate: async (currency) => {
     await pause(20) // a database, a web service
     return { EUR: 1, USD: 1.08 }[currency]
   },
   // Bytes go both ways, as Uint8Array.
   sign: (bytes) => new Uint8Array(createHash('sha256').update(bytes).digest()),
-  // What is thrown here is thrown there.
+  // An error that is thrown here is thrown in the guest.
   refund: (id) => {
     throw new Error(`order ${id} is paid out already`)
   },

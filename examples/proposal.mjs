@@ -13,11 +13,11 @@ import { createInterface } from 'node:readline/promises'
 import { stripVTControlCharacters } from 'node:util'
 import { Gateway } from 'hyperlight-mcp'
 
-// What a model wrote is a stranger's text: no colours, no cursor movements, no line breaks of its own.
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out
+// A model's text may contain colours, cursor movements or line breaks. They are removed before a person reads it. biome-ignore
+// lint/suspicious/noControlCharactersInRegex: these characters are removed
 const plain = (text) => stripVTControlCharacters(String(text)).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
 
-/** What the model does: here it is a script, but it has the same tools as a model. */
+/** Acts as the model. It is a script here, but it has the same tools as a model. */
 async function model(tools, command, args) {
   const call = async (name, args) => {
     const answer = await tools.find((tool) => tool.name === name).execute(args)

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Gateway } from 'hyperlight-mcp'
 
-// What `npm install acme-mcp` would do.
+// Installs the package as `npm install acme-mcp` would.
 const project = mkdtempSync(join(tmpdir(), 'provider-example-'))
 cpSync(new URL('./acme-mcp', import.meta.url), join(project, 'node_modules/acme-mcp'), { recursive: true })
 

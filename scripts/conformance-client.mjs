@@ -117,6 +117,6 @@ async function run() {
 
 const { code, message } = (await run().catch((error) => error)) ?? {}
 let failure = message && `${code}: ${message}`
-if (REFUSED.has(scenario)) failure = code?.startsWith('ERR_') ? undefined : (failure ?? 'it went through, and had to be refused')
+if (REFUSED.has(scenario)) failure = code?.startsWith('ERR_') ? undefined : (failure ?? 'the request was accepted, but must be refused')
 console.log(JSON.stringify({ scenario, failure }))
 process.exitCode = failure ? 1 : 0

@@ -145,7 +145,7 @@ describe('the published packages', () => {
     const { baseUrl } = await provider(t, 'anthropic', { generate })
     const cache = join(work, 'npx-cache')
     mkdirSync(cache)
-    // What npx installs is new. What was downloaded before is used again.
+    // npx installs each package again, from files that were downloaded earlier.
     symlinkSync(join(outputOf('npm', ['config', 'get', 'cache']).trim(), '_cacache'), join(cache, '_cacache'))
     const env = { ...process.env, npm_config_cache: cache, npm_config_prefer_offline: 'true', npm_config_update_notifier: 'false' }
     const packages = tarballs.flatMap((file) => ['-p', file])

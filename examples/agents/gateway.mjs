@@ -1,4 +1,4 @@
-// What the examples of this folder share: a gateway with one server, and what they ask a model.
+// Shared by the examples of this folder: a gateway with one server, and the question to a model.
 import { fileURLToPath } from 'node:url'
 import { Gateway } from 'hyperlight-mcp'
 

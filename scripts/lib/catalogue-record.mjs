@@ -1,4 +1,5 @@
-// What was seen when the servers of the catalogue that need no key were started: for each the package with its version, and the names of its tools.
+// The record of the servers of the catalogue that were started, because they need no key: for each the package with its version, and the
+// names of its tools.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

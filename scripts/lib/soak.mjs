@@ -29,7 +29,7 @@ const EXPECTED = new Set(['ERR_SERVER_EXITED', 'ERR_CONNECT_FAILED', 'ERR_SERVER
 /** A call takes the time that its server was told to take, and perhaps the time of a reconnection. Emulation is slower. */
 const [LIMIT_MS, GROWTH_MIB] = [process.env.HYPERLIGHT_MCP_EMULATED === '1' ? 60_000 : 10_000, 12]
 
-/** What must not become more. */
+/** The resources whose number must not grow. */
 const COUNTED = ['threads', 'descriptors', 'processes']
 /** More than the time for which tokio keeps an idle thread of its blocking pool. */
 const IDLE_THREAD_MS = 15_000
@@ -193,7 +193,7 @@ function judge(outcomes, ledgers) {
   const problems = [...executed].filter(([, times]) => times > 1).map(([key, times]) => `call ${key} was executed ${times} times`)
   for (const { key, ms, took, result, code, message } of outcomes) {
     if (code ? !EXPECTED.has(code) : result?.key !== key)
-      problems.push(`call ${key} ended as none should: ${code} ${message} ${JSON.stringify(result)}`)
+      problems.push(`call ${key} ended in an unexpected way: ${code} ${message} ${JSON.stringify(result)}`)
     if (!code && executed.get(key) !== 1) problems.push(`call ${key} gave a result and was executed ${executed.get(key) ?? 0} times`)
     if (took > ms + LIMIT_MS) problems.push(`call ${key} took ${Math.round(took)} ms instead of ${ms}`)
   }

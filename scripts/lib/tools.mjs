@@ -37,5 +37,5 @@ export const olderPythonServer = (program) => tool('python-mcp1', 'requirements-
 /** Returns the path of uvx, which starts servers from PyPI. */
 export const uvx = () => tool('uv', 'requirements-uv.txt', 'bin/uvx')
 
-/** Returns the path of a program of a server from npm, which is no package that the project itself uses. */
+/** Returns the path of a program of a server from npm. The project itself does not use this package. */
 export const nodeServer = (program) => tool('servers', 'servers/package-lock.json', join('node_modules', program))

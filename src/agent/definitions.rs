@@ -49,7 +49,7 @@ const RUN_FIELDS: [Field; 3] = [
         name: "timeoutMs",
         kind: Kind::Whole,
         required: false,
-        description: "The most that the run may take, in milliseconds; null for the default.",
+        description: "The run's time limit in milliseconds; null for the default.",
     },
 ];
 
@@ -83,13 +83,13 @@ const COMMAND: Field = Field {
     name: "command",
     kind: Kind::Text,
     required: false,
-    description: "The program that starts the server, like \"npx\"; null for a server with a url, and for no change.",
+    description: "The program that starts the server, like \"npx\"; null for a server with a url, or for no change.",
 };
 const ARGS: Field = Field {
     name: "args",
     kind: Kind::Texts,
     required: false,
-    description: "The program's arguments, each as a text of its own; null for none, and for no change.",
+    description: "The program's arguments as separate texts; null for none, or for no change.",
 };
 const ENV: Field = Field {
     name: "env",
@@ -101,7 +101,7 @@ const URL: Field = Field {
     name: "url",
     kind: Kind::Text,
     required: false,
-    description: "The address of a server behind Streamable HTTP, in place of a command; null for a server with a command, and for no change.",
+    description: "The address of a server behind Streamable HTTP, in place of a command; null for a server with a command, or for no change.",
 };
 
 const ADD_FIELDS: [Field; 5] = [

@@ -54,7 +54,7 @@ pub(super) struct Lanes {
 }
 
 /// Guard of a call that may run. Other calls wait according to their rule until the guard is dropped.
-#[expect(dead_code, reason = "what it holds is held, not read")]
+#[expect(dead_code, reason = "the guards are kept until they are dropped, and never read")]
 pub(super) enum TurnGuard {
     Shared(OwnedRwLockReadGuard<()>),
     Alone(OwnedRwLockWriteGuard<()>),

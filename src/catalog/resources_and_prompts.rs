@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 /// valid.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFields {
-    /// For whom the item is (`audience`), and how important it is (`priority`).
+    /// The audience of the item (`audience`), and its importance (`priority`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Json>,
     /// The size of a resource in bytes.

@@ -75,7 +75,7 @@ fn list_text(session: &Session, homes: &[PrivateHome]) -> String {
     let row = |home: &PrivateHome| vec![name_of(home), home.id.clone(), size_of(home), start_of(home), use_of(home).to_owned()];
     let mut text = session.terminal.out.table(&["server", "id", "size", "last start (UTC)", "used by"], homes.iter().map(row).collect());
     if homes.iter().any(|home| home.used == HomeUse::Unused) {
-        text.extend(["\nto remove those of no server: ", &session.next_command.with("boxes remove --unused"), "\n"]);
+        text.extend(["\nto remove the homes that no server uses: ", &session.next_command.with("boxes remove --unused"), "\n"]);
     }
     text
 }

@@ -273,7 +273,7 @@ pub(super) fn name_in_code<'s>(agent: &Agent, server: &'s ServerStatus) -> Optio
     }
 }
 
-/// What happens to a named server that is not approved.
+/// The handling of a named server that is not approved.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unapproved {
     /// An unapproved server is an error, because a script would not find its server.

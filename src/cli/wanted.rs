@@ -49,7 +49,7 @@ pub(super) async fn offer_hosts(session: &Session, gateway: &Gateway, name: &str
     let dialog = session.terminal.dialog().await;
     let mut allowed = Vec::new();
     for host in wanted {
-        if dialog.confirm(&format!("It wanted {}, which its box does not have: allow it?", one_line(&host))).await {
+        if dialog.confirm(&format!("It tried to reach {}, which its box does not allow. Allow it?", one_line(&host))).await {
             allowed.push(host);
         }
     }

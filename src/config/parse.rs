@@ -48,7 +48,7 @@ pub struct Config {
     pub limits: LimitChanges,
     /// False if no shapes of results are learnt. `None` if the config does not say.
     pub learn_results: Option<bool>,
-    /// How a search for tools ranks them. `None` if the config does not say.
+    /// The ranking of a search for tools. `None` if the config does not set it.
     pub search: Option<SearchRanking>,
     /// The boxes for servers that are not in this config, by the names of the servers: `boxes` in the config.
     pub boxes: BTreeMap<String, BoxDefinition>,

@@ -279,7 +279,7 @@ impl Shared {
         }
     }
 
-    /// Ends the use of the program, with one warning. A program that was ended by `close` is no failure.
+    /// Ends the use of the program, with one warning. The end of the program by `close` is not a failure.
     fn give_up(&self, problem: &str) {
         let mut state = self.state();
         let was_ended = std::mem::replace(&mut state.is_ended, true);

@@ -34,7 +34,8 @@ pub(super) fn find(folder: Option<&Path>, start: &Path) -> Result<PathBuf, Strin
 }
 
 /// Finds the package in `node_modules` of a folder or of its parents, as Node does. `start` is the folder of the package that has the addon:
-/// a person has installed it, and so what lies beside it. The working folder is not searched, because it may be another's project.
+/// a person has installed it, and therefore also the packages beside it. The working folder is not searched, because it may be another's
+/// project.
 fn resolve(start: &Path) -> Option<PathBuf> {
     let start = fs::canonicalize(start).ok()?;
     let modules = start.ancestors().filter(|above| above.file_name().is_none_or(|name| name != NODE_MODULES));

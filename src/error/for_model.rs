@@ -40,7 +40,7 @@ impl Error {
             Self::BootPlan { .. } => "the plan of the tools cannot be used",
             Self::BootHandler { .. } => "the code of a tool cannot be used",
             Self::BootCache { .. } => "the cache of made tools cannot be used",
-            Self::BootNotCached { .. } => "the cache has no tools of this prompt",
+            Self::BootNotCached { .. } => "the cache has no tools for this prompt",
             Self::Unanswered { .. } => "the client has not answered the question",
             Self::Io { .. } => "the operating system refused something",
             Self::Internal(_) => "hyperlight-mcp has a defect",

@@ -450,8 +450,8 @@ pub enum Error {
     #[error("the cache {} cannot be used: {}. Name another folder, or use no cache", .path.shown(), .problem.shown())]
     BootCache { path: ErrorText, problem: ErrorText },
 
-    /// The option says that tools come only from the cache, and the cache has no tools of this prompt.
-    #[error("the cache {} has no tools of this prompt and these secrets: start once without locked", .path.shown())]
+    /// The option says that tools come only from the cache, and the cache has no tools for this prompt.
+    #[error("the cache {} has no tools for this prompt and these secrets: start once without locked", .path.shown())]
     BootNotCached { path: ErrorText },
 
     /// The client of a gateway that is used through `serve` gave no answer to a question.

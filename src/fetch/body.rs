@@ -59,8 +59,8 @@ pub(super) struct Body {
     /// Bytes that can be passed to agent code.
     ready: BytesMut,
     is_at_end: bool,
-    /// True if only full chunks are passed on until the body's end. After a part of a compressed body has arrived, the size of what it
-    /// decompresses to tells how far a secret in it is the same as a text of the code in it.
+    /// True if only full chunks are passed on until the body's end. If a compressed body contains a secret and also text that the code has
+    /// chosen, the decompressed size of each part shows how much of the two is equal. Chunks of one size hide this.
     fills_chunks: bool,
     /// Number of bytes that were received, before decompression. They are counted because a compressed body can be endless without
     /// producing any bytes.

@@ -81,10 +81,10 @@ pub struct GatewayOptions {
     /// True if the shapes of results are learnt for tools that have no `outputSchema`, and shown to the agent that saw them. `None`:
     /// `learnResults` of the config when the gateway is opened, or true.
     pub learn_results: Option<bool>,
-    /// How a search for tools ranks them. `None`: `search` of the config when the gateway is opened, or by words.
+    /// The ranking of a search for tools. `None`: `search` of the config when the gateway is opened, or by words.
     pub search: Option<SearchRanking>,
-    /// The folder of the package `hyperlight-mcp-search-model`, for the ranking by meaning. `None`: the package is looked for as Node does, from the
-    /// watchdog's folder.
+    /// The folder of the package `hyperlight-mcp-search-model`, for the ranking by meaning. If `None`, searches for the package as Node
+    /// does, starting from the folder of the watchdog program.
     pub search_model: Option<PathBuf>,
     /// True if each connection and each call also causes an event.
     pub trace: bool,

@@ -54,7 +54,7 @@ impl ReloadReport {
 
 /// The warning about a config that a server may have written.
 const HELD: &str =
-    "the config was replaced while a server could write in its folder, so it is not read by itself: look at it, and then reload it";
+    "the config was replaced while a server could write in its folder, so it is not read automatically: look at it, and then reload it";
 
 impl Gateway {
     /// Reads the config again. If it cannot be read or is invalid as a whole, nothing changes.

@@ -99,8 +99,8 @@ export interface CommandRequest {
    */
   box?: BoxRequest
   /**
-   * Sentences about what the boxes of other servers can change that this server runs, by their settings and the files of this machine. Show each.
-   * They are not part of the digest. Missing if there are none.
+   * Sentences about files that this server runs, and that the boxes of other servers can change. They follow from the settings of these
+   * boxes and from the files of this machine. Show each. They are not part of the digest. Missing if there are none.
    */
   changeableBy?: string[]
   warning: string

@@ -81,7 +81,10 @@ export interface AuditRow {
    * refused because of a private address: the address, and its kind.
    */
   subject?: string
-  /** The patterns of the toolbox, or the servers of the profile, if they have at most 64 KiB; the hosts that were approved for fetch. */
+  /**
+   * The patterns of the toolbox, or the servers of the profile. For an approval of fetch, the approved hosts. Missing if they have more
+   * than 64 KiB.
+   */
   patterns?: string[]
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
@@ -94,9 +97,9 @@ export interface AuditRow {
   method?: string
   /** The status of the response to a fetch. Missing if there was none. */
   status?: number
-  /** The bytes of a fetch's body. */
+  /** The number of bytes in the body of a fetch's request. */
   sentBytes?: number
-  /** The bytes that were read of the response to a fetch. */
+  /** The number of bytes that were read of the response to a fetch. */
   receivedBytes?: number
   /**
    * The outcome of a fetch: `ok`, `redirected` (the next row has its target), `cancelled`, or the error's code. The outcome of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (the caller has cancelled it, but the server

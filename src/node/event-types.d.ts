@@ -180,8 +180,8 @@ export interface ConnectionLostEvent {
 }
 
 /**
- * An event: a server has tried to reach a host that its box does not have. It is sent once for each host, port and reason. Of very many,
- * only some are sent. The server has chosen the text of the host.
+ * An event: a server has tried to reach a host that its box does not have. It is sent once for each host, port and reason. If there are
+ * very many, only some are sent. The server has chosen the text of the host.
  */
 export interface BoxRefusedEvent {
   type: 'box-refused'

@@ -33,6 +33,6 @@ export interface GeneratedSecret {
   name: string
   /** The only host that gets the value. */
   host: string
-  /** True if the value may also stand in bodies of requests, and not only in headers and in the URL. Default: false. */
+  /** True if the value may also be used in the bodies of requests, and not only in headers and in the URL. Default: false. */
   inBody?: boolean
 }

@@ -32,7 +32,7 @@
   /** Encodes a value as [json, blobs]. Throws if the value cannot cross the VM boundary, or if its getters throw. */
   function crossing(value) {
     const [text, blobs] = encode(value);
-    if (blobs.length > MAX_BLOBS) throw new RangeError(`it has ${blobs.length} Uint8Arrays, and at most ${MAX_BLOBS} cross together`);
+    if (blobs.length > MAX_BLOBS) throw new RangeError(`it has ${blobs.length} Uint8Arrays, and at most ${MAX_BLOBS} are allowed`);
     for (const blob of blobs)
       if (apply(tagOf, blob, []) !== "Uint8Array") throw new TypeError("it has an object that is not a real Uint8Array");
     return [text, blobs];
@@ -296,7 +296,7 @@
       const { generate, onProgress } = callbacks;
       const given = [json(data, name), json(Object.keys(callbacks), name), sink(onProgress, "onProgress")];
       checkAborted(signal, "boot", trace, {});
-      // When the promise is settled, for any reason, the requests that have no answer yet end.
+      // When the promise is settled for any reason, the unanswered requests end.
       const ended = new AbortController();
       const model = {
         async generate(request) {

@@ -47,7 +47,7 @@ impl CallbackOwner {
             return Ok(());
         }
         if is_operators {
-            return Err(format!("{callback}: is asked of the operator, for all agents; pass it to Gateway.open"));
+            return Err(format!("{callback}: only the operator is asked, for all agents; pass it to Gateway.open"));
         }
         let operators = if self == Self::Operator { &OPERATORS[..] } else { &[] };
         let known = CALLERS.iter().chain(operators).copied().collect::<Vec<_>>().join(", ");

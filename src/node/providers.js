@@ -17,7 +17,7 @@
   const MEMORY = 512 * 1024 * 1024;
   /** The bytes that are added to `MEMORY` for each further package whose code runs at the same time. */
   const FURTHER_MEMORY = 128 * 1024 * 1024;
-  /** The pause between two looks at the memory, in milliseconds. */
+  /** The pause between two measurements of the memory, in milliseconds. */
   const LOOK = 20;
   /** The number of threads that run. */
   let running = 0;
@@ -74,10 +74,10 @@
           timer = setTimeout(() => fail(`it did not answer within ${TIME / 1000} s`), TIME);
         } else if (state === "running" && typeof message?.text === "string" && message.text.length <= MAX_ANSWER)
           end(resolve, message.text);
-        else fail(typeof message?.problem === "string" ? message.problem : "its thread sent something else than an answer");
+        else fail(typeof message?.problem === "string" ? message.problem : "its thread sent something other than an answer");
       };
       port.on("message", receive);
-      port.once("messageerror", () => fail("its thread sent something else than an answer"));
+      port.once("messageerror", () => fail("its thread sent something other than an answer"));
       worker.on("error", (thrown) => fail(String(thrown?.message ?? thrown)));
       worker.once("exit", () => {
         // Node may tell the end of a thread before it hands over what the thread sent last.

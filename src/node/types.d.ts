@@ -12,7 +12,7 @@ export type ToolErrors = 'return' | 'throw'
  * `ERR_OUTPUT_SCHEMA`.
  */
 export type SchemaViolations = 'warn' | 'error'
-/** How a search ranks tools: by the words of the question, or also by its meaning. */
+/** The ranking of tools in a search: by the words of the question, or also by its meaning. */
 export type SearchRanking = 'words' | 'hybrid'
 /**
  * The handling of a call whose arguments do not match the tool's `inputSchema`. `error` does not send the call (`ERR_INVALID_ARGUMENTS`), `warn`
@@ -151,8 +151,8 @@ export interface GatewayOptions extends Callbacks {
   /** The guest to run. `auto` selects the standard guest, or the ring-3 guest if the machine's KVM cannot run the standard one. Default `auto`. */
   guest?: 'auto' | 'standard' | 'ring3'
   /**
-   * VMs that are started in advance for the next runs. The value applies to each of two pools: after the first run that may fetch, such
-   * runs have a separate pool. So a gateway keeps at most twice as much ready.
+   * VMs that are started in advance for the next runs. The settings apply to each of two pools. The second pool is for runs that may fetch,
+   * and begins with the first such run. So a gateway keeps at most twice as many VMs ready.
    */
   warm?: Partial<WarmVms>
   /**
@@ -183,9 +183,9 @@ export interface GatewayOptions extends Callbacks {
    */
   learnResults?: boolean
   /**
-   * How `searchTools` and `search` of `host:mcp` rank tools: by the words of the question, or also by its meaning. `hybrid` needs the package
-   * `hyperlight-mcp-search-model` beside this one; without it, a warning says so, and tools are ranked by words. Default `words`, or `search` of
-   * the config.
+   * The ranking of tools by `searchTools` and by `search` of `host:mcp`: by the words of the question, or also by its meaning. `hybrid`
+   * needs the package `hyperlight-mcp-search-model` beside this one; without it, a warning says so, and tools are ranked by words. Default
+   * `words`, or `search` of the config.
    */
   search?: SearchRanking
   /** The folder of the package `hyperlight-mcp-search-model`. Default: where Node finds the package from this one. */
@@ -446,7 +446,7 @@ export interface ServerStatus {
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
   /**
-   * The last error. If a server wrote something before it ended, the message has the line that tells most. The command `logs` shows all
+   * The last error. If a server wrote something before it ended, the message has the most informative line. The command `logs` shows all
    * lines.
    */
   lastError?: { code: ErrorCode; message: string }

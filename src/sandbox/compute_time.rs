@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::thread_clock::ThreadClock;
 
-/// The shortest time between two looks at the clocks. A run ends at most this long after its limit.
+/// The shortest time between two readings of the clocks. A run ends at most this long after its limit.
 const LEAST_WAIT: Duration = Duration::from_millis(20);
 
 /// A guest that works for this many seconds on the clock is taken to have used at least one second of a processor.

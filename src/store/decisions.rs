@@ -51,7 +51,7 @@ pub(super) struct Seal {
     mac: Vec<u8>,
 }
 
-/// What was found when the rows of a kind were last read.
+/// The result of the last reading of the rows of a kind.
 #[derive(Debug)]
 pub(super) enum Reading {
     Read(Snapshot),
@@ -90,7 +90,7 @@ pub(super) fn rows_now(
         };
         let (changes, least) = (seal.as_ref().map_or(0, |seal| seal.changes), counts.changes_of(kind));
         if changes < least {
-            return Ok(Err(format!("the store was put back to an earlier time: it has {changes} changes, and must have at least {least}")));
+            return Ok(Err(format!("the store is an earlier copy: it has {changes} changes, and must have at least {least}")));
         }
         if has_seen && seal.is_none() {
             return Ok(Err("this process has read rows of this kind, and now there are none".to_owned()));
@@ -146,7 +146,7 @@ fn checked(
         return Ok(if macs.is_empty() { Ok(none) } else { Err("they have no seal".to_owned()) });
     };
     if sealed(key, &anchor, kind, *changes, &macs) != *found {
-        return Ok(Err("the seal does not fit".to_owned()));
+        return Ok(Err("the seal is wrong".to_owned()));
     }
     let (mut rows, unchecked) = match known {
         Some(known) => (Rows::clone(&known.rows), changed_rows(reader, kind, &macs, &known.macs)?),
@@ -154,7 +154,7 @@ fn checked(
     };
     for (name, body) in unchecked {
         if macs.get(&name) != Some(&row_mac(key, kind, &name, &body)) {
-            return Ok(Err(format!("the row \"{name}\" does not fit its MAC")));
+            return Ok(Err(format!("the MAC of the row \"{name}\" is wrong")));
         }
         rows.insert(name, body);
     }

@@ -90,7 +90,7 @@ fn is_exact(number: &Number) -> bool {
         (None, None) => return true,
     };
     // Rust and JavaScript both write the fewest digits that identify the double, and then add zeros.
-    #[allow(clippy::cast_precision_loss, reason = "what is lost is what is looked for")]
+    #[allow(clippy::cast_precision_loss, reason = "this conversion must lose what JavaScript loses")]
     let is_kept = || (magnitude as f64).to_string() == magnitude.to_string();
     magnitude <= SAFE || is_kept()
 }

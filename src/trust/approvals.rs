@@ -240,8 +240,8 @@ impl ApprovalStore {
         })
     }
 
-    /// Writes an approval if there was no revocation since `basis` was taken, which was when the person approved. The check runs in the
-    /// transaction, so that earlier revocations are already written.
+    /// Writes an approval, unless there was a revocation after `basis` was taken. `basis` is taken at the moment when the person approves.
+    /// The check runs in the transaction, so that earlier revocations are already written.
     fn approve(&self, subject: &Subject, basis: &ApprovalBasis, change: impl FnOnce(&mut Servers) -> Result<()>) -> Result<()> {
         let Subject { server, key, .. } = subject;
         self.change(|approvals| {

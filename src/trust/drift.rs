@@ -72,7 +72,7 @@ impl Changes {
     }
 }
 
-/// How items of each kind are compared.
+/// The functions that compare two items of each kind.
 struct Same {
     tool: fn(&Tool, &Tool) -> bool,
     resource: fn(&Resource, &Resource) -> bool,

@@ -70,7 +70,7 @@ impl ApprovalRequest {
 /// Stage 1: the command that would run.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_excessive_bools, reason = "they are the config's own, and no states of one thing")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate setting of the config")]
 pub struct CommandRequest {
     pub server: String,
     pub approved: bool,

@@ -29,7 +29,7 @@ async fn a_page_that_fails_is_a_warning_and_where_all_fail_the_prompt_is_used() 
         assert!(found.iter().any(|warning| warning.contains(part)), "{part} is not in {found:?}");
     }
     let (found, model) = warnings(&service, &["/missing"]).await;
-    assert!(found[1].contains("the prompt alone is") && model.requests()[0].user.contains("There is no documentation"), "{found:?}");
+    assert!(found[1].contains("so only the prompt is used") && model.requests()[0].user.contains("There is no documentation"), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -100,7 +100,11 @@ impl CacheEntry {
         }
         let tools: BTreeSet<_> = self.plan.tools.iter().map(|tool| &tool.name).collect();
         let handlers: BTreeSet<_> = self.handlers.iter().map(|handler| &handler.tool).collect();
-        if tools == handlers && self.handlers.len() == tools.len() { Ok(()) } else { Err("its tools and its handlers differ".to_owned()) }
+        if tools == handlers && self.handlers.len() == tools.len() {
+            Ok(())
+        } else {
+            Err("its handlers are not those of its tools".to_owned())
+        }
     }
 }
 

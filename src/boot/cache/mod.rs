@@ -120,11 +120,7 @@ impl Cache {
             check(&metadata)?;
             let bytes = files::read_own(&path, MAX_ENTRY_BYTES).map_err(|error| error.to_string())?;
             let entry = CacheEntry::from_bytes(&bytes)?;
-            if name_of(&entry.prompt_digest, &entry.key()) == name {
-                Ok(entry)
-            } else {
-                Err("it is the entry of something else".to_owned())
-            }
+            if name_of(&entry.prompt_digest, &entry.key()) == name { Ok(entry) } else { Err("it has the key of another entry".to_owned()) }
         };
         if matches!(fs::symlink_metadata(&path), Err(error) if error.kind() == ErrorKind::NotFound) {
             return None;

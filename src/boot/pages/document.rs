@@ -19,8 +19,8 @@ impl Documents {
         Self { left: AtomicUsize::new(MAX_BYTES) }
     }
 
-    /// Parses a text as the description of an API. Returns `None` if the text is none, or if there is no room for it. Parsing a long text
-    /// takes some tenths of a second.
+    /// Parses a text as the description of an API. Returns `None` if the text is not such a description, or if there is no room for it.
+    /// Parsing a long text takes some tenths of a second.
     pub(in crate::boot) fn keep(&self, text: &str) -> Option<Arc<Json>> {
         let take = |left: usize| left.checked_sub(text.len());
         if !text.trim_start().starts_with('{') || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {

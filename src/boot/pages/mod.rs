@@ -108,7 +108,7 @@ pub fn url_digest(url: &Url) -> String {
     hex::encode(Sha256::digest(url.as_str()))
 }
 
-/// What an entry of the cache knows about the pages of its prompt. The key is the digest of the URL in the prompt.
+/// The facts in an entry of the cache about the pages of its prompt. The key is the digest of the URL in the prompt.
 pub type KnownPages = BTreeMap<String, PageFacts>;
 
 /// The result of reading one URL.

@@ -49,7 +49,7 @@ impl Reading {
             }
         }
         if !results.is_empty() && results.iter().all(|result| matches!(result, PageResult::Failed { .. })) {
-            notes.warn("none of the pages can be used: the prompt alone is".to_owned());
+            notes.warn("none of the pages can be used, so only the prompt is used".to_owned());
         }
         Self { results, missed }
     }

@@ -32,10 +32,10 @@ const FUNCTIONS: [[&str; 5]; 13] = [
         "saved",
         "(id: string, pointer?: string)",
         "any",
-        "Returns a value that an earlier run returned shortened, whole or in part.",
+        "Returns all or a part of a value that an earlier run returned shortened.",
         "saved(\"6x0…\", \"/rows/0\")",
     ],
-    ["sleep", "(milliseconds: number)", "Promise<void>", "Waits; what else the run does goes on.", "await sleep(1000)"],
+    ["sleep", "(milliseconds: number)", "Promise<void>", "Waits; other work of the run continues.", "await sleep(1000)"],
     ["all", "(calls: Promise<T>[])", "T[]", "Waits for calls made by .async.", "all(cities.map((city) => get_forecast.async({ city })))"],
     [
         "allSettled",

@@ -36,7 +36,7 @@ pub struct Meaning {
     pub tools: Vec<Option<Arc<Vector>>>,
 }
 
-/// The digest of the text of a tool, by which its vector is kept, and the way to the text.
+/// A tool whose text has a vector. The vector is stored under the digest of the text. [`Self::text`] makes the text.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolText<'a> {
     pub digest: TextDigest,

@@ -21,7 +21,7 @@ pub use seen::{SeenResults, SeenTool};
 
 use std::collections::BTreeSet;
 
-/// Maximum number of properties in one object that have names. An object with more is taken for a map.
+/// Maximum number of properties in one object that have names. An object with more properties is treated as a map.
 const MAX_NAMED: usize = 48;
 /// Maximum number of parts in a tool's shape. A larger shape loses its innermost parts.
 const MAX_PARTS: usize = 150;

@@ -104,7 +104,7 @@ impl Drop for Display {
     }
 }
 
-/// What a display shows besides the lines of each step.
+/// The parts that a display shows in addition to the lines of each step.
 #[derive(Debug, Clone, Copy)]
 struct Shown {
     verbose: bool,

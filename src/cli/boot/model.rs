@@ -45,7 +45,7 @@ impl Address {
     fn check(&self) -> std::result::Result<(), String> {
         let from = self.from;
         let url = Url::parse(&self.url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let url = url.ok_or_else(|| format!("{from} is no http or https URL, such as http://127.0.0.1:11434/v1"))?;
+        let url = url.ok_or_else(|| format!("{from} is not an http or https URL, such as http://127.0.0.1:11434/v1"))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(format!(
                 "{from} has a user name or password in it, which is not sent: leave it out, and give a key with --api-key"

@@ -9,7 +9,7 @@ const MARGIN_SECONDS: u64 = 30;
 const PROVEN_SECONDS: u64 = 60;
 const MAX_STEP_UPS: u8 = 2;
 
-/// How this program came to hold the present token.
+/// The way in which this program got the present token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The token was stored earlier, it replaced a token that would soon have expired, or the server has accepted it.

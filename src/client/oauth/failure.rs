@@ -115,7 +115,8 @@ impl From<AuthError> for Problem {
     }
 }
 
-const FORGOTTEN: &str = "its tokens were forgotten while this was under way, as its approval was taken back: nothing was kept. Approve the server, then call again";
+const FORGOTTEN: &str =
+    "its approval was revoked in the meantime, so its tokens were removed and no new token was stored. Approve the server, then call again";
 pub(super) const PKCE: &str = "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported), and without PKCE an authorization code can be stolen";
 
 /// Returns the text with its secrets replaced by `***`.

@@ -18,7 +18,7 @@ use crate::sandbox::Stop;
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The problem that is reported for code that cannot be parsed in time, or that nests too deeply.
-const NOT_READ: &str = "the code could not be parsed: it nests too deeply, or takes more than 5 s to parse. Write it simpler";
+const NOT_READ: &str = "the code could not be parsed: it nests too deeply, or takes more than 5 s to parse. Simplify it";
 
 /// Globals that the code of each tool may use.
 const GLOBALS: [&str; 61] = [

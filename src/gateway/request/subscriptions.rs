@@ -220,7 +220,7 @@ impl Core {
         let Ok(definition) = self.registry.server(server) else { return };
         let caller = self.caller(&self.people.session, None);
         if let Err(failure) = connection.unwatch(uri, self.call_limits(&definition, &self.grants.everything, None), &caller).await {
-            tracing::debug!(server, error = %failure.error, "a subscription could not be taken back");
+            tracing::debug!(server, error = %failure.error, "a subscription could not be cancelled");
         }
     }
 

@@ -40,8 +40,9 @@ impl<'a> Visit<'a> for Finder {
     }
 }
 
-/// The characters of which a Markdown fence consists, and the least number of them.
+/// The characters that a Markdown fence may consist of.
 const FENCE_MARKS: [char; 2] = ['`', '~'];
+/// The minimum number of these characters in a fence.
 const LEAST_FENCE: usize = 3;
 
 /// Returns the code of a Markdown fence: "```js", "~~~" or "```js title=x", lines of code, and the same marks again. The lines of the fence

@@ -16,8 +16,8 @@ use crate::serve::places::Place;
 pub(super) struct Slots {
     /// The place, which counts for the caller and for all callers. Some requests need none.
     place: Option<Place>,
-    /// How long the place stays occupied after the last holder has dropped the slots. In a session, a copy of the answer is kept for this
-    /// time.
+    /// The time for which the place stays occupied after the last holder has dropped the slots. In a session, a copy of the answer is kept
+    /// for this time.
     kept_for: OnceLock<Duration>,
     /// Cancelled when nobody can ask for that copy any more.
     draining: CancellationToken,

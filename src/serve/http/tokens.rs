@@ -232,7 +232,7 @@ fn check_token(token: &str) -> std::result::Result<(), String> {
         return Err(format!("a token must have {MIN_CHARS} to {MAX_CHARS} characters; \"openssl rand -hex 32\" makes one"));
     }
     let permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    if token.bytes().all(permitted) { Ok(()) } else { Err("a token must have letters, digits and -._~+/= alone".to_owned()) }
+    if token.bytes().all(permitted) { Ok(()) } else { Err("a token can only have letters, digits and -._~+/=".to_owned()) }
 }
 
 #[cfg(test)]

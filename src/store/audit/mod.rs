@@ -157,8 +157,8 @@ impl Audit {
         }
     }
 
-    /// Records that a call has begun. It has a row when it ends, or when the audit is closed: then as `outcome` says here. If the process is
-    /// killed before, it counts as missing. Returns `None` if the audit is closed.
+    /// Records that a call has begun. Its row is written when the call ends, or when the audit is closed; then its outcome is `cancelled`.
+    /// If the process is killed before, the call counts as a missing event. Returns `None` if the audit is closed.
     #[must_use]
     pub fn begin_call(&self, call: CallRecord) -> Option<CallInProgress> {
         let (number, expected) = self.queue.begin_call(call)?;

@@ -117,8 +117,8 @@ fn look_alike(character: char) -> Option<char> {
     PAIRS.iter().find(|(from, _)| *from == character).map(|(_, to)| *to)
 }
 
-/// Returns a name in a form that it shares with all names that a person could take for it: without case and accents, and with Latin letters in place
-/// of the letters and digits that resemble them.
+/// Returns the common form of all names that a person could confuse with this name: without case and accents, and with Latin letters in
+/// place of the letters and digits that resemble them.
 pub(in crate::trust) fn likeness(name: &str) -> String {
     let seen = name.chars().filter(|character| !crate::text::is_unseen(*character) && !('\u{300}'..='\u{36f}').contains(character));
     let small = seen.flat_map(|character| plain(character).to_lowercase());

@@ -43,7 +43,8 @@ impl Hit {
         Self { rule, severity, reason, excerpt: sanitise_line(excerpt, MAX_EXCERPT_CHARS), wording }
     }
 
-    /// Makes all hits of the rule one finding. A person needs to know the kind once, and where it is.
+    /// Removes the wording, so that all hits of the rule become one finding. A person needs to read about this kind of hit only once, with
+    /// all places.
     pub(super) fn once(self) -> Self {
         Self { wording: String::new(), ..self }
     }
