@@ -119,7 +119,7 @@ async function answerOpenAi(tools, answer, options) {
     parts.push(...shownToUser(id, mediaOf(output)))
     return { role: 'tool', tool_call_id: id, content: text(output) }
   })
-  // A message of a tool takes text alone, so images and sounds follow in a message of the user, after the answers to all calls.
+  // A message of a tool takes only text, so images and sounds follow in a message of the user, after the answers to all calls.
   return parts.length === 0 ? answers : [...answers, { role: 'user', content: parts }]
 }
 

@@ -2195,7 +2195,8 @@ export interface ServeOptions {
    */
   direct?: boolean | string[]
   /**
-   * Serves the tools of this server alone, under the names that the server gives them, and no tool of hyperlight-mcp. Not together with `direct`.
+   * Serves only the tools of this server, under the names that the server gives them, and no tool of hyperlight-mcp. Not together with
+   * `direct`.
    */
   only?: string
   /** The form of direct names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
@@ -2398,7 +2399,7 @@ export interface BootOptions {
   dryRun?: boolean
   /**
    * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The value of the variable
-   * NAME is sent to that host alone, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder.
+   * NAME is sent only to that host, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder.
    * Default: none.
    */
   secrets?: string[]

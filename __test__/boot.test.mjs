@@ -180,7 +180,7 @@ return { titles: all.map((book) => book.title) }`
     const tool = planned('get', { url: local.url('/api/x') })
     const address = local.url('/guide.md')
     for (const [body, requests] of [
-      // The network is off in the trial, so these fail there for this reason alone.
+      // The network is off in the trial, so these fail there only for this reason.
       [`const response = await fetch('${address}')\nreturn response.status`, 2],
       [`const response = await fetch('${address}').catch(() => null)\nreturn response.status`, 2],
       [`try { await fetch('${address}') } catch (error) { throw new Error('no answer: ' + error.message) }`, 2],

@@ -26,13 +26,12 @@ const staged = (path) => outputOf('git', ['-C', path, 'diff', '--cached', '--nam
 /**
  * One server each.
  *
- * - `entry` returns its entry in the config; `path` is a folder for this server alone, without links. `needs` says what the entry has beside
- *   `standard`, in the words of docs/BOXES.md. An entry that needs nothing has no `box`, as `standard` is the default.
- * - `code` is the handler of the agent's code, which gets the server's module and the folder. `reads` and `writes` are the tools that it calls.
- *   A server without a tool that writes has no `writes`, and `only` says what it does instead.
- * - `prepare` makes what the server expects in the folder.
- * - `check` compares the value, and what is left: `home(name)` is the path of a file in the server's private home.
- * - `image` is the MIME type of an image in the value.
+ * - `entry` returns its entry in the config; `path` is a folder only for this server, without links. `needs` says what the entry has beside
+ * `standard`, in the words of docs/BOXES.md. An entry that needs nothing has no `box`, as `standard` is the default. - `code` is the
+ * handler of the agent's code, which gets the server's module and the folder. `reads` and `writes` are the tools that it calls. A server
+ * without a tool that writes has no `writes`, and `only` says what it does instead. - `prepare` makes what the server expects in the
+ * folder. - `check` compares the value, and what is left: `home(name)` is the path of a file in the server's private home. - `image` is the
+ * MIME type of an image in the value.
  */
 export const published = {
   everything: {

@@ -1,5 +1,5 @@
-// Servers that `npx` and `uvx` fetch when they start, by the steps of the README alone: import, approve, run. Nothing is installed for them. Their
-// registries are on loopback and serve what scripts/setup has installed for other tests.
+// Servers that `npx` and `uvx` fetch when they start, with only the steps of the README: import, approve, run. Nothing is installed for
+// them. Their registries are on loopback and serve what scripts/setup has installed for other tests.
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readFileSync, realpathSync } from 'node:fs'
 import { dirname, join } from 'node:path'

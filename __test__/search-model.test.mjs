@@ -7,7 +7,7 @@ import { approved, run } from './command-line.mjs'
 import { children, failure, folder, ms, openApproved, openGateway, root, testBox, waitFor } from './support.mjs'
 
 const version = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
-const REMEDY = new RegExp(`ranks by words alone until the next start: .*npm install hyperlight-mcp-search-model@${version}$`)
+const REMEDY = new RegExp(`ranks only by words until the next start: .*npm install hyperlight-mcp-search-model@${version}$`)
 
 /** Returns a server with these tools, by their names with their descriptions. */
 function tools(described) {

@@ -1,7 +1,7 @@
 // Measures what learnt shapes are worth (docs/EVAL.md, "Shapes of results"; `npm run eval:shapes`). The results are those of real servers and of the
-// fixture server, as a server without `outputSchema` sends them: their content alone. Shapes are learnt from some calls. Questions are made from the
-// results of other calls: one for each field. A writer that knows the declaration alone writes a script that reads the field, and TypeScript checks the
-// script against the type of the true result.
+// fixture server, as a server without `outputSchema` sends them: only their content. Shapes are learnt from some calls. Questions are made
+// from the results of other calls: one for each field. A writer that knows only the declaration writes a script that reads the field, and
+// TypeScript checks the script against the type of the true result.
 import assert from 'node:assert/strict'
 import { mkdirSync, realpathSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -276,7 +276,7 @@ fn run_description(max_result_tokens: usize, errors: ToolErrors, hosts: &[String
     let network = if hosts.is_empty() {
         "There is no network, no file system".to_owned()
     } else {
-        format!("The code has fetch, for these hosts alone: {}. There is no other network, no file system", hosts.join(", "))
+        format!("The code has fetch, only for these hosts: {}. There is no other network, no file system", hosts.join(", "))
     };
     format!(
         "Runs JavaScript or TypeScript in a sandbox where each enabled MCP server is a module of synchronous functions. Write an ES module with a function \
@@ -317,7 +317,7 @@ mod tests {
         let described = |hosts: &[String]| Tool::RunJavascript.definition_with(8_000, ToolErrors::Return, None, hosts).description;
         assert!(described(&[]).contains("There is no network, no file system"));
         let some = described(&["a.example".to_owned(), "*.b.example".to_owned()]);
-        assert!(some.contains("The code has fetch, for these hosts alone: a.example, *.b.example. There is no other network"), "{some}");
+        assert!(some.contains("The code has fetch, only for these hosts: a.example, *.b.example. There is no other network"), "{some}");
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //!
 //! # Why the servers do not use parent-death signals
 //! `prctl(PR_SET_PDEATHSIG)` has four faults. It fires when the *thread* that spawned the child ends, and the threads of a pool spawn the servers.
-//! It reaches the child alone, while `npx` and `docker` start grandchildren that do the work. The kernel clears it when the child executes a
+//! It reaches only the child, while `npx` and `docker` start grandchildren that do the work. The kernel clears it when the child executes a
 //! set-user-ID program. A parent that dies before the call is missed.
 //!
 //! # Why the watchdog is a separate process

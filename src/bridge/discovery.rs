@@ -34,7 +34,7 @@ pub struct ToolSearch {
 pub struct ToolFinder {
     pub catalog: Catalog,
     pub search: Arc<ToolSearch>,
-    /// Computes the vectors for a search by meaning. `None`: tools are ranked by words alone.
+    /// Computes the vectors for a search by meaning. `None`: tools are ranked only by words.
     pub embedder: Option<Arc<Embedder>>,
 }
 

@@ -265,7 +265,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the form in which a tool is declared that is described alone: with uncut texts.
+    /// Returns the form of the declaration of a single tool, which has uncut texts.
     fn style_of_one(&self, server: &str) -> DeclarationStyle {
         DeclarationStyle { wording: self.style.wording.whole(), ..self.style_of(server) }
     }

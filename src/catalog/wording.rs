@@ -20,7 +20,7 @@ impl Wording {
         (self.text)(text, self.max_chars)
     }
 
-    /// Returns the wording for one tool that is described alone: its description is not cut to `max_chars`.
+    /// Returns the wording for the description of a single tool, which is not cut to `max_chars`.
     #[must_use]
     pub fn whole(self) -> Self {
         Self { max_chars: self.max_chars.max(MAX_WHOLE_DESCRIPTION_CHARS), ..self }

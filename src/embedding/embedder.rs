@@ -291,7 +291,7 @@ impl Shared {
         if !was_ended {
             let version = env!("CARGO_PKG_VERSION");
             (self.options.warn)(format!(
-                "search \"hybrid\" ranks by words alone until the next start: {problem}. Install the package beside hyperlight-mcp: npm install {PACKAGE}@{version}"
+                "search \"hybrid\" ranks only by words until the next start: {problem}. Install the package beside hyperlight-mcp: npm install {PACKAGE}@{version}"
             ));
         }
     }

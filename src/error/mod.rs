@@ -78,7 +78,7 @@ pub enum Error {
     DisabledByPerson { server: String },
 
     /// An agent's model requests something that affects all agents.
-    #[error("{what} is for the operator alone: {problem}. Ask the user to do it")]
+    #[error("{what} is only for the operator: {problem}. Ask the user to do it")]
     OperatorOnly { what: &'static str, problem: &'static str },
 
     /// The agent's toolboxes do not allow the item. A model gets the text of `instead`, because for a model the item does not exist.

@@ -149,7 +149,7 @@ fn read(rows: &Rows) -> (ByName, Vec<String>) {
 }
 
 impl Agent {
-    /// Adds a server for this agent alone, and returns its status. The server's name is derived from the display name, and differs from the
+    /// Adds a server only for this agent, and returns its status. The server's name is derived from the display name, and differs from the
     /// names of all sources and of the catalogue. The store keeps the server for the next gateway with the same state folder and for the
     /// next agent of this name. The server runs only after a person has approved it. An event `server-proposed` contains everything that
     /// the person must see.

@@ -1,4 +1,4 @@
-//! An agent: one caller of the gateway, with the state that belongs to this caller alone.
+//! An agent: one caller of the gateway, with the state that belongs only to this caller.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};

@@ -335,7 +335,7 @@ fn with_hosts(hosts: &[String], budget_tokens: Option<usize>, message: impl FnOn
     if hosts.is_empty() {
         return message(budget);
     }
-    let sentence = format!("Code has `fetch`, for these hosts alone: {}.\n", hosts.join(", "));
+    let sentence = format!("Code has `fetch`, only for these hosts: {}.\n", hosts.join(", "));
     let message = message(budget.saturating_sub(estimate_tokens(&sentence)))?;
     let gap = if message.is_empty() { "" } else { "\n" };
     Ok(format!("{message}{gap}{sentence}"))

@@ -19,7 +19,7 @@ export interface BootOptions {
   dryRun?: boolean
   /**
    * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The value of the variable
-   * NAME is sent to that host alone, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder.
+   * NAME is sent only to that host, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder.
    * Default: none.
    */
   secrets?: string[]

@@ -50,7 +50,8 @@ export interface ServeOptions {
    */
   direct?: boolean | string[]
   /**
-   * Serves the tools of this server alone, under the names that the server gives them, and no tool of hyperlight-mcp. Not together with `direct`.
+   * Serves only the tools of this server, under the names that the server gives them, and no tool of hyperlight-mcp. Not together with
+   * `direct`.
    */
   only?: string
   /** The form of direct names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */

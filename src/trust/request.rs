@@ -383,7 +383,7 @@ fn unicode_hosts(tools: &GeneratedTools) -> BTreeMap<String, String> {
     unicode_entries(hosts.iter().chain(private_hosts).chain(secrets.iter().map(|secret| &secret.host)))
 }
 
-/// Returns the address in this field. If the values of its variables are not known, the address is made from the entry alone.
+/// Returns the address in this field. If the values of its variables are not known, the address is made only from the entry.
 fn address(server: &ServerDefinition, subject: &Subject, field: &str) -> Option<Address> {
     let addresses = if subject.addresses.is_empty() { addresses_of(server, None) } else { subject.addresses.clone() };
     addresses.into_iter().find(|(known, _)| *known == field).map(|(_, address)| address)

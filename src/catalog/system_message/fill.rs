@@ -65,7 +65,7 @@ pub(super) struct Fill<'a> {
     /// Texts that may be cut: a function's line, or the declaration after the line.
     begun: BTreeMap<Place, String>,
     lines: HashMap<Place, String>,
-    /// For each function, the tokens that its declaration alone takes, and the length of the code fence that the declaration needs.
+    /// For each function, the number of tokens of its declaration, and the length of the code fence that the declaration needs.
     declared: HashMap<Place, Option<(usize, usize)>>,
     bytes: usize,
 }
