@@ -64,8 +64,8 @@ describe('boot at a terminal', () => {
       /may reach +nothing[\s\S]*1 \| console\.log\("adding"\)[\s\S]*Approve and serve\?[\s\S]*serving the tool add at http/,
     )
     assert.deepEqual([first.unanswered, first.code, asked.length], [0, 130, 2])
-    // 130 is what the terminal's shell says of a Ctrl-C; boot-end.test.mjs has the program's own exit code.
-    // The second start has neither a key nor a question.
+    // The terminal's shell returns 130 after Ctrl-C. boot-end.test.mjs tests the exit code of the program itself. The second start has
+    // neither a key nor a question.
     const second = await atTerminal(at, line, [['mcpServers', '\x03']])
     assert.match(stripVTControlCharacters(second.text), /serving the tool add at http/)
     assert.ok(!second.text.includes(question))

@@ -21,8 +21,8 @@ function person(...answers) {
 }
 
 /**
- * Opens a gateway with one fixture server whose calls ask, and a sandbox. `writes` returns the number of writes that have reached the
- * server.
+ * Opens a gateway with one fixture server whose calls need a permission, and a sandbox. `writes` returns the number of writes that have
+ * reached the server.
  */
 async function setUp(t, { server, options, sandbox } = {}) {
   const log = join(folder(t), 'log')

@@ -14,7 +14,9 @@ function person(...answers) {
   return { asked, onApproval: (question) => asked.push(question) && (answers[asked.length - 1] ?? 'deny') }
 }
 
-/** Opens a gateway with one server whose calls ask, and another gateway on the same approvals, which acts as another process. */
+/**
+ * Opens a gateway with one server whose calls need a permission, and another gateway on the same approvals, which acts as another process.
+ */
 async function setUp(t, onApproval, server = gated) {
   const stateDir = join(folder(t), 'state')
   const log = join(stateDir, '..', 'log')

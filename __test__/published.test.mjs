@@ -141,7 +141,7 @@ describe('Without its line', { ...TIMEOUT, concurrency: AT_ONCE }, () => {
         const { value } = await (await closed.sandbox()).run(codeOf(name), { input: path })
         published[name].check(value, { path, home: homesOf(state) })
       }
-      // A file in the arguments that does not exist yet cannot be given, and whoever wrote the entry is told so.
+      // A file in the arguments that does not exist yet cannot be given, and a warning tells the author of the entry.
       const absent = entry.args.filter((argument) => argument.startsWith(path) && !existsSync(argument))
       await assert.rejects(attempt)
       assert.deepEqual(contentsOf(path), there)

@@ -13,8 +13,8 @@ import { createInterface } from 'node:readline/promises'
 import { stripVTControlCharacters } from 'node:util'
 import { Gateway } from 'hyperlight-mcp'
 
-// A model's text may contain colours, cursor movements or line breaks. They are removed before a person reads it. biome-ignore
-// lint/suspicious/noControlCharactersInRegex: these characters are removed
+// A model's text may contain colours, cursor movements or line breaks. They are removed before a person reads it.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these characters are removed
 const plain = (text) => stripVTControlCharacters(String(text)).replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
 
 /** Acts as the model. It is a script here, but it has the same tools as a model. */

@@ -36,7 +36,7 @@ export async function withGateway({ servers = {}, guest, stateDir, ...options },
   }
 }
 
-/** Returns the config entry of a server whose calls ask nobody. */
+/** Returns the config entry of a server whose calls need no permission. */
 export const entry = (command, ...args) => ({ command, args, confirm: 'never' })
 
 /**

@@ -231,8 +231,7 @@ fn of_boxes(report: &BoxesReport) -> Vec<Finding> {
     let summary = if *available {
         Finding::ok("boxes", format!("boxes can be made: {}", there.join(", ")))
     } else if *landlock_alone {
-        let text =
-            "boxes are made only with Landlock here, so a server sees which paths and processes exist, and what needs namespaces is refused";
+        let text = "boxes are made only with Landlock here, so a server sees which paths and processes exist, and what needs namespaces is refused";
         Finding::new("boxes", Status::Warning, text, Some("follow the advice below for each missing part".to_owned()))
     } else {
         let text = "no box can be made here, so only servers with \"box\": \"off\" start";
