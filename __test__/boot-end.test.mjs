@@ -9,7 +9,7 @@ import { afterwards, endOf, listenTo, waitFor } from './support.mjs'
 
 const RATES = '/rates/latest'
 
-/** Makes a tool that asks a service and one that computes, and gives the words that start them once more. */
+/** Makes a tool that asks a service and one that computes, and returns the arguments that start them again. */
 async function made(t, at, ...more) {
   const local = await service(t)
   const answers = {

@@ -115,7 +115,7 @@ test('OpenAI itself is asked by its responses, and any other server by chat comp
     usage: { input_tokens: 1, output_tokens: 1, total_tokens: 2 },
   }
   const local = await provider(t, [{ body }, { body }, { body: messages.openai('another') }])
-  // What is sent to OpenAI reaches the server of this test.
+  // Requests to OpenAI go to the server of this test.
   const { fetch } = globalThis
   afterwards(t, () => Object.assign(globalThis, { fetch }))
   globalThis.fetch = (url, options) => fetch(String(url).replace('https://api.openai.com/v1', local.baseUrl), options)
@@ -223,7 +223,7 @@ describe('the client of models', () => {
     writeFileSync(join(at, 'package.json'), JSON.stringify({ name: 'x', main: 'index.js' }))
     writeFileSync(join(work, 'package.json'), JSON.stringify({ name: 'ai', version: '6.0.0' }))
     assert.match((await ask('http://127.0.0.1:1/v1')).stderr, /has no package\.json with its name/)
-    // A linked package lies elsewhere, and is loaded from there.
+    // A linked package is in another folder, and is loaded from there.
     const linked = join(folder(t), 'ai')
     renameSync(at, linked)
     symlinkSync(linked, at)

@@ -10,8 +10,8 @@ import { ERAS, overHttp } from './serving.mjs'
 const string = { type: 'string' }
 
 /**
- * Makes the tools of a page and calls each of them. A tool has `url` (below the service) and what else its plan says, its code, and its calls: arguments, and
- * what must come back. `page` is what the model must have read.
+ * Makes the tools of a page and calls each of them. A tool has its `url` (below the service), the other fields of its plan, its code, and
+ * its calls with their arguments and expected results. `page` is the text that the model must have read.
  */
 async function wholeWay(t, { path, page, tools, words = [], env = {} }) {
   const at = place(t)

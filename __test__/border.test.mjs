@@ -7,7 +7,7 @@ import { failure, fixture, openApproved, openGateway, wholeFile } from './suppor
 const gateway = await openGateway(wholeFile)
 const MIB = 1024 * 1024
 
-/** Keeps the main thread for this time. It waits and does not compute, as a processor has other things to do. */
+/** Keeps the main thread for this time. It waits and does not compute, because other work needs the processor. */
 function keepBusy(milliseconds) {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds)
 }

@@ -1,5 +1,5 @@
-// Tests of published servers of other authors in boxes: three in TypeScript, and one in Python. Each needs nothing but what its entry says, and is
-// gone after its gateway has closed.
+// Tests of published servers of other authors in boxes: three in TypeScript, and one in Python. Each needs only what its entry names, and
+// has ended when its gateway has closed.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs'

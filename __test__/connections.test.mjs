@@ -1,4 +1,4 @@
-// Tests of places for connections: which servers give way, and who gets a place that becomes free.
+// Tests of places for connections: which connections are closed to make room, and which server gets a free place.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { deferred, failure, fixture, gated, isAlive, openApproved, waitFor } from './support.mjs'
@@ -63,7 +63,7 @@ test('servers of a run that waits for a person are the last to give way', async 
       return [before, [pid('one'), pid('two')]]
     }`)
   await asked.promise
-  // Each of them was used after those of the run, and yet gives way to the other one.
+  // Each of them was used after those of the run, but is closed first.
   for (const name of ['three', 'four', 'three']) await gateway.callTool(name, 'pid')
   answer.resolve('run')
   const [before, after] = (await run).value

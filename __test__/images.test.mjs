@@ -25,7 +25,9 @@ const WAV = Buffer.from('RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\
   'base64',
 )
 const backwards = (text) => [...text].reverse().join('')
-/** Code that gives them. It has their bytes backwards, so that a request has them only where a result is passed on. */
+/**
+ * Code that returns the image and the sound. It contains their bytes in reverse order, so that a request has the bytes only in a result.
+ */
 const code = `const bytes = (text) => Uint8Array.fromBase64([...text].reverse().join(''))
 export const handler = () => ({
   title: 'a dot',

@@ -16,7 +16,7 @@ async function listening(t, answer) {
 
 const asJson = (response, value) => response.setHeader('content-type', 'application/json').end(JSON.stringify(value))
 
-/** Options of tar that leave out what no server reads and most files are: TypeScript, maps of sources, and documents. */
+/** Options of tar that leave out files that no server reads, which are most files: TypeScript, maps of sources, and documents. */
 export const NO_CODE = ['*.ts', '*.cts', '*.mts', '*.map', '*.md'].map((pattern) => `--exclude=${pattern}`)
 
 /** A registry of npm that has each package in node_modules, in the versions that are there. */

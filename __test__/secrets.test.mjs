@@ -82,7 +82,7 @@ function assertClean(where, value) {
   }
   return all.join('\n')
 }
-/** Checks that something was redacted. This shows that the text has really taken this way out. */
+/** Checks that something was redacted. This shows that the text was really written there. */
 function assertRedacted(where, value) {
   assert.match(assertClean(where, value), /\[redacted\]/, where)
 }

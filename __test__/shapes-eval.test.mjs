@@ -11,7 +11,7 @@ import { compiled, fixture, folder, ms, openApproved, root } from './support.mjs
 const program = (name) => join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`)
 const node = (name, ...args) => ({ command: process.execPath, args: [program(name), ...args], confirm: 'never' })
 
-/** Returns the calls of each tool: those of which is learnt, and those of which is asked. */
+/** Returns the calls of each tool: those from which shapes are learnt, and those about which questions are made. */
 function plan(path) {
   const entity = (name, observations = []) => ({ name, entityType: 'person', observations })
   const relation = (from, to) => ({ from, to, relationType: 'knows' })
@@ -57,7 +57,7 @@ function plan(path) {
   return { memory, files, everything, fixture: ours }
 }
 
-/** Makes the calls, and returns for each tool the results of which is learnt and those of which is asked. */
+/** Makes the calls. Returns for each tool the results from which shapes are learnt, and those about which questions are made. */
 async function recorded(t) {
   const path = realpathSync(folder(t))
   for (const name of ['a.txt', 'b.txt', 'c.md']) writeFileSync(join(path, name), `The text of ${name}\n`)

@@ -78,7 +78,7 @@ describe('a shape', () => {
     assert.match(inRun.value, /Seen in 2 results/)
     const tool = gateway.agentTools().find(({ name }) => name === 'describe_mcp_tools')
     assert.match((await tool.execute({ names: ['mirror.give'] })).declarations, /Seen in 2 results/)
-    // A prompt that changes with each call would be paid for anew each time.
+    // A prompt that changes with each call cannot be cached by the provider, and costs its full price each time.
     assert.equal(await gateway.systemMessage(), message)
   })
 
@@ -333,7 +333,7 @@ describe('a hostile server', () => {
       await gateway.callTool('mirror', 'give', text({ wide, deep: deep(4), list: [[[[[[[[[[[1]]]]]]]]]]] }))
       assert.ok((await declared(gateway)).length < 20_000)
     }
-    // More text than is parsed: nothing is learnt of it, and the call is as before.
+    // A text above the limit is not parsed: nothing is learnt from it, and the call does not change.
     const large = await gateway.callTool('mirror', 'give', text(`[${'{"unseen":1},'.repeat(30_000)}1]`))
     assert.equal(large.isError, false)
     assert.doesNotMatch(await declared(gateway), /unseen/)

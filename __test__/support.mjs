@@ -36,7 +36,7 @@ export function gated(...args) {
 /** Returns the same entry, with calls that ask nobody. */
 export const fixture = (...args) => ({ ...gated(...args), confirm: 'never' })
 
-/** Returns the same server as agents and providers may bring it: without a word about calls and boxes. */
+/** Returns the same server as agents and providers may bring it: without settings for calls and boxes. */
 export const added = (...args) => ({ command: fixtureProgram, args })
 
 /** A server with one tool, `give`, which returns exactly its arguments as the result. It gives results that no correct server gives. */

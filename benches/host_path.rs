@@ -1,7 +1,7 @@
 //! `host_path [--audit 1] [--tools T] [--before N] KIND COUNT`: the host's path of a tool call without a VM and without a server: a frame as a guest
 //! writes it is read, its arguments are checked, a canned result is checked, shaped and written as the frame that goes back. Prints the
 //! microseconds of a call as a line of JSON. On one thread, so that `valgrind --tool=callgrind` counts the same instructions each time:
-//! `tests/instructions.rs` guards them, and `docs/PERFORMANCE.md` says how to look for where they go.
+//! `tests/instructions.rs` guards them, and `docs/PERFORMANCE.md` describes how to profile them.
 //!
 //! KIND: `small` (a line of text each way), `text` (1 MiB of text comes back), `blob` (1 MiB of bytes comes back), `upload` (1 MiB of bytes
 //! goes out). T: tools of the server. N: calls before those that are counted. `--audit 1`: each call is recorded in an audit too, as the gateway does.

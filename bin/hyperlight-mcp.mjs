@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The program itself is in the addon; signals and the terminal's width are Node's to know.
+// Starts the program, which is in the addon. Only Node can handle signals and get the width of the terminal.
 import { isatty } from 'node:tty'
 import { fileURLToPath } from 'node:url'
 import addon from '../index.js'

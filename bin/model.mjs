@@ -20,7 +20,7 @@ const PATIENCE = 10 * 60 * 1000
 const MAX_WORDS = 300
 /** The name of the folders in which Node looks for packages. */
 const MODULES = 'node_modules'
-/** The only host that surely has OpenAI's newer protocol, the responses. */
+/** The only host that certainly has OpenAI's newer protocol, the responses. */
 const OPENAI_HOST = 'api.openai.com'
 
 /**
@@ -82,7 +82,10 @@ async function load(name, known, note) {
   return require(path)
 }
 
-/** Refuses a package that another user could have changed, who could run any code with it, and one of another version than this program was written for. */
+/**
+ * Refuses a package that another user could have changed, because this user could run any code with it. Also refuses another version than
+ * the one for which this program was written.
+ */
 function checkPackage(name, path, known) {
   const { folder, version } = packageOf(name, path)
   const refuse = (place, problem) => {

@@ -12,7 +12,7 @@ import { outputOf, run as runProgram, runSync, typed } from '../processes.mjs'
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const work = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-package-'))
 const home = join(work, 'home')
-// The folder that the guide tells to make.
+// The folder that the guide tells the reader to make.
 const app = join(home, 'first')
 const bin = join(work, 'bin')
 // Only those programs of the machine are visible that npm and a shell script need.

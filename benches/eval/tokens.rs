@@ -15,13 +15,13 @@ use crate::sets::Problem;
 type Servers = BTreeMap<String, Arc<Manifest>>;
 
 const BUDGETS: [usize; 4] = [500, 1_000, 2_000, 4_000];
-/// A budget within which every catalogue that is measured is said whole.
+/// A budget that is enough to describe every measured catalogue completely.
 const WHOLE: usize = 10_000_000;
 /// Number of servers in a catalogue that has some of them.
 const GROUP: usize = 5;
 /// The shares of plain JSON that the declarations of servers should have at most: the median, and each.
 const GOALS: (f64, f64) = (0.9, 1.3);
-/// The share of its budget that a system message should use where there is more to say.
+/// The share of its budget that a system message should use if there is enough text.
 const USED: f64 = 0.85;
 const FOLDERS: [&str; 2] = ["tests/manifests", "benches/eval/servers"];
 

@@ -129,7 +129,7 @@ const ASKING = {
   test_streaming_elicitation: async () => elicited(await elicit('What is your name?', fields({ name: string }))),
   test_missing_capability: async () => {
     const { content, stopReason } = await sample('Hello')
-    // The product answers so if the caller has no model. This tool can do nothing without one.
+    // The product gives this answer if the caller has no model. This tool can do nothing without one.
     return stopReason === 'refused' ? { ...says(text('It needs a model')), isError: true } : says(content)
   },
   test_input_required_result_elicitation: async () =>
@@ -151,7 +151,7 @@ const ASKING = {
   },
   test_input_required_result_tampered_state: async () => elicited(await elicit('Please confirm', fields({ ok: { type: 'boolean' } }))),
   test_input_required_result_capabilities: async () => {
-    // Asks for everything. The product lets through what the client has declared.
+    // Asks all kinds of questions. The product passes on those that the client has declared.
     const all = await Promise.allSettled([elicit('Please confirm', fields({ ok: { type: 'boolean' } })), sample('Hello')])
     return says(text(JSON.stringify(all.map(({ status }) => status))))
   },

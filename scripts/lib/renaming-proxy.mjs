@@ -50,8 +50,8 @@ function toServer({ prefix, keys }, params) {
 }
 
 /**
- * Starts the proxy before `url`. `prefix` stands before the names of tools. `keys` has the names of questions, by tool: those of the server,
- * and those of the suite. `hooks` are tools that the suite wants only for their effect: functions, by name.
+ * Starts the proxy before `url`. `prefix` is put before the names of tools. `keys` has the names of questions, by tool: those of the
+ * server, and those of the suite. `hooks` are tools that the suite wants only for their effect: functions, by name.
  */
 export async function startProxy(url, { prefix, keys = {}, hooks = {} }) {
   const target = new URL(url)

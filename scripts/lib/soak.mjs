@@ -107,7 +107,7 @@ async function resources() {
 
 /**
  * Measures the resources after the calls. The runtime's threads for blocking work, of which a busy machine needs more, end when they have had
- * nothing to do for 10 s. So what is more than before is measured again until then; a thread that stays has leaked.
+ * nothing to do for 10 s. So an increased number is measured again until then; a thread that stays has leaked.
  */
 async function resourcesAfter(before) {
   const deadline = performance.now() + IDLE_THREAD_MS

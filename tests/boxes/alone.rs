@@ -34,7 +34,7 @@ fn a_server_runs_with_its_files_its_home_and_a_temporary_folder_of_its_own() {
     assert!(fs::read_dir(scene.home()).unwrap().next().is_none(), "the temporary folder ends with the server");
 }
 
-/// Asserts that nothing was started, and that the remedy was told.
+/// Asserts that nothing was started, and that the error names the remedy.
 fn assert_refused(ran: &scene::Ran, told: &str) {
     assert_eq!((failed_step(ran), ran.status, ran.output.as_str()), (Some(Step::Namespaces.name()), Some(125), ""), "{ran:?}");
     let Some(Report::Failed { problem, .. }) = &ran.report else { panic!() };
@@ -71,7 +71,7 @@ fn a_table_that_hides_processes_is_refused() {
     assert!(fs::read_dir(scene.home()).unwrap().next().is_none());
 }
 
-/// Where boxes with namespaces run already, the next one is not another kind of box.
+/// While boxes with namespaces run, the next box must have namespaces too.
 #[test]
 fn a_machine_whose_namespaces_are_all_in_use_has_no_box_without_them() {
     let scene = Scene::full();

@@ -352,7 +352,7 @@ fn no_call_that_a_box_refuses_reaches_the_kernel() {
     none_works(|_| CALLS.map(|name| (name, String::new(), NotTried)).into(), false);
 }
 
-/// With a network, the files and processes of the machine are as far away as without.
+/// A box with a network reaches no more files and processes of the machine than a box without one.
 #[test]
 fn a_network_opens_nothing_else() {
     let files = |machine: &Machine| [machine.reads(), machine.writes(), machine.processes()].concat();
@@ -398,7 +398,7 @@ fn namespaces_of_its_own_lead_a_server_nowhere() {
 }
 
 impl Machine {
-    /// Ways that only a machine without namespaces has. Mounts and namespaces lead them nowhere elsewhere.
+    /// Ways out that exist only on a machine without namespaces. On other machines, mounts and namespaces block them.
     fn around_landlock(&self) -> Vec<(&'static str, String, Outside)> {
         vec![
             ("chmod", self.path("user/notes"), Works),
@@ -422,7 +422,7 @@ impl Machine {
     }
 }
 
-/// Landlock and the filter of system calls hold alone what namespaces hold elsewhere.
+/// Without namespaces, Landlock and the filter of system calls block all that namespaces block on other machines.
 #[test]
 fn without_namespaces_no_way_leads_out_either() {
     if !super::holds_alone() {

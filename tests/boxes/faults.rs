@@ -1,5 +1,5 @@
-//! Lets each system call of the set-up fail, one in each run. A debugger's interface (`ptrace`) replaces the call by an error. Then either nothing is
-//! started, or what the call was for can be missed: the box holds as ever.
+//! Lets each system call of the set-up fail, one in each run. A debugger's interface (`ptrace`) replaces the call by an error. Then either
+//! nothing is started, or the call was not necessary, and all attempts to leave the box still fail.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -188,7 +188,7 @@ fn follow(scene: &Scene, (order, input): (&[u8], &[u8]), fails: Option<(Call, i3
     Outcome { calls: state.calls, has_failed: state.has_failed, output }
 }
 
-/// Kills a process group if it does not end in time. Returns whether it had to.
+/// Kills a process group if it does not end in time. Returns whether it was killed.
 fn kill_after(group: i32, done: &Receiver<()>) -> bool {
     let is_late = done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
     if is_late {
@@ -225,7 +225,7 @@ fn attempts(scene: &Scene) -> Vec<String> {
     all.into_iter().map(|(name, about)| format!("{name}\t{about}\n")).collect()
 }
 
-/// Asserts that nothing was started, or that the box holds.
+/// Asserts that nothing was started, or that no attempt to leave the box works.
 fn assert_holds(outcome: &Outcome, attempts: usize, what: &str) {
     let mut lines = outcome.output.lines();
     let report = lines.next().map(serde_json::from_str::<Report>);

@@ -78,7 +78,7 @@ fn processor_time_is_limited_or_nothing_is_started() {
     }
 }
 
-/// Files without a name are counted by the kernel alone.
+/// Only the kernel can count files without a name.
 #[test]
 fn memory_in_files_without_a_name_counts_where_there_is_a_group() {
     let scene = Scene::new();

@@ -41,7 +41,7 @@ fn the_private_home_is_kept_and_the_private_tmp_is_not() {
     assert_eq!([first.output, second.output], ["/box/home\nbox\n", "here\n/box/home\nbox\n"]);
 }
 
-/// No folder gets the set-group-ID bit in a box, but one that has it hands it down.
+/// No folder gets the set-group-ID bit in a box, but new folders inherit it from a folder that has it.
 #[test]
 fn a_shared_repository_is_made_where_its_folder_has_the_bit_already() {
     let scene = Scene::new();
@@ -78,7 +78,7 @@ fn named_folders_are_read_or_written_and_links_in_their_paths_are_refused() {
     assert!(problem.contains(&format!("write {} instead", read.display())), "{problem}");
 }
 
-/// A config in a folder that can be written is the usual case. All else in the folder can be used as before.
+/// A config is usually in a folder that can be written. All other files of the folder can be used as before.
 #[test]
 fn a_config_in_a_written_folder_can_be_neither_read_nor_changed_nor_replaced() {
     let scene = Scene::new();
@@ -140,7 +140,7 @@ fn a_config_in_a_folder_of_the_system_can_not_be_read() {
     assert_eq!((ran.output.as_str(), ran.report), ("other", Some(Report::Ready)), "{}", ran.errors);
 }
 
-/// What a folder that can only be read has within one that can be written stays where it is.
+/// A read-only folder within a writable one keeps its path, so that its content cannot be replaced.
 #[test]
 fn a_folder_above_one_that_can_only_be_read_is_not_moved() {
     let scene = Scene::new();
@@ -168,7 +168,7 @@ fn a_missing_working_folder_is_not_made_in_a_folder_that_was_given() {
     assert!(!scene.path("elsewhere").exists());
 }
 
-/// A user without rights who runs a process with less urgency may not give it more, which nobody asks for.
+/// A user without rights may lower the priority of a process, but not raise it again. So a box does not change it.
 #[test]
 fn a_server_keeps_the_little_urgency_with_which_it_was_started() {
     const POLICY: &str = "cut -d ' ' -f 41 /proc/self/stat";
@@ -258,7 +258,7 @@ fn a_box_whose_outer_process_is_killed_ends_as_a_whole() {
     });
 }
 
-/// Runs all tests of this file again as a user without rights. If that is who runs them, they have run so already.
+/// Runs all tests of this file again as a user without rights. Does nothing if this process already belongs to such a user.
 #[test]
 fn all_of_it_holds_for_a_user_without_rights() {
     const SELF: &str = "all_of_it_holds_for_a_user_without_rights";
@@ -336,7 +336,7 @@ fn what_uses_more_than_its_box_allows_is_ended() {
     }
 }
 
-/// What the kernel keeps outside of processes is limited as well.
+/// Memory that the kernel keeps outside of processes is limited as well.
 #[test]
 fn what_a_box_keeps_outside_of_its_processes_is_limited() {
     let attempts = ["keep memory in segments", "keep memory in messages", "keep semaphores", "take all watches"];
@@ -353,7 +353,7 @@ fn what_a_box_keeps_outside_of_its_processes_is_limited() {
     assert!(little.iter().all(|line| line.starts_with("done")), "{little:?}");
 }
 
-/// A folder that forbids its owner to read it is counted all the same.
+/// A folder that its owner may not read is counted too.
 #[test]
 fn a_private_home_beyond_its_size_ends_the_server() {
     for attempt in ["fill\t/box/home/all", "fill behind a closed folder\t/box/home/closed"] {

@@ -1,4 +1,4 @@
-//! Tests of the network of a box: named hosts are reached, and nothing else is, and each attempt is told.
+//! Tests of the network of a box: only named hosts are reached, and each other attempt is reported.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, BufRead as _, Read as _};
@@ -210,7 +210,7 @@ fn a_box_that_wants_too_much_is_held_up_and_another_is_not() {
     assert!(ran.refused.iter().any(|told| told.ends_with("too-many")), "{:?}", ran.refused);
 }
 
-/// One box of many cannot take the descriptors of the gateway's process that others need.
+/// No box can take the descriptors of the gateway's process that other boxes need.
 #[test]
 fn a_box_that_takes_all_connections_leaves_some_for_others() {
     let (scene, other, host) = (Scene::new(), Scene::new(), Host::new());

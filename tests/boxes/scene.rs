@@ -43,7 +43,7 @@ pub struct Scene {
     machine: Machine,
 }
 
-/// What the machine of a scene has.
+/// The features of the machine of a scene.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Machine {
     All,

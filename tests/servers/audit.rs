@@ -283,7 +283,7 @@ fn a_process_that_waits() {
     std::thread::sleep(Duration::from_mins(10));
 }
 
-/// The age from which no event is lost, as the documents say it, and half as much for the commit.
+/// The greatest age at which an event may be lost: the 100 ms of the documents, and half as much for the commit.
 const LONGEST_LOSS: Duration = Duration::from_millis(150);
 
 #[test]
@@ -311,7 +311,7 @@ struct Recording {
     name: String,
     child: Child,
     output: BufReader<ChildStdout>,
-    /// The decisions that the process has told as written.
+    /// The decisions that the process has reported as written.
     decided: Vec<String>,
 }
 

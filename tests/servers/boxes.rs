@@ -276,7 +276,8 @@ fn watching(test_folder: &TestFolder, script: &str) -> (Gateway, Arc<Mutex<Strin
     (gateway, events)
 }
 
-/// When the config is replaced, the kernel uncovers it in the box. So the server ends, and what it may have written is not used by itself.
+/// When the config is replaced, the kernel uncovers it in the box. So the server is ended, and a config that it may have written is not
+/// used automatically.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_person_asks() {
     for replace in [move_upon, make_again] {
@@ -296,7 +297,7 @@ async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_pers
     }
 }
 
-/// A server that writes the uncovered config and ends at once has written it all the same.
+/// A server can write the uncovered config and end immediately. This config is not used either.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_that_a_server_may_have_written_before_its_end_is_not_read_by_itself() {
     let test_folder = TestFolder::new();
@@ -310,7 +311,7 @@ async fn a_config_that_a_server_may_have_written_before_its_end_is_not_read_by_i
     gateway.close().await;
 }
 
-/// What a person writes while no box can write there is read.
+/// A config that a person writes is read if no box can write there at that time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_that_is_replaced_after_the_end_of_a_box_is_read_by_itself() {
     let test_folder = TestFolder::new();
@@ -381,7 +382,7 @@ async fn a_program_in_a_written_folder_does_not_choose_what_its_box_has() {
     gateway.close().await;
 }
 
-/// What the gateway and other servers run lies in the folder of a box, which cannot write it there.
+/// Programs of the gateway and of other servers are in the folder of a box, and the box cannot write them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_box_does_not_change_what_runs_outside_of_it() {
     let test_folder = TestFolder::new();

@@ -43,7 +43,7 @@ fn data_of(test_folder: &TestFolder) -> PathBuf {
 }
 
 // long: one line for each form of a command.
-/// Whoever of two servers is approved later, its request names the pair. A digest does not contain what is said.
+/// The request of the server that is approved later names both servers. The digest does not contain these sentences.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_requests_of_both_servers_say_that_one_can_change_what_the_other_runs() {
     let test_folder = TestFolder::new();

@@ -15,7 +15,7 @@ fn homes(test_folder: &TestFolder) -> Vec<PathBuf> {
     fs::read_dir(test_folder.path("state/boxes")).unwrap().map(|home| home.unwrap().path()).collect()
 }
 
-/// What a person does not trust any more must not come back when the same command is approved again.
+/// Files that a person no longer trusts must not come back when the same command is approved again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_private_home_lasts_as_long_as_the_approval() {
     let test_folder = TestFolder::new();
