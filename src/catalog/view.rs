@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
 use super::direct_names::DirectNames;
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
-use super::system_message::{AgentPart, Module as Part, Place, ServerPart, system_message};
+use super::system_message::{AgentPart, FunctionPosition, Module as Part, ServerPart, system_message};
 use super::{Manifest, SeenResults, Tool};
 use crate::error::{Error, ErrorText, Result};
 use crate::text::nearest;
@@ -231,11 +231,11 @@ impl Catalog {
     /// The errors of [`Catalog::system_message`].
     pub fn system_message_for(&self, budget_tokens: usize, found: &[(&str, &str)]) -> Result<String> {
         let servers: Vec<_> = self.servers.iter().map(|(server, manifest)| ServerPart::new(server, manifest, &self.style)).collect();
-        let place = |(server, tool): &(&str, &str)| -> Option<Place> {
+        let place = |(server, tool): &(&str, &str)| -> Option<FunctionPosition> {
             let index = self.servers.keys().position(|known| known == server)?;
             Some((index, servers[index].index_of(tool)?))
         };
-        let found: Vec<Place> = found.iter().filter_map(place).collect();
+        let found: Vec<FunctionPosition> = found.iter().filter_map(place).collect();
         let modules = self.modules.iter().map(|module| Box::new(AgentPart::new(module)) as Box<dyn Part + '_>);
         let parts: Vec<_> = servers.into_iter().map(|server| Box::new(server) as Box<dyn Part + '_>).chain(modules).collect();
         system_message(&parts, &found, self.style.failures, budget_tokens)

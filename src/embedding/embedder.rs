@@ -27,7 +27,7 @@ const SAVE_AFTER: usize = 256;
 
 /// Options of an [`Embedder`].
 pub struct EmbedderOptions {
-    /// The folder of the package with the program. `None`: it is looked for from `start`, as Node does.
+    /// The folder of the package with the program. If `None`, searches for the package from `start`, as Node does.
     pub package: Option<PathBuf>,
     /// The folder of the addon.
     pub start: PathBuf,
@@ -95,14 +95,14 @@ impl Embedder {
         }
     }
 
-    /// Returns the vectors that are known of these texts.
+    /// Returns the known vectors of these texts.
     #[must_use]
     pub fn known(&self, digests: &[TextDigest]) -> Vec<Option<Arc<Vector>>> {
         let mut state = self.shared.state();
         digests.iter().map(|digest| state.vectors.get(digest)).collect()
     }
 
-    /// Has the vectors of texts computed in the background. `text` is called for those that are not waiting already.
+    /// Starts to compute the vectors of texts in the background. Calls `text` for those that do not wait already.
     pub fn compute<T>(&self, texts: impl Iterator<Item = (TextDigest, T)>, text: impl Fn(&T) -> String) {
         let mut state = self.shared.state();
         if state.is_ended || !state.vectors.has_room() {

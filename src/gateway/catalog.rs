@@ -28,7 +28,7 @@ use crate::trust::ApprovalStatus;
 
 /// The default limit, in tokens, for the text about the servers in a system prompt.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
-/// The number of searches among servers of which not all were read completely, before all are.
+/// The number of searches that read only the found servers completely. If each of them finds a changed server, all servers are read.
 const SEARCHES_BEFORE_ALL_ARE_READ: usize = 2;
 /// Maximum number of tools that a search for the task returns, if the text for a system prompt is made for a task.
 const FOUND_FOR_TASK: usize = 100;
@@ -277,8 +277,8 @@ impl Agent {
         self.core.embedder.is_some()
     }
 
-    /// Waits until the meaning of all tools is known that searches have looked for, but no longer than `patience`. Blocks. Without
-    /// `"search": "hybrid"` it returns at once. Returns whether the meaning of all is known.
+    /// Waits until the vectors of all tools are known that searches have needed, but no longer than `patience`. Blocks. Without `"search":
+    /// "hybrid"`, returns immediately. Returns whether all these vectors are known.
     #[must_use]
     pub fn wait_for_meaning(&self, patience: Duration) -> bool {
         self.core.embedder.as_ref().is_some_and(|embedder| embedder.wait_until_done(patience))

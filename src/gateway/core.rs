@@ -23,7 +23,7 @@ use super::observer::session;
 use super::options::GatewayOptions;
 use super::plugin_switch::PluginSwitch;
 use super::providers::Providers;
-use super::readiness::ToldUnavailable;
+use super::readiness::ReportedUnavailable;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
@@ -108,7 +108,7 @@ pub(super) struct RequestState {
     pub(super) subscriptions: Subscriptions,
     /// The servers that tasks have added.
     pub(super) tasks: BroughtServers,
-    pub(super) unavailable: ToldUnavailable,
+    pub(super) unavailable: ReportedUnavailable,
     /// The owner of generated code that is checked and tried before a person is asked about it.
     pub(super) trial_owner: CodeOwner,
 }

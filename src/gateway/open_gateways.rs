@@ -16,7 +16,7 @@ impl OpenGateways {
         all.push(gateway);
     }
 
-    /// Ends all gateways that still exist, in the way of [`super::Gateway::kill`].
+    /// Ends all gateways that still exist, as [`super::Gateway::kill`] does.
     pub fn kill(&self) {
         let all = std::mem::take(&mut *self.0.lock());
         for gateway in all.iter().filter_map(WeakGateway::upgrade) {

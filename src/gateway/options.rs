@@ -49,7 +49,7 @@ pub struct GatewayOptions {
     /// The folder that replaces `${workspaceFolder}`. Default: the working directory.
     pub workspace_folder: Option<PathBuf>,
     pub enable: EnableAtOpen,
-    /// Limits that differ from the default. They win over `limits` of the config.
+    /// Limits that differ from the default. They have priority over `limits` of the config.
     pub limits: LimitChanges,
     pub guest: GuestChoice,
     /// The VMs that are started in advance for later runs.

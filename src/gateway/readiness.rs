@@ -17,22 +17,23 @@ use crate::config::{ServerDefinition, missing_variables};
 use crate::registry::{Entry, Obstacle};
 use crate::text::variant_of;
 
-/// The servers about which the operator was told, each with the reason.
+/// The servers that were reported to the operator as unavailable, each with the reason.
 #[derive(Default)]
-pub(super) struct ToldUnavailable(Mutex<Told>);
+pub(super) struct ReportedUnavailable(Mutex<Reports>);
 
 #[derive(Default)]
-struct Told {
+struct Reports {
     /// The agents whose runs have had the servers checked since the last change of a server. Contains the names under which grants apply to
     /// the agents.
-    looked_for: BTreeSet<Option<String>>,
-    said: BTreeSet<(String, String)>,
+    checked: BTreeSet<Option<String>>,
+    /// The reported servers, each with the reason.
+    sent: BTreeSet<(String, String)>,
 }
 
-impl ToldUnavailable {
+impl ReportedUnavailable {
     /// Records that servers have changed, so that the next run of each agent checks the servers again.
     pub(super) fn servers_changed(&self) {
-        self.0.lock().looked_for.clear();
+        self.0.lock().checked.clear();
     }
 }
 
@@ -73,8 +74,8 @@ impl Core {
     /// Reports each server with the same reason only once. Only the first run of an agent after a change checks the servers. Never fails,
     /// as the run does not need these servers.
     pub(super) fn tell_unavailable(&self, identity: &Identity, granted: &Granted) {
-        let mut told = self.requests.unavailable.0.lock();
-        if !told.looked_for.insert(identity.granted_name.clone()) {
+        let mut reports = self.requests.unavailable.0.lock();
+        if !reports.checked.insert(identity.granted_name.clone()) {
             return;
         }
         let view = AgentView::of(identity, granted);
@@ -86,13 +87,14 @@ impl Core {
             }
             // Servers that are disabled, or not granted to this agent, are left out on purpose.
             let Ok(Some(obstacle)) = self.obstacle(view, &entry, false, ApprovalRead::Cached) else { continue };
-            let is_told = matches!(obstacle, Obstacle::Invalid | Obstacle::NotApproved | Obstacle::ToolsNotApproved | Obstacle::NotEnabled);
+            let is_reported =
+                matches!(obstacle, Obstacle::Invalid | Obstacle::NotApproved | Obstacle::ToolsNotApproved | Obstacle::NotEnabled);
             let (server, reason) = (entry.name().to_owned(), obstacle.to_string());
-            if is_told && told.said.insert((server.clone(), reason.clone())) {
+            if is_reported && reports.sent.insert((server.clone(), reason.clone())) {
                 new.push(Event::ServerUnavailable { server, reason });
             }
         }
-        drop(told);
+        drop(reports);
         for event in &new {
             self.events.send(event);
         }

@@ -16,7 +16,7 @@ use super::host_module::wire_of;
 use super::identity::Agent;
 use super::options::CallbackOwner;
 use super::reply::{Reply, promise};
-use super::runtime::Core;
+use super::runtime::GatewayRuntime;
 use super::sandbox::{Sandbox, run_setup, started};
 use super::{glue, options};
 use hyperlight_mcp::agent::{AgentOptions, AgentTools, ExecuteOptions, Plugin};
@@ -204,7 +204,12 @@ impl Agent {
 }
 
 /// Returns the object `{ definitions, execute(name, args) }` for the glue code.
-fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'env>> {
+fn tools_object<'env>(
+    env: &'env Env,
+    core: &GatewayRuntime,
+    tools: &Arc<AgentTools>,
+    events: Option<EventSink>,
+) -> napi::Result<Object<'env>> {
     let definitions = tools.definitions().map_err(|error| glue::thrown(env, &error))?;
     let mut made = Object::new(env)?;
     made.set("definitions", text(&definitions)?)?;
@@ -213,7 +218,7 @@ fn tools_object<'env>(env: &'env Env, core: &Core, tools: &Arc<AgentTools>, even
 }
 
 /// Returns the function `execute(name, args, callbackNames, sink, asked)`. That function returns `[native promise, stop]`.
-fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'static>> {
+fn execute(env: &Env, core: &GatewayRuntime, tools: &Arc<AgentTools>, events: Option<EventSink>) -> napi::Result<Object<'static>> {
     let (core, tools) = (core.clone(), Arc::clone(tools));
     let execute = env.create_function_from_closure::<(), Vec<Object<'static>>, _>("execute", move |context| {
         let env = Env::from_raw(context.env.raw());
@@ -237,7 +242,12 @@ fn execute(env: &Env, core: &Core, tools: &Arc<AgentTools>, events: Option<Event
 }
 
 /// Returns the functions from which the glue code creates a `Plugin`.
-fn plugin_object<'env>(env: &'env Env, core: &Core, plugin: &Arc<Plugin>, events: Option<EventSink>) -> napi::Result<Object<'env>> {
+fn plugin_object<'env>(
+    env: &'env Env,
+    core: &GatewayRuntime,
+    plugin: &Arc<Plugin>,
+    events: Option<EventSink>,
+) -> napi::Result<Object<'env>> {
     let mut made = Object::new(env)?;
     made.set("execute", execute(env, core, &plugin.tools(), events)?)?;
     made.set("definitions", reading(env, "definitions", plugin, Plugin::definitions)?)?;
@@ -283,7 +293,7 @@ fn reading<'env, T: Serialize>(
 fn switching<'env, T: Serialize, W: Future<Output = Result<T>> + Send + 'static>(
     env: &'env Env,
     name: &str,
-    core: &Core,
+    core: &GatewayRuntime,
     plugin: &Arc<Plugin>,
     switch: impl Fn(&Arc<Plugin>) -> W + 'static,
 ) -> napi::Result<Function<'env, (), Object<'static>>> {

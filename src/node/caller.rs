@@ -13,7 +13,7 @@ use super::events::{EventSink, after_events};
 use super::host_module::wire_of;
 use super::options::CallbackOwner;
 use super::reply::{Parts, Reply, method, promise, promise_of};
-use super::runtime::Core;
+use super::runtime::GatewayRuntime;
 use super::sandbox::{Sandbox, started};
 use super::{glue, options};
 use hyperlight_mcp::blocking::blocking;
@@ -24,7 +24,7 @@ use hyperlight_mcp::sandbox::{Stop, Wire};
 /// The operator's own agent, or a named agent. Each function gets the name of the JavaScript method that was called, for errors.
 #[derive(Clone)]
 pub(super) struct Caller {
-    pub(super) core: Core,
+    pub(super) core: GatewayRuntime,
     pub(super) agent: Agent,
     /// The listener for the agent's events. Default: the gateway's.
     pub(super) events: Option<EventSink>,

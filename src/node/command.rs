@@ -13,7 +13,7 @@ use super::gateway::{Gateway, watchdog};
 use super::glue;
 use super::providers::loader;
 use super::reply::promise_of;
-use super::runtime::Core;
+use super::runtime::GatewayRuntime;
 use super::sandbox::started;
 use hyperlight_mcp::cli::{self, Exit, Launch, ProcessContext, Screens};
 use hyperlight_mcp::command::{self, CommandOptions, Speaker};
@@ -74,7 +74,7 @@ pub fn command_line(
     launch: Option<Vec<String>>,
     model: Option<Unknown>,
 ) -> napi::Result<Vec<Object<'static>>> {
-    let core = Core::start().map_err(|error| glue::thrown(env, &error))?;
+    let core = GatewayRuntime::start().map_err(|error| glue::thrown(env, &error))?;
     let stop = Stop::new();
     let handle = core.handle().map_err(|error| glue::thrown(env, &error))?;
     let options = GatewayOptions::new(watchdog(env)?, handle);

@@ -17,7 +17,7 @@ use super::events::EventSink;
 use super::options::CallbackOwner;
 use super::providers::loader;
 use super::reply::{Reply, method, promise_of};
-use super::runtime::Core;
+use super::runtime::GatewayRuntime;
 use super::{glue, options};
 use hyperlight_mcp::blocking::blocking;
 use hyperlight_mcp::error::Result;
@@ -82,7 +82,7 @@ impl Gateway {
                 CallbackOwner::Operator,
             );
             let asked = callbacks(&env, context.get(3)?)?;
-            let core = Core::start().map_err(|error| glue::thrown(&env, &error))?;
+            let core = GatewayRuntime::start().map_err(|error| glue::thrown(&env, &error))?;
             let events = EventSink::new(context.get(2)?)?;
             core.tell_by(events.clone());
             let handle = core.handle().map_err(|error| glue::thrown(&env, &error))?;

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 use super::events::after_events;
-use super::runtime::Core;
+use super::runtime::GatewayRuntime;
 use super::{glue, options};
 use hyperlight_mcp::error::{Error, Result};
 use hyperlight_mcp::sandbox::{HostReply, Value, Wire};
@@ -82,7 +82,7 @@ impl Reply {
 /// Runs a method whose arguments and result are plain data. `subject` is the object of the method. It is cloned for the work.
 pub(super) fn method<'env, const N: usize, S, A, T, F, W>(
     env: &'env Env,
-    core: &Core,
+    core: &GatewayRuntime,
     subject: &S,
     name: &'static str,
     args: [Option<Unknown<'env>>; N],
@@ -112,7 +112,11 @@ where
 }
 
 /// Returns a promise of a reply. Work on the tokio runtime settles it.
-pub(super) fn promise<'env>(env: &'env Env, core: &Core, work: impl Future<Output = Reply> + Send + 'static) -> napi::Result<Object<'env>> {
+pub(super) fn promise<'env>(
+    env: &'env Env,
+    core: &GatewayRuntime,
+    work: impl Future<Output = Reply> + Send + 'static,
+) -> napi::Result<Object<'env>> {
     promise_of(env, core, work, Reply::bytes, |reply, _| Ok(reply.into_parts()))
 }
 
@@ -120,7 +124,7 @@ pub(super) fn promise<'env>(env: &'env Env, core: &Core, work: impl Future<Outpu
 /// returns the size that JavaScript's thread has to parse. `convert` runs on that thread.
 pub(super) fn promise_of<'env, T, V>(
     env: &'env Env,
-    core: &Core,
+    core: &GatewayRuntime,
     work: impl Future<Output = T> + Send + 'static,
     bytes: impl FnOnce(&T) -> usize + Send + 'static,
     convert: impl FnOnce(T, Env) -> napi::Result<V> + Send + 'static,

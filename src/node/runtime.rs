@@ -18,7 +18,7 @@ const WORKERS: usize = 2;
 /// The shared state of the gateway's object, its sandboxes and the pending promises. The gateway is ended when the last of these is
 /// dropped, because nobody can use it any more. The runtime is not napi's, because napi's runtime delays Node's exit.
 #[derive(Clone)]
-pub(super) struct Core(Arc<Shared>);
+pub(super) struct GatewayRuntime(Arc<Shared>);
 
 struct Shared {
     runtime: Mutex<Running>,
@@ -33,7 +33,7 @@ struct Running {
     /// The runtime. `None` after the shutdown. No handle of the runtime is kept elsewhere, because a handle keeps the runtime's file
     /// descriptors open.
     runtime: Option<Runtime>,
-    /// The number of running tasks that started after [`Core::begin_close`]. One of them closes the gateway itself.
+    /// The number of running tasks that started after [`GatewayRuntime::begin_close`]. One of them closes the gateway itself.
     late: usize,
     /// True if the runtime must be shut down when no late task is left.
     has_ended: bool,
@@ -46,7 +46,7 @@ impl Running {
     }
 }
 
-/// A late task, which started after [`Core::begin_close`]. It is counted until it ends or is dropped.
+/// A late task, which started after [`GatewayRuntime::begin_close`]. It is counted until it ends or is dropped.
 struct LateTask(Arc<Shared>);
 
 impl Drop for LateTask {
@@ -59,7 +59,7 @@ impl Drop for LateTask {
     }
 }
 
-impl Core {
+impl GatewayRuntime {
     pub(super) fn start() -> Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).thread_name("hyperlight-mcp").enable_all().build();
         let runtime = runtime.map_err(|error| Error::io("a runtime", &error).redacted(&Redactor::new(None, None)))?;

@@ -16,7 +16,7 @@ use super::events::{EventSink, after_events};
 use super::host_module::{JavaScriptModule, wire_of};
 use super::options::CallbackOwner;
 use super::reply::{Reply, method, promise};
-use super::runtime::Core;
+use super::runtime::GatewayRuntime;
 use super::{glue, options};
 use hyperlight_mcp::agent::RunSetup;
 use hyperlight_mcp::error::Error;
@@ -36,7 +36,7 @@ static RUNS: AtomicU64 = AtomicU64::new(1);
 /// ```
 #[napi]
 pub struct Sandbox {
-    core: Core,
+    core: GatewayRuntime,
     pub(super) inner: Arc<hyperlight_mcp::gateway::Sandbox>,
     pub(super) events: Option<EventSink>,
     /// The party whose callbacks the sandbox's runs may have.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use super::gateway::Gateway;
 use super::reply::{Reply, method, promise_of};
-use super::runtime::Core;
+use super::runtime::GatewayRuntime;
 use super::{glue, options};
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::catalog::NameStyle;
@@ -204,7 +204,7 @@ fn renamed(error: Error, before: &str) -> Error {
 #[napi]
 pub struct ServedGateway {
     inner: serve::ServedGateway,
-    core: Core,
+    core: GatewayRuntime,
 }
 
 #[napi]
@@ -280,7 +280,7 @@ impl Gateway {
 }
 
 /// Keeps Node and the gateway alive until serving ends, by a pending promise. It is needed because the program may keep no other reference.
-fn keep_alive(env: &Env, core: &Core, served: serve::ServedGateway) -> napi::Result<()> {
+fn keep_alive(env: &Env, core: &GatewayRuntime, served: serve::ServedGateway) -> napi::Result<()> {
     let owner = core.clone();
     let ended = async move {
         let _ = served.ended().await;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use super::arguments::secrets_of_arguments;
 use super::composite::secrets_within;
-use super::passwords::{Place, passwords_in, passwords_of_words, values_of_named_options};
+use super::passwords::{WordRange, passwords_in, passwords_of_words, values_of_named_options};
 use super::secret_rules::{is_key_name, is_named_for_a_secret, is_secret};
 use super::{JSON_DEPTH, MARK, Redactor, insert_distinct};
 
@@ -67,7 +67,7 @@ fn list(name: &str, program: Option<&str>, items: &[Json], depth: usize) -> Json
 }
 
 /// Returns the places of passwords in the words of a command, at most one in each word.
-fn passwords_of_command(words: &[&str]) -> Vec<Place> {
+fn passwords_of_command(words: &[&str]) -> Vec<WordRange> {
     let mut places = [passwords_of_words(words), values_of_named_options(words)].concat();
     places.sort_by_key(|(index, place)| (*index, place.start));
     places.dedup_by_key(|(index, _)| *index);

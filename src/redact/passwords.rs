@@ -46,10 +46,10 @@ const OPTIONS: &[PasswordOption] = &[
 ];
 
 /// The place of a password: the index of its word, and its bytes in the word.
-pub(crate) type Place = (usize, Range<usize>);
+pub(crate) type WordRange = (usize, Range<usize>);
 
 /// Returns the places of passwords in the words of a command. The name of the program may be any of the words, as another program can start it.
-pub(crate) fn passwords_of_words(words: &[&str]) -> Vec<Place> {
+pub(crate) fn passwords_of_words(words: &[&str]) -> Vec<WordRange> {
     let mut found = Vec::new();
     let mut current: Option<&PasswordOption> = None;
     let mut has_command = false;
@@ -79,7 +79,7 @@ fn option_of_program(word: &str) -> Option<&'static PasswordOption> {
 }
 
 /// Returns the place of the value of an option, if the word at `index` is this option.
-fn value_of(words: &[&str], index: usize, option: &str) -> Option<Place> {
+fn value_of(words: &[&str], index: usize, option: &str) -> Option<WordRange> {
     let rest = words[index].strip_prefix(option)?;
     if !rest.is_empty() {
         let start = option.len() + usize::from(rest.starts_with('='));
@@ -90,7 +90,7 @@ fn value_of(words: &[&str], index: usize, option: &str) -> Option<Place> {
 }
 
 /// Returns the places of values after options with the name of a secret: `--password x`, `--token=x`.
-pub(super) fn values_of_named_options(words: &[&str]) -> Vec<Place> {
+pub(super) fn values_of_named_options(words: &[&str]) -> Vec<WordRange> {
     let place = |(index, word): (usize, &&str)| {
         let option = word.strip_prefix("--")?;
         let name = option.split('=').next().unwrap_or_default();
@@ -110,7 +110,7 @@ fn unquoted(word: &str, start: usize) -> Range<usize> {
 
 /// Returns the places of the passwords in a text. The text may contain commands, also within quotes, and statements of SQL. No two places
 /// overlap.
-pub(super) fn passwords_in(text: &str, find: impl Fn(&[&str]) -> Vec<Place> + Copy) -> Vec<Range<usize>> {
+pub(super) fn passwords_in(text: &str, find: impl Fn(&[&str]) -> Vec<WordRange> + Copy) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     in_commands(text, 0, MAX_QUOTES, find, &mut found);
     for pattern in SQL.iter() {
@@ -127,10 +127,10 @@ pub(super) fn passwords_in(text: &str, find: impl Fn(&[&str]) -> Vec<Place> + Co
     found
 }
 
-fn in_commands(text: &str, offset: usize, quotes: usize, find: impl Fn(&[&str]) -> Vec<Place> + Copy, found: &mut Vec<Range<usize>>) {
+fn in_commands(text: &str, offset: usize, quotes: usize, find: impl Fn(&[&str]) -> Vec<WordRange> + Copy, found: &mut Vec<Range<usize>>) {
     let places = shell_words(text);
     let words: Vec<&str> = places.iter().map(|place| &text[place.clone()]).collect();
-    let within = |(index, place): Place| {
+    let within = |(index, place): WordRange| {
         let start = offset + places[index].start;
         start + place.start..start + place.end
     };

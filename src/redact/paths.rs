@@ -54,7 +54,7 @@ impl Folders {
     }
 
     /// Returns the position up to which a path is replaced, and the text that replaces this part of it.
-    fn replacement(&self, text: &str, path: &Place) -> Option<(usize, &'static str)> {
+    fn replacement(&self, text: &str, path: &FoundPath) -> Option<(usize, &'static str)> {
         let written = &text[path.start..path.end];
         if let Some((folder, short)) = self.folders.iter().find(|(folder, _)| is_within(&text[path.start..], folder)) {
             // A reader who knows the workspace learns nothing from it. The home folder has the name of the user, which a reader could guess.
@@ -100,7 +100,7 @@ fn without_end(path: &str) -> &str {
 }
 
 /// The place of a path in a text.
-struct Place {
+struct FoundPath {
     start: usize,
     end: usize,
     /// True if the path is a part of a URL other than `file:`.
@@ -124,7 +124,7 @@ impl<'t> Paths<'t> {
         self.at = self.at.max(position);
     }
 
-    fn next(&mut self) -> Option<Place> {
+    fn next(&mut self) -> Option<FoundPath> {
         let text = self.text;
         while let Some(start) = text[self.at..].find('/').map(|found| self.at + found) {
             self.at = start + 1;
@@ -140,7 +140,7 @@ impl<'t> Paths<'t> {
             if may_begin_path(text, start) {
                 let end = start + rest.find(ends_path).unwrap_or(rest.len());
                 self.at = self.at.max(end);
-                return Some(Place { start, end, is_in_url: start < self.url_end });
+                return Some(FoundPath { start, end, is_in_url: start < self.url_end });
             }
         }
         None

@@ -33,7 +33,7 @@ use super::rounds::{Input, until_cancelled, worked};
 use super::run_limits::RunPermit;
 use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::stateless::Keeper;
-use super::tasks::{Begun, Place, Run};
+use super::tasks::{Begun, Run, TaskPlace};
 use super::traced::HostTrace;
 use super::{Served, Shared, answers, misfits, stateless, subscriptions};
 use crate::agent::{ExecuteOptions, Tool};
@@ -170,7 +170,7 @@ impl Handler {
     }
 
     /// Reserves a place for a task. Returns `None` if the client does not support tasks or has too many.
-    fn task_place(&self, context: &RequestContext<RoleServer>) -> Option<Place> {
+    fn task_place(&self, context: &RequestContext<RoleServer>) -> Option<TaskPlace> {
         let knows = in_rounds(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
         knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
     }

@@ -93,7 +93,7 @@ pub(super) struct Run {
 }
 
 /// The permission to create one more task.
-pub(super) struct Place {
+pub(super) struct TaskPlace {
     id: String,
     owner: Owner,
 }
@@ -104,7 +104,7 @@ impl Tasks {
     }
 
     /// Returns a place if the caller may have one more task. To make room, removes the caller's tasks whose outcome the caller has seen.
-    pub(super) fn place(&self, owner: Owner) -> Option<Place> {
+    pub(super) fn place(&self, owner: Owner) -> Option<TaskPlace> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random).ok()?;
         let mut all = self.all.lock();
@@ -114,7 +114,7 @@ impl Tasks {
         if is_full(&all) {
             all.retain(|_, entry| !entry.is_told || entry.owner.key != owner.key);
         }
-        (!is_full(&all)).then(|| Place { id: saved_id(random), owner })
+        (!is_full(&all)).then(|| TaskPlace { id: saved_id(random), owner })
     }
 
     /// Starts a run, and waits a short time for its end. `gone` is cancelled when the client cancels its request; this ends the run if it
@@ -122,8 +122,8 @@ impl Tasks {
     ///
     /// # Errors
     /// The error of a run that has failed within this time.
-    pub(super) async fn begin(&self, place: Place, run: Run, gone: &CancellationToken) -> Result<Begun, ErrorData> {
-        let Place { id, owner } = place;
+    pub(super) async fn begin(&self, place: TaskPlace, run: Run, gone: &CancellationToken) -> Result<Begun, ErrorData> {
+        let TaskPlace { id, owner } = place;
         let (changed, mut changes) = watch::channel(());
         let stop = run.stop.clone();
         let entry = Entry::new(&id, owner.clone(), stop.clone(), changed);

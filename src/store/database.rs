@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The migrations from an empty database to the current schema.
 const MIGRATIONS: [&str; 2] = [include_str!("migrations/001_decisions.sql"), include_str!("migrations/002_audit.sql")];
 /// The types of file systems that several machines may have open, from statfs(2) and linux/magic.h: NFS, SMB (three), AFS (two), Coda, 9p, Ceph,
-/// Lustre, OCFS2, GFS2. Their locks do not hold everywhere, and where they hold, `SQLite`'s journal still needs memory that its processes share,
+/// Lustre, OCFS2, GFS2. Their locks do not always work. Even if they work, `SQLite`'s journal still needs memory that its processes share,
 /// so that all of them must be on one machine (<https://sqlite.org/wal.html>).
 const NETWORK_FILE_SYSTEMS: [u64; 12] = [
     0x6969,

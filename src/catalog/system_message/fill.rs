@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::text::{cut, fence_length, fenced, head, in_one_line, module_line, totals};
-use super::{Module, Place};
+use super::{FunctionPosition, Module};
 use crate::catalog::declarations::Failures;
 use crate::catalog::tokens::estimate_tokens;
 
@@ -27,8 +27,8 @@ const BYTES_PER_TOKEN: usize = 40;
 
 /// The amount of text about a module, besides its functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
-    Not,
+enum ModuleText {
+    Absent,
     /// The name of the module, in a list.
     Named,
     /// A separate line.
@@ -48,30 +48,36 @@ enum Shown {
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Introduce,
-    Tell(usize, Told),
-    Show(Place),
-    Declare(Place),
+    Mention(usize, ModuleText),
+    Show(FunctionPosition),
+    Declare(FunctionPosition),
 }
 
 pub(super) struct Fill<'a> {
     modules: &'a [Box<dyn Module + 'a>],
     failures: Failures,
     budget: usize,
-    order: Vec<Place>,
+    order: Vec<FunctionPosition>,
     found: usize,
     introduced: bool,
-    told: Vec<Told>,
-    shown: BTreeMap<Place, Shown>,
+    module_texts: Vec<ModuleText>,
+    shown: BTreeMap<FunctionPosition, Shown>,
     /// Texts that may be cut: a function's line, or the declaration after the line.
-    begun: BTreeMap<Place, String>,
-    lines: HashMap<Place, String>,
+    begun: BTreeMap<FunctionPosition, String>,
+    lines: HashMap<FunctionPosition, String>,
     /// For each function, the number of tokens of its declaration, and the length of the code fence that the declaration needs.
-    declared: HashMap<Place, Option<(usize, usize)>>,
+    declared: HashMap<FunctionPosition, Option<(usize, usize)>>,
     bytes: usize,
 }
 
 impl<'a> Fill<'a> {
-    pub(super) fn new(modules: &'a [Box<dyn Module + 'a>], order: Vec<Place>, found: usize, failures: Failures, budget: usize) -> Self {
+    pub(super) fn new(
+        modules: &'a [Box<dyn Module + 'a>],
+        order: Vec<FunctionPosition>,
+        found: usize,
+        failures: Failures,
+        budget: usize,
+    ) -> Self {
         Self {
             modules,
             failures,
@@ -79,7 +85,7 @@ impl<'a> Fill<'a> {
             order,
             found,
             introduced: false,
-            told: vec![Told::Not; modules.len()],
+            module_texts: vec![ModuleText::Absent; modules.len()],
             shown: BTreeMap::new(),
             begun: BTreeMap::new(),
             lines: HashMap::new(),
@@ -132,13 +138,13 @@ impl<'a> Fill<'a> {
     /// Returns all steps in the order in which they are taken.
     fn phases(&self) -> [Vec<Step>; 6] {
         let modules = self.modules_in_order();
-        let tell = |told| modules.iter().map(|module| Step::Tell(*module, told)).collect();
+        let mention = |text| modules.iter().map(|module| Step::Mention(*module, text)).collect();
         let declare = |count| self.order.iter().take(count).map(|place| Step::Declare(*place)).collect();
         [
-            tell(Told::Named),
+            mention(ModuleText::Named),
             vec![Step::Introduce],
             declare(self.found.min(FIRST_DECLARED)),
-            tell(Told::Line),
+            mention(ModuleText::Line),
             self.order.iter().map(|place| Step::Show(*place)).collect(),
             declare(self.order.len()),
         ]
@@ -159,8 +165,12 @@ impl<'a> Fill<'a> {
                 let head = |example: Option<&str>| estimate_tokens(&head(example, self.failures));
                 head(Some(&self.example())) - head(None)
             }),
-            Step::Tell(module, told) => (self.told[module] < told && !self.is_declared(module)).then(|| self.telling(module, told)),
-            Step::Show(place) => (!self.shown.contains_key(&place) && self.told[place.0] == Told::Line).then(|| self.line_tokens(place)),
+            Step::Mention(module, text) => {
+                (self.module_texts[module] < text && !self.is_declared(module)).then(|| self.mention_tokens(module, text))
+            }
+            Step::Show(place) => {
+                (!self.shown.contains_key(&place) && self.module_texts[place.0] == ModuleText::Line).then(|| self.line_tokens(place))
+            }
             Step::Declare(place) => {
                 if self.shown.get(&place) == Some(&Shown::Declared) {
                     return None;
@@ -175,22 +185,22 @@ impl<'a> Fill<'a> {
         }
     }
 
-    fn telling(&self, module: usize, told: Told) -> usize {
+    fn mention_tokens(&self, module: usize, text: ModuleText) -> usize {
         let (of, functions) = (&self.modules[module], self.modules[module].functions());
-        match told {
-            Told::Not => 0,
-            Told::Named => estimate_tokens(of.specifier()) + 1,
-            Told::Line => estimate_tokens(&module_line(of.specifier(), functions, functions, &of.purpose())),
+        match text {
+            ModuleText::Absent => 0,
+            ModuleText::Named => estimate_tokens(of.specifier()) + 1,
+            ModuleText::Line => estimate_tokens(&module_line(of.specifier(), functions, functions, &of.purpose())),
         }
     }
 
-    fn line_tokens(&mut self, place: Place) -> usize {
+    fn line_tokens(&mut self, place: FunctionPosition) -> usize {
         let modules = self.modules;
         let line = self.lines.entry(place).or_insert_with(|| modules[place.0].line(place.1));
         estimate_tokens(line.trim_start())
     }
 
-    fn declaration_tokens(&mut self, place: Place) -> Option<(usize, usize)> {
+    fn declaration_tokens(&mut self, place: FunctionPosition) -> Option<(usize, usize)> {
         if let Some(known) = self.declared.get(&place) {
             return *known;
         }
@@ -205,20 +215,20 @@ impl<'a> Fill<'a> {
     }
 
     /// Takes a step. Returns the amounts of text about the step's function and module before the step.
-    fn take(&mut self, step: Step) -> (Option<Shown>, Told) {
+    fn take(&mut self, step: Step) -> (Option<Shown>, ModuleText) {
         match step {
             Step::Introduce => self.introduced = true,
-            Step::Tell(module, told) => return (None, std::mem::replace(&mut self.told[module], told)),
-            Step::Show(place) => return (self.shown.insert(place, Shown::Line), Told::Not),
-            Step::Declare(place) => return (self.shown.insert(place, Shown::Declared), Told::Not),
+            Step::Mention(module, text) => return (None, std::mem::replace(&mut self.module_texts[module], text)),
+            Step::Show(place) => return (self.shown.insert(place, Shown::Line), ModuleText::Absent),
+            Step::Declare(place) => return (self.shown.insert(place, Shown::Declared), ModuleText::Absent),
         }
-        (None, Told::Not)
+        (None, ModuleText::Absent)
     }
 
-    fn undo(&mut self, step: Step, (shown, told): (Option<Shown>, Told)) {
+    fn undo(&mut self, step: Step, (shown, text): (Option<Shown>, ModuleText)) {
         match (step, shown) {
             (Step::Introduce, _) => self.introduced = false,
-            (Step::Tell(module, _), _) => self.told[module] = told,
+            (Step::Mention(module, _), _) => self.module_texts[module] = text,
             (Step::Show(place) | Step::Declare(place), Some(shown)) => drop(self.shown.insert(place, shown)),
             (Step::Show(place) | Step::Declare(place), None) => drop(self.shown.remove(&place)),
         }
@@ -245,7 +255,7 @@ impl<'a> Fill<'a> {
             let used = estimate_tokens(&self.message());
             if used > self.budget {
                 self.begun.remove(&place);
-                self.undo(Step::Show(place), (shown, Told::Not));
+                self.undo(Step::Show(place), (shown, ModuleText::Absent));
             } else {
                 left = self.budget - used;
             }
@@ -253,9 +263,9 @@ impl<'a> Fill<'a> {
     }
 
     /// Returns the next text about a function: its line, or its declaration if the line is already shown.
-    fn next_text(&mut self, place: Place, shown: Option<Shown>) -> Option<String> {
+    fn next_text(&mut self, place: FunctionPosition, shown: Option<Shown>) -> Option<String> {
         match shown {
-            None if self.told[place.0] == Told::Line => {
+            None if self.module_texts[place.0] == ModuleText::Line => {
                 self.line_tokens(place);
                 self.lines.get(&place).cloned()
             }
@@ -295,11 +305,11 @@ impl<'a> Fill<'a> {
             if !declared.is_empty() {
                 declarations.push_str(&module.declaration(&declared));
             }
-            match self.told[index] {
+            match self.module_texts[index] {
                 _ if self.is_declared(index) => {}
-                Told::Not => {}
-                Told::Named => named.push(module.specifier()),
-                Told::Line => {
+                ModuleText::Absent => {}
+                ModuleText::Named => named.push(module.specifier()),
+                ModuleText::Line => {
                     let all = module.functions();
                     message.push_str(&module_line(module.specifier(), all, all - shown.len(), &module.purpose()));
                     for (function, shown) in shown {
@@ -318,7 +328,7 @@ impl<'a> Fill<'a> {
         message
     }
 
-    fn about(&self, place: Place, shown: Shown) -> String {
+    fn about(&self, place: FunctionPosition, shown: Shown) -> String {
         let line = self.lines.get(&place).map(String::as_str).unwrap_or_default();
         match (shown, self.begun.get(&place)) {
             (Shown::Declared, _) => String::new(),

@@ -39,10 +39,15 @@ pub(super) trait Module {
 }
 
 /// A function: the index of its module, and its index in this module.
-pub(super) type Place = (usize, usize);
+pub(super) type FunctionPosition = (usize, usize);
 
 /// Builds the message within the budget. `found` are the functions that a search for the task found, the best first.
-pub(super) fn system_message(modules: &[Box<dyn Module + '_>], found: &[Place], failures: Failures, budget: usize) -> Result<String> {
+pub(super) fn system_message(
+    modules: &[Box<dyn Module + '_>],
+    found: &[FunctionPosition],
+    failures: Failures,
+    budget: usize,
+) -> Result<String> {
     let mut fill = Fill::new(modules, order(modules, found), found.len(), failures, budget);
     let least = estimate_tokens(&fill.message());
     if least > budget {
@@ -53,9 +58,9 @@ pub(super) fn system_message(modules: &[Box<dyn Module + '_>], found: &[Place], 
 }
 
 /// Returns all functions in the order in which they are listed: those that were found, and then one function of each module in turn.
-fn order(modules: &[Box<dyn Module + '_>], found: &[Place]) -> Vec<Place> {
+fn order(modules: &[Box<dyn Module + '_>], found: &[FunctionPosition]) -> Vec<FunctionPosition> {
     let most = modules.iter().map(|module| module.functions()).max().unwrap_or_default();
-    let known: std::collections::HashSet<&Place> = found.iter().collect();
+    let known: std::collections::HashSet<&FunctionPosition> = found.iter().collect();
     // Only the modules that have so many functions are asked, as one of a thousand may have thousands.
     let mut left: Vec<usize> = (0..modules.len()).collect();
     let mut order = found.to_vec();

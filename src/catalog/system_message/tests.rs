@@ -156,12 +156,12 @@ fn what_cannot_fit_is_not_declared() {
 }
 
 /// Modules of any sizes, and functions that were found.
-fn catalogue() -> impl Strategy<Value = (Vec<Vec<(usize, usize)>>, Vec<Place>)> {
+fn catalogue() -> impl Strategy<Value = (Vec<Vec<(usize, usize)>>, Vec<FunctionPosition>)> {
     let function = (0..40_usize, prop_oneof![0..60_usize, 0..60_usize, 500..1_500_usize]);
     let modules = prop::collection::vec(prop::collection::vec(function, 0..16), 0..8);
     (modules, prop::collection::vec((0..8_usize, 0..16_usize), 0..8)).prop_map(|(modules, found)| {
-        let known = |(module, function): &Place| modules.get(*module).is_some_and(|functions| *function < functions.len());
-        let unique: std::collections::BTreeSet<Place> = found.into_iter().filter(known).collect();
+        let known = |(module, function): &FunctionPosition| modules.get(*module).is_some_and(|functions| *function < functions.len());
+        let unique: std::collections::BTreeSet<FunctionPosition> = found.into_iter().filter(known).collect();
         (modules.clone(), unique.into_iter().collect())
     })
 }

@@ -29,7 +29,7 @@ use super::pool::lease::Use;
 pub use super::pool::lease::{Lease, LeaseOrigin};
 use super::pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
 pub use super::pool::room::Hold;
-use super::pool::room::{ExtraPlace, Holders, Place};
+use super::pool::room::{ConnectionPlace, ExtraPlace, Holders};
 use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
 use crate::error::{Error, Result};
@@ -94,7 +94,7 @@ struct LiveConnection {
     connection: Arc<Connection>,
     pinned: bool,
     keeper: AbortHandle,
-    _place: Place,
+    _place: ConnectionPlace,
 }
 
 impl LiveConnection {

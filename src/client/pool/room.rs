@@ -82,18 +82,18 @@ impl Drop for Hold {
 pub(super) type ExtraPlace = Arc<str>;
 
 /// The place of one open connection. The connections are a part of `shared`, so the reference back is weak.
-pub(super) struct Place {
+pub(super) struct ConnectionPlace {
     permit: Option<OwnedSemaphorePermit>,
     shared: Weak<Shared>,
 }
 
-impl Place {
+impl ConnectionPlace {
     pub(super) fn new(permit: OwnedSemaphorePermit, shared: &Arc<Shared>) -> Self {
         Self { permit: Some(permit), shared: Arc::downgrade(shared) }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         // The first places that become free are the extra ones.
         if self.shared.upgrade().is_some_and(|shared| shared.extra.lock().pop().is_some())
@@ -106,7 +106,7 @@ impl Drop for Place {
 
 impl Connections {
     /// Waits for a permit to open a connection.
-    pub(super) async fn connection_permit(&self, wanted: &ConnectionRequest) -> Result<Place> {
+    pub(super) async fn connection_permit(&self, wanted: &ConnectionRequest) -> Result<ConnectionPlace> {
         let shared = &self.shared;
         let closed = || Error::Closed { what: "gateway" };
         {
@@ -118,7 +118,7 @@ impl Connections {
             runtime.get_or_insert_with(Handle::current);
         }
         if let Ok(place) = Arc::clone(&shared.permits).try_acquire_owned() {
-            return Ok(Place::new(place, shared));
+            return Ok(ConnectionPlace::new(place, shared));
         }
         let _waiting = CountGuard::new(&shared.waiting);
         let place = Arc::clone(&shared.permits).acquire_owned();
@@ -137,7 +137,7 @@ impl Connections {
             }
             tokio::select! {
                 biased;
-                place = &mut place => return place.map(|place| Place::new(place, shared)).map_err(|_| closed()),
+                place = &mut place => return place.map(|place| ConnectionPlace::new(place, shared)).map_err(|_| closed()),
                 () = &mut freed => {}
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
                 () = &mut too_late => {
