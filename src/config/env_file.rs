@@ -1,5 +1,5 @@
-//! Parses environment files (`envFile` in the config), which contain names and values in the dotenv format. This parser reports each problem with
-//! its line and column.
+//! Parses environment files (`envFile` in the config), which contain names and values in the dotenv format. No crate for this format is
+//! used, because this parser reports each problem with its line and column.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
