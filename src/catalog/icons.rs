@@ -12,8 +12,8 @@ const MAX_ICONS: usize = 8;
 /// The kinds of images that a host can show (MCP 2025-11-25, basic, "Icons").
 const IMAGES: [&str; 5] = ["image/png", "image/jpeg", "image/jpg", "image/svg+xml", "image/webp"];
 
-/// Returns the icons that a host may show: images within the text, and images behind HTTPS. A host fetches the others of a person's machine, or
-/// runs them.
+/// Returns the icons that a host may show: images within the text, and images behind HTTPS. Other addresses could make a host read files of
+/// a person's machine, or run code.
 pub(crate) fn kept_icons(server: &str, icons: Option<&Json>) -> Option<Json> {
     kept(server, icons, |src| is_image(src) || is_remote(src))
 }

@@ -53,7 +53,7 @@ pub struct GeneratedSecret {
     pub name: String,
     /// The only host that gets the value.
     pub host: String,
-    /// True if the value may also stand in bodies of requests, and not only in headers and in the URL.
+    /// True if the value may also be used in the bodies of requests, and not only in headers and in the URL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_body: bool,
 }

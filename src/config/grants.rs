@@ -47,7 +47,7 @@ pub struct AgentDefinition {
     pub toolboxes: Option<Vec<String>>,
     /// Names of profiles. `None` if the entry does not contain the key.
     pub profiles: Option<Vec<String>>,
-    /// The hosts that code of the agent may fetch from, if a person approves them. `None` if the entry does not say: then there are none.
+    /// The hosts that code of the agent may fetch from, if a person approves them. `None` if the entry names none.
     pub fetch: Option<AllowedHosts>,
     pub place: String,
 }

@@ -33,8 +33,8 @@ pub struct Subject {
     pub folder: Option<PathBuf>,
     /// The addresses in the entry with their fields, in the displayed form.
     pub addresses: Vec<(&'static str, Address)>,
-    /// The registry that a package runner reaches until its server has started. It is handed to the box as it was compared with the
-    /// approval. Empty if there is none.
+    /// The registry that a package runner reaches until its server has started. The box gets exactly the registry that was compared with
+    /// the approval. Empty if there is none.
     pub registry: Registry,
 }
 

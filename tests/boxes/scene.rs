@@ -402,7 +402,7 @@ impl Running {
         self.child.wait().unwrap();
     }
 
-    /// Kills the outer process alone.
+    /// Kills only the outer process.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -17,7 +17,7 @@ const MIN_ALIKE: usize = 4;
 /// Minimum number of properties in an object that is treated as a map because its values are of one simple kind.
 const MIN_ALIKE_SIMPLE: usize = 20;
 
-/// The part of a result that is needed for its shape. It is taken while the result is at hand, and texts are parsed later.
+/// The part of a result that is needed for its shape. It is taken while the result is in memory, and texts are parsed later.
 #[derive(Debug)]
 pub struct Sample {
     parts: Vec<Part>,

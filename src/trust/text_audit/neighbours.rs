@@ -80,7 +80,7 @@ impl<'a> Neighbours<'a> {
     }
 }
 
-/// Returns whether a word consists of several words in the way of `sendEmail`. Names of products such as `GitHub` begin with a capital letter.
+/// Returns whether a word consists of several words, as `sendEmail` does. Names of products such as `GitHub` begin with a capital letter.
 fn is_camel_case(word: &str) -> bool {
     word.starts_with(char::is_lowercase) && word.contains(char::is_uppercase)
 }

@@ -11,7 +11,7 @@ async fn a_login_under_way_while_another_process_forgets_stores_nothing() {
     agent.forgets_when_told.store(true, Ordering::SeqCst);
     let oauth = agent.oauth(&world, settings());
     let error = refusal(&world, &oauth).await;
-    assert!(error.code() == "ERR_AUTHORIZATION_FAILED" && error.to_string().contains("were forgotten"), "{error}");
+    assert!(error.code() == "ERR_AUTHORIZATION_FAILED" && error.to_string().contains("its tokens were removed"), "{error}");
     assert!(kept(&agent).is_empty() && oauth.token().await.unwrap().is_none());
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);
     assert_eq!((kept(&agent).len(), agent.prompts()), (1, 2));
