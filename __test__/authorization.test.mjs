@@ -187,7 +187,7 @@ describe('the person of a request', () => {
 })
 
 describe('a revocation by another process', () => {
-  test('ends a login under way: no token is requested or kept, and nothing stays connected', TIMEOUT, async (t) => {
+  test('ends a login in progress: no token is requested or kept, and nothing stays connected', TIMEOUT, async (t) => {
     const { entry, grants, begun } = await remote(t)
     const state = join(folder(t), 'state')
     const [atPage, back] = [deferred(), deferred()]

@@ -1,4 +1,4 @@
-// The end of the command `boot` by a signal, with calls under way.
+// The end of the command `boot` by a signal, with calls in progress.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { digestIn, number, serving, withKey } from './boot-command.mjs'
@@ -39,7 +39,7 @@ function host(t, at, words) {
 
 describe('boot that a signal ends', () => {
   for (const signal of ['SIGTERM', 'SIGINT']) {
-    test(`over HTTP, ${signal} lets calls under way end with their answers and refuses new ones; the exit code is 0`, async (t) => {
+    test(`over HTTP, ${signal} lets calls in progress end with their answers and refuses new ones; the exit code is 0`, async (t) => {
       const at = place(t)
       const { words, waiting, local } = await made(t, at, '--port', '0')
       const release = local.hold(RATES)
@@ -72,7 +72,7 @@ describe('boot that a signal ends', () => {
       assert.equal(code, 130)
     })
 
-    test(`over standard input and output, ${signal} lets calls under way end with their answers; the exit code is 0`, async (t) => {
+    test(`over standard input and output, ${signal} lets calls in progress end with their answers; the exit code is 0`, async (t) => {
       const at = place(t)
       const { words, waiting, local } = await made(t, at, '--stdio')
       const release = local.hold(RATES)

@@ -110,7 +110,7 @@ test('wrong arguments and options are named', async () => {
   }
 })
 
-test('a request that was aborted is not made, and one under way is cancelled', async () => {
+test('a request that was aborted is not made, and one in progress is cancelled', async () => {
   const reason = new Error('enough')
   const early = await failure(gateway.readResource('fixture', note.uri, { signal: AbortSignal.abort(reason) }), 'ERR_ABORTED')
   assert.deepEqual([early.name, early.cause], ['AbortError', reason])

@@ -32,7 +32,7 @@ async function seenBy(sandbox, count) {
 }
 
 describe('calls by .async', () => {
-  test('are under way together, and their results are in place', async (t) => {
+  test('are in progress at the same time, and their results are in place', async (t) => {
     const { sandbox } = await openGauge(t)
     const body = `const all = await Promise.all(Array.from({ length: 100 }, (_, key) => read.async({ key, ms: key % 2 ? 260 : 250, together: 100 })));
                   return [all.map(({ key }) => key), seen({}).most];`

@@ -161,7 +161,7 @@ describe('a plugin', () => {
     assert.deepEqual([ok, /the plugin is off/.test(text)], [false, true])
   })
 
-  test('ends runs and calls that are under way, with every process', async (t) => {
+  test('ends runs and calls that are in progress, with every process', async (t) => {
     const log = join(folder(t), 'log')
     const { gateway, plugin } = await openPlugin(t, { args: ['--log', log] })
     const hanging = 'import { hang } from "host:mcp-fixture"; export const handler = () => hang()'

@@ -68,7 +68,7 @@ for (const [era, versions] of Object.entries(ERAS)) {
   })
 }
 
-test('close() lets a request under way end, and accepts nothing new; the gateway stays open', async (t) => {
+test('close() lets a request in progress end, and accepts nothing new; the gateway stays open', async (t) => {
   const log = join(folder(t), 'log')
   const gateway = await openApproved(t, { fixture: fixture('--log', log) })
   const served = await gateway.serve({ http: 0 })
@@ -285,7 +285,7 @@ test('Over standard input and output a host reaches the gateway of a program, wh
   assert.deepEqual([code, stderr], [0, 'undefined ERR_INVALID_OPTION\nthe host has gone\n'])
 })
 
-test('close() on standard input and output lets a request under way end, and gateway.close() does not wait for it', async (t) => {
+test('close() on standard input and output lets a request in progress end, and gateway.close() does not wait for it', async (t) => {
   for (const [what, tool, outcome] of [
     ['served', 'sleep', ({ value }) => value === 'slept'],
     ['gateway', 'hang', ({ error }) => error.code === 'ERR_CLOSED'],

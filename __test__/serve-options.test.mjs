@@ -151,7 +151,7 @@ test('With --tls-cert and --tls-key, hosts come in by TLS and by nothing else', 
   await assert.rejects(fetch(`https://127.0.0.1:${port}/health`), 'a certificate that nobody trusts')
 })
 
-test('SIGTERM lets a request under way end', async (t) => {
+test('SIGTERM lets a request in progress end', async (t) => {
   const log = `${place(t).home}/log`
   const at = await approved(t, { fixture: { ...small('--log', log), confirm: 'never' } })
   const { url, child, ended } = await serving(t, at)

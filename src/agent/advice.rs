@@ -68,7 +68,7 @@ fn hint<'h>(code: &str, sign_in: Option<&'h str>) -> Option<&'h str> {
         "ERR_UNKNOWN_SERVER" | "ERR_UNKNOWN_MODULE" => "call list_mcp_servers to see the servers",
         "ERR_UNKNOWN_TOOL" => "call search_mcp_tools or mcp_server_info to see the tools",
         "ERR_TOO_MANY_PROPOSALS" => "ask the user, and do not try again",
-        "ERR_BUSY" => "wait for the calls that are under way, then call again",
+        "ERR_BUSY" => "wait for the calls that are in progress, then call again",
         "ERR_RUN_TIMEOUT" => "do less in one run, or give a larger timeoutMs where the limit allows it",
         "ERR_GUEST_MEMORY" | "ERR_VALUE_TOO_LARGE" => "process less data at once and return less",
         "ERR_AUTHORIZATION_REQUIRED" | "ERR_AUTHORIZATION_FAILED" => sign_in.unwrap_or("the user has to sign in to the server"),

@@ -167,7 +167,7 @@ impl AgentTools {
 
     async fn run(&self, mut given: ToolArguments, call: ExecuteOptions) -> Result<Json> {
         let ExecuteOptions { stop, callbacks, run_setup } = call;
-        let _place = place(&self.runs, "runs under way or waiting (maxPendingRuns)", self.max_pending_runs)?;
+        let _place = place(&self.runs, "runs in progress or waiting (maxPendingRuns)", self.max_pending_runs)?;
         let code = given.text("code").unwrap_or_default().to_owned();
         let looked_at = self.check(code.clone(), given.whole("timeoutMs"), &stop).await?;
         if !looked_at.ok {

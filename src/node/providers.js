@@ -80,7 +80,7 @@
       port.once("messageerror", () => fail("its thread sent something other than an answer"));
       worker.on("error", (thrown) => fail(String(thrown?.message ?? thrown)));
       worker.once("exit", () => {
-        // Node may tell the end of a thread before it hands over what the thread sent last.
+        // Node may report the end of a thread before the thread's last message.
         while (state !== "ended") {
           const last = threads.receiveMessageOnPort(port);
           if (last === undefined) break;

@@ -239,7 +239,7 @@ fn permission(question: &ApprovalQuestion, choices: &[&str]) -> InputRequest {
         "properties": { "allow": { "type": "string", "title": "Allow", "enum": choices } },
         "required": ["allow"],
     });
-    let params = form(message, &schema).unwrap_or_else(|| unreachable!("our own schema is one of the protocol's"));
+    let params = form(message, &schema).unwrap_or_else(|| unreachable!("this schema is valid in the protocol"));
     InputRequest::Elicitation(ElicitRequest::new(params))
 }
 

@@ -130,7 +130,7 @@ async fn an_id_that_is_in_use_or_long_is_refused_and_its_session_goes_on() {
     taken(&server.probe.started, "the call").await;
     for _ in 0..3 {
         let refused = Answer::of(post(&session_call("whoami")).await.unwrap()).await;
-        assert!(refused.status == 200 && refused.text.contains("under way in this session has the same"), "{refused:?}");
+        assert!(refused.status == 200 && refused.text.contains("in progress in this session has the same"), "{refused:?}");
     }
     let mut long = session_call("whoami");
     long["id"] = json!("x".repeat(257));

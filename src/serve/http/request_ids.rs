@@ -43,7 +43,7 @@ impl RequestIds {
         if self.0.lock().insert(request.id.clone()) {
             return Ok(());
         }
-        refused(id(), "id: another request under way in this session has the same id; give each request a different id".to_owned())
+        refused(id(), "id: another request in progress in this session has the same id; give each request a different id".to_owned())
     }
 
     /// Releases the id of a request that was not started.
@@ -117,7 +117,7 @@ mod tests {
         let take = |id: Json| ids.take(&request(&id, &json!(1)));
         assert!(take(json!(7)).is_ok() && take(json!("7")).is_ok() && take(json!(8)).is_ok());
         let Some(ServerJsonRpcMessage::Error(refused)) = take(json!(7)).err().map(|refused| *refused) else { panic!("it is taken") };
-        assert!(refused.id == Some(NumberOrString::Number(7)) && refused.error.message.contains("under way"));
+        assert!(refused.id == Some(NumberOrString::Number(7)) && refused.error.message.contains("in progress"));
         ids.sent(&ServerJsonRpcMessage::error(rmcp::ErrorData::internal_error("", None), Some(NumberOrString::Number(7))));
         assert!(take(json!(7)).is_ok() && take(json!(8)).is_err());
         let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 8 } });

@@ -29,7 +29,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "manipulation-in-german",
         severity: High,
-        reason: "The text gives a model orders in German: to hide something, to call tools, or to hand over what it knows.",
+        reason: "The text gives a model orders in German: to hide something, to call tools, or to reveal what it knows.",
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
@@ -42,7 +42,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "manipulation-in-french",
         severity: High,
-        reason: "The text gives a model orders in French: to hide something, to call tools, or to hand over what it knows.",
+        reason: "The text gives a model orders in French: to hide something, to call tools, or to reveal what it knows.",
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
@@ -55,7 +55,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "manipulation-in-spanish",
         severity: High,
-        reason: "The text gives a model orders in Spanish: to hide something, to call tools, or to hand over what it knows.",
+        reason: "The text gives a model orders in Spanish: to hide something, to call tools, or to reveal what it knows.",
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
@@ -68,7 +68,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "manipulation-in-italian",
         severity: High,
-        reason: "The text gives a model orders in Italian: to hide something, to call tools, or to hand over what it knows.",
+        reason: "The text gives a model orders in Italian: to hide something, to call tools, or to reveal what it knows.",
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
@@ -81,7 +81,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         id: "manipulation-in-chinese",
         severity: High,
-        reason: "The text gives a model orders in Chinese: to hide something, to call tools, or to hand over what it knows.",
+        reason: "The text gives a model orders in Chinese: to hide something, to call tools, or to reveal what it knows.",
         subject: Folded,
         unless_forbidden: false,
         patterns: &[
