@@ -122,6 +122,9 @@ impl Core {
 
     /// Returns the display name that an agent gave to its added server.
     pub(super) fn display_name(&self, server: &ServerDefinition) -> Option<String> {
+        if server.source.kind != SourceKind::Agent {
+            return None;
+        }
         self.added.get(&server.name).filter(|added| added.definition.source == server.source).map(|added| added.display_name.clone())
     }
 

@@ -68,8 +68,7 @@ impl ApprovalReading<'_> {
 
 /// The cache of the subjects of approvals.
 pub(super) struct ApprovalCache {
-    /// The subjects of the last read, by the keys of their servers.
-    subjects: Mutex<HashMap<String, Arc<Subject>>>,
+    subjects: Mutex<Subjects>,
     /// The subjects that were computed last, with the definitions that they describe. They are kept because computing the digest of a large
     /// entry takes time.
     computed: Mutex<HashMap<String, (Arc<ServerDefinition>, Subject)>>,
@@ -77,6 +76,15 @@ pub(super) struct ApprovalCache {
     reading: Arc<tokio::sync::Mutex<()>>,
     /// The runtime's handle. `None` once the gateway is closed, because a handle keeps the runtime's file descriptors open.
     runtime: Mutex<Option<Handle>>,
+}
+
+/// The subjects of the last read.
+#[derive(Default)]
+struct Subjects {
+    /// The subjects by the keys of their servers.
+    by_key: HashMap<String, Arc<Subject>>,
+    /// Number of changes until now.
+    changes: u64,
 }
 
 impl ApprovalCache {
@@ -96,8 +104,9 @@ impl ApprovalCache {
 
     fn note(&self, subject: &Subject) {
         let mut subjects = self.subjects();
-        if subjects.get(&subject.key).is_none_or(|known| **known != *subject) {
-            subjects.insert(subject.key.clone(), Arc::new(subject.clone()));
+        if subjects.by_key.get(&subject.key).is_none_or(|known| **known != *subject) {
+            subjects.by_key.insert(subject.key.clone(), Arc::new(subject.clone()));
+            subjects.changes += 1;
         }
     }
 
@@ -124,10 +133,15 @@ impl ApprovalCache {
     }
 
     fn get(&self, key: &str) -> Option<Arc<Subject>> {
-        self.subjects().get(key).cloned()
+        self.subjects().by_key.get(key).cloned()
     }
 
-    fn subjects(&self) -> MutexGuard<'_, HashMap<String, Arc<Subject>>> {
+    /// Returns the number of changes of the subjects until now.
+    pub(super) fn changes(&self) -> u64 {
+        self.subjects().changes
+    }
+
+    fn subjects(&self) -> MutexGuard<'_, Subjects> {
         self.subjects.lock()
     }
 }
@@ -138,6 +152,11 @@ impl Core {
         let approvals = &self.trust.approvals;
         let snapshot = if read == ApprovalRead::Cached { approvals.last_snapshot() } else { approvals.snapshot() };
         Ok(ApprovalReading { core: self, snapshot: snapshot?, read })
+    }
+
+    /// Returns the approvals of this snapshot, compared with the subjects in the cache.
+    pub(super) fn cached_approvals(&self, snapshot: ApprovalSnapshot) -> ApprovalReading<'_> {
+        ApprovalReading { core: self, snapshot, read: ApprovalRead::Cached }
     }
 
     /// Returns the approval status of a server, from disk or from the cache.
@@ -182,6 +201,7 @@ impl Core {
         drop(runtime.spawn_blocking(move || {
             if core.check_open().is_ok() {
                 core.read_all_approvals();
+                core.prepare_statuses();
                 let _ = core.grants_now(ApprovalRead::Fresh);
             }
             drop(reading);

@@ -27,6 +27,7 @@ use super::readiness::ReportedUnavailable;
 use super::request::Subscriptions;
 use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
+use super::status::PreparedStatuses;
 use super::tasks::BroughtServers;
 use crate::catalog::Manifest;
 use crate::client::{Connections, TokenStore};
@@ -84,6 +85,7 @@ pub(super) struct Core {
     pub(super) redactor: Arc<Redactor>,
     pub(super) events: Events,
     pub(super) server_facts: ServerFactsStore,
+    pub(super) statuses: PreparedStatuses,
     /// Computes the vectors for `"search": "hybrid"`. `None`: a search ranks by words.
     pub(super) embedder: Option<Arc<Embedder>>,
     pub(super) tokens: TokenStore,

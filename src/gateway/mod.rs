@@ -109,6 +109,7 @@ use self::providers::Providers;
 use self::request::Request;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
+use self::status::PreparedStatuses;
 use crate::bridge::{ToolErrors, check_sendable, redact_for, tool_result};
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
@@ -286,6 +287,7 @@ impl Gateway {
             redactor: Arc::clone(redactor),
             events,
             server_facts: ServerFactsStore::open(&options.state_folder()),
+            statuses: PreparedStatuses::default(),
             tokens: TokenStore::new(options.state_folder().join(TOKENS)),
             providers: Providers::new(options.provider_loader.clone()),
         });
@@ -310,6 +312,7 @@ impl Gateway {
         let _ = self.core.store.rows(Kind::Fetch);
         self.enable_at_open(&options.enable)?;
         self.propose_at_open();
+        self.core.prepare_statuses();
         if options.watch {
             self.core.watch_config();
         }

@@ -57,6 +57,11 @@ impl ServerFactsStore {
         known.filter(|known| known.digest == digest()).map(|known| known.changed).unwrap_or_default()
     }
 
+    /// Returns the keys of the servers with approved tools that differed at their last connection.
+    pub(super) fn with_changes(&self) -> Vec<String> {
+        self.servers().iter().filter(|(_, known)| !known.changed.is_empty()).map(|(server, _)| server.clone()).collect()
+    }
+
     /// Records a fact, and writes the file if the fact is new.
     pub(super) fn note(&self, server: &str, digest: &str, change: impl FnOnce(&mut ServerFacts)) {
         if self.update(server, digest, change)

@@ -1,5 +1,9 @@
 //! The status of servers, in the form that `servers()` returns to an agent.
 
+mod prepared;
+
+pub(super) use prepared::PreparedStatuses;
+
 use super::Agent;
 use super::approval_cache::{ApprovalRead, ApprovalReading};
 use super::availability::exists_for;
@@ -8,7 +12,7 @@ use super::granted::Granted;
 use crate::client::ConnectionState;
 use crate::config::{InvalidServer, Item, ServerDefinition, ServerSource, SourceKind, missing_variables};
 use crate::error::Result;
-use crate::registry::{Entry, Hidden, LastError, ServerState, ServerStatus};
+use crate::registry::{Entry, Hidden, LastError, LiveStatus, ServerState, ServerStatus};
 use crate::text::{marked_name, variant_of};
 use crate::trust::ApprovalStatus;
 
@@ -47,7 +51,8 @@ impl Agent {
         let granted = self.granted(approval_read)?;
         let reading = self.core.read_approvals(approval_read);
         let statuses = reading.map(|reading| {
-            self.core.registry.entries().iter().filter_map(|entry| self.status(entry, &granted, &reading)).collect::<Vec<_>>()
+            let listing = Listing::new(self, &granted, &reading);
+            self.core.registry.view().entries().iter().filter_map(|entry| listing.status(entry)).collect::<Vec<_>>()
         });
         self.core.refresh_if_cached(approval_read);
         let mut statuses = statuses.map_err(|error| self.core.redacted(error))?;
@@ -56,74 +61,9 @@ impl Agent {
         Ok(statuses)
     }
 
-    /// Returns the approved tools that the server has changed or removed. Until this gateway connects to the server, this is the result of
-    /// the last connection of any process.
-    fn quarantined(&self, server: &ServerDefinition, key: &str, status: &ApprovalStatus, reading: &ApprovalReading<'_>) -> Vec<String> {
-        match status {
-            ApprovalStatus::Full(_) if !self.core.registry.is_compared(&server.name) => {
-                self.core.server_facts.changed(key, || reading.digest(server, key))
-            }
-            _ => self.core.registry.quarantined(&server.name),
-        }
-    }
-
-    /// Returns the status of a server in the agent's view. Returns `None` if the server does not exist for the agent.
+    /// Returns the status of one server in the agent's view. Returns `None` if the server does not exist for the agent.
     pub(super) fn status(&self, entry: &Entry, granted: &Granted, reading: &ApprovalReading<'_>) -> Option<ServerStatus> {
-        let known = entry.as_granted();
-        if !granted.reaches(known) || !exists_for(known, &self.identity, granted) {
-            return None;
-        }
-        let is_of_another = granted.is_of_another(known);
-        let server = match entry {
-            Entry::Valid(server) => server,
-            Entry::Invalid(_) if is_of_another => return None,
-            Entry::Invalid(server) => return Some(self.invalid_status(server)),
-        };
-        let key = server.key();
-        let approval_status = match reading.status_of(server, &key) {
-            ApprovalStatus::Full(approved) => ApprovalStatus::Full(granted.manifest(server, &approved)?),
-            // Another agent chose the server's name, and nobody has approved the server.
-            _ if is_of_another => return None,
-            other => other,
-        };
-        let registry = &self.core.registry;
-        let last_error = registry.last_error(&server.name);
-        let connection = self.core.connections.state(&server.name);
-        let missing = missing_variables(server, &self.core.surroundings.environment);
-        let is_ready = !missing.iter().any(|name| server.required_environment.contains(name));
-        let state = match &approval_status {
-            _ if server.disabled => ServerState::Disabled,
-            ApprovalStatus::Unapproved(_) if server.source.kind == SourceKind::Agent => ServerState::PendingApproval,
-            _ if connection == ConnectionState::Connected => ServerState::Connected,
-            _ if connection == ConnectionState::Connecting => ServerState::Connecting,
-            _ if !is_ready => ServerState::NotReady,
-            _ if last_error.is_some() => ServerState::Error,
-            ApprovalStatus::Unapproved(_) => ServerState::Unapproved,
-            ApprovalStatus::Command => ServerState::CommandApproved,
-            ApprovalStatus::Full(_) => ServerState::Idle,
-        };
-        Some(ServerStatus {
-            name: server.name.clone(),
-            state,
-            approved: matches!(approval_status, ApprovalStatus::Full(_)),
-            // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
-            enabled: registry.is_enabled(&server.name, self.identity.id) && self.check_plugin_on().is_ok(),
-            disabled_by_person: registry.is_disabled_by_person(&server.name),
-            // A display name is chosen by the agent that added the server, and no person approves it. So other agents do not see it.
-            description: self.description(server, &approval_status),
-            display_name: self.core.display_name(server).filter(|_| !is_of_another),
-            variant_of: variant_of(&server.name).map(str::to_owned),
-            source: server.source.clone(),
-            hides: self.hidden_by(&server.name, &server.source),
-            tools: if let ApprovalStatus::Full(manifest) = &approval_status { manifest.tool_names() } else { Vec::new() },
-            quarantined: {
-                let mut changed = self.quarantined(server, &key, &approval_status, reading);
-                changed.retain(|tool| granted.allows(known, Item::Tool(tool)));
-                changed
-            },
-            missing,
-            last_error,
-        })
+        Listing::new(self, granted, reading).status(entry)
     }
 
     /// Returns the description of a server. Agents other than the operator's see it only once the server is approved.
@@ -159,6 +99,109 @@ impl Agent {
             quarantined: Vec::new(),
             missing: Vec::new(),
             last_error: Some(LastError::from(&self.core.redacted(server.error.clone()))),
+        }
+    }
+}
+
+/// Everything that the statuses in one list have in common.
+struct Listing<'a> {
+    agent: &'a Agent,
+    granted: &'a Granted,
+    reading: &'a ApprovalReading<'a>,
+    /// False while a plugin is off, or the agent or the gateway is closed.
+    is_on: bool,
+}
+
+/// A valid server, with its approval and the state that this gateway has for it.
+struct Found<'a> {
+    server: &'a ServerDefinition,
+    key: &'a str,
+    approval: ApprovalStatus,
+    live: LiveStatus,
+    missing: Vec<String>,
+}
+
+impl<'a> Listing<'a> {
+    fn new(agent: &'a Agent, granted: &'a Granted, reading: &'a ApprovalReading<'a>) -> Self {
+        Self { agent, granted, reading, is_on: agent.check_plugin_on().is_ok() }
+    }
+
+    /// Returns the status of a server in the agent's view. Returns `None` if the server does not exist for the agent.
+    fn status(&self, entry: &Entry) -> Option<ServerStatus> {
+        let Self { agent, granted, reading, .. } = self;
+        let known = entry.as_granted();
+        if !granted.reaches(known) || !exists_for(known, &agent.identity, granted) {
+            return None;
+        }
+        let is_of_another = granted.is_of_another(known);
+        let server = match entry {
+            Entry::Valid(server) => server,
+            Entry::Invalid(_) if is_of_another => return None,
+            Entry::Invalid(server) => return Some(agent.invalid_status(server)),
+        };
+        let key = server.key();
+        let approval = match reading.status_of(server, &key) {
+            ApprovalStatus::Full(approved) => ApprovalStatus::Full(granted.manifest(server, &approved)?),
+            // Another agent chose the server's name, and nobody has approved the server.
+            _ if is_of_another => return None,
+            other => other,
+        };
+        let core = &agent.core;
+        let live = core.registry.live_status(&server.name, agent.identity.id);
+        let missing = missing_variables(server, &core.surroundings.environment);
+        Some(self.status_of(Found { server, key: &key, approval, live, missing }))
+    }
+
+    fn status_of(&self, found: Found<'_>) -> ServerStatus {
+        let (agent, core, server) = (self.agent, &self.agent.core, found.server);
+        let known = server.as_granted();
+        let (state, mut quarantined) = (self.state(&found), self.quarantined(&found));
+        quarantined.retain(|tool| self.granted.allows(known, Item::Tool(tool)));
+        ServerStatus {
+            name: server.name.clone(),
+            state,
+            approved: matches!(found.approval, ApprovalStatus::Full(_)),
+            // While a plugin is off, enabled servers are reported as not enabled; they become enabled again when the plugin is switched on.
+            enabled: found.live.is_enabled && !server.disabled && self.is_on,
+            disabled_by_person: found.live.is_disabled_by_person,
+            // A display name is chosen by the agent that added the server, and no person approves it. So other agents do not see it.
+            description: agent.description(server, &found.approval),
+            display_name: core.display_name(server).filter(|_| !self.granted.is_of_another(known)),
+            variant_of: variant_of(&server.name).map(str::to_owned),
+            source: server.source.clone(),
+            hides: agent.hidden_by(&server.name, &server.source),
+            tools: if let ApprovalStatus::Full(manifest) = &found.approval { manifest.tool_names() } else { Vec::new() },
+            quarantined,
+            missing: found.missing,
+            last_error: found.live.last_error,
+        }
+    }
+
+    fn state(&self, found: &Found<'_>) -> ServerState {
+        let server = found.server;
+        let connection = self.agent.core.connections.state(&server.name);
+        let is_ready = !found.missing.iter().any(|name| server.required_environment.contains(name));
+        match &found.approval {
+            _ if server.disabled => ServerState::Disabled,
+            ApprovalStatus::Unapproved(_) if server.source.kind == SourceKind::Agent => ServerState::PendingApproval,
+            _ if connection == ConnectionState::Connected => ServerState::Connected,
+            _ if connection == ConnectionState::Connecting => ServerState::Connecting,
+            _ if !is_ready => ServerState::NotReady,
+            _ if found.live.last_error.is_some() => ServerState::Error,
+            ApprovalStatus::Unapproved(_) => ServerState::Unapproved,
+            ApprovalStatus::Command => ServerState::CommandApproved,
+            ApprovalStatus::Full(_) => ServerState::Idle,
+        }
+    }
+
+    /// Returns the approved tools that the server has changed or removed. Until this gateway connects to the server, this is the result of
+    /// the last connection of any process.
+    fn quarantined(&self, found: &Found<'_>) -> Vec<String> {
+        match found.approval {
+            ApprovalStatus::Full(_) if !found.live.is_compared => {
+                self.agent.core.server_facts.changed(found.key, || self.reading.digest(found.server, found.key))
+            }
+            _ => found.live.quarantined.clone(),
         }
     }
 }

@@ -8,7 +8,6 @@ use super::caller::Caller;
 use super::gateway::Gateway;
 use super::glue;
 use super::identity::Agent;
-use hyperlight_mcp::gateway::ApprovalRead;
 use hyperlight_mcp::registry::ServerChange;
 
 impl Caller {
@@ -38,8 +37,7 @@ impl Agent {
     /// Does the same as `Gateway.servers`, for the servers that exist for the agent.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
-        let servers = self.caller.agent.servers_by(ApprovalRead::Cached).map_err(|error| glue::thrown(env, &error))?;
-        let json = serde_json::to_string(&servers).map_err(|error| napi::Error::from_reason(error.to_string()))?;
+        let json = self.caller.agent.servers_as_json().map_err(|error| glue::thrown(env, &error))?;
         glue::call(env, "parse", FnArgs::from((json,)))
     }
 

@@ -21,7 +21,7 @@ use super::runtime::GatewayRuntime;
 use super::{glue, options};
 use hyperlight_mcp::blocking::blocking;
 use hyperlight_mcp::error::Result;
-use hyperlight_mcp::gateway::{ApprovalRead, GatewayOptions, HomesToRemove, ResolveOptions};
+use hyperlight_mcp::gateway::{GatewayOptions, HomesToRemove, ResolveOptions};
 
 /// The private homes to remove.
 #[derive(Debug, Clone, Deserialize)]
@@ -159,8 +159,7 @@ impl Gateway {
     /// on disk are visible shortly after a call; `serverInfo` reads them immediately. Throws `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
-        let servers = self.inner.servers_by(ApprovalRead::Cached).map_err(|error| glue::thrown(env, &error))?;
-        let json = serde_json::to_string(&servers).map_err(|error| napi::Error::from_reason(error.to_string()))?;
+        let json = self.inner.servers_as_json().map_err(|error| glue::thrown(env, &error))?;
         glue::call(env, "parse", FnArgs::from((json,)))
     }
 

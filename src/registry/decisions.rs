@@ -50,6 +50,8 @@ pub(super) struct Live {
     pub(super) compared: Option<Arc<Manifest>>,
     /// Raw names of approved tools that differ from their approved form.
     pub(super) quarantined: BTreeSet<String>,
+    /// Position of the last change of this state among the changes of all states.
+    changed_at: u64,
 }
 
 impl Live {
@@ -65,12 +67,63 @@ impl Live {
         self.ended.cancel();
         let of_agents = self.agents.values().map(|state| state.decisions).max().unwrap_or(0);
         let decisions = self.decisions + of_agents + 1;
-        *self = Self { decision, variants: self.variants, last_error: self.last_error.take(), decisions, ..Self::default() };
+        let (variants, last_error, changed_at) = (self.variants, self.last_error.take(), self.changed_at);
+        *self = Self { decision, variants, last_error, decisions, changed_at, ..Self::default() };
     }
 }
 
 /// The states of all servers about which anybody has decided, by the registry's names.
-pub(super) type AllLive = BTreeMap<String, Live>;
+#[derive(Debug, Default)]
+pub(super) struct AllLive {
+    by_name: BTreeMap<String, Live>,
+    /// Number of changes of states until now.
+    changes: u64,
+}
+
+impl AllLive {
+    pub(super) fn get(&self, name: &str) -> Option<&Live> {
+        self.by_name.get(name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Live)> {
+        self.by_name.iter().map(|(name, live)| (name.as_str(), live))
+    }
+
+    /// Returns the state of a server for a change.
+    pub(super) fn to_change(&mut self, name: &str) -> &mut Live {
+        self.changes += 1;
+        let live = self.by_name.entry(name.to_owned()).or_default();
+        live.changed_at = self.changes;
+        live
+    }
+
+    /// Returns the token that ends the server's pending calls. Gives the server a state if it has none, which changes nothing else.
+    pub(super) fn ended(&mut self, name: &str) -> CancellationToken {
+        self.by_name.entry(name.to_owned()).or_default().ended.clone()
+    }
+
+    /// Returns the token that ends the pending calls of one agent. Gives the agent a state if it has none, which changes nothing else.
+    pub(super) fn ended_for(&mut self, name: &str, agent: AgentId) -> CancellationToken {
+        self.by_name.entry(name.to_owned()).or_default().agent(agent).ended.clone()
+    }
+
+    /// Removes the decisions for an agent that has ended. Nobody asks for its view any more, so no state counts as changed.
+    pub(super) fn forget_agent(&mut self, agent: AgentId) {
+        for live in self.by_name.values_mut() {
+            live.agents.remove(&agent);
+        }
+    }
+
+    /// Returns the number of changes of states until now.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Returns the servers whose state has changed after this number of changes.
+    pub(super) fn changed_since(&self, changes: u64) -> impl Iterator<Item = &str> {
+        self.iter().filter(move |(_, live)| live.changed_at > changes).map(|(name, _)| name)
+    }
+}
 
 /// Returns the decision of a person that applies to a server. For a variant without its own decision, this is the decision about its server.
 pub(super) fn decision_of(all: &AllLive, name: &str) -> PersonDecision {
@@ -88,5 +141,37 @@ pub(super) fn is_enabled(all: &AllLive, name: &str, agent: AgentId) -> bool {
         (PersonDecision::Off, _) => false,
         (_, Some(enabled)) => enabled,
         (decision, None) => decision == PersonDecision::On,
+    }
+}
+
+/// The state of one server at one moment, as one agent sees it.
+#[derive(Debug, Default)]
+pub struct LiveStatus {
+    /// True if the decisions of persons and of the agent's model let the agent see the server. `disabled: true` in the config is not included.
+    pub is_enabled: bool,
+    pub is_disabled_by_person: bool,
+    /// True if the server has been compared with its approval since the gateway was opened or the approval last changed.
+    pub is_compared: bool,
+    /// Raw names of approved tools that differed at the last comparison.
+    pub quarantined: Vec<String>,
+    pub last_error: Option<LastError>,
+}
+
+impl LiveStatus {
+    pub(super) fn of(all: &AllLive, name: &str, agent: AgentId) -> Self {
+        let status = Self {
+            is_enabled: is_enabled(all, name, agent),
+            is_disabled_by_person: decision_of(all, name) == PersonDecision::Off,
+            ..Self::default()
+        };
+        match all.get(name) {
+            Some(live) => Self {
+                is_compared: live.compared.is_some(),
+                quarantined: live.quarantined.iter().cloned().collect(),
+                last_error: live.last_error.clone(),
+                ..status
+            },
+            None => status,
+        }
     }
 }

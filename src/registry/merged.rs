@@ -2,6 +2,7 @@
 //! layers.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use super::Entry;
 use super::variants::{Variants, can_vary, entry_of};
@@ -67,6 +68,30 @@ pub(super) struct Merged {
     pub(super) inputs: Vec<InputDefinition>,
     /// True if any source other than the operator's own config has servers.
     has_other_sources: bool,
+}
+
+/// The view of all sources at one moment.
+#[derive(Debug, Clone)]
+pub struct RegistryView(pub(super) Arc<Merged>);
+
+impl RegistryView {
+    /// Returns the entries in the order of [`Registry::entries`](super::Registry::entries).
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.0.entries
+    }
+
+    /// Returns the position of the entry with this name.
+    #[must_use]
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.0.index.get(name).copied()
+    }
+
+    /// Returns whether this is the very same view, so that no source has changed in between.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 impl Layers {

@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 pub use added::{AddedServer, MAX_ADDED_SERVERS, ServerChange, ValueChanges, source_of};
 pub use attach::{AttachDecision, AttachReason, Candidate, Obstacle, Presence, TaskWishes, attach};
 pub use catalogue::{catalogue, catalogue_source};
+pub use decisions::LiveStatus;
 pub use grants::{Access, GrantInfo, GrantList, GrantSource, Grants, Patterns, ToolboxInfo, Verdict};
-pub use merged::Hidden;
+pub use merged::{Hidden, RegistryView};
 pub use profiles::Stack;
 pub use status::{LastError, ServerState, ServerStatus};
 
@@ -171,7 +172,7 @@ impl Registry {
             // on, as code does.
             let is_named = |name: &str| only.contains(name) || variant_of(name).is_some_and(|server| only.contains(server));
             for entry in merged.entries.iter().filter(|entry| !is_named(entry.name())) {
-                self.live().entry(entry.name().to_owned()).or_default().decision = PersonDecision::Off;
+                self.live().to_change(entry.name()).decision = PersonDecision::Off;
             }
         }
         *self.merged.write() = Arc::new(merged);
@@ -182,6 +183,12 @@ impl Registry {
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         self.merged().entries.clone()
+    }
+
+    /// Returns the present view of all sources.
+    #[must_use]
+    pub fn view(&self) -> RegistryView {
+        RegistryView(self.merged())
     }
 
     /// Returns the entry with this name.
@@ -240,7 +247,7 @@ impl Registry {
     pub fn enable(&self, name: &str, decider: Decider, agent: AgentId) -> Result<()> {
         let mut all = self.live();
         let decision = decision_of(&all, name);
-        let live = all.entry(name.to_owned()).or_default();
+        let live = all.to_change(name);
         match decider {
             Decider::Person => {
                 (live.decision, live.variants) = (PersonDecision::On, PersonDecision::On);
@@ -255,7 +262,7 @@ impl Registry {
     /// Lets runs see the variants of a server, each as soon as it is approved, unless a person has disabled the server or the variant.
     pub fn enable_variants(&self, server: &str) {
         let mut all = self.live();
-        let variants = &mut all.entry(server.to_owned()).or_default().variants;
+        let variants = &mut all.to_change(server).variants;
         if *variants == PersonDecision::Undecided {
             *variants = PersonDecision::On;
         }
@@ -266,10 +273,10 @@ impl Registry {
     pub fn disable(&self, name: &str) -> Vec<String> {
         self.end(name, |_| PersonDecision::Off);
         let mut all = self.live();
-        all.entry(name.to_owned()).or_default().variants = PersonDecision::Off;
+        all.to_change(name).variants = PersonDecision::Off;
         let mut hidden = vec![name.to_owned()];
         for variant in self.merged().variants_of(name) {
-            let live = all.entry(variant.to_owned()).or_default();
+            let live = all.to_change(variant);
             if live.decision == PersonDecision::Undecided {
                 live.end(PersonDecision::Undecided);
                 hidden.push(variant.to_owned());
@@ -281,7 +288,7 @@ impl Registry {
     /// Hides the server from the runs of one agent, because its model has disabled it. Ends the agent's pending calls.
     pub fn disable_for(&self, name: &str, agent: AgentId) {
         let mut all = self.live();
-        let live = all.entry(name.to_owned()).or_default();
+        let live = all.to_change(name);
         let decisions = live.agents.get(&agent).map_or(0, |state| state.decisions) + 1;
         if let Some(before) = live.agents.insert(agent, AgentState { enabled: Some(false), ended: live.ended.child_token(), decisions }) {
             before.ended.cancel();
@@ -290,9 +297,7 @@ impl Registry {
 
     /// Removes the decisions for an agent that has ended.
     pub fn forget_agent(&self, agent: AgentId) {
-        for live in self.live().values_mut() {
-            live.agents.remove(&agent);
-        }
+        self.live().forget_agent(agent);
     }
 
     /// Ends the pending calls of a server that has lost its approval or its entry. A server that a person had disabled stays disabled. Variants
@@ -302,7 +307,7 @@ impl Registry {
         self.end(name, retired);
         if self.merged().get(name).is_none() {
             let mut all = self.live();
-            let live = all.entry(name.to_owned()).or_default();
+            let live = all.to_change(name);
             live.variants = retired(live.variants);
         }
     }
@@ -310,7 +315,7 @@ impl Registry {
     /// Ends the server's pending calls. An enabled server stays enabled.
     pub fn interrupt(&self, name: &str) {
         let mut all = self.live();
-        let live = all.entry(name.to_owned()).or_default();
+        let live = all.to_change(name);
         let kept: Vec<_> = live.agents.iter().filter_map(|(agent, state)| state.enabled.map(|enabled| (*agent, enabled))).collect();
         live.end(live.decision);
         for (agent, enabled) in kept {
@@ -320,7 +325,7 @@ impl Registry {
 
     fn end(&self, name: &str, decision: impl FnOnce(PersonDecision) -> PersonDecision) {
         let mut all = self.live();
-        let live = all.entry(name.to_owned()).or_default();
+        let live = all.to_change(name);
         live.end(decision(live.decision));
     }
 
@@ -342,7 +347,7 @@ impl Registry {
     pub fn enabled_servers(&self, agent: AgentId) -> Vec<Arc<ServerDefinition>> {
         let merged = self.merged();
         let all = self.live();
-        let decided = all.keys().map(String::as_str);
+        let decided = all.iter().map(|(name, _)| name);
         // Nobody need have decided about a variant.
         let variants = all.iter().filter(|(_, live)| live.variants == PersonDecision::On).flat_map(|(name, _)| merged.variants_of(name));
         let enabled: BTreeSet<&str> = decided.chain(variants).filter(|name| is_enabled(&all, name, agent)).collect();
@@ -372,20 +377,20 @@ impl Registry {
     /// Returns the token that is cancelled when the server is revoked, disabled by a person, or changed.
     #[must_use]
     pub fn ended(&self, name: &str) -> CancellationToken {
-        self.live().entry(name.to_owned()).or_default().ended.clone()
+        self.live().ended(name)
     }
 
     /// Returns the token that is cancelled together with [`Self::ended`], and also when the agent's model disables the server.
     #[must_use]
     pub fn ended_for(&self, name: &str, agent: AgentId) -> CancellationToken {
-        self.live().entry(name.to_owned()).or_default().agent(agent).ended.clone()
+        self.live().ended_for(name, agent)
     }
 
     /// Returns whether a manifest has not been compared yet. Marks it as compared.
     #[must_use]
     pub fn is_new_manifest(&self, name: &str, manifest: &Arc<Manifest>) -> bool {
         let mut all = self.live();
-        let live = all.entry(name.to_owned()).or_default();
+        let live = all.to_change(name);
         let is_new = live.compared.as_ref().is_none_or(|known| !Arc::ptr_eq(known, manifest));
         live.compared = Some(Arc::clone(manifest));
         is_new
@@ -394,19 +399,13 @@ impl Registry {
     /// Resets the result of the last comparison, because the approval has changed.
     pub fn approval_changed(&self, name: &str) {
         let mut all = self.live();
-        let live = all.entry(name.to_owned()).or_default();
+        let live = all.to_change(name);
         (live.compared, live.quarantined) = (None, BTreeSet::new());
         live.decisions += 1;
     }
 
-    /// Returns whether the server has been compared with its approval since the gateway was opened or the approval last changed.
-    #[must_use]
-    pub fn is_compared(&self, name: &str) -> bool {
-        self.live().get(name).is_some_and(|live| live.compared.is_some())
-    }
-
     pub fn set_quarantined(&self, name: &str, tools: BTreeSet<String>) {
-        self.live().entry(name.to_owned()).or_default().quarantined = tools;
+        self.live().to_change(name).quarantined = tools;
     }
 
     #[must_use]
@@ -417,7 +416,27 @@ impl Registry {
     /// Records the outcome of the last attempt to reach a server: its error, or that there was none.
     pub fn record<T>(&self, name: &str, outcome: &Result<T>) {
         let last_error = outcome.as_ref().err().map(LastError::from);
-        self.live().entry(name.to_owned()).or_default().last_error = last_error;
+        self.live().to_change(name).last_error = last_error;
+    }
+
+    /// Returns the number of changes of servers' states until now.
+    #[must_use]
+    pub fn state_changes(&self) -> u64 {
+        self.live().changes()
+    }
+
+    /// Returns the names of the servers whose state has changed after this number of changes, and of their variants.
+    #[must_use]
+    pub fn changed_since(&self, state_changes: u64) -> BTreeSet<String> {
+        let (merged, all) = (self.merged(), self.live());
+        let changed = all.changed_since(state_changes);
+        changed.flat_map(|name| merged.variants_of(name).chain([name]).map(str::to_owned).collect::<Vec<_>>()).collect()
+    }
+
+    /// Returns the state of a server as an agent sees it. A list of many servers reads all of it at once.
+    #[must_use]
+    pub fn live_status(&self, name: &str, agent: AgentId) -> LiveStatus {
+        LiveStatus::of(&self.live(), name, agent)
     }
 
     #[must_use]

@@ -44,6 +44,18 @@ impl ApprovalSnapshot {
     pub fn has(&self, key: &str) -> bool {
         self.0.get(key).is_some()
     }
+
+    /// Returns whether the server with this key has an approval that ends at some time.
+    #[must_use]
+    pub fn expires(&self, key: &str) -> bool {
+        self.0.get(key).is_some_and(|approval| approval.expires_at.is_some())
+    }
+
+    /// Returns whether this is the very same snapshot, so that no approval has changed in between.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// The only part of the program that reads and writes approvals. Each server is identified by its key
@@ -99,6 +111,13 @@ impl ApprovalStore {
     /// The same as for [`Self::approval_status`].
     pub fn snapshot(&self) -> Result<ApprovalSnapshot> {
         self.read().map(ApprovalSnapshot)
+    }
+
+    /// Returns the keys of the servers that have no approval in this process, whatever the store contains: their approval is being revoked, or
+    /// the revocation could not be recorded.
+    #[must_use]
+    pub fn withheld(&self) -> Vec<String> {
+        self.revocations().withheld().map(str::to_owned).collect()
     }
 
     /// Returns the approvals as they were last read from the store. Neither reads nor waits.

@@ -46,6 +46,10 @@ impl Revocations {
         self.withheld.contains(server)
     }
 
+    pub(super) fn withheld(&self) -> impl Iterator<Item = &str> {
+        self.withheld.iter().map(String::as_str)
+    }
+
     pub(super) fn count(&self, server: &str) -> u64 {
         self.counts.get(server).copied().unwrap_or_default()
     }

@@ -17,6 +17,7 @@ mod grants;
 mod grants_states;
 mod hostile;
 mod lifecycle;
+mod list;
 mod managed;
 mod profiles;
 mod programs;

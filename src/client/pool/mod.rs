@@ -357,6 +357,12 @@ impl Connections {
         })
     }
 
+    /// Returns the servers to which there has been a connection, or an attempt. All others are idle.
+    #[must_use]
+    pub fn used(&self) -> Vec<String> {
+        self.shared.entries().keys().cloned().collect()
+    }
+
     fn entry(&self, server: &str) -> Arc<Entry> {
         let mut entries = self.shared.entries();
         let new = || {

@@ -11,8 +11,8 @@ use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::bridge::ToolQuery;
 use hyperlight_mcp::catalog::NameStyle;
 use hyperlight_mcp::gateway::{
-    Agent, Answer, ApprovalQuestion, CallOptions, Callbacks, EnableAtOpen, IdentityOptions, ResolveOptions, RunOptions, SandboxOptions,
-    Task, TaskServer,
+    Agent, Answer, ApprovalQuestion, ApprovalRead, CallOptions, Callbacks, EnableAtOpen, IdentityOptions, ResolveOptions, RunOptions,
+    SandboxOptions, Task, TaskServer,
 };
 use hyperlight_mcp::sandbox::{Stop, Value};
 use hyperlight_mcp::trust::Decision;
@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use self::model::{Model, Server};
-use crate::support::{FIXTURE, TestFolder, guest_choice, patience, pid_of, send, within};
+use crate::support::{FIXTURE, TestFolder, guest_choice, patience, pid_of, send, until, within};
 
 const AGENTS: [&str; 3] = ["ann", "bob", "cleo"];
 /// The names that agents request. There are few of them, so that names collide.
@@ -361,6 +361,22 @@ impl World {
         }
     }
 
+    /// Compares the list that is made of prepared texts with one that is computed: first of the texts from before the last step, then of new
+    /// ones. A connection may end between the two lists.
+    async fn check_list(&self) {
+        self.check_prepared().await;
+        self.gateway.prepare_servers();
+        self.check_prepared().await;
+    }
+
+    async fn check_prepared(&self) {
+        let is_same = || {
+            let listed: Json = serde_json::from_str(&self.gateway.servers_as_json().unwrap()).unwrap();
+            (listed == json!(self.gateway.servers_by(ApprovalRead::Cached).unwrap())).then_some(())
+        };
+        until("the list of prepared texts is the computed one", is_same).await;
+    }
+
     /// Compares everything that each agent sees with the model, and the running processes with the approvals.
     fn check_views(&self) {
         for agent in AGENTS {
@@ -454,6 +470,7 @@ proptest! {
             for step in &steps {
                 world.take(step).await;
                 world.check_views();
+                world.check_list().await;
             }
             let names: Vec<_> = world.model.servers.keys().cloned().collect();
             for (agent, name) in AGENTS.into_iter().flat_map(|agent| names.iter().map(move |name| (agent, name))) {
