@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::mounts::OtherMounts;
 use super::order::Access;
 use super::own_files::{access_of, followed};
 use super::paths::Lookup;
@@ -69,13 +70,19 @@ pub enum Effect {
 ///
 /// # Errors
 /// The reason why a box with these paths could change the program of the gateway.
-pub(super) fn keep(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Result<BTreeSet<Change>, String> {
+pub(super) fn keep(
+    kept: &[Kept],
+    paths: &mut BTreeMap<PathBuf, Access>,
+    mounts: &OtherMounts,
+    lookup: &impl Lookup,
+) -> Result<BTreeSet<Change>, String> {
     let given: BTreeMap<PathBuf, Access> = paths.clone();
     let places: Vec<(&Kept, Vec<PathBuf>, PathBuf)> = kept
         .iter()
-        .map(|kept| {
+        .flat_map(|kept| {
             let (links, place) = followed(&kept.path, lookup);
-            (kept, links, place)
+            let others = mounts.other_names(&place, lookup).into_iter().map(|name| (kept, Vec::new(), name));
+            others.chain([(kept, links, place)]).collect::<Vec<_>>()
         })
         .collect();
     for (kept, _, place) in &places {

@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
+use super::mounts::{Mount, mounts};
 use super::order::Access;
 
 /// Folders and files of the system that exist in every box, and cannot be written. `/etc` is given in parts, because it also has secrets that
@@ -47,6 +48,8 @@ pub(crate) const SYSTEM: [&str; 33] = [
 ];
 /// The files of [`SYSTEM`] by which programs find addresses. A box with its own network has its own files instead.
 pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
+/// The mounts of this process.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// Folders of the kernel. A box has its own folders with these names, and never those of the machine.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The bytes of a script in which the kernel looks for its first line.
@@ -78,6 +81,8 @@ pub trait Lookup {
     fn identity(&self, path: &Path) -> Option<Identity>;
     /// Returns the entries of a folder. Returns none if there is no folder, or if it cannot be read.
     fn entries(&self, folder: &Path) -> Vec<Entry>;
+    /// Returns the mounts of this process, in the order in which they were made. Returns none if they are not known.
+    fn mounts(&self) -> Vec<Mount>;
 }
 
 /// An entry of a folder.
@@ -140,6 +145,10 @@ impl Lookup for Disk {
     fn entries(&self, folder: &Path) -> Vec<Entry> {
         let entry = |entry: fs::DirEntry| Entry { path: entry.path(), is_folder: entry.file_type().is_ok_and(|kind| kind.is_dir()) };
         fs::read_dir(folder).map(|entries| entries.filter_map(Result::ok).map(entry).collect()).unwrap_or_default()
+    }
+
+    fn mounts(&self) -> Vec<Mount> {
+        fs::read(MOUNTS).map(|text| mounts(&text)).unwrap_or_default()
     }
 }
 

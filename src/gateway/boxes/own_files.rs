@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::covered::{Covered, Marked};
 use crate::blocking::blocking;
-use crate::boxes::{Access, Contents, Disk, Given, OwnFile, OwnFileUse, check_secret};
+use crate::boxes::{Access, Contents, Disk, Given, OtherMounts, OwnFile, OwnFileUse, check_secret};
 use crate::client::{ConnectionState, KeptAlive, Life};
 use crate::config::{ServerDefinition, environment_file};
 use crate::error::{Error, Result};
@@ -205,7 +205,9 @@ impl Core {
         let Ok(programs) = blocking(move || Ok(core.code_of_servers())).await else { return };
         let can_write_program = |name: &str, view: &View| {
             let others = programs.iter().filter(|(other, _)| other.name != name).flat_map(|(_, code)| &code.programs);
-            others.chain(own_programs.iter().map(|kept| &kept.path)).any(|path| view.writes(path))
+            let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);
+            let writes = |path: &PathBuf| view.writes(path) || mounts.other_names(path, &Disk).iter().any(|name| view.writes(name));
+            others.chain(own_programs.iter().map(|kept| &kept.path)).any(writes)
         };
         views.retain(|name, view| {
             if starting == Some(name) {
