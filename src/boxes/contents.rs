@@ -139,11 +139,11 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
         }
     }
     let named: Vec<&Path> = request.read.iter().chain(&request.write).map(PathBuf::as_path).collect();
-    for path in paths.keys() {
-        check_services(path, &named, request.services, lookup)?;
-    }
     let system: Vec<PathBuf> = SYSTEM.into_iter().map(PathBuf::from).collect();
     let mounts = OtherMounts::of(paths.keys().chain(&system), lookup);
+    for path in paths.keys() {
+        check_services(path, &named, request.services, &mounts, lookup)?;
+    }
     check_own_folders(request.own_folders, &paths, &mounts, lookup)?;
     choice.keep_programs(&places, &mut paths, &mounts)?;
     let kept = if paths.values().any(|access| *access == Access::Write) { (request.kept)() } else { Vec::new() };

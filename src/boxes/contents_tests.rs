@@ -9,7 +9,8 @@ mod other_names;
 mod own_files;
 
 /// A machine with these files. A path that ends with `/` is a folder, one with ` -> ` a link, one with ` #! ` a script, one with `=` a socket, one with
-/// ` same as ` another name of a file or folder, one with ` mounts ` a further mount of a folder.
+/// ` same as ` another name of a file or folder, one with ` mounts ` a further mount of a folder, one that
+/// begins with `closed ` a folder that cannot be searched.
 #[derive(Default)]
 struct Machine {
     kinds: BTreeMap<PathBuf, Kind>,
@@ -18,6 +19,8 @@ struct Machine {
     /// Files that are the same as others, by other names.
     same: BTreeMap<PathBuf, PathBuf>,
     mounts: Vec<Mount>,
+    /// Folders that this user cannot search.
+    closed: BTreeSet<PathBuf>,
 }
 
 fn machine(lines: &[&str]) -> Machine {
@@ -27,13 +30,17 @@ fn machine(lines: &[&str]) -> Machine {
             machine.links.insert(from.into(), to.into());
             continue;
         }
+        if let Some(folder) = line.strip_prefix("closed ") {
+            machine.closed.insert(folder.into());
+            continue;
+        }
         if let Some((point, root)) = line.split_once(" mounts ") {
             machine.mounts.push(mount_at(root, point));
             continue;
         }
         let (line, same) = line.split_once(" same as ").map_or((*line, None), |(line, same)| (line, Some(same)));
         if let Some(same) = same {
-            machine.same.insert(line.trim_end_matches('/').into(), same.into());
+            machine.same.insert(line.trim_end_matches(['/', '=']).into(), same.into());
         }
         let (path, script) = line.split_once(" #! ").map_or((line, None), |(path, script)| (path, Some(script)));
         let (path, kind) = match (path.strip_suffix('/'), path.strip_suffix('=')) {
@@ -54,6 +61,13 @@ fn machine(lines: &[&str]) -> Machine {
 
 fn mount_at(root: &str, point: &str) -> Mount {
     Mount { device: "8:1".to_owned(), root: root.into(), point: point.into() }
+}
+
+impl Machine {
+    /// Returns whether a folder, or one above it, cannot be searched.
+    fn is_closed(&self, folder: &Path) -> bool {
+        folder.ancestors().any(|above| self.closed.contains(above))
+    }
 }
 
 impl Lookup for Machine {
@@ -81,7 +95,7 @@ impl Lookup for Machine {
     }
 
     fn kind(&self, path: &Path) -> Option<Kind> {
-        self.kinds.get(&self.real(path)?).copied()
+        self.kinds.get(&self.real(path)?).copied().filter(|_| !self.is_unknown(path))
     }
 
     fn interpreter(&self, path: &Path) -> Option<Vec<String>> {
@@ -89,16 +103,21 @@ impl Lookup for Machine {
     }
 
     fn identity(&self, path: &Path) -> Option<Identity> {
-        let kind = self.kinds.get(path)?;
+        let kind = self.kinds.get(path).filter(|_| !self.is_unknown(path))?;
         let own = self.same.get(path).map_or(path, PathBuf::as_path);
         let inode = self.kinds.keys().position(|known| known == own)? as u64;
         let names = 1 + self.same.values().filter(|same| *same == own).count() as u64;
         Some(Identity { device: 1, inode, names: (*kind == Kind::File).then_some(names) })
     }
 
-    fn entries(&self, folder: &Path) -> Vec<crate::boxes::Entry> {
+    fn entries(&self, folder: &Path) -> Option<Vec<crate::boxes::Entry>> {
         let within = self.kinds.iter().filter(|(path, _)| path.parent() == Some(folder));
-        within.map(|(path, kind)| crate::boxes::Entry { path: path.clone(), is_folder: *kind == Kind::Folder }).collect()
+        let entries = within.map(|(path, kind)| crate::boxes::Entry { path: path.clone(), is_folder: *kind == Kind::Folder });
+        (!self.is_closed(folder)).then(|| entries.collect())
+    }
+
+    fn is_unknown(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|folder| self.is_closed(folder))
     }
 
     fn mounts(&self) -> Vec<Mount> {
@@ -447,8 +466,9 @@ fn a_program_is_kept_from_being_written_within_a_written_folder() {
 fn a_service_is_not_given_although_a_first_line_leads_to_its_socket() {
     let (machine, docker) = (machine(&["/run/docker.sock="]), Path::new("/run/docker.sock"));
     let service = services(&BTreeMap::new(), Path::new("/home/ada"), 1000);
-    assert!(check_services(docker, &[], &service, &machine).unwrap_err().contains("socket of Docker"));
-    assert_eq!(check_services(docker, &[docker], &service, &machine), Ok(()));
+    let mounts = OtherMounts::of([].into_iter(), &machine);
+    assert!(check_services(docker, &[], &service, &mounts, &machine).unwrap_err().contains("socket of Docker"));
+    assert_eq!(check_services(docker, &[docker], &service, &mounts, &machine), Ok(()));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::mounts::OtherMounts;
 use super::order::Access;
-use super::own_files::{access_of, followed};
+use super::own_files::{access_of, followed, unseen};
 use super::paths::Lookup;
 
 /// Files and folders of a project that programs of its user run, or from which they take what they run.
@@ -91,6 +91,11 @@ pub(super) fn keep(
         if is_program && is_written && lookup.kind(place).is_some() {
             paths.insert(place.clone(), Access::Read);
         }
+    }
+    let within_written = |place: &Path| access_of(&given, place) == Some(Access::Write);
+    let programs = || places.iter().filter(|(kept, ..)| !matches!(kept.owner, Owner::MayRun(_)));
+    if let Some((_, _, place)) = programs().find(|(_, _, place)| within_written(place) && lookup.is_unknown(place)) {
+        return Err(unseen(place, lookup));
     }
     // A link within something that is kept cannot be replaced.
     let is_written = |path: &Path| access_of(paths, path) == Some(Access::Write);

@@ -31,8 +31,12 @@ impl Lookup for Files {
         None
     }
 
-    fn entries(&self, _folder: &Path) -> Vec<Entry> {
-        Vec::new()
+    fn entries(&self, _folder: &Path) -> Option<Vec<Entry>> {
+        Some(Vec::new())
+    }
+
+    fn is_unknown(&self, _path: &Path) -> bool {
+        false
     }
 
     fn mounts(&self) -> Vec<Mount> {

@@ -18,6 +18,7 @@ pub(crate) mod paths;
 mod registry;
 pub(crate) mod sentences;
 mod services;
+mod sockets;
 
 pub use absent::{absent_arguments, bare_names, variables_outside};
 pub use changes::sentences_of_other;

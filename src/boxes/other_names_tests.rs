@@ -98,3 +98,87 @@ fn the_gateways_own_folder_is_not_given_by_a_second_mount() {
         assert!(problem.contains("/home/ada/q/.state, this gateway's own folder, has another name in this box"), "{problem}");
     }
 }
+
+#[test]
+fn a_hard_link_is_not_hidden_from_the_search() {
+    let lines = ["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/x/h same as /home/ada/opt/b.mjs", "/home/ada/opt/b.mjs"];
+    let with = |more: Vec<String>| machine(&lines.into_iter().chain(more.iter().map(String::as_str)).collect::<Vec<_>>());
+    let mut server = entry("/usr/bin/node", &["/home/ada/p"]);
+    let of = |server: &Entry, machine: &Machine| server.contents(machine).map(drop);
+    let closed = with(vec!["closed /home/ada/p/x".to_owned()]);
+    let many = with((0..600).map(|number| format!("/home/ada/p/y/{number}")).collect());
+    for (machine, sentence) in [(&closed, "in /home/ada/p/x, so"), (&many, "more than 500 files")] {
+        assert!(server.present(machine).iter().any(|said| said.contains(sentence)), "{:?}", server.present(machine));
+        assert_eq!(of(&server, machine), Ok(()), "no program of another server is at stake");
+    }
+    server.kept = vec![Kept { path: "/home/ada/opt/b.mjs".into(), owner: Owner::Server("b".to_owned()) }];
+    for (machine, reason) in [(&closed, "/home/ada/p/x cannot be looked at"), (&many, "more than 500 files")] {
+        let problem = of(&server, machine).unwrap_err();
+        assert!(problem.contains("/home/ada/opt/b.mjs, a program") && problem.contains(reason), "{problem}");
+    }
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_taken_for_missing() {
+    let lines = [
+        "/usr/bin/node",
+        "/home/ada/.state/store",
+        "/home/ada/p/x/b.mjs",
+        "/home/ada/p/x/base.json",
+        "/home/ada/p/x/docker.sock=",
+        "closed /home/ada/p/x",
+    ];
+    let machine = machine(&lines);
+    let reason = "because /home/ada/p/x cannot be searched";
+    let at = |owner: Owner, access: Access| {
+        let mut server = entry("/usr/bin/node", &[]);
+        server.kept = vec![Kept { path: "/home/ada/p/x/b.mjs".into(), owner }];
+        *if access == Access::Write { &mut server.write } else { &mut server.read } = vec!["/home/ada/p".into()];
+        server
+    };
+    for owner in [Owner::Gateway, Owner::Server("b".to_owned())] {
+        let problem = at(owner.clone(), Access::Write).contents(&machine).unwrap_err();
+        assert!(problem.contains("/home/ada/p/x/b.mjs exists") && problem.contains(reason), "{problem}");
+        assert!(at(owner, Access::Read).contents(&machine).is_ok());
+    }
+    assert!(at(Owner::MayRun("b".to_owned()), Access::Write).contents(&machine).is_ok());
+    let mut server = entry("/usr/bin/node", &["/home/ada/p"]);
+    server.own_files = vec![OwnFile { path: "/home/ada/p/x/base.json".into(), use_of: OwnFileUse::Base }];
+    assert!(server.contents(&machine).unwrap_err().contains(reason));
+    server.own_files = vec![];
+    server.services = vec![Service { name: "Docker", socket: "/home/ada/p/x/docker.sock".into() }];
+    assert!(server.contents(&machine).unwrap_err().contains("the socket of Docker is within"));
+}
+
+#[test]
+fn a_socket_of_a_program_that_takes_commands_is_recognised_in_any_place() {
+    let lines = [
+        "/usr/bin/node",
+        "/home/ada/.state/store",
+        "/home/ada/p/t/tmux-1000/default=",
+        "/home/ada/p/app.sock=",
+        "/home/ada/q/app.sock=",
+        "/home/ada/r/tmux-1000/default",
+        "/mnt/docker.sock= same as /run/docker.sock",
+        "/run/docker.sock=",
+        "/mnt/ same as /run",
+        "/mnt mounts /run",
+    ];
+    let machine = machine(&lines);
+    let of = |read: &[&str]| {
+        let mut server = entry("/usr/bin/node", &[]);
+        server.read = read.iter().map(PathBuf::from).collect();
+        server.contents(&machine).map(drop)
+    };
+    let socket = "/home/ada/p/t/tmux-1000/default";
+    for folder in ["/home/ada/p", "/home/ada/p/t", "/home/ada/p/t/tmux-1000"] {
+        let problem = of(&[folder]).unwrap_err();
+        assert!(problem.contains("the socket of tmux is within") && problem.contains(socket), "{problem}");
+    }
+    for read in [&["/home/ada/q"][..], &["/home/ada/r"], &[socket], &["/home/ada/p", socket]] {
+        assert_eq!(of(read), Ok(()), "{read:?}");
+    }
+    let mut server = entry("/usr/bin/node", &[]);
+    server.read = vec!["/mnt".into()];
+    assert!(server.contents(&machine).unwrap_err().contains("the socket of Docker is within, /mnt/docker.sock"));
+}

@@ -86,6 +86,9 @@ pub(super) fn held(
             return Err(format!("{what}, {words}, has another name in this box, {}: give {} instead", other.display(), place.display()));
         }
         let Some(access) = access_of(given, &place) else { continue };
+        if lookup.is_unknown(&place) {
+            return Err(unseen(&place, lookup));
+        }
         // Another name of the same file is not covered.
         if *use_of != OwnFileUse::Base && lookup.identity(&place).and_then(|file| file.names).is_some_and(|names| names > 1) {
             return Err(format!(
@@ -223,6 +226,18 @@ pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, Path
         }
     }
     (passed, place)
+}
+
+/// Returns the error about a path of which nobody can say what exists there. A box can take away the right to search a folder, and give it back
+/// later.
+pub(super) fn unseen(path: &Path, lookup: &impl Lookup) -> String {
+    let closed = path.ancestors().find(|above| !lookup.is_unknown(above)).unwrap_or(path);
+    format!(
+        "it cannot be told whether {} exists, which this box must not change, because {} cannot be searched: allow yourself to search it (chmod \
+         u+rwx), or name other folders",
+        path.display(),
+        closed.display()
+    )
 }
 
 /// Returns the first file that a box may replace among those through which a path leads, and the place at which the path ends.
