@@ -25,8 +25,8 @@ pub struct Code {
     pub folders: BTreeSet<PathBuf>,
 }
 
-/// Returns from where a server takes its code. `variables` are the values of variables that load code.
-pub fn code(request: &BoxInput<'_>, variables: &[String], lookup: &impl Lookup) -> Code {
+/// Returns from where a server takes its code. `command` names its program, and `variables` are the values of variables that load code.
+pub fn code(request: &BoxInput<'_>, command: &str, variables: &[String], lookup: &impl Lookup) -> Code {
     let own_folders = own_folders(request, lookup);
     let choice = Choice::new(request, lookup, &own_folders);
     let Places { runtime, packages, files, .. } = places(request, lookup);
@@ -42,6 +42,8 @@ pub fn code(request: &BoxInput<'_>, variables: &[String], lookup: &impl Lookup) 
     code.folders.extend(request.working_directory.map(Path::to_owned));
     let in_search_path = std::env::split_paths(request.search_path);
     code.folders.extend(in_search_path.filter_map(|folder| placed(&folder, request.working_directory)));
+    // An earlier folder can have the program, although nobody can tell it at this moment.
+    code.programs.extend(candidates(request, command).into_iter().filter(|candidate| lookup.is_unknown(candidate)));
     let texts = request.arguments.iter().chain(variables);
     for word in texts.flat_map(|text| words(text)).take(MAX_WORDS) {
         let is_path = word.starts_with('/') || is_relative_path(&word);
@@ -63,17 +65,22 @@ pub fn is_fixed_program(request: &BoxInput<'_>, command: &str, lookup: &impl Loo
     }
     let given = given_paths(request, lookup);
     let is_written = |path: &Path| access_of(&given, path) == Some(Access::Write);
+    candidates(request, command).iter().all(|candidate| {
+        let (links, place) = followed(candidate, lookup);
+        !is_written(&place) && !links.iter().any(|link| is_written(link))
+    })
+}
+
+/// Returns the paths at which a program is looked up by its name, up to the one at which it is found.
+fn candidates(request: &BoxInput<'_>, command: &str) -> Vec<PathBuf> {
     let mut candidates: Vec<PathBuf> = Vec::new();
-    for folder in std::env::split_paths(request.search_path) {
+    for folder in std::env::split_paths(request.search_path).filter(|_| !command.contains('/')) {
         candidates.push(request.working_directory.unwrap_or(Path::new("/")).join(folder).join(command));
         if candidates.last().is_some_and(|candidate| candidate == request.program) {
             break;
         }
     }
-    candidates.iter().all(|candidate| {
-        let (links, place) = followed(candidate, lookup);
-        !is_written(&place) && !links.iter().any(|link| is_written(link))
-    })
+    candidates
 }
 
 impl Code {
@@ -95,7 +102,7 @@ impl Code {
             Some(Kind::Folder) => drop(self.folders.insert(path)),
             Some(Kind::File) if is_program_file(&path) || lookup.is_program(&path) => self.add_program(&path, choice, lookup),
             Some(Kind::File | Kind::Other) => {}
-            None if is_program_file(&path) => drop(self.programs.insert(path)),
+            None if is_program_file(&path) || lookup.is_unknown(&path) => drop(self.programs.insert(path)),
             None => {
                 let with = |ending: &str| {
                     let mut name = path.clone().into_os_string();

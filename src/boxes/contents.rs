@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::changes::sentences_of_box;
 use super::kept::{Change, Kept, keep, planting};
+use super::mounts::OtherMounts;
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
 use super::other_names::{check_other_names, other_names_sentence};
 use super::own_files::{OwnFile, access_of, check_own_folders, followed, held, makeable};
@@ -138,15 +139,17 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
         }
     }
     let named: Vec<&Path> = request.read.iter().chain(&request.write).map(PathBuf::as_path).collect();
+    let system: Vec<PathBuf> = SYSTEM.into_iter().map(PathBuf::from).collect();
+    let mounts = OtherMounts::of(paths.keys().chain(&system), lookup);
     for path in paths.keys() {
-        check_services(path, &named, request.services, lookup)?;
+        check_services(path, &named, request.services, &mounts, lookup)?;
     }
-    check_own_folders(request.own_folders, &paths, lookup)?;
-    choice.keep_programs(&places, &mut paths)?;
+    check_own_folders(request.own_folders, &paths, &mounts, lookup)?;
+    choice.keep_programs(&places, &mut paths, &mounts)?;
     let kept = if paths.values().any(|access| *access == Access::Write) { (request.kept)() } else { Vec::new() };
-    let changes = keep(&kept, &mut paths, lookup)?;
+    let changes = keep(&kept, &mut paths, &mounts, lookup)?;
     check_other_names(&kept, places.files.iter(), &paths, lookup)?;
-    let held = held(request.own_files, &paths, &request.read, lookup)?;
+    let held = held(request.own_files, &paths, &request.read, &mounts, lookup)?;
     paths.extend(held.read.into_iter().map(|path| (path, Access::Read)));
     let network = network_of(&request.settings.network, request.start_hosts);
     // A network of its own has its own table of names.
@@ -260,15 +263,16 @@ impl<'a, L: Lookup> Choice<'a, L> {
 
     /// Keeps the programs themselves from being written, also within a folder that may be written. A box whose server rewrites the first line
     /// of its own program would have other contents at the next start.
-    fn keep_programs(&self, places: &Places, paths: &mut BTreeMap<PathBuf, Access>) -> Result<(), String> {
-        for file in &places.files {
-            if access_of(paths, file) != Some(Access::Write) {
+    fn keep_programs(&self, places: &Places, paths: &mut BTreeMap<PathBuf, Access>, mounts: &OtherMounts) -> Result<(), String> {
+        let others = places.files.iter().flat_map(|file| mounts.other_names(file, self.lookup));
+        for file in places.files.iter().cloned().chain(others) {
+            if access_of(paths, &file) != Some(Access::Write) {
                 continue;
             }
-            if paths.contains_key(file) {
+            if paths.contains_key(&file) {
                 return Err(format!("{} cannot be written: it is this server's own program", file.display()));
             }
-            paths.insert(file.clone(), Access::Read);
+            paths.insert(file, Access::Read);
         }
         for program in places.interpreters.iter().map(PathBuf::as_path).chain([self.request.program]) {
             let (links, _) = followed(program, self.lookup);

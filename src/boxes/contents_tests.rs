@@ -1,13 +1,16 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::boxes::{Identity, Owner, services};
+use crate::boxes::{Identity, Mount, Owner, services};
 
+#[path = "other_names_tests.rs"]
+mod other_names;
 #[path = "own_files_tests.rs"]
 mod own_files;
 
 /// A machine with these files. A path that ends with `/` is a folder, one with ` -> ` a link, one with ` #! ` a script, one with `=` a socket, one with
-/// ` same as ` another name of a file or folder.
+/// ` same as ` another name of a file or folder, one with ` mounts ` a further mount of a folder, one that
+/// begins with `closed ` a folder that cannot be searched.
 #[derive(Default)]
 struct Machine {
     kinds: BTreeMap<PathBuf, Kind>,
@@ -15,18 +18,29 @@ struct Machine {
     scripts: BTreeMap<PathBuf, Vec<String>>,
     /// Files that are the same as others, by other names.
     same: BTreeMap<PathBuf, PathBuf>,
+    mounts: Vec<Mount>,
+    /// Folders that this user cannot search.
+    closed: BTreeSet<PathBuf>,
 }
 
 fn machine(lines: &[&str]) -> Machine {
-    let mut machine = Machine::default();
+    let mut machine = Machine { mounts: vec![mount_at("/", "/")], ..Machine::default() };
     for line in lines {
         if let Some((from, to)) = line.split_once(" -> ") {
             machine.links.insert(from.into(), to.into());
             continue;
         }
+        if let Some(folder) = line.strip_prefix("closed ") {
+            machine.closed.insert(folder.into());
+            continue;
+        }
+        if let Some((point, root)) = line.split_once(" mounts ") {
+            machine.mounts.push(mount_at(root, point));
+            continue;
+        }
         let (line, same) = line.split_once(" same as ").map_or((*line, None), |(line, same)| (line, Some(same)));
         if let Some(same) = same {
-            machine.same.insert(line.trim_end_matches('/').into(), same.into());
+            machine.same.insert(line.trim_end_matches(['/', '=']).into(), same.into());
         }
         let (path, script) = line.split_once(" #! ").map_or((line, None), |(path, script)| (path, Some(script)));
         let (path, kind) = match (path.strip_suffix('/'), path.strip_suffix('=')) {
@@ -43,6 +57,17 @@ fn machine(lines: &[&str]) -> Machine {
         }
     }
     machine
+}
+
+fn mount_at(root: &str, point: &str) -> Mount {
+    Mount { device: "8:1".to_owned(), root: root.into(), point: point.into() }
+}
+
+impl Machine {
+    /// Returns whether a folder, or one above it, cannot be searched.
+    fn is_closed(&self, folder: &Path) -> bool {
+        folder.ancestors().any(|above| self.closed.contains(above))
+    }
 }
 
 impl Lookup for Machine {
@@ -70,7 +95,7 @@ impl Lookup for Machine {
     }
 
     fn kind(&self, path: &Path) -> Option<Kind> {
-        self.kinds.get(&self.real(path)?).copied()
+        self.kinds.get(&self.real(path)?).copied().filter(|_| !self.is_unknown(path))
     }
 
     fn interpreter(&self, path: &Path) -> Option<Vec<String>> {
@@ -78,16 +103,25 @@ impl Lookup for Machine {
     }
 
     fn identity(&self, path: &Path) -> Option<Identity> {
-        let kind = self.kinds.get(path)?;
+        let kind = self.kinds.get(path).filter(|_| !self.is_unknown(path))?;
         let own = self.same.get(path).map_or(path, PathBuf::as_path);
         let inode = self.kinds.keys().position(|known| known == own)? as u64;
         let names = 1 + self.same.values().filter(|same| *same == own).count() as u64;
         Some(Identity { device: 1, inode, names: (*kind == Kind::File).then_some(names) })
     }
 
-    fn entries(&self, folder: &Path) -> Vec<crate::boxes::Entry> {
+    fn entries(&self, folder: &Path) -> Option<Vec<crate::boxes::Entry>> {
         let within = self.kinds.iter().filter(|(path, _)| path.parent() == Some(folder));
-        within.map(|(path, kind)| crate::boxes::Entry { path: path.clone(), is_folder: *kind == Kind::Folder }).collect()
+        let entries = within.map(|(path, kind)| crate::boxes::Entry { path: path.clone(), is_folder: *kind == Kind::Folder });
+        (!self.is_closed(folder)).then(|| entries.collect())
+    }
+
+    fn is_unknown(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|folder| self.is_closed(folder))
+    }
+
+    fn mounts(&self) -> Vec<Mount> {
+        self.mounts.clone()
     }
 
     fn is_program(&self, path: &Path) -> bool {
@@ -105,6 +139,7 @@ struct Entry {
     working_directory: Option<&'static Path>,
     services: Vec<Service>,
     own_files: Vec<OwnFile>,
+    own_folders: Vec<PathBuf>,
     kept: Vec<Kept>,
 }
 
@@ -120,6 +155,7 @@ fn entry(program: &'static str, arguments: &[&str]) -> Entry {
         working_directory: None,
         services: services(&BTreeMap::new(), Path::new("/home/ada"), 1000),
         own_files: vec![],
+        own_folders: ["/home/ada/.state", "/home/ada/.cache/own"].map(PathBuf::from).into(),
         kept: vec![],
     }
 }
@@ -138,7 +174,7 @@ impl Entry {
             roots: self.roots.clone(),
             start_hosts: &BTreeSet::new(),
             user_home: Path::new("/home/ada"),
-            own_folders: &["/home/ada/.state".into(), "/home/ada/.cache/own".into()],
+            own_folders: &self.own_folders,
             private_home: Path::new("/home/ada/.state/boxes/a"),
             services: &self.services,
             own_files: &self.own_files,
@@ -430,8 +466,9 @@ fn a_program_is_kept_from_being_written_within_a_written_folder() {
 fn a_service_is_not_given_although_a_first_line_leads_to_its_socket() {
     let (machine, docker) = (machine(&["/run/docker.sock="]), Path::new("/run/docker.sock"));
     let service = services(&BTreeMap::new(), Path::new("/home/ada"), 1000);
-    assert!(check_services(docker, &[], &service, &machine).unwrap_err().contains("socket of Docker"));
-    assert_eq!(check_services(docker, &[docker], &service, &machine), Ok(()));
+    let mounts = OtherMounts::of([].into_iter(), &machine);
+    assert!(check_services(docker, &[], &service, &mounts, &machine).unwrap_err().contains("socket of Docker"));
+    assert_eq!(check_services(docker, &[docker], &service, &mounts, &machine), Ok(()));
 }
 
 #[test]
@@ -453,34 +490,4 @@ fn an_own_folder_that_is_still_missing_is_kept_from_boxes_behind_a_link_too() {
     let mut server = entry("/usr/bin/node", &[]);
     server.write = vec!["/srv/cache".into()];
     assert!(server.contents(&machine).unwrap_err().contains("/srv/cache"));
-}
-
-#[test]
-fn a_program_with_another_name_in_a_written_folder_prevents_the_box() {
-    let lines = [
-        "/usr/bin/node",
-        "/home/ada/.state/store",
-        "/home/ada/opt/b.mjs",
-        "/home/ada/opt/own.mjs",
-        "/home/ada/p/x/y",
-        "/home/ada/p/kept/z",
-    ];
-    let kept = |path: &str| Kept { path: path.into(), owner: Owner::Server("b".to_owned()) };
-    let linked = |line: &'static str| machine(&lines.into_iter().chain([line]).collect::<Vec<_>>());
-    let mut server = entry("/usr/bin/node", &["/home/ada/opt/own.mjs", "/home/ada/p"]);
-    server.kept = vec![kept("/home/ada/opt/b.mjs"), kept("/home/ada/p/kept")];
-    assert!(server.contents(&machine(&lines)).is_ok());
-    for (line, known) in [
-        ("/home/ada/p/x/.h same as /home/ada/opt/b.mjs", "/home/ada/opt/b.mjs"),
-        ("/home/ada/p/x/.h same as /home/ada/opt/own.mjs", "/home/ada/opt/own.mjs"),
-    ] {
-        let problem = server.contents(&linked(line)).unwrap_err();
-        assert!(problem.contains("/home/ada/p/x/.h") && problem.contains(known) && problem.contains("hard link"), "{problem}");
-    }
-    // In what is kept, no name can be written.
-    assert!(server.contents(&linked("/home/ada/p/kept/h same as /home/ada/opt/b.mjs")).is_ok());
-    let other = linked("/home/ada/p/x/.h same as /home/ada/p/x/y");
-    assert!(server.contents(&other).is_ok());
-    assert!(server.present(&other).iter().any(|said| said.contains("hard links, as pnpm") && said.contains("/home/ada/p/x/")));
-    assert!(!server.present(&machine(&lines)).iter().any(|said| said.contains("hard links")));
 }

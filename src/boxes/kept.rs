@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::mounts::OtherMounts;
 use super::order::Access;
-use super::own_files::{access_of, followed};
+use super::own_files::{access_of, followed, unseen};
 use super::paths::Lookup;
 
 /// Files and folders of a project that programs of its user run, or from which they take what they run.
@@ -69,13 +70,19 @@ pub enum Effect {
 ///
 /// # Errors
 /// The reason why a box with these paths could change the program of the gateway.
-pub(super) fn keep(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Result<BTreeSet<Change>, String> {
+pub(super) fn keep(
+    kept: &[Kept],
+    paths: &mut BTreeMap<PathBuf, Access>,
+    mounts: &OtherMounts,
+    lookup: &impl Lookup,
+) -> Result<BTreeSet<Change>, String> {
     let given: BTreeMap<PathBuf, Access> = paths.clone();
     let places: Vec<(&Kept, Vec<PathBuf>, PathBuf)> = kept
         .iter()
-        .map(|kept| {
+        .flat_map(|kept| {
             let (links, place) = followed(&kept.path, lookup);
-            (kept, links, place)
+            let others = mounts.other_names(&place, lookup).into_iter().map(|name| (kept, Vec::new(), name));
+            others.chain([(kept, links, place)]).collect::<Vec<_>>()
         })
         .collect();
     for (kept, _, place) in &places {
@@ -84,6 +91,11 @@ pub(super) fn keep(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, lookup:
         if is_program && is_written && lookup.kind(place).is_some() {
             paths.insert(place.clone(), Access::Read);
         }
+    }
+    let within_written = |place: &Path| access_of(&given, place) == Some(Access::Write);
+    let programs = || places.iter().filter(|(kept, ..)| !matches!(kept.owner, Owner::MayRun(_)));
+    if let Some((_, _, place)) = programs().find(|(_, _, place)| within_written(place) && lookup.is_unknown(place)) {
+        return Err(unseen(place, lookup));
     }
     // A link within something that is kept cannot be replaced.
     let is_written = |path: &Path| access_of(paths, path) == Some(Access::Write);

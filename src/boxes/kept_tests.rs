@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::boxes::{Entry, Identity, Kind};
+use crate::boxes::{Entry, Identity, Kind, Mount};
 
 /// A machine with these files and links.
 struct Files(BTreeMap<&'static str, &'static str>);
@@ -31,9 +31,21 @@ impl Lookup for Files {
         None
     }
 
-    fn entries(&self, _folder: &Path) -> Vec<Entry> {
+    fn entries(&self, _folder: &Path) -> Option<Vec<Entry>> {
+        Some(Vec::new())
+    }
+
+    fn is_unknown(&self, _path: &Path) -> bool {
+        false
+    }
+
+    fn mounts(&self) -> Vec<Mount> {
         Vec::new()
     }
+}
+
+fn no_mounts(files: &Files) -> OtherMounts {
+    OtherMounts::of([].into_iter(), files)
 }
 
 /// Returns what a box with these written paths can only read, and what it is said to change.
@@ -43,7 +55,7 @@ fn kept(written: &[&str], path: &str, owner: Owner) -> Result<(Vec<PathBuf>, Vec
             .into(),
     );
     let mut paths: BTreeMap<PathBuf, Access> = written.iter().map(|path| (path.into(), Access::Write)).collect();
-    let changes = keep(&[Kept { path: path.into(), owner }], &mut paths, &files)?;
+    let changes = keep(&[Kept { path: path.into(), owner }], &mut paths, &no_mounts(&files), &files)?;
     let read = paths.into_iter().filter(|(_, access)| *access == Access::Read);
     Ok((read.map(|(path, _)| path).collect(), crate::boxes::changes::sentences_of_box(&changes)))
 }
@@ -106,7 +118,7 @@ fn a_link_in_something_kept_is_not_replaceable() {
     let own = |path: &str| Kept { path: path.into(), owner: Owner::Gateway };
     let mut paths = BTreeMap::from([("/ws".into(), Access::Write)]);
     let link = own("/ws/node_modules/hyperlight-mcp");
-    assert!(keep(std::slice::from_ref(&link), &mut paths.clone(), &files).is_err());
-    assert_eq!(keep(&[link, own("/ws/node_modules")], &mut paths, &files), Ok([].into()));
+    assert!(keep(std::slice::from_ref(&link), &mut paths.clone(), &no_mounts(&files), &files).is_err());
+    assert_eq!(keep(&[link, own("/ws/node_modules")], &mut paths, &no_mounts(&files), &files), Ok([].into()));
     assert_eq!(paths.get(Path::new("/ws/node_modules")), Some(&Access::Read));
 }

@@ -10,6 +10,7 @@ mod code;
 pub(crate) mod contents;
 mod kept;
 pub(crate) mod machine;
+mod mounts;
 mod order;
 mod other_names;
 mod own_files;
@@ -17,6 +18,7 @@ pub(crate) mod paths;
 mod registry;
 pub(crate) mod sentences;
 mod services;
+mod sockets;
 
 pub use absent::{absent_arguments, bare_names, variables_outside};
 pub use changes::sentences_of_other;
@@ -25,6 +27,8 @@ pub use contents::{BoxInput, Decided, HOME, Places, contents, decide, places, pr
 pub use kept::{Change, Effect, Kept, Owner};
 pub(crate) use machine::PROBE;
 pub use machine::{BoxPart, BoxPartName, BoxesReport};
+pub use mounts::Mount;
+pub(crate) use mounts::OtherMounts;
 pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report};
 pub(crate) use own_files::check_secret;
 pub use own_files::{OwnFile, OwnFileUse};

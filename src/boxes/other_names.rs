@@ -9,7 +9,9 @@ use super::own_files::{access_of, followed};
 use super::paths::{Entry, Identity, Lookup, is_system};
 
 /// Maximum number of names that are looked at in the folders of one box.
-const MAX_NAMES: usize = 100_000;
+const MAX_NAMES: usize = if cfg!(test) { 500 } else { 100_000 };
+/// Maximum length of a path in a sentence.
+const MAX_SHOWN: usize = 300;
 
 /// Fails if a file that a box must not write has another name in a folder that the box may write. `own` are the programs of the box itself. If
 /// there are more names than can be looked at, the approval says so.
@@ -34,6 +36,14 @@ pub(super) fn check_other_names<'p>(
         return Ok(());
     }
     let is_wanted = |path: &Path, file: Identity| Some((path.to_owned(), wanted.get(&(file.device, file.inode))?));
+    // The file that a box must not change has another name somewhere.
+    let unknown = |reason: String| {
+        let known = wanted.values().next().map(|path| path.display().to_string()).unwrap_or_default();
+        format!(
+            "{known}, a program that this box must not change, has another name (a hard link) somewhere, and it cannot be told whether this box could \
+             write it: {reason}. Name smaller folders, or make {known} a file of its own, by copying it and moving the copy to its place"
+        )
+    };
     match walk(paths, lookup, is_wanted) {
         Walk::Found((other, known)) => Err(format!(
             "{}, which this box could write, is another name (a hard link) of {}, which is a program that it must not change: make each of them a \
@@ -41,8 +51,15 @@ pub(super) fn check_other_names<'p>(
             other.display(),
             known.display()
         )),
-        Walk::Whole | Walk::TooMany => Ok(()),
+        Walk::TooMany => Err(unknown(format!("its folders have more than {MAX_NAMES} files"))),
+        Walk::Unseen(place) => Err(unknown(format!("{} cannot be looked at", shortened(&place)))),
+        Walk::Whole => Ok(()),
     }
+}
+
+/// Returns a path as a text of bounded length. A box can make paths longer than what a program may open.
+fn shortened(path: &Path) -> String {
+    crate::text::sanitise_text(&path.to_string_lossy(), MAX_SHOWN)
 }
 
 /// Says that a box may write files that have other names, or that nobody knows.
@@ -56,6 +73,10 @@ pub(super) fn other_names_sentence(paths: &BTreeMap<PathBuf, Access>, lookup: &i
         Walk::TooMany => {
             Some(format!("may write more than {MAX_NAMES} files, so it is not known whether some have other names elsewhere (hard links)"))
         }
+        Walk::Unseen(place) => Some(format!(
+            "may write files that cannot be looked at, such as those in {}, so it is not known whether they have other names elsewhere (hard links)",
+            shortened(&place)
+        )),
         Walk::Whole => None,
     }
 }
@@ -65,24 +86,30 @@ enum Walk<T> {
     /// All names were looked at.
     Whole,
     TooMany,
+    /// There is a file or folder that cannot be looked at.
+    Unseen(PathBuf),
 }
 
-/// Looks at the names of all files that a box may write, until one is found. Follows no links.
+/// Looks at the names of all files that a box may write, until one is found. Follows no links. If something cannot be looked at, the rest is
+/// looked at nevertheless.
 fn walk<T>(paths: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup, found: impl Fn(&Path, Identity) -> Option<T>) -> Walk<T> {
     let written = paths.iter().filter(|(_, access)| **access == Access::Write);
     let mut next: Vec<Entry> = written.map(|(path, _)| Entry { path: path.clone(), is_folder: true }).collect();
-    let mut count = 0;
+    let (mut count, mut unseen) = (0, None);
     while let Some(Entry { path, is_folder }) = next.pop() {
         count += 1;
         if count > MAX_NAMES {
             return Walk::TooMany;
         }
-        if let Some(found) = lookup.identity(&path).filter(|file| file.names.is_some()).and_then(|file| found(&path, file)) {
+        let identity = lookup.identity(&path);
+        if let Some(found) = identity.filter(|file| file.names.is_some()).and_then(|file| found(&path, file)) {
             return Walk::Found(found);
         }
-        if is_folder {
-            next.extend(lookup.entries(&path).into_iter().filter(|entry| access_of(paths, &entry.path) == Some(Access::Write)));
+        let entries = if is_folder { lookup.entries(&path) } else { Some(Vec::new()) };
+        if entries.is_none() || (identity.is_none() && lookup.is_unknown(&path)) {
+            unseen = unseen.or(Some(path));
         }
+        next.extend(entries.into_iter().flatten().filter(|entry| access_of(paths, &entry.path) == Some(Access::Write)));
     }
-    Walk::Whole
+    unseen.map_or(Walk::Whole, Walk::Unseen)
 }

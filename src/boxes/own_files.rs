@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use super::mounts::OtherMounts;
 use super::order::{Access, Given};
 use super::paths::{Identity, Lookup, SYSTEM, is_system};
 
@@ -55,7 +56,13 @@ pub(super) struct Held {
 ///
 /// # Errors
 /// The reason why a box with these paths could change or read one of the files.
-pub(super) fn held(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, named: &[PathBuf], lookup: &impl Lookup) -> Result<Held, String> {
+pub(super) fn held(
+    files: &[OwnFile],
+    given: &BTreeMap<PathBuf, Access>,
+    named: &[PathBuf],
+    mounts: &OtherMounts,
+    lookup: &impl Lookup,
+) -> Result<Held, String> {
     let mut held = Held::default();
     let (given, elsewhere) = (&with_system(given), system_elsewhere(lookup));
     let identities: Vec<(&Path, Identity)> = given.keys().filter_map(|path| Some((path.as_path(), lookup.identity(path)?))).collect();
@@ -74,10 +81,14 @@ pub(super) fn held(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, named: 
         if let Some((system, real)) = elsewhere.iter().find(|(_, real)| place.starts_with(real)) {
             return Err(format!("{what} is {words}, and lies in {}, which each box has as {system}: put it outside of it", real.display()));
         }
-        if let Some(other) = other_name(&place, &identities, lookup) {
+        let by_mount = || name_by_mount(&place, given, mounts, lookup);
+        if let Some(other) = other_name(&place, &identities, lookup).or_else(by_mount) {
             return Err(format!("{what}, {words}, has another name in this box, {}: give {} instead", other.display(), place.display()));
         }
         let Some(access) = access_of(given, &place) else { continue };
+        if lookup.is_unknown(&place) {
+            return Err(unseen(&place, lookup));
+        }
         // Another name of the same file is not covered.
         if *use_of != OwnFileUse::Base && lookup.identity(&place).and_then(|file| file.names).is_some_and(|names| names > 1) {
             return Err(format!(
@@ -108,14 +119,27 @@ pub(super) fn held(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, named: 
 ///
 /// # Errors
 /// A sentence that names what could be replaced.
-pub(super) fn check_own_folders(folders: &[PathBuf], given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Result<(), String> {
+pub(super) fn check_own_folders(
+    folders: &[PathBuf],
+    given: &BTreeMap<PathBuf, Access>,
+    mounts: &OtherMounts,
+    lookup: &impl Lookup,
+) -> Result<(), String> {
     for folder in folders {
-        if let (Some(passed), place) = replaceable(folder, given, lookup) {
+        let (passed, place) = replaceable(folder, given, lookup);
+        if let Some(passed) = passed {
             return Err(format!(
                 "{}, this gateway's own folder, leads through {}, which this box could replace: name {} itself, or put it outside",
                 folder.display(),
                 passed.display(),
                 place.display()
+            ));
+        }
+        if let Some(other) = name_by_mount(&place, given, mounts, lookup) {
+            return Err(format!(
+                "{}, this gateway's own folder, has another name in this box, {}: give folders without it, or put it outside",
+                folder.display(),
+                other.display()
             ));
         }
     }
@@ -128,7 +152,8 @@ pub(super) fn check_own_folders(folders: &[PathBuf], given: &BTreeMap<PathBuf, A
 /// A sentence with the reason.
 pub(crate) fn check_secret(path: &Path, given: &[Given], lookup: &impl Lookup) -> Result<(), String> {
     let given = given.iter().map(|given| (given.path.clone(), given.access)).collect();
-    held(&[OwnFile { path: path.to_owned(), use_of: OwnFileUse::Secret }], &given, &[], lookup).map(drop)
+    let mounts = OtherMounts::of(with_system(&given).keys(), lookup);
+    held(&[OwnFile { path: path.to_owned(), use_of: OwnFileUse::Secret }], &given, &[], &mounts, lookup).map(drop)
 }
 
 /// Returns a sentence for each config that does not exist and that a box can make.
@@ -152,6 +177,11 @@ fn other_name(place: &Path, given: &[(&Path, Identity)], lookup: &impl Lookup) -
         let rest = place.strip_prefix(known).ok()?;
         Some(path.join(rest).components().collect())
     })
+}
+
+/// Returns another name that a box has for a file or folder, because the machine has it mounted twice.
+fn name_by_mount(place: &Path, given: &BTreeMap<PathBuf, Access>, mounts: &OtherMounts, lookup: &impl Lookup) -> Option<PathBuf> {
+    mounts.other_names(place, lookup).into_iter().find(|name| access_of(given, name).is_some())
 }
 
 /// Returns the paths with those of the system, which each box has.
@@ -196,6 +226,18 @@ pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, Path
         }
     }
     (passed, place)
+}
+
+/// Returns the error about a path of which nobody can say what exists there. A box can take away the right to search a folder, and give it back
+/// later.
+pub(super) fn unseen(path: &Path, lookup: &impl Lookup) -> String {
+    let closed = path.ancestors().find(|above| !lookup.is_unknown(above)).unwrap_or(path);
+    format!(
+        "it cannot be told whether {} exists, which this box must not change, because {} cannot be searched: allow yourself to search it (chmod \
+         u+rwx), or name other folders",
+        path.display(),
+        closed.display()
+    )
 }
 
 /// Returns the first file that a box may replace among those through which a path leads, and the place at which the path ends.

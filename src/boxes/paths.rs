@@ -2,10 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{Access as AccessMode, AtFlags, CWD, accessat};
+use rustix::process::geteuid;
+
+use super::mounts::{Mount, mounts};
 use super::order::Access;
 
 /// Folders and files of the system that exist in every box, and cannot be written. `/etc` is given in parts, because it also has secrets that
@@ -47,6 +51,8 @@ pub(crate) const SYSTEM: [&str; 33] = [
 ];
 /// The files of [`SYSTEM`] by which programs find addresses. A box with its own network has its own files instead.
 pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf"];
+/// The mounts of this process.
+const MOUNTS: &str = "/proc/self/mountinfo";
 /// Folders of the kernel. A box has its own folders with these names, and never those of the machine.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The bytes of a script in which the kernel looks for its first line.
@@ -76,8 +82,13 @@ pub trait Lookup {
     fn is_program(&self, path: &Path) -> bool;
     /// Returns the identity of the file at the path, without following a link. `None` if nothing exists there.
     fn identity(&self, path: &Path) -> Option<Identity>;
-    /// Returns the entries of a folder. Returns none if there is no folder, or if it cannot be read.
-    fn entries(&self, folder: &Path) -> Vec<Entry>;
+    /// Returns the entries of a folder. Returns no entries if there is no folder. `None` if the folder cannot be listed, although files in it
+    /// could be reached by their names, or after a change of its rights.
+    fn entries(&self, folder: &Path) -> Option<Vec<Entry>>;
+    /// Returns whether it cannot be told what exists at the path, for example because a folder above it cannot be searched.
+    fn is_unknown(&self, path: &Path) -> bool;
+    /// Returns the mounts of this process, in the order in which they were made. Returns none if they are not known.
+    fn mounts(&self) -> Vec<Mount>;
 }
 
 /// An entry of a folder.
@@ -137,10 +148,35 @@ impl Lookup for Disk {
         Some(Identity { device: data.dev(), inode: data.ino(), names: data.is_file().then(|| data.nlink()) })
     }
 
-    fn entries(&self, folder: &Path) -> Vec<Entry> {
+    fn entries(&self, folder: &Path) -> Option<Vec<Entry>> {
         let entry = |entry: fs::DirEntry| Entry { path: entry.path(), is_folder: entry.file_type().is_ok_and(|kind| kind.is_dir()) };
-        fs::read_dir(folder).map(|entries| entries.filter_map(Result::ok).map(entry).collect()).unwrap_or_default()
+        let listed = fs::read_dir(folder).and_then(|entries| entries.map(|found| found.map(entry)).collect());
+        match listed {
+            Ok(entries) => Some(entries),
+            Err(error) if is_missing(&error) => Some(Vec::new()),
+            // Nobody with the rights of this process gets into a folder of another user that it cannot search.
+            Err(error) => (error.kind() == ErrorKind::PermissionDenied && is_closed(folder)).then(Vec::new),
+        }
     }
+
+    fn is_unknown(&self, path: &Path) -> bool {
+        fs::metadata(path).is_err_and(|error| !is_missing(&error))
+    }
+
+    fn mounts(&self) -> Vec<Mount> {
+        fs::read(MOUNTS).map(|text| mounts(&text)).unwrap_or_default()
+    }
+}
+
+/// Returns whether an error says that nothing exists at a path.
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Returns whether a folder belongs to another user, and cannot be searched.
+fn is_closed(folder: &Path) -> bool {
+    let is_of_other = fs::symlink_metadata(folder).is_ok_and(|data| data.uid() != geteuid().as_raw());
+    is_of_other && accessat(CWD, folder, AccessMode::EXEC_OK, AtFlags::EACCESS).is_err()
 }
 
 /// Reads the start of a script as the kernel does: only a blank and a tab end the interpreter. Whoever reads more or less of the line takes
@@ -221,5 +257,18 @@ mod tests {
         assert!(read(&long[..FIRST_LINE_BYTES - 1]).is_some());
         let ended = format!("#!/x {}", "y".repeat(FIRST_LINE_BYTES));
         assert!(read(&ended[..FIRST_LINE_BYTES]).unwrap().starts_with("/x|y"));
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_to_look_up_is_not_taken_for_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing");
+        assert!(!Disk.is_unknown(&missing) && Disk.entries(&missing) == Some(vec![]));
+        std::os::unix::fs::symlink("loop", folder.path().join("loop")).unwrap();
+        let long: PathBuf =
+            std::iter::repeat_n(folder.path().join("x").strip_prefix("/").unwrap(), 400).fold("/".into(), |path, part| path.join(part));
+        for path in [folder.path().join("loop/x"), long] {
+            assert!(Disk.is_unknown(&path) && Disk.entries(&path).is_none() && Disk.kind(&path).is_none());
+        }
     }
 }

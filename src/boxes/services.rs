@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
+use super::mounts::OtherMounts;
 use super::paths::{Kind, Lookup};
+use super::sockets::taking_commands;
 
 /// The folder in which services of this machine have their sockets.
 const RUN: &str = "/run";
@@ -98,21 +100,32 @@ fn socket_of(address: &str) -> Option<PathBuf> {
 ///
 /// # Errors
 /// A sentence that names the service.
-pub(super) fn check_services(path: &Path, named: &[&Path], services: &[Service], lookup: &impl Lookup) -> Result<(), String> {
+pub(super) fn check_services(
+    path: &Path,
+    named: &[&Path],
+    services: &[Service],
+    mounts: &OtherMounts,
+    lookup: &impl Lookup,
+) -> Result<(), String> {
+    let refusal = |name: &str, socket: &Path| {
+        format!(
+            "{} cannot be given whole, because the socket of {name} is within, {}, with which a server can do what its box forbids: name the \
+             folders within it that the server needs, or the socket itself",
+            path.display(),
+            socket.display()
+        )
+    };
     for Service { name, socket } in services {
         let real = lookup.real(socket).unwrap_or_else(|| socket.clone());
-        let is_within = real.starts_with(path) && !named.contains(&real.as_path());
-        // What is not there yet can come later.
-        if is_within && (real.starts_with(RUN) || lookup.kind(&real) == Some(Kind::Other)) {
-            return Err(format!(
-                "{} cannot be given whole, because the socket of {name} is within, {}, with which a server can do what its box forbids: name the \
-                 folders within it that the server needs, or the socket itself",
-                path.display(),
-                real.display()
-            ));
+        // What is not there yet, or not seen, can come later.
+        let is_there = real.starts_with(RUN) || lookup.kind(&real) == Some(Kind::Other) || lookup.is_unknown(&real);
+        let others = mounts.other_names(&real, lookup);
+        let is_within = |socket: &&PathBuf| is_there && socket.starts_with(path) && !named.contains(&socket.as_path());
+        if let Some(socket) = [&real].into_iter().chain(&others).find(is_within) {
+            return Err(refusal(name, socket));
         }
     }
-    Ok(())
+    taking_commands(path, named, lookup).map_or(Ok(()), |(name, socket)| Err(refusal(name, &socket)))
 }
 
 /// Returns a sentence about the sockets in a folder. `None` if no socket is found, and the folder is not one in which services put their

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::covered::{Covered, Marked};
 use crate::blocking::blocking;
-use crate::boxes::{Access, Contents, Disk, Given, OwnFile, OwnFileUse, check_secret};
+use crate::boxes::{Access, Contents, Disk, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, check_secret};
 use crate::client::{ConnectionState, KeptAlive, Life};
 use crate::config::{ServerDefinition, environment_file};
 use crate::error::{Error, Result};
@@ -47,8 +47,12 @@ impl View {
     fn writes(&self, path: &Path) -> bool {
         let containing = self.given.iter().filter(|given| path.starts_with(&given.path));
         let innermost = containing.max_by_key(|given| given.path.as_os_str().len());
-        innermost.is_some_and(|given| given.access == Access::Write && given.path != path)
-            && path.canonicalize().is_ok_and(|real| real == path)
+        // What nobody can look at now may be there later.
+        let is_place = match path.canonicalize() {
+            Ok(real) => real == path,
+            Err(_) => Disk.is_unknown(path),
+        };
+        innermost.is_some_and(|given| given.access == Access::Write && given.path != path) && is_place
     }
 }
 
@@ -205,7 +209,9 @@ impl Core {
         let Ok(programs) = blocking(move || Ok(core.code_of_servers())).await else { return };
         let can_write_program = |name: &str, view: &View| {
             let others = programs.iter().filter(|(other, _)| other.name != name).flat_map(|(_, code)| &code.programs);
-            others.chain(own_programs.iter().map(|kept| &kept.path)).any(|path| view.writes(path))
+            let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);
+            let writes = |path: &PathBuf| view.writes(path) || mounts.other_names(path, &Disk).iter().any(|name| view.writes(name));
+            others.chain(own_programs.iter().map(|kept| &kept.path)).any(writes)
         };
         views.retain(|name, view| {
             if starting == Some(name) {

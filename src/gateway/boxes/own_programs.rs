@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::boxes::{Kept, Owner};
+use crate::boxes::{Disk, Kept, Lookup as _, Owner};
 
 /// The name of this package in a `node_modules`.
 const NAME: &str = "hyperlight-mcp";
@@ -42,9 +42,9 @@ pub(super) fn own_programs(watchdog: &Path, others: &[&PathBuf], starts: &[PathB
             paths.insert(modules);
             paths.extend(found);
         }
-        paths.extend(HOST_CONFIGS.map(|name| folder.join(name)).into_iter().filter(|path| path.exists()));
-        if folder.join(PLUG_AND_PLAY[0]).exists() {
-            paths.extend(PLUG_AND_PLAY.map(|name| folder.join(name)).into_iter().filter(|path| path.exists()));
+        paths.extend(HOST_CONFIGS.map(|name| folder.join(name)).into_iter().filter(|path| may_exist(path)));
+        if may_exist(&folder.join(PLUG_AND_PLAY[0])) {
+            paths.extend(PLUG_AND_PLAY.map(|name| folder.join(name)).into_iter().filter(|path| may_exist(path)));
         }
     }
     paths.into_iter().map(|path| Kept { path, owner: Owner::Gateway }).collect()
@@ -56,11 +56,17 @@ fn package_in(modules: &Path) -> Vec<PathBuf> {
     let entry = modules.join(NAME);
     let Ok(package) = entry.canonicalize() else {
         // A link that leads nowhere can lead somewhere later.
-        return entry.symlink_metadata().map(|_| entry).into_iter().collect();
+        let is_there = entry.symlink_metadata().is_ok() || Disk.is_unknown(&entry);
+        return is_there.then_some(entry).into_iter().collect();
     };
     let files = FILES.iter().map(|name| package.join(name)).filter(|file| file.exists());
     let files: Vec<PathBuf> = files.collect();
     files.into_iter().chain([entry]).collect()
+}
+
+/// Returns whether something exists at a path, or nobody can tell it now. A server can take away the right to search a folder for a while.
+fn may_exist(path: &Path) -> bool {
+    path.exists() || Disk.is_unknown(path)
 }
 
 /// Returns the files and folders from which the program that uses the gateway may be started: the working folder, the workspace, and each file

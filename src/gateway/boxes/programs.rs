@@ -98,11 +98,24 @@ impl Core {
             let found = self.with_box_input(&server, settings, &Outside::NOTHING, |request, command| {
                 let loaders = command.environment.iter().filter(|(name, _)| loads_code(name) && !GENERAL.contains(&name.as_str()));
                 let loaded: Vec<String> = loaders.map(|(_, value)| value.expose_secret().to_owned()).collect();
-                code(request, &loaded, &Disk)
+                code(request, &command.command, &loaded, &Disk)
             });
-            (server, found.unwrap_or_default())
+            let code = found.unwrap_or_else(|| self.missing_program(&server));
+            (server, code)
         };
         self.registry.servers().into_iter().filter(is_process).map(with_code).collect()
+    }
+
+    /// Returns the paths at which the program of a server may be, if it is not found now.
+    fn missing_program(&self, server: &ServerDefinition) -> Code {
+        let Some(command) = self.command_without_inputs(server) else { return Code::default() };
+        let in_folder = |folder: PathBuf| command.working_directory.join(folder).join(&command.command);
+        let programs = if command.command.contains('/') {
+            [in_folder(PathBuf::new())].into()
+        } else {
+            std::env::split_paths(&search_path(&command)).map(in_folder).collect()
+        };
+        Code { programs, folders: BTreeSet::new() }
     }
 
     /// Returns the folders that the box of a server has for its program, as far as its approval covers them. `None` without a box. Reads the

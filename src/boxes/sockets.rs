@@ -1,0 +1,108 @@
+//! Finds sockets of programs that run what they are told, by the names that these programs give them and their folders.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use super::paths::{Kind, Lookup};
+
+/// Programs, and the names of their sockets with those of the folders, in any place. A star stands for any text.
+const NAMES: [(&str, &str); 28] = [
+    ("tmux", "tmux-*/*"),
+    ("screen", "S-*/*"),
+    ("screen", ".screen/*"),
+    ("Zellij", "zellij-*/*/*"),
+    ("Emacs", "emacs*/server"),
+    ("Neovim", "*/nvim.*"),
+    ("VS Code", "*/vscode-*.sock"),
+    ("kitty", "*/kitty*"),
+    ("WezTerm", "wezterm/*sock*"),
+    ("Alacritty", "*/Alacritty-*"),
+    ("i3", "i3*/ipc-socket.*"),
+    ("sway", "*/sway-ipc.*"),
+    ("X11", ".X11-unix/X*"),
+    ("Wayland", "*/wayland-*"),
+    ("PulseAudio", "pulse*/native"),
+    ("PipeWire", "*/pipewire-*"),
+    ("the SSH agent", "ssh-*/agent.*"),
+    ("the SSH agent", "keyring*/ssh"),
+    ("the SSH agent", "*/ssh-agent.socket"),
+    ("the GnuPG agent", "*/S.gpg-agent*"),
+    ("the session bus", "*/dbus-*"),
+    ("systemd", "systemd/private"),
+    ("Docker", "*/docker.sock"),
+    ("Podman", "*/podman.sock"),
+    ("containerd", "*/containerd.sock"),
+    ("BuildKit", "*/buildkitd.sock"),
+    ("CRI-O", "*/crio.sock"),
+    ("LXD", "lxd/unix.socket"),
+];
+/// Maximum number of files and folders that are looked at in one given path.
+const MAX_FILES: usize = 5_000;
+/// Maximum depth of folders in which sockets are searched.
+const MAX_DEPTH: usize = 3;
+
+/// Returns the first socket at or in a path that belongs to a program which runs what it is told, and the name of the program. Looks at a
+/// bounded number of files, the nearest first, and follows no links. `named` are paths that a person has named.
+pub(super) fn taking_commands(path: &Path, named: &[&Path], lookup: &impl Lookup) -> Option<(&'static str, PathBuf)> {
+    let is_socket = |path: &Path| !named.contains(&path) && lookup.kind(path) == Some(Kind::Other);
+    let found = |path: &Path| Some((program(path)?, path.to_owned())).filter(|_| is_socket(path));
+    let (mut folders, mut left) = (VecDeque::from([(path.to_owned(), 0)]), MAX_FILES);
+    let at_path = found(path);
+    while let Some((folder, depth)) = folders.pop_front().filter(|_| at_path.is_none()) {
+        for entry in lookup.entries(&folder).unwrap_or_default() {
+            left = left.checked_sub(1)?;
+            if entry.is_folder && depth < MAX_DEPTH {
+                folders.push_back((entry.path, depth + 1));
+            } else if let Some(found) = found(&entry.path) {
+                return Some(found);
+            }
+        }
+    }
+    at_path
+}
+
+/// Returns the program that gives its sockets names like this path.
+fn program(path: &Path) -> Option<&'static str> {
+    let is_like = |names: &str| {
+        let mut parts = path.components().rev().map(|part| part.as_os_str().to_string_lossy());
+        names.rsplit('/').all(|name| parts.next().is_some_and(|part| matches(name, &part)))
+    };
+    NAMES.into_iter().find(|(_, names)| is_like(names)).map(|(program, _)| program)
+}
+
+/// Returns whether a text is like a pattern with stars.
+fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|behind| {
+            let mut ends = behind.char_indices().map(|(index, _)| index).chain([behind.len()]);
+            ends.any(|index| matches(rest, &behind[index..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_recognised_by_the_names_of_their_programs() {
+        for (path, name) in [
+            ("/w/t/tmux-0/default", Some("tmux")),
+            ("/w/S-ada/77.pts-0.host", Some("screen")),
+            ("/w/zellij-7/0.41.2/work", Some("Zellij")),
+            ("/w/emacs1000/server", Some("Emacs")),
+            ("/w/vscode-ipc-1.sock", Some("VS Code")),
+            ("/w/.X11-unix/X1", Some("X11")),
+            ("/w/gnupg/S.gpg-agent.extra", Some("the GnuPG agent")),
+            ("/w/run/docker.sock", Some("Docker")),
+            ("/w/app.sock", None),
+            ("/w/tmux/default", None),
+            ("/w/emacs1000/other", None),
+            ("/tmux-0", None),
+        ] {
+            assert_eq!(program(Path::new(path)), name, "{path}");
+        }
+        assert!(matches("a*b*c", "axxbyc") && matches("*", "") && !matches("a*b", "axc") && matches("é*", "éé"));
+    }
+}
