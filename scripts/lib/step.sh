@@ -34,8 +34,8 @@ limited() {
 # step.
 end_strays() {
   local stream pid strays=()
-  for stream in /proc/[0-9]*/fd/[12]; do
-    [[ $(readlink "$stream" 2>/dev/null) == "$1" ]] || continue
+  # One program looks at all of them, as hundreds of processes may run.
+  for stream in $(find /proc/[0-9]*/fd/[12] -maxdepth 0 -lname "$1" 2>/dev/null); do
     pid=${stream#/proc/}
     pid=${pid%%/*}
     [[ " ${strays[*]-} " == *" $pid "* ]] && continue
