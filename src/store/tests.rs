@@ -193,12 +193,12 @@ fn a_database_that_is_put_back_decides_nothing_says_so_and_never_comes_to_count(
     // The damage is found by a running process and by one that starts afterwards.
     earlier.put_back(&["store.sqlite3"], &folder);
     assert!(names(&store).is_empty());
-    assert!(store.damage(Kind::Grant).unwrap().contains("earlier time"));
+    assert!(store.damage(Kind::Grant).unwrap().contains("earlier copy"));
     drop(store);
     damages.lock().clear();
     let store = open_with(&folder, &damages);
     assert!(names(&store).is_empty() && names(&store).is_empty());
-    assert!(damages.lock().len() == 1 && damages.lock()[0].contains("earlier time"), "{damages:?}");
+    assert!(damages.lock().len() == 1 && damages.lock()[0].contains("earlier copy"), "{damages:?}");
     put(&store, "b", "1");
     assert_eq!((names(&store), store.damage(Kind::Grant)), (vec!["b".to_owned()], None));
     assert_eq!(names(&open(&folder)), ["b"]);
