@@ -184,8 +184,8 @@ export interface GatewayOptions extends Callbacks {
   learnResults?: boolean
   /**
    * The ranking of tools by `searchTools` and by `search` of `host:mcp`: by the words of the question, or also by its meaning. `hybrid`
-   * needs the package `hyperlight-mcp-search-model` beside this one; without it, a warning says so, and tools are ranked by words. Default
-   * `words`, or `search` of the config.
+   * needs the package `hyperlight-mcp-search-model` beside this one; without it, a warning says so, and tools are ranked by words.
+   * Default `words`, or `search` of the config.
    */
   search?: SearchRanking
   /** The folder of the package `hyperlight-mcp-search-model`. Default: where Node finds the package from this one. */
