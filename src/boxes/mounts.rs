@@ -17,7 +17,7 @@ pub struct Mount {
     pub point: PathBuf,
 }
 
-/// Reads `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+/// Reads `/proc/self/mountinfo` (`proc_pid_mountinfo(5)`).
 pub(super) fn mounts(text: &[u8]) -> Vec<Mount> {
     let mount = |line: &[u8]| {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
@@ -32,15 +32,12 @@ fn unescaped(field: &[u8]) -> PathBuf {
     let (mut path, mut rest) = (Vec::new(), field);
     while let [first, behind @ ..] = rest {
         let digits = behind.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                path.push(byte);
-                rest = behind.get(3..).unwrap_or_default();
-            }
-            None => {
-                path.push(*first);
-                rest = behind;
-            }
+        if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            path.push(byte);
+            rest = behind.get(3..).unwrap_or_default();
+        } else {
+            path.push(*first);
+            rest = behind;
         }
     }
     OsString::from_vec(path).into()

@@ -90,7 +90,7 @@ impl AllLive {
     }
 
     /// Returns the state of a server for a change.
-    pub(super) fn to_change(&mut self, name: &str) -> &mut Live {
+    pub(super) fn changing(&mut self, name: &str) -> &mut Live {
         self.changes += 1;
         let live = self.by_name.entry(name.to_owned()).or_default();
         live.changed_at = self.changes;

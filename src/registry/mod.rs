@@ -172,7 +172,7 @@ impl Registry {
             // on, as code does.
             let is_named = |name: &str| only.contains(name) || variant_of(name).is_some_and(|server| only.contains(server));
             for entry in merged.entries.iter().filter(|entry| !is_named(entry.name())) {
-                self.live().to_change(entry.name()).decision = PersonDecision::Off;
+                self.live().changing(entry.name()).decision = PersonDecision::Off;
             }
         }
         *self.merged.write() = Arc::new(merged);
@@ -247,7 +247,7 @@ impl Registry {
     pub fn enable(&self, name: &str, decider: Decider, agent: AgentId) -> Result<()> {
         let mut all = self.live();
         let decision = decision_of(&all, name);
-        let live = all.to_change(name);
+        let live = all.changing(name);
         match decider {
             Decider::Person => {
                 (live.decision, live.variants) = (PersonDecision::On, PersonDecision::On);
@@ -262,7 +262,7 @@ impl Registry {
     /// Lets runs see the variants of a server, each as soon as it is approved, unless a person has disabled the server or the variant.
     pub fn enable_variants(&self, server: &str) {
         let mut all = self.live();
-        let variants = &mut all.to_change(server).variants;
+        let variants = &mut all.changing(server).variants;
         if *variants == PersonDecision::Undecided {
             *variants = PersonDecision::On;
         }
@@ -273,10 +273,10 @@ impl Registry {
     pub fn disable(&self, name: &str) -> Vec<String> {
         self.end(name, |_| PersonDecision::Off);
         let mut all = self.live();
-        all.to_change(name).variants = PersonDecision::Off;
+        all.changing(name).variants = PersonDecision::Off;
         let mut hidden = vec![name.to_owned()];
         for variant in self.merged().variants_of(name) {
-            let live = all.to_change(variant);
+            let live = all.changing(variant);
             if live.decision == PersonDecision::Undecided {
                 live.end(PersonDecision::Undecided);
                 hidden.push(variant.to_owned());
@@ -288,7 +288,7 @@ impl Registry {
     /// Hides the server from the runs of one agent, because its model has disabled it. Ends the agent's pending calls.
     pub fn disable_for(&self, name: &str, agent: AgentId) {
         let mut all = self.live();
-        let live = all.to_change(name);
+        let live = all.changing(name);
         let decisions = live.agents.get(&agent).map_or(0, |state| state.decisions) + 1;
         if let Some(before) = live.agents.insert(agent, AgentState { enabled: Some(false), ended: live.ended.child_token(), decisions }) {
             before.ended.cancel();
@@ -307,7 +307,7 @@ impl Registry {
         self.end(name, retired);
         if self.merged().get(name).is_none() {
             let mut all = self.live();
-            let live = all.to_change(name);
+            let live = all.changing(name);
             live.variants = retired(live.variants);
         }
     }
@@ -315,7 +315,7 @@ impl Registry {
     /// Ends the server's pending calls. An enabled server stays enabled.
     pub fn interrupt(&self, name: &str) {
         let mut all = self.live();
-        let live = all.to_change(name);
+        let live = all.changing(name);
         let kept: Vec<_> = live.agents.iter().filter_map(|(agent, state)| state.enabled.map(|enabled| (*agent, enabled))).collect();
         live.end(live.decision);
         for (agent, enabled) in kept {
@@ -325,7 +325,7 @@ impl Registry {
 
     fn end(&self, name: &str, decision: impl FnOnce(PersonDecision) -> PersonDecision) {
         let mut all = self.live();
-        let live = all.to_change(name);
+        let live = all.changing(name);
         live.end(decision(live.decision));
     }
 
@@ -390,7 +390,7 @@ impl Registry {
     #[must_use]
     pub fn is_new_manifest(&self, name: &str, manifest: &Arc<Manifest>) -> bool {
         let mut all = self.live();
-        let live = all.to_change(name);
+        let live = all.changing(name);
         let is_new = live.compared.as_ref().is_none_or(|known| !Arc::ptr_eq(known, manifest));
         live.compared = Some(Arc::clone(manifest));
         is_new
@@ -399,13 +399,13 @@ impl Registry {
     /// Resets the result of the last comparison, because the approval has changed.
     pub fn approval_changed(&self, name: &str) {
         let mut all = self.live();
-        let live = all.to_change(name);
+        let live = all.changing(name);
         (live.compared, live.quarantined) = (None, BTreeSet::new());
         live.decisions += 1;
     }
 
     pub fn set_quarantined(&self, name: &str, tools: BTreeSet<String>) {
-        self.live().to_change(name).quarantined = tools;
+        self.live().changing(name).quarantined = tools;
     }
 
     #[must_use]
@@ -416,7 +416,7 @@ impl Registry {
     /// Records the outcome of the last attempt to reach a server: its error, or that there was none.
     pub fn record<T>(&self, name: &str, outcome: &Result<T>) {
         let last_error = outcome.as_ref().err().map(LastError::from);
-        self.live().to_change(name).last_error = last_error;
+        self.live().changing(name).last_error = last_error;
     }
 
     /// Returns the number of changes of servers' states until now.

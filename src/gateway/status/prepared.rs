@@ -73,12 +73,16 @@ impl Prepared {
         let (state_changes, basis) = (core.registry.state_changes(), Basis::now(agent)?);
         let reading = core.cached_approvals(basis.approvals.clone());
         let listing = Listing { agent, granted: &core.grants.everything, reading: &reading, is_on: basis.is_on };
-        let moving = core.moving();
-        let (mut texts, mut rows) = (String::new(), Vec::with_capacity(basis.view.entries().len()));
-        for entry in basis.view.entries() {
-            let is_still = is_still(entry, &basis) && !moving.contains(entry.name());
-            let status = listing.status(entry).filter(|_| is_still);
-            rows.push(status.map(|status| Row::written(&status, &mut texts)).unwrap_or_default());
+        let (mut moving, mut texts) = (core.moving(), String::new());
+        let row = |entry: &Entry| {
+            let status = listing.status(entry).filter(|_| is_still(entry, &basis));
+            status.map(|status| Row::written(&status, &mut texts)).unwrap_or_default()
+        };
+        let mut rows: Vec<Row> = basis.view.entries().iter().map(row).collect();
+        // A server that began to move in between may have any status in its text.
+        moving.append(&mut core.moving());
+        for position in moving.iter().filter_map(|name| basis.view.position(name)) {
+            rows[position] = Row::default();
         }
         Ok(Self { basis, state_changes, texts, rows })
     }

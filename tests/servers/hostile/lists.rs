@@ -1,5 +1,7 @@
 //! Lists with which a server attacks its client.
 
+use std::time::Instant;
+
 use hyperlight_mcp::client::{ConnectionState, Era};
 use serde_json::json;
 
@@ -55,13 +57,16 @@ fn pages_without_an_end() {
 fn tools_that_change_whenever_they_are_listed() {
     apart(|| async {
         let setup = HostileSetup::watched(RecordingObserver::new()).await;
+        let started = Instant::now();
         let hostile = setup.hostile(&["--restless-tools"]).await;
         for _ in 0..50 {
             setup.meanwhile(hostile.manifest()).await.unwrap();
             echoes(&hostile).await;
         }
         let lists = setup.test_folder.events("hostile").iter().filter(|entry| entry["method"] == "tools/list").count();
-        assert!((2..=60).contains(&lists), "{lists} lists for 50 calls");
+        // One list at the start and one for each manifest. The connection itself reads changed lists at most once a second.
+        let most = 52 + started.elapsed().as_secs();
+        assert!((2..=most).contains(&(lists as u64)), "{lists} lists for 50 calls, and at most {most} are permitted");
         assert_eq!(setup.connections.state("hostile"), ConnectionState::Connected);
         setup.call(&hostile, "rewrite", json!({ "tool": "echo" })).await.unwrap();
         drop(hostile);
