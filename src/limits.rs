@@ -16,6 +16,9 @@ pub const MAX_UNFINISHED_BYTES: usize = 48 * 1024 * 1024;
 /// consists of the smallest JSON values.
 pub const MAX_MESSAGE_MEMORY_BYTES: usize = 40 * 1024 * 1024;
 
+/// Maximum number of entries in a list of a server, for example of its tools: 2,000. A longer list is refused as a whole.
+pub const MAX_LIST_ENTRIES: usize = 2_000;
+
 /// Maximum number of `Uint8Array`s in one value. The value is a run's input, a call's arguments, a tool's result, or a run's value. The
 /// limit exists because Node creates an object on its main thread for each array, even for a small one.
 pub const MAX_BLOBS: usize = 10_000;

@@ -297,6 +297,29 @@ fn rooms_form_no_circle() {
     assert_eq!(left, ["a", "b", "c"]);
 }
 
+/// Returns the wings of the room `client` that each of its wings names, without its tests.
+fn wings() -> Plan {
+    let mut plan = Plan::new();
+    let is_test = |source: &Source| source.path.split('/').any(|part| part.contains("test"));
+    for source in sources("src/client").into_iter().filter(|source| !is_test(source)) {
+        let wing = source.path["src/client/".len()..].split(['/', '.']).next().unwrap().to_owned();
+        let code = source.code.split("#[cfg(test)]").next().unwrap();
+        let named =
+            paths_after(code, "crate::client::").into_iter().filter(|named| *named != wing && named.starts_with(char::is_lowercase));
+        let named: Vec<_> = named.collect();
+        plan.entry(wing).or_default().extend(named);
+    }
+    plan
+}
+
+#[test]
+fn the_wings_of_the_client_form_no_circle() {
+    let plan = wings();
+    assert!(plan["stdio"].contains("wire") && plan["connection"].contains("inbound"), "these rules see the wings: {plan:#?}");
+    let left = circles(plan);
+    assert!(left.is_empty(), "{left:#?}");
+}
+
 #[test]
 fn the_ground_knows_nothing_above_it() {
     let ground = ["text", "redact", "error", "limits", "files", "clock", "blocking", "queue", "tls", "network", "store", "telemetry"];

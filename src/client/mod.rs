@@ -8,6 +8,7 @@
 //! - `oauth`: tokens for servers that are reached over HTTP
 //! - `proxies`: the proxies of this process
 //! - `clock`: the time limits of calls
+//! - `threads`: the threads of connections over the network
 
 mod clock;
 mod connection;
@@ -18,9 +19,8 @@ mod oauth;
 mod pool;
 mod proxies;
 mod stdio;
+mod threads;
 mod wire;
-
-use crate::network::{NetworkRuntime, NetworkThreads};
 
 #[cfg(test)]
 mod abandoned_tests;
@@ -28,36 +28,24 @@ mod abandoned_tests;
 pub use clock::CallLimits;
 pub use connection::Connection;
 pub use connection::era::Era;
-pub use connection::open::{ConnectClock, Launch, Redact, StderrListener, Target};
+pub use connection::open::{ConnectClock, Launch, Target};
 pub use connection::resource_changes::Watch;
 pub use connection::resources_and_prompts::{Completed, ResourceOrPromptRequest};
 pub use connection::tools::ToolRequest;
 pub use http::{HttpTarget, TokenFuture, TokenSource};
+pub use inbound::authorization::{AuthorizationPrompt, Credential, IssuerPrompt};
 pub use inbound::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, Reply, Sampling, SentRequest, TraceFields};
 pub use inbound::form::{Form, FormProblem};
 pub use inbound::notification::{LogData, Notice};
 pub use inbound::owner::RequestOwner;
 pub use local::LocalTools;
-pub use oauth::{
-    AuthorizationPrompt, CheckApproved, Credential, Grant, IssuerPrompt, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm,
-    TokenStore,
-};
+pub use oauth::{CheckApproved, Grant, OAuth, OAuthContext, OAuthSettings, OnSecret, SigningAlgorithm, TokenStore};
 pub use pool::lifecycle::{Closed, ConnectDecision, ConnectionState, Lifecycle, Transition};
 pub use pool::{ConnectionRequest, Connections, Hold, Lease, LeaseOrigin};
 pub use proxies::proxy_logins;
 pub use stdio::boxed::Boxed;
 pub(crate) use stdio::boxed::{KeptAlive, Life};
+pub use stdio::stderr::{Redact, StderrListener};
 pub use stdio::watchdog::Watchdog;
+pub(crate) use threads::{border_threads, network};
 pub use wire::answer::{CallFailure, Sent};
-
-/// Returns the threads that carry the network traffic of the boxes of one gateway. A server in a box that sends a flood of traffic only
-/// takes time of these threads.
-pub(crate) fn border_threads() -> NetworkRuntime {
-    NetworkRuntime::new(NetworkThreads { name: "mcp-box", workers: 2, blocking: 32 })
-}
-
-/// Returns the threads for the connections of one gateway to servers over HTTP. There are two threads, so that a server that keeps one
-/// thread busy does not stop the other servers.
-pub(crate) fn network() -> NetworkRuntime {
-    NetworkRuntime::new(NetworkThreads { name: "mcp-http", workers: 2, blocking: 64 })
-}

@@ -27,6 +27,7 @@ use crate::client::inbound::caller::{Caller, Observer};
 use crate::client::inbound::calls::{CallMatch, Calls, InFlight};
 use crate::client::inbound::handler::Handler;
 use crate::client::inbound::notification::{self, Interceptor, Notification};
+use crate::client::inbound::observed::Observed;
 use crate::client::inbound::owner::{RequestOwner, RequestOwners};
 use crate::client::inbound::questions::Questions;
 use crate::client::inbound::updates::Updates;
@@ -34,11 +35,11 @@ use crate::client::local::{LocalServer, LocalTools};
 use crate::client::stdio::boxed::Boxed;
 use crate::client::stdio::process::ServerProcess;
 use crate::client::stdio::requests::DirectLine;
+use crate::client::stdio::stderr::{Redact, StderrListener};
 use crate::client::stdio::transport::StdioTransport;
 use crate::client::stdio::watchdog::Watchdog;
-use crate::client::wire::observed::Observed;
 use crate::config::ResolvedCommand;
-use crate::error::{Error, ForeignText, Result};
+use crate::error::{Error, Result};
 use crate::limits::{MAX_WIRE_MESSAGE_BYTES, PACKAGE_RUNNER_CONNECT_TIMEOUT_MS};
 
 /// Longest wait for the exit of a process after a failed handshake or after lists that could not be read. If the lists could not be read
@@ -87,12 +88,6 @@ pub enum Target {
     /// A server within this process.
     Local(Arc<dyn LocalTools>),
 }
-
-/// Function that removes secrets and folder paths from a text.
-pub type Redact = Arc<dyn Fn(ForeignText) -> String + Send + Sync>;
-
-/// Callback for each line of a server's standard error.
-pub type StderrListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Time limit for connecting to a server.
 #[derive(Clone)]

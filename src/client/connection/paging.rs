@@ -7,10 +7,10 @@ use serde_json::Value as Json;
 
 use super::discovery::connect_failed;
 use crate::error::{Error, Result};
+use crate::limits::MAX_LIST_ENTRIES;
 
 /// Maximum number of pages of a list. A longer list is refused as a whole.
 const MAX_PAGES: usize = 100;
-pub(in crate::client) const MAX_ITEMS: usize = 2_000;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Reads all pages of a list. `kind` is the list's key in a page and its name in errors, for example `tools` or `resourceTemplates`.
@@ -31,8 +31,8 @@ where
         if let Some(Json::Array(more)) = listed.get_mut(kind).map(Json::take) {
             items.extend(more);
         }
-        if items.len() > MAX_ITEMS {
-            return Err(endless(format!("has more than {MAX_ITEMS} entries")));
+        if items.len() > MAX_LIST_ENTRIES {
+            return Err(endless(format!("has more than {MAX_LIST_ENTRIES} entries")));
         }
         let Some(next) = listed.get("nextCursor").and_then(Json::as_str) else { return Ok(items) };
         if !cursors.insert(next.to_owned()) {
@@ -75,7 +75,7 @@ mod tests {
         assert!(read(repeated).await.unwrap_err().in_full().contains("repeats a cursor"));
         let endless = (0..=MAX_PAGES).map(|page| json!({ "nextCursor": page.to_string() })).collect();
         assert!(read(endless).await.unwrap_err().in_full().contains("pages"));
-        let many = vec![json!({ "tools": vec![0; MAX_ITEMS + 1] })];
+        let many = vec![json!({ "tools": vec![0; MAX_LIST_ENTRIES + 1] })];
         assert!(read(many).await.unwrap_err().in_full().contains("entries"));
         let large = vec![json!({ "tools": ["x".repeat(MAX_BYTES)] })];
         assert!(read(large).await.unwrap_err().in_full().contains("bytes"));

@@ -9,16 +9,12 @@ use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use serde_json::Value as Json;
 
-use crate::client::stdio::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
-use crate::client::wire::answer::in_error;
+use crate::client::wire::answer::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK, in_error};
 use crate::client::wire::json::ParseFailure;
 use crate::error::Error;
 
 /// Key that this client puts into an error's data if the stream broke off before the end of the answer.
 pub(super) const INTERRUPTED_MARK: &str = "hyperlight-mcp/interrupted";
-/// Prefix of all keys that this client puts into an error's data. They are removed from the errors of a server, so that a server cannot set
-/// one.
-pub(super) const MARKS: &str = "hyperlight-mcp/";
 
 /// The reason why a request over HTTP got no usable answer.
 #[derive(Debug, Clone)]

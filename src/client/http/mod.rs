@@ -36,7 +36,7 @@ mod tests;
 pub(in crate::client) use cancellation::Farewell;
 pub(in crate::client) use client::SESSION_RENEWED;
 pub(in crate::client) use failure::{HttpFailure, failure_of, failure_of_start};
-pub(in crate::client) use raw::{error_of, raw_result};
+pub(in crate::client) use raw::raw_result;
 pub(in crate::client) use target::HttpLimits;
 pub(in crate::client) use transport::http_transport;
 

@@ -5,14 +5,14 @@
 //! [`raw_result`] unwraps it. If rmcp itself needs a result, it gets the result in a form that it can parse.
 
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorCode, ErrorData, InitializeResult, JsonRpcError, JsonRpcMessage,
-    JsonRpcResponse, JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage, ServerResult, Tool,
+    ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorData, InitializeResult, JsonRpcError, JsonRpcMessage, JsonRpcResponse,
+    JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage, ServerResult, Tool,
 };
 use serde_json::{Map, Value as Json, json};
 
-use super::failure::{HttpFailure, MARKS};
-use crate::client::connection::paging::MAX_ITEMS;
-use crate::client::wire::answer::{NO_CONTENT, is_answer_without_content};
+use super::failure::HttpFailure;
+use crate::client::wire::answer::{NO_CONTENT, error_of, is_answer_without_content};
+use crate::limits::MAX_LIST_ENTRIES;
 
 /// The key under which a result is wrapped as text.
 const RAW: &str = "hyperlight-mcp/raw";
@@ -136,20 +136,6 @@ fn is_same(id: &RequestId, found: Option<&Json>) -> bool {
     }
 }
 
-/// Converts an error of any JSON type, because the errors of some servers do not follow the JSON-RPC format.
-pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
-    let code = error.get("code").and_then(Json::as_i64).and_then(|code| i32::try_from(code).ok());
-    let message = match error.get("message") {
-        Some(Json::String(message)) => message.clone(),
-        _ => error.to_string(),
-    };
-    let mut data = error.get("data").cloned().filter(|data| !data.is_null());
-    if let Some(Json::Object(fields)) = &mut data {
-        fields.retain(|key, _| !key.starts_with(MARKS));
-    }
-    ErrorData::new(code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode), message, data)
-}
-
 /// Returns the JSON-RPC error in the body of a refusal. The error's id is ignored.
 pub(super) fn error_in(body: &[u8]) -> Option<ErrorData> {
     let message = serde_json::from_slice::<Json>(body).ok()?;
@@ -159,8 +145,8 @@ pub(super) fn error_in(body: &[u8]) -> Option<ErrorData> {
 /// Makes a page of tools for rmcp without the malformed tools. The page also contains the unchanged result for the caller.
 fn tools_page(mut result: Json) -> Content {
     let Some(listed) = result.get_mut("tools").and_then(Json::as_array_mut) else { return Content::Raw(result) };
-    // A list with more than `MAX_ITEMS` tools is refused later, so the other tools need not be copied.
-    listed.truncate(MAX_ITEMS + 1);
+    // A list with more than `MAX_LIST_ENTRIES` tools is refused later, so the other tools need not be copied.
+    listed.truncate(MAX_LIST_ENTRIES + 1);
     let listed = &*listed;
     let is_tool = |tool: &&Json| {
         let known = serde_json::from_value::<Tool>((*tool).clone());

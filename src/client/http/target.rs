@@ -69,7 +69,7 @@ impl HttpTarget {
     /// ```
     #[must_use]
     pub fn new(server: impl Into<String>, url: impl Into<SecretString>) -> Self {
-        let network = Arc::new(crate::client::network());
+        let network = Arc::new(crate::client::threads::network());
         Self { server: server.into(), url: url.into(), headers: Vec::new(), allow_insecure: false, tokens: None, network }
     }
 }

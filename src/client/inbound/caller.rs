@@ -8,9 +8,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value as Json;
 
+use super::authorization::{AuthorizationPrompt, IssuerPrompt};
 use super::notification::Notice;
 use crate::catalog::Manifest;
-use crate::client::oauth::{AuthorizationPrompt, IssuerPrompt};
 use crate::error::Result;
 
 /// Future of an answer. A person may need time to give it.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use rmcp::model::RequestId;
 use tokio::sync::watch;
 
+use super::authorization::{AuthorizationPrompt, IssuerPrompt};
 use super::caller::{Caller, Observer, Reply};
 use super::calls::Calls;
 use crate::client::clock::CallClock;
-use crate::client::oauth::{AuthorizationPrompt, IssuerPrompt};
 use crate::error::MissingCallback;
 
 /// The owner of a request. It contains the caller whose person is asked, and the clock that runs while the caller waits. The default

@@ -36,33 +36,11 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 
-pub use recipient::Credential;
 pub use source::OAuth;
 pub use store::TokenStore;
 
 pub use crate::config::{Grant, OAuthSettings, SigningAlgorithm};
 use crate::error::Result;
-
-/// A request to a person to open an authorization page.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuthorizationPrompt {
-    pub server: String,
-    /// URL to open in a browser. Its scheme is `https`, except on this machine.
-    pub url: String,
-    /// Issuer (authorization server) of the page.
-    pub issuer: String,
-}
-
-/// A question to a person: may this issuer receive a credential from the config, although the config does not name the issuer?
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IssuerPrompt {
-    pub server: String,
-    /// The authorization server that the MCP server has named.
-    pub issuer: String,
-    /// Id of the client to which the credential belongs.
-    pub client_id: String,
-    pub credential: Credential,
-}
 
 /// Callback that receives each new token and secret. It is called before a secret is used, so that the secret can be redacted.
 pub type OnSecret = Arc<dyn Fn(&SecretString) + Send + Sync>;

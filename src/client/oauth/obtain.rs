@@ -8,11 +8,12 @@ use super::discovery::Discovery;
 use super::exchange::{self, Issuer, Proof};
 use super::failure::Problem;
 use super::person::Question;
-use super::recipient::{Credential, QUIET_SECONDS, Recipient};
+use super::recipient::{QUIET_SECONDS, Recipient};
 use super::scopes::{Scopes, refused};
 use super::store::{Client, StoredCredentials};
 use super::task_owner::TaskOwner;
 use super::token_manager::TokenManager;
+use crate::client::inbound::authorization::Credential;
 use crate::config::Grant;
 
 impl TokenManager {

@@ -7,6 +7,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::timeout;
 use url::Url;
 
+use super::OnSecret;
 use super::callback::{Answer, Callback, PATH, read_answer};
 use super::discovery::{Discovery, parameter, quiet};
 use super::exchange::Granted;
@@ -14,7 +15,7 @@ use super::failure::Problem;
 use super::http::Http;
 use super::store::{Client, short_digest};
 use super::task_owner::TaskOwner;
-use super::{AuthorizationPrompt, OnSecret};
+use crate::client::inbound::authorization::AuthorizationPrompt;
 use crate::config::OAuthSettings;
 
 /// Client name for dynamic client registration.

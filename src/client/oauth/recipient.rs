@@ -2,18 +2,16 @@
 //! a person has confirmed. The MCP server itself names its authorization server, so a malicious MCP server could name its own one to get
 //! a secret.
 
-use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::time::timeout;
 use url::Url;
 
-use super::IssuerPrompt;
 use super::failure::Problem;
 use super::generation::{Generation, Stored};
 use super::store::TokenStore;
 use super::task_owner::TaskOwner;
+use crate::client::inbound::authorization::{Credential, IssuerPrompt};
 use crate::config::OAuthSettings;
 
 /// Time for which a refusal is reused. Without it, an agent that calls a tool in a loop would ask the person again and again.
@@ -23,17 +21,6 @@ const OAUTH_PLACE: &str = "/.well-known/oauth-authorization-server";
 /// Well-known path of `OpenID` Connect Discovery.
 const OPENID_PLACE: &str = "/.well-known/openid-configuration";
 
-/// A credential from the config with which the client proves its identity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Credential {
-    ClientSecret,
-    /// A private key. It signs for the client, and is never sent itself.
-    PrivateKey,
-    /// Only the client's id, without a secret. A person logs in for this client, and the issuer gets the code from the login.
-    ClientId,
-}
-
 impl Credential {
     pub(super) fn of(settings: &OAuthSettings) -> Option<Self> {
         let OAuthSettings { client_secret, private_key, .. } = settings;
@@ -42,16 +29,6 @@ impl Credential {
             (None, Some(_)) => Some(Self::ClientSecret),
             (None, None) => None,
         }
-    }
-}
-
-impl Display for Credential {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::ClientSecret => "client secret",
-            Self::PrivateKey => "signature by the private key",
-            Self::ClientId => "login",
-        })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use tokio::sync::watch;
 
-use super::{AuthorizationPrompt, IssuerPrompt};
+use crate::client::inbound::authorization::{AuthorizationPrompt, IssuerPrompt};
 use crate::client::inbound::caller::Reply;
 use crate::client::inbound::owner::RequestOwner;
 use crate::error::MissingCallback;

@@ -26,7 +26,7 @@ use tokio::net::UnixStream;
 use super::pipe::Pipe;
 use crate::boxes::border::{Border, BorderSettings, Descriptors, MAX_SOCKETS};
 use crate::boxes::{Contents, Order, Report};
-use crate::client::border_threads;
+use crate::client::threads::border_threads;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};
 use crate::fetch::SystemResolver;

@@ -21,10 +21,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::boxed::{Boxed, KeptAlive};
 use super::pipe::Pipe;
-use super::stderr::{self, Tail};
+use super::stderr::{self, Redact, StderrListener, Tail};
 use super::watchdog::Watchdog;
 use crate::boxes::border::Border;
-use crate::client::connection::open::{Redact, StderrListener};
 use crate::client::inbound::rate_limit::UNSOLICITED;
 use crate::config::ResolvedCommand;
 use crate::error::{Error, Result};

@@ -9,7 +9,6 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::client::connection::open::{Redact, StderrListener};
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, Rate, RateDecision, RateLimiter, STDERR};
 use crate::error::ForeignText;
 
@@ -31,6 +30,12 @@ const DRAINING: Duration = Duration::from_millis(100);
 const LAST_BYTES: usize = 1 << 20;
 /// Number of bytes in a line that count as one line for the rate limit.
 const LINE_UNIT: usize = 1024;
+
+/// Function that removes secrets and folder paths from a text.
+pub type Redact = Arc<dyn Fn(ForeignText) -> String + Send + Sync>;
+
+/// Callback for each line of a server's standard error.
+pub type StderrListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The last lines of a server's standard error.
 #[derive(Clone)]

@@ -24,22 +24,14 @@ use tokio::time::Instant;
 use super::lines::{ID_WINDOW, Line, Lines};
 use super::outbox::{Outbox, Queued};
 use super::requests::{DirectLine, ResultRecipient, SharedRequests, lock};
-use crate::client::http::error_of;
 use crate::client::inbound::notification::Interceptor;
 use crate::client::inbound::rate_limit::{MESSAGE, Pace, REQUEST, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
-use crate::client::wire::answer::{NO_CONTENT, is_answer_without_content};
+use crate::client::wire::answer::{DENSE_MARK, MALFORMED_MARK, NO_CONTENT, OVERSIZE_MARK, error_of, is_answer_without_content};
 use crate::client::wire::json::{self, ParseFailure};
 
 /// Number of messages that may wait to be handled or written. A server that sends more messages must wait.
 const QUEUE: usize = 64;
-/// Key in the data of an error that this client made because the answer was too long.
-pub(in crate::client) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
-/// Key in the data of an error that this client made because the parsed answer would need too much memory.
-pub(in crate::client) const DENSE_MARK: &str = "hyperlight-mcp/dense";
-/// Key in the data of an error that this client made because the answer cannot be read. Its value says why.
-pub(in crate::client) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
-
 pub(in crate::client) struct StdioTransport {
     incoming: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     outgoing: Option<mpsc::Sender<Queued>>,

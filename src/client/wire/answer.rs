@@ -1,15 +1,24 @@
 //! The outcome of a request: either the server's unchanged result, or a failure. A failure contains the information whether the server
 //! may have acted on the request.
 
-use rmcp::model::ErrorData;
+use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::ServiceError;
 use serde_json::Value as Json;
 
-use crate::client::stdio::transport::{DENSE_MARK, MALFORMED_MARK, OVERSIZE_MARK};
 use crate::error::{Error, ForeignText};
 use crate::limits::{MAX_MESSAGE_MEMORY_BYTES, MAX_WIRE_MESSAGE_BYTES};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
+
+/// Prefix of all keys that this client puts into an error's data. They are removed from the errors of a server, so that a server cannot set
+/// one.
+const MARKS: &str = "hyperlight-mcp/";
+/// Key in the data of an error that this client made because the answer was too long.
+pub(in crate::client) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
+/// Key in the data of an error that this client made because the parsed answer would need too much memory.
+pub(in crate::client) const DENSE_MARK: &str = "hyperlight-mcp/dense";
+/// Key in the data of an error that this client made because the answer cannot be read. Its value says why.
+pub(in crate::client) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
 /// The problem of an answer for which [`is_answer_without_content`] returns true.
 pub(in crate::client) const NO_CONTENT: &str = "it has neither a result nor an error";
@@ -18,6 +27,20 @@ pub(in crate::client) const NO_CONTENT: &str = "it has neither a result nor an e
 /// server, is not an answer.
 pub(in crate::client) fn is_answer_without_content(message: &Json) -> bool {
     message.get("jsonrpc").is_some()
+}
+
+/// Converts an error of any JSON type, because the errors of some servers do not follow the JSON-RPC format.
+pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
+    let code = error.get("code").and_then(Json::as_i64).and_then(|code| i32::try_from(code).ok());
+    let message = match error.get("message") {
+        Some(Json::String(message)) => message.clone(),
+        _ => error.to_string(),
+    };
+    let mut data = error.get("data").cloned().filter(|data| !data.is_null());
+    if let Some(Json::Object(fields)) = &mut data {
+        fields.retain(|key, _| !key.starts_with(MARKS));
+    }
+    ErrorData::new(code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode), message, data)
 }
 
 /// An answer to the question whether a request has reached its server.

@@ -6,7 +6,7 @@ use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 
-use crate::client::inbound::calls::Calls;
+use super::calls::Calls;
 
 pub(in crate::client) struct Observed<T> {
     pub(in crate::client) transport: T,
