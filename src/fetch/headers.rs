@@ -26,8 +26,9 @@ const FORBIDDEN: [HeaderName; 16] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-/// Headers with which some servers treat a GET request as a request with another method.
-const METHOD_OVERRIDES: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
+/// Words in the names of headers with which some servers treat a GET request as a request with another method, such as
+/// `X-HTTP-Method-Override`. A name with one of them is refused if only reading is allowed.
+const METHOD_WORDS: [&str; 2] = ["method", "verb"];
 /// Headers of a response that agent code does not get: cookies, and headers about the connection.
 const DROPPED: [HeaderName; 9] = [
     header::SET_COOKIE,
@@ -50,7 +51,7 @@ pub(super) fn request_headers(given: &[(String, String)], methods: Methods, limi
         if is_forbidden(&name) {
             return Err(FetchError::invalid(format!("the header {name} cannot be set by code: leave it out")));
         }
-        if methods == Methods::ReadOnly && METHOD_OVERRIDES.contains(&name.as_str()) {
+        if methods == Methods::ReadOnly && names_method(&name) {
             return Err(FetchError::MethodNotAllowed { method: format!("in the header {name}") });
         }
         let value = request_value(value)
@@ -62,7 +63,19 @@ pub(super) fn request_headers(given: &[(String, String)], methods: Methods, limi
 
 /// Returns whether agent code may not set a header.
 fn is_forbidden(name: &HeaderName) -> bool {
-    FORBIDDEN.contains(name) || name.as_str().starts_with("proxy-") || name.as_str().starts_with("sec-")
+    let read = read_by_servers(name);
+    FORBIDDEN.iter().any(|forbidden| forbidden.as_str() == read) || read.starts_with("proxy-") || read.starts_with("sec-")
+}
+
+/// Returns whether a server may take the method of the request from a header.
+fn names_method(name: &HeaderName) -> bool {
+    let read = read_by_servers(name);
+    read.split('-').any(|word| METHOD_WORDS.contains(&word))
+}
+
+/// Returns a name as many servers read it: in the variables of CGI (RFC 3875, 4.1.18), `-` and `_` are the same.
+fn read_by_servers(name: &HeaderName) -> String {
+    name.as_str().replace('_', "-")
 }
 
 /// Converts a value to bytes: each character becomes one byte.
@@ -131,7 +144,7 @@ mod tests {
     #[test]
     fn headers_about_the_connection_cookies_and_a_browsers_own_are_refused() {
         let names = "Host hOST Cookie Cookie2 Set-Cookie Set-Cookie2 Connection Keep-Alive Proxy-Authorization Proxy-Connection proxy-x TE Trailer \
-            Transfer-Encoding Upgrade Content-Length Expect Accept-Encoding Origin Sec-Fetch-Site sec-x HTTP2-Settings";
+            Transfer-Encoding transfer_encoding Upgrade Content-Length Content_Length Expect Accept-Encoding Origin Sec-Fetch-Site sec-x HTTP2-Settings";
         for name in names.split_whitespace() {
             let error = checked(name, "x").unwrap_err();
             assert_eq!(error.code(), "ERR_FETCH_INVALID_REQUEST", "{name}");
@@ -152,7 +165,15 @@ mod tests {
 
     #[test]
     fn where_only_reading_is_allowed_no_header_can_change_the_method() {
-        for name in ["X-HTTP-Method-Override", "x-http-method", "X-Method-Override"] {
+        for name in [
+            "X-HTTP-Method-Override",
+            "x-http-method",
+            "X-Method-Override",
+            "X_HTTP_Method_Override",
+            "X-Method",
+            "X-Original-Method",
+            "X-HTTP-Verb",
+        ] {
             let error = request_headers(&[(name.to_owned(), "DELETE".to_owned())], Methods::ReadOnly, &FetchLimits::default()).unwrap_err();
             assert_eq!(error.code(), "ERR_FETCH_METHOD_NOT_ALLOWED");
             assert!(checked(name, "GET").is_ok());

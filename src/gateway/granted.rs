@@ -385,10 +385,8 @@ impl Core {
         };
         let seen = |server: &Arc<ServerDefinition>| is_named(server) && self.sees(server, granted);
         let known = self.registry.servers().into_iter().filter(seen).take(KNOWN_NAMES);
-        let place = match self.registry.entry(name) {
-            Err(Error::UnknownServer { place, .. }) if granted.is_everything() => place,
-            _ => "in the config",
-        };
+        // The name is not looked up: the text must be the same whether another agent has a server of this name or nobody has.
+        let place = if granted.is_everything() { self.registry.searched_place() } else { "in the config" };
         let name_of = |server: &ServerDefinition| ErrorText::from(granted.name_in_code(server.as_granted()).unwrap_or(&server.name));
         Error::UnknownServer { server: name.to_owned(), place, known: known.map(|server| name_of(&server)).collect() }
     }

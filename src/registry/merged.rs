@@ -181,12 +181,17 @@ impl Merged {
     pub(super) fn unknown(&self, name: &str) -> Error {
         Error::UnknownServer {
             server: name.to_owned(),
-            place: if self.has_other_sources {
-                "in the config, its base layers, or what agents, providers and tasks have brought"
-            } else {
-                "in the config"
-            },
+            place: self.searched_place(),
             known: self.entries.iter().take(KNOWN_NAMES).map(|entry| entry.name().into()).collect(),
+        }
+    }
+
+    /// Returns the sources in which a server is looked up, for the error about a name that none of them has.
+    pub(super) fn searched_place(&self) -> &'static str {
+        if self.has_other_sources {
+            "in the config, its base layers, or what agents, providers and tasks have brought"
+        } else {
+            "in the config"
         }
     }
 }

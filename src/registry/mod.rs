@@ -200,6 +200,12 @@ impl Registry {
         merged.get(name).cloned().ok_or_else(|| merged.unknown(name))
     }
 
+    /// Returns the sources in which a server is looked up, for an error that must not depend on whether another agent has a server of the name.
+    #[must_use]
+    pub fn searched_place(&self) -> &'static str {
+        self.merged().searched_place()
+    }
+
     /// Returns whether a source has a server of this name, or could have one later without a change of the config's own servers. So the
     /// names of the catalogue count even if the catalogue is switched off.
     #[must_use]

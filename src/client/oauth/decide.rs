@@ -1,6 +1,7 @@
 //! Decisions about tokens, as functions without side effects.
 
 use secrecy::SecretString;
+use std::collections::HashSet;
 
 /// Remaining lifetime at which a token is renewed.
 const MARGIN_SECONDS: u64 = 30;
@@ -97,13 +98,9 @@ pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Fr
 
 /// Returns the union of both lists. The scopes keep their order.
 pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for scope in granted.iter().chain(wanted) {
-        if !all.contains(scope) {
-            all.push(scope.clone());
-        }
-    }
-    all
+    // A server may name very many.
+    let mut known = HashSet::new();
+    granted.iter().chain(wanted).filter(|scope| known.insert(scope.as_str())).cloned().collect()
 }
 
 pub(super) fn given_up(challenge: &Challenge) -> String {

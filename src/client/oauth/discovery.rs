@@ -2,19 +2,25 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata, OAuthClientConfig};
 use serde_json::Value as Json;
+use tokio::time::timeout;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 use url::Url;
 
 use super::address::origin_of;
+use super::documents::MAX_CHALLENGE_BYTES;
 use super::exchange::Issuer;
 use super::failure::{PKCE, Problem};
 use super::http::Http;
 use super::recipient::is_place_of;
 use crate::config::OAuthSettings;
+
+/// Longest time for all requests that find the authorization server. A document can name several, and each request has a limit of its own.
+const TIME: Duration = Duration::from_secs(60);
 
 /// The authorization server that was found.
 pub(super) struct Discovery {
@@ -30,7 +36,9 @@ pub(super) struct Discovery {
 
 /// Finds the authorization server. Starts from a challenge if there is one.
 pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&str>) -> Result<Discovery, Problem> {
-    quiet(async {
+    http.forget_document();
+    let challenge = challenge.filter(|challenge| challenge.len() <= MAX_CHALLENGE_BYTES);
+    let found = quiet(async {
         let mut manager = AuthorizationManager::new_with_oauth_http_client(base.clone(), Arc::clone(http) as _).await?;
         let resolution = manager.resolve_metadata_from_challenge(challenge).await?;
         let metadata = resolution.metadata;
@@ -42,8 +50,13 @@ pub(super) async fn discover(http: &Arc<Http>, base: &Url, challenge: Option<&st
         manager.set_metadata(metadata.clone());
         let scopes = manager.select_initial_scopes(&[]).await;
         Ok(Discovery { manager, metadata, issuer, scopes, is_published })
+    });
+    let seconds = TIME.as_secs();
+    timeout(TIME, found).await.unwrap_or_else(|_| {
+        Err(Problem::failed(format!(
+            "its authorization server was not found within {seconds} s, so nothing was sent: its metadata names hosts that do not answer"
+        )))
     })
-    .await
 }
 
 impl Discovery {

@@ -14,6 +14,7 @@ use url::Url;
 
 use super::OnSecret;
 use super::address::{Policy, Reach, Resolver, origin_of, reach_of_literal};
+use super::documents::{LastDocument, limit_challenge, too_many};
 use super::failure::{Problem, Refusal};
 use super::sent::secrets_of;
 use crate::network::Lookups;
@@ -33,14 +34,6 @@ pub(super) struct Http {
     /// Failure of the last POST request. It is stored here because rmcp's error does not contain the details.
     failure: Mutex<Option<Problem>>,
     last_get: Mutex<LastDocument>,
-}
-
-/// The metadata document that was requested last.
-#[derive(Default)]
-struct LastDocument {
-    /// URL of the document before any redirect.
-    first: Option<Url>,
-    is_redirected: bool,
 }
 
 /// The reason why a request got no answer. The text shows only the origin of a URL.
@@ -76,7 +69,12 @@ impl Http {
     /// Returns the URL of the metadata document that was requested last. If the request was redirected, returns the URL before the
     /// redirects.
     pub(super) fn last_document(&self) -> Option<Url> {
-        self.last_get().first.clone()
+        self.last_get().first().cloned()
+    }
+
+    /// Forgets the document that was requested last. Each discovery begins without one.
+    pub(super) fn forget_document(&self) {
+        *self.last_get() = LastDocument::default();
     }
 
     fn last_get(&self) -> MutexGuard<'_, LastDocument> {
@@ -116,13 +114,21 @@ impl Http {
         let url = request.url().clone();
         self.policy.check(&url).map_err(NoAnswer)?;
         let is_get = request.method() == Method::GET;
-        if is_get && !std::mem::take(&mut self.last_get().is_redirected) {
-            self.last_get().first = Some(url.clone());
+        if is_get {
+            self.last_get().requested(&url);
         }
         let response = self.client.execute(request).await.map_err(|error| failed(&url, error))?;
         self.policy.answered(&url, response.remote_addr());
-        self.last_get().is_redirected = is_get && response.status().is_redirection();
-        read(&url, response).await
+        if is_get {
+            self.last_get().answered(&url, response.status(), response.headers());
+        }
+        let mut answer = read(&url, response).await?;
+        limit_challenge(answer.headers_mut());
+        let document = is_get.then(|| serde_json::from_slice::<Json>(answer.body()).ok()).flatten();
+        match document.as_ref().and_then(too_many) {
+            Some(problem) => Err(NoAnswer(format!("{} answered with {problem}", origin_of(&url)))),
+            None => Ok(answer),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod assertion;
 mod callback;
 mod decide;
 mod discovery;
+mod documents;
 mod exchange;
 mod failure;
 mod generation;

@@ -54,7 +54,9 @@ pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
     let Ok(url) = Url::parse(issuer) else { return false };
     let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
     let is_spelled_so = url.as_str() == issuer || url.as_str().strip_suffix('/') == Some(issuer);
-    if !is_bare || !is_spelled_so || url.origin() != document.origin() {
+    // What a query selects may be a document of somebody else.
+    let is_other = document.query().is_some() || url.origin() != document.origin();
+    if !is_bare || !is_spelled_so || is_other {
         return false;
     }
     let path = url.path().trim_end_matches('/');
@@ -189,6 +191,7 @@ mod tests {
         for (issuer, document) in [
             ("https://a.example", "https://evil.example/.well-known/oauth-authorization-server"),
             ("https://a.example", "https://a.example/.well-known/other"),
+            ("https://a.example", "https://a.example/.well-known/openid-configuration?of=evil"),
             ("https://a.example/t", "https://a.example/evil/.well-known/openid-configuration"),
             ("https://a.example/t", "https://a.example/.well-known/oauth-authorization-server/evil"),
             ("https://a.example@evil.example", "https://evil.example/.well-known/oauth-authorization-server"),

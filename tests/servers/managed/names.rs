@@ -130,3 +130,12 @@ async fn that_a_server_hides_what_another_agent_has_added_is_told_to_the_owner_a
     }
     world.gateway.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_grants_a_model_hears_of_the_server_of_another_agent_what_it_hears_of_none() {
+    let world = World::with(TestFolder::new(), opened_with(json!({}), |_| {})).await;
+    world.agent("boss").add_server(change(world.entry("Merger Plans", &[]))).await.unwrap();
+    assert!(world.status("merger-plans").is_some());
+    let model = Model::of(world.agent("researcher"));
+    assert_eq!(heard(&model, "merger-plans").await, heard(&model, NOBODYS).await);
+}

@@ -198,3 +198,15 @@ async fn a_server_that_is_not_there_is_an_error_that_says_so() {
     world.set(|rules| rules.documents.get_mut(PRM).unwrap()["authorization_servers"] = json!([nowhere]));
     assert!(is_refused(&world).await.contains(&nowhere));
 }
+
+#[tokio::test]
+async fn a_document_with_very_long_lists_ends_the_search_at_once() {
+    for field in ["authorization_servers", "scopes_supported"] {
+        let world = World::new().await;
+        let list: Vec<String> = (0..20_000).map(|entry| format!("http://127.0.0.1:1/{entry}")).collect();
+        world.set(|rules| rules.documents.get_mut("/.well-known/oauth-protected-resource/mcp").unwrap()[field] = json!(list));
+        let error = refusal(&world, &Agent::new(Person::Opens).oauth(&world, settings())).await;
+        assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED");
+        assert!(error.to_string().contains(field) && error.to_string().contains("20000"), "{error}");
+    }
+}

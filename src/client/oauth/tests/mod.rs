@@ -21,6 +21,7 @@ use super::testing::{World, fetch};
 use super::token_manager::Timing;
 use super::*;
 use crate::client::http::TokenSource as _;
+use crate::client::inbound::authorization::{AuthorizationPrompt, Credential, IssuerPrompt};
 use crate::client::inbound::caller::{Caller, Elicitation, ElicitationAnswer, Reply, Sampling};
 use crate::client::inbound::notification::Notice;
 use crate::client::inbound::owner::RequestOwner;

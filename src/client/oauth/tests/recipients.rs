@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::assertion::tests::new_key;
-use super::super::testing::metadata;
+use super::super::testing::{Page, metadata};
 use super::*;
 
 const PRM: &str = "/.well-known/oauth-protected-resource/mcp";
@@ -222,5 +222,23 @@ async fn metadata_that_claims_the_issuer_of_somebody_else_is_not_believed() {
             assert!(error.to_string().contains(&good) && error.to_string().contains(&base), "{error}");
         }
         assert!(evil.seen("/token").is_empty() && agent.prompts() == 0 && agent.issuers.lock().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_document_of_somebody_else_is_not_believed_because_the_issuer_has_answered_with_a_redirect_to_nowhere() {
+    for status in [300, 302, 304] {
+        let (world, evil) = (World::new().await, World::new().await);
+        let (good, base, place) = (world.base.clone(), evil.base.clone(), "/x/.well-known/meta");
+        evil.set(|rules| drop(rules.documents.insert(place.to_owned(), metadata(&good, &base))));
+        world.set(|rules| {
+            rules.documents.get_mut(PRM).unwrap()["authorization_servers"] = json!([good, format!("{base}{place}")]);
+            for of_issuer in ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"] {
+                rules.pages.insert(of_issuer.to_owned(), Page::new(status, ""));
+            }
+        });
+        let error = refusal(&world, &Agent::new(None).oauth(&world, pinned(&good))).await;
+        assert_eq!(error.code(), "ERR_AUTHORIZATION_FAILED", "{error}");
+        assert!(evil.seen("/token").is_empty(), "{status}");
     }
 }
