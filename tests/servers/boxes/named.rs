@@ -179,7 +179,7 @@ async fn a_place_that_cannot_be_looked_at_stops_no_other_server() {
     symlink("loop", data.join("loop")).unwrap();
     let servers = json!({
         "one": { "command": FIXTURE, "box": { "write": [data] } },
-        "two": { "command": FIXTURE, "args": [data.join("loop/server.mjs")], "box": "off" },
+        "two": { "command": FIXTURE, "env": { "NODE_OPTIONS": format!("--import {}", data.join("loop/server.mjs").display()) }, "box": "off" },
         "three": { "command": FIXTURE, "box": { "write": [test_folder.path("elsewhere")] } },
     });
     fs::create_dir_all(test_folder.path("elsewhere")).unwrap();
