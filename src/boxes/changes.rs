@@ -88,8 +88,7 @@ impl Effect {
         match (self, other) {
             // A missing program is named, although its folder is.
             (Self::MayPlant, Self::Makes | Self::Replaces) => false,
-            (Self::Replaces | Self::MayPlant, _) => true,
-            (Self::MayAdd, Self::MayAdd) | (Self::Rewrites, Self::Rewrites) => true,
+            (Self::Replaces | Self::MayPlant, _) | (Self::MayAdd, Self::MayAdd) | (Self::Rewrites, Self::Rewrites) => true,
             (Self::Makes | Self::MayAdd | Self::Rewrites | Self::MayMake, _) => false,
         }
     }

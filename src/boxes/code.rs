@@ -43,8 +43,7 @@ pub struct Command<'a> {
     pub home: &'a Path,
 }
 
-/// A variable that a command gets.
-#[derive(Debug, Clone)]
+/// A variable that a command gets. It has no `Debug`, because the value may be a secret.
 pub struct Variable {
     pub value: String,
     pub loads_code: bool,

@@ -112,21 +112,21 @@ pub(super) fn keep(
 ) -> Result<Changes, String> {
     let given: BTreeMap<PathBuf, Access> = paths.clone();
     let places = places(kept, mounts, lookup);
-    for Place { place, .. } in places.iter().filter(|place| place.is_kept()) {
+    for Place { at: place, .. } in places.iter().filter(|place| place.is_kept()) {
         let is_written = access_of(&given, place) == Some(Access::Write) && !given.contains_key(place);
         if is_written && lookup.kind(place).is_some() {
             paths.insert(place.clone(), Access::Read);
         }
     }
     let within_written = |place: &Path| access_of(&given, place) == Some(Access::Write);
-    let mut programs = places.iter().filter(|place| place.is_kept()).map(|place| &place.place);
+    let mut programs = places.iter().filter(|place| place.is_kept()).map(|place| &place.at);
     if let Some(place) = programs.find(|place| within_written(place) && lookup.is_unknown(place)) {
         return Err(unseen(place, lookup));
     }
     // A link within something that is kept cannot be replaced.
     let is_written = |path: &Path| access_of(paths, path) == Some(Access::Write);
     let mut changes = Changes::default();
-    for Place { owners, links, place } in &places {
+    for Place { owners, links, at: place } in &places {
         let link = links.iter().find(|link| is_written(link));
         let has = given.iter().find(|(path, access)| **access == Access::Write && path.starts_with(place)).map(|(path, _)| path);
         let is_missing = lookup.kind(place).is_none() && !lookup.is_unknown(place);
@@ -142,7 +142,7 @@ pub(super) fn keep(
 struct Place<'k> {
     owners: Vec<&'k Owner>,
     links: Vec<PathBuf>,
-    place: PathBuf,
+    at: PathBuf,
 }
 
 impl Place<'_> {
@@ -161,9 +161,9 @@ fn places<'k>(kept: &'k [Kept], mounts: &OtherMounts, lookup: &impl Lookup) -> V
     for (path, owners) in by_path {
         let (links, place) = followed(path, lookup);
         for name in mounts.other_names(&place, lookup) {
-            places.push(Place { owners: owners.clone(), links: Vec::new(), place: name });
+            places.push(Place { owners: owners.clone(), links: Vec::new(), at: name });
         }
-        places.push(Place { owners, links, place });
+        places.push(Place { owners, links, at: place });
     }
     places
 }

@@ -19,7 +19,7 @@ const WRITABLE_BY_GROUP: u32 = 0o020;
 const WRITABLE_BY_ALL: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Returns the program of the package in this folder, or, without one, of the package that Node finds from `start`.
+/// Returns the program of the package in this folder, or, without one, of the one that was installed together with the package at `start`.
 ///
 /// # Errors
 /// Returns the reason why the package cannot be used, as a part of a sentence.

@@ -142,7 +142,7 @@ impl Core {
     /// Returns the variables of a server's entry, and those that load code, wherever they come from.
     fn variables(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Vec<Variable> {
         let is_inherited = |name: &str, value: &str| {
-            let private = PRIVATE.iter().any(|known| *known == (name, value));
+            let private = PRIVATE.contains(&(name, value));
             private || self.surroundings.environment.get(name).is_some_and(|known| known == value)
         };
         let known = command.environment.iter().map(|(name, value)| (name, value.expose_secret()));
