@@ -190,7 +190,7 @@ export interface GatewayOptions extends Callbacks {
    * Default `words`, or `search` of the config.
    */
   search?: SearchRanking
-  /** The folder of the package `hyperlight-mcp-search-model`. Default: where Node finds the package from this one. */
+  /** The folder of the package `hyperlight-mcp-search-model`. Default: the package that is installed together with this one. */
   searchModel?: string
   /** True to emit events also for each connection and each call. Default false. */
   trace?: boolean

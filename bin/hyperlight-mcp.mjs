@@ -6,13 +6,11 @@ import addon from '../index.js'
 
 const columns = isatty(1) ? process.stdout.columns : isatty(2) ? process.stderr.columns : undefined
 const ended = new AbortController()
-/** Prints a line on standard error. At a terminal, the last line may show progress, and is replaced. */
-const note = (text) => process.stderr.write(`${isatty(2) ? '\r\x1b[K' : ''}${text}\n`)
 let client
 const model = {
   /** Asks the model of `boot`. Its client is loaded only when tools have to be made. */
   async generate({ settings, request }) {
-    client ??= import('./model.mjs').then(({ model }) => model(settings, note))
+    client ??= import('./model.mjs').then(({ model }) => model(settings))
     try {
       return await (await client)({ ...request, signal: ended.signal })
     } catch (error) {

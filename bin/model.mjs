@@ -1,7 +1,8 @@
 // The model that plans and writes the tools of `boot`, reached with the Vercel AI SDK. Only this command loads it, and only when a model is needed.
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { basename, dirname, join, sep } from 'node:path'
+import { fileURLToPath } from 'node:url'
 
 /** The providers: their package, the variable with the key, and the model that is used unless another is named. */
 export const PROVIDERS = {
@@ -25,14 +26,13 @@ const OPENAI_HOST = 'api.openai.com'
 
 /**
  * Makes the function that asks a model. `settings` has `provider`, `model`, `apiKey` and `baseUrl`; an empty `apiKey` is allowed with a `baseUrl`, as local
- * servers need none. The function takes `{ system, user, maxTokens, signal }` and resolves with the model's text. Its errors never have the key. `note` is
- * called with a sentence for the person who started the program.
+ * servers need none. The function takes `{ system, user, maxTokens, signal }` and resolves with the model's text. Its errors never have the key.
  */
-export async function model({ provider, model: id, apiKey, baseUrl, retries = RETRIES }, note = () => {}) {
+export async function model({ provider, model: id, apiKey, baseUrl, retries = RETRIES }) {
   const known = PROVIDERS[provider]
   // The SDK writes warnings to standard output, which belongs to a host that starts this program.
   globalThis.AI_SDK_LOG_WARNINGS = false
-  const [{ generateText }, sdk] = [await load('ai', known, note), await load(known.package, known, note)]
+  const [{ generateText }, sdk] = [await load('ai', known), await load(known.package, known)]
   const client = sdk[known.create]({ apiKey: apiKey || 'none', ...(baseUrl && { baseURL: baseUrl }) })
   // Compatible servers have chat completions; only OpenAI itself has the newer responses.
   const isCompatible = provider === 'openai' && baseUrl && new URL(baseUrl).hostname !== OPENAI_HOST
@@ -57,92 +57,37 @@ const majorOf = (name) => createRequire(import.meta.url)('../package.json').peer
 /** Returns what a person can type to get the packages. */
 function remedies(known) {
   const [ai, sdk] = ['ai', known.package].map((name) => `${name}@${majorOf(name)}`)
-  return `In this folder: npm install ${ai} ${sdk}. Or start with: npx -p hyperlight-mcp -p ${ai} -p ${sdk} hyperlight-mcp boot …`
+  return `Start with: npx -p hyperlight-mcp -p ${ai} -p ${sdk} hyperlight-mcp boot …, or install them together: npm install hyperlight-mcp ${ai} ${sdk}`
 }
 
 /**
- * Loads a package that lies beside this program, or else in the working folder: a program that npx has fetched lies in npx's own cache, where a person cannot
- * install anything. Code of the working folder is named before it runs.
+ * Loads a package that was installed together with this program. Node would also load one from a folder above, or from the working folder: there, a server
+ * in a box may have made it.
  */
-async function load(name, known, note) {
-  try {
-    return await import(name)
-  } catch (error) {
-    if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error
-  }
-  const require = createRequire(join(process.cwd(), 'any.js'))
-  let path
-  try {
-    path = require.resolve(name)
-  } catch {
-    throw new Error(`the package ${name} is not installed. ${remedies(known)}`)
-  }
-  checkPackage(name, path, known)
-  note(`${name} is loaded from the working folder: ${path}`)
-  return require(path)
+async function load(name, known) {
+  const file = fileURLToPath(import.meta.url)
+  const modules = foldersAbove(file)
+    .filter((folder) => basename(folder) !== MODULES)
+    .map((folder) => join(folder, MODULES))
+  // Node takes the nearest one. With Plug'n'Play there are no such folders, and a file of the project says where each package is.
+  const nearest = modules.find((folder) => existsSync(join(folder, name)))
+  const isInstalled = process.versions.pnp !== undefined || nearest?.startsWith(installationOf(dirname(file)))
+  if (!isInstalled) throw new Error(`the package ${name} is not installed. ${remedies(known)}`)
+  return await import(name)
 }
 
-/**
- * Refuses a package that another user could have changed, because this user could run any code with it. Also refuses another version than
- * the one for which this program was written.
- */
-function checkPackage(name, path, known) {
-  const { folder, version } = packageOf(name, path)
-  const refuse = (place, problem) => {
-    throw new Error(`the package ${name} in ${folder} is not loaded: ${place} ${problem}. ${remedies(known)}`)
-  }
-  for (const place of [path, ...foldersAbove(path), join(folder, 'package.json'), ...modulesAbove(folder)]) {
-    const { uid, mode, gid } = statSync(place)
-    if (uid !== 0 && uid !== process.getuid?.()) refuse(place, 'belongs to another user')
-    // In a folder with the sticky bit above the modules, such as /tmp, other users cannot replace files of this user.
-    const isSticky = (mode & 0o1000) !== 0 && !isWithin(place, modulesOf(folder))
-    if (!isSticky && isWritableByOthers(mode, gid)) refuse(place, 'can be written by other users')
-  }
-  if (version.split('.')[0] !== majorOf(name))
-    throw new Error(`the package ${name} in ${folder} has version ${version}, which cannot be used. ${remedies(known)}`)
-}
-
-/** Returns whether users other than the owner can write. A group with the number of the user has only this user, as most distributions set it up. */
-function isWritableByOthers(mode, gid) {
-  const isOwnGroup = gid === 0 || (gid === process.getgid?.() && gid === process.getuid?.())
-  return (mode & (isOwnGroup ? 0o002 : 0o022)) !== 0
+/** Returns the folder with the outermost `node_modules` that has this program, or else the folder of its package. */
+function installationOf(here) {
+  const modules = foldersAbove(here)
+    .filter((folder) => basename(folder) === MODULES)
+    .at(-1)
+  return join(modules === undefined ? dirname(here) : dirname(modules), sep)
 }
 
 /** Returns the folder that has a file, and all folders above it. */
 function foldersAbove(path) {
   const folder = dirname(path)
   return folder === path ? [] : [folder, ...foldersAbove(folder)]
-}
-
-const isWithin = (path, folder) => path === folder || path.startsWith(join(folder, sep))
-
-/** Returns the folder `node_modules` that has a package, or the package's own folder if it is a linked one. */
-function modulesOf(folder) {
-  return [folder, ...foldersAbove(folder)].find((above) => basename(above) === MODULES) ?? folder
-}
-
-/** Returns the folders from which Node loads a module that a package needs and that is not beside it. */
-function modulesAbove(folder) {
-  return foldersAbove(folder)
-    .map((above) => join(above, MODULES))
-    .filter((modules) => existsSync(modules))
-}
-
-/** Returns the folder and the version of the package that has a file: the folder directly in `node_modules`, or of a linked package the next one. */
-function packageOf(name, path) {
-  const folders = foldersAbove(path)
-  const modules = folders.findIndex((folder) => basename(folder) === MODULES)
-  const own = modules < 0 ? folders : folders.slice(0, modules)
-  for (const folder of own) {
-    let found
-    try {
-      found = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
-    } catch {
-      continue
-    }
-    if (found?.name === name) return { folder, version: String(found.version) }
-  }
-  throw new Error(`the package ${name}, of which ${path} is a file, has no package.json with its name`)
 }
 
 /** Says why a request failed, without the key, and without a user name or a password in an address. */

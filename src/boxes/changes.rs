@@ -1,14 +1,16 @@
 //! Says what a box can change that decides what other servers run, to the person who approves the box, or the other server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::kept::{Change, Effect};
+use super::kept::{Change, Changes, Effect};
 
 /// Maximum number of paths that one sentence names.
 const MAX_PATHS: usize = 3;
 /// Maximum number of other servers that one request names.
 const MAX_SERVERS: usize = 10;
+/// Maximum length of a path in a sentence. A command can name paths longer than what a program may open.
+const MAX_PATH: usize = 300;
 
 /// Returns sentences for the approval of the box.
 pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
@@ -21,6 +23,11 @@ pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
                 Effect::Replaces => format!("can change {paths}, and so what the server \"{server}\" runs"),
                 Effect::Makes => format!("can make {paths}, which the server \"{server}\" runs"),
                 Effect::MayPlant => format!("can change files in {paths}, from which the server \"{server}\" may run code"),
+                Effect::MayAdd => {
+                    format!("can make or change node_modules, package.json and the like in {paths}, where the server \"{server}\" looks for them")
+                }
+                Effect::Rewrites => format!("can change {paths}, which the server \"{server}\" uses"),
+                Effect::MayMake => format!("can make {paths}, which the server \"{server}\" uses"),
             });
         }
     }
@@ -44,6 +51,11 @@ pub fn sentences_of_other(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &st
                 Effect::Replaces => format!("the server \"{name}\" may write {paths}, and so change what this server runs"),
                 Effect::Makes => format!("the server \"{name}\" may make {paths}, which this server runs"),
                 Effect::MayPlant => format!("the server \"{name}\" may write in {paths}, from which this server may run code"),
+                Effect::MayAdd => {
+                    format!("the server \"{name}\" may make or change node_modules, package.json and the like in {paths}, where this server looks for them")
+                }
+                Effect::Rewrites => format!("the server \"{name}\" may change {paths}, which this server uses"),
+                Effect::MayMake => format!("the server \"{name}\" may make {paths}, which this server uses"),
             });
         }
     }
@@ -59,13 +71,7 @@ fn by_server(changes: &BTreeSet<Change>) -> BTreeMap<&str, Vec<(Effect, Vec<&Pat
     let mut by_server: BTreeMap<&str, Vec<(Effect, Vec<&Path>)>> = BTreeMap::new();
     for Change { server, effect, path } in sorted {
         let said = by_server.entry(server).or_default();
-        // A missing program is named, although its folder is.
-        let covers = |(other, paths): &(Effect, Vec<&Path>)| {
-            (*other == *effect || *effect == Effect::MayPlant)
-                && *other != Effect::Makes
-                && paths.iter().any(|above| path.starts_with(above))
-        };
-        if said.iter().any(covers) {
+        if said.iter().any(|(other, paths)| other.covers(*effect) && paths.iter().any(|above| path.starts_with(above))) {
             continue;
         }
         match said.last_mut().filter(|(last, _)| last == effect) {
@@ -76,8 +82,34 @@ fn by_server(changes: &BTreeSet<Change>) -> BTreeMap<&str, Vec<(Effect, Vec<&Pat
     by_server
 }
 
+impl Effect {
+    /// Returns whether a sentence about a folder says enough about another effect within this folder.
+    fn covers(self, other: Self) -> bool {
+        match (self, other) {
+            // A missing program is named, although its folder is.
+            (Self::MayPlant, Self::Makes | Self::Replaces) => false,
+            (Self::Replaces | Self::MayPlant, _) | (Self::MayAdd, Self::MayAdd) | (Self::Rewrites, Self::Rewrites) => true,
+            (Self::Makes | Self::MayAdd | Self::Rewrites | Self::MayMake, _) => false,
+        }
+    }
+}
+
+/// Returns sentences about what a box can make that this gateway or other programs of the user would run.
+pub(super) fn made_sentences(Changes { of_servers: _, packages, host_configs }: &Changes) -> Vec<String> {
+    let listed = |paths: &BTreeSet<PathBuf>| listed(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    let of_packages = (!packages.is_empty()).then(|| format!("can make {}, from which this gateway may load packages", listed(packages)));
+    let of_hosts = (!host_configs.is_empty())
+        .then(|| format!("can make {}: editors and other hosts start the servers in it, with all of your rights", listed(host_configs)));
+    of_packages.into_iter().chain(of_hosts).collect()
+}
+
 fn listed(paths: &[&Path]) -> String {
-    let mut said: Vec<String> = paths.iter().take(MAX_PATHS).map(|path| path.display().to_string()).collect();
+    let shown = |path: &&Path| {
+        let text = path.to_string_lossy();
+        let end = text.char_indices().nth(MAX_PATH).map(|(end, _)| end);
+        end.map_or_else(|| text.to_string(), |end| format!("{}…", &text[..end]))
+    };
+    let mut said: Vec<String> = paths.iter().take(MAX_PATHS).map(shown).collect();
     let more = paths.len().saturating_sub(MAX_PATHS);
     said.extend((more > 0).then(|| format!("{more} more places")));
     said.join(", ")
@@ -115,6 +147,29 @@ mod tests {
         ];
         assert_eq!(sentences_of_other(&by_box, "c"), said);
         assert_eq!(sentences_of_other(&by_box, "d"), [] as [String; 0]);
+    }
+
+    #[test]
+    fn a_file_in_a_folder_that_is_said_is_not_said_again() {
+        let changes = BTreeSet::from([
+            change("b", Effect::MayPlant, "/ws"),
+            change("b", Effect::MayAdd, "/ws"),
+            change("b", Effect::Rewrites, "/ws/x.yml"),
+            change("b", Effect::MayMake, "/ws/y.yml"),
+            change("b", Effect::Rewrites, "/data/x.db"),
+            change("b", Effect::MayMake, "/data/y.db"),
+            change("b", Effect::MayAdd, "/data"),
+            change("b", Effect::MayAdd, "/data/lib"),
+        ]);
+        let said = [
+            "can change files in /ws, from which the server \"b\" may run code",
+            "can make or change node_modules, package.json and the like in /data, where the server \"b\" looks for them",
+            "can change /data/x.db, which the server \"b\" uses",
+            "can make /data/y.db, which the server \"b\" uses",
+        ];
+        assert_eq!(sentences_of_box(&changes), said);
+        let long = BTreeSet::from([change("b", Effect::MayMake, &format!("/ws/{}", "x".repeat(5_000)))]);
+        assert!(sentences_of_box(&long)[0].chars().count() < 400);
     }
 
     #[test]

@@ -1,58 +1,82 @@
-//! Finds out from where a server takes the code that it runs. Whoever writes there acts with the rights of this server.
+//! Finds out from where a server takes the code that it runs, and what else decides about it. Whoever writes there acts with the rights of this
+//! server.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::contents::{BoxInput, Choice, MARKS, Places, given_paths, is_relative_path, own_folders, places};
+use super::contents::{BoxInput, Choice, MARKS, MAX_INTERPRETERS, Places, given_paths, own_folders, places};
 use super::order::Access;
 use super::own_files::{access_of, followed};
-use super::paths::{Kind, Lookup};
+use super::paths::{Kind, Lookup, is_system};
+use super::words::Folders;
 use crate::config::is_program_file;
 
 /// Extensions that a runtime appends to a name to find the program.
-const APPENDED: [&str; 5] = ["js", "cjs", "node", "ts", "py"];
-/// Maximum number of words of a command that are looked up.
-const MAX_WORDS: usize = 1_024;
+const APPENDED: [&str; 6] = ["js", "cjs", "mjs", "node", "ts", "py"];
+/// Extensions of programs that look for nothing in the folders above them.
+const ALONE: [&str; 7] = ["bash", "bat", "dll", "exe", "jar", "sh", "zsh"];
+/// Folders next to `bin` from which programs load code.
+const BESIDE_BIN: [&str; 4] = ["lib", "lib64", "libexec", "share"];
+const NODE_MODULES: &str = "node_modules";
 
-/// The files and folders from which a server takes the code that it runs.
+/// The files and folders that decide which code a server runs.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Code {
     /// Programs, runtimes and packages. Nothing but code is in them. A file that does not exist yet is among them if the server would run it.
     pub programs: BTreeSet<PathBuf>,
-    /// Folders that may have code beside other things: those in the arguments, the working folder, the folders of `PATH`, and the folder of a
-    /// script without a package.
+    /// Folders that may have code beside other things: those in the arguments and variables, the working folder, the folders of `PATH`, and the
+    /// folder of a script without a package.
     pub folders: BTreeSet<PathBuf>,
+    /// Folders above a program or the working folder. A runtime looks there for packages and settings, such as `node_modules` and `package.json`.
+    pub searched: BTreeSet<PathBuf>,
+    /// All other files that the command and its variables name, whether they exist or not.
+    pub files: BTreeSet<PathBuf>,
 }
 
-/// Returns from where a server takes its code. `command` names its program, and `variables` are the values of variables that load code.
-pub fn code(request: &BoxInput<'_>, command: &str, variables: &[String], lookup: &impl Lookup) -> Code {
+/// The command of a server, as far as it decides which code runs.
+pub struct Command<'a> {
+    pub name: &'a str,
+    /// The variables of its entry, and those that load code.
+    pub variables: &'a [Variable],
+    /// The folder that the command takes for the home of its user.
+    pub home: &'a Path,
+}
+
+/// A variable that a command gets. It has no `Debug`, because the value may be a secret.
+pub struct Variable {
+    pub value: String,
+    pub loads_code: bool,
+}
+
+/// Returns what decides which code a server runs. The program need not exist.
+pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup) -> Code {
     let own_folders = own_folders(request, lookup);
     let choice = Choice::new(request, lookup, &own_folders);
-    let Places { runtime, packages, files, .. } = places(request, lookup);
-    let mut code = Code::default();
+    let folders = Folders { working: request.working_directory, home: command.home };
+    let mut finder = Finder { code: Code::default(), choice, folders, lookup };
+    let Places { runtime, packages, files, interpreters } = places(request, lookup);
     // The folder `bin` of a package has programs that load their code from the folders beside it.
     let roots = runtime.iter().filter_map(|folder| package_above(folder, lookup));
-    code.programs.extend(roots.chain(packages).chain(runtime.iter().cloned()));
-    for file in &files {
-        code.add_program(file, &choice, lookup);
+    finder.code.programs.extend(roots.chain(packages).chain(runtime.iter().cloned()));
+    // A link that leads to the program or an interpreter can be replaced too, and a program that is missing can be made.
+    for file in files.iter().chain(&interpreters).map(PathBuf::as_path).chain([request.program]) {
+        finder.add_program(file);
     }
-    // A link that leads to the program can be replaced too, and a program that is missing can be made.
-    code.programs.insert(request.program.to_owned());
-    code.folders.extend(request.working_directory.map(Path::to_owned));
-    let in_search_path = std::env::split_paths(request.search_path);
-    code.folders.extend(in_search_path.filter_map(|folder| placed(&folder, request.working_directory)));
-    // An earlier folder can have the program, although nobody can tell it at this moment.
-    code.programs.extend(candidates(request, command).into_iter().filter(|candidate| lookup.is_unknown(candidate)));
-    let texts = request.arguments.iter().chain(variables);
-    for word in texts.flat_map(|text| words(text)).take(MAX_WORDS) {
-        let is_path = word.starts_with('/') || is_relative_path(&word);
-        if let Some(path) = is_path.then(|| placed(Path::new(&word), request.working_directory)).flatten() {
-            code.add_word(path, &choice, lookup);
-        }
+    finder.add_search_path(command.name);
+    let arguments = request.arguments.iter().map(|argument| (argument, false));
+    for (text, loads_code) in arguments.chain(command.variables.iter().map(|variable| (&variable.value, variable.loads_code))) {
+        finder.add_text(text, loads_code);
+    }
+    let mut code = finder.code;
+    if let Some(folder) = request.working_directory {
+        code.folders.insert(folder.to_owned());
+        code.searched.extend(folder.ancestors().skip(1).map(Path::to_owned));
     }
     // The whole machine is no place of code.
-    code.folders.remove(Path::new("/"));
+    for folders in [&mut code.folders, &mut code.searched] {
+        folders.remove(Path::new("/"));
+    }
     code
 }
 
@@ -83,39 +107,130 @@ fn candidates(request: &BoxInput<'_>, command: &str) -> Vec<PathBuf> {
     candidates
 }
 
-impl Code {
-    /// Adds a program. Its folder is a place of code too, because a runtime finds modules beside a script, whatever package it belongs to.
-    fn add_program<L: Lookup>(&mut self, file: &Path, choice: &Choice<'_, L>, lookup: &L) {
-        self.programs.insert(file.to_owned());
-        let real = lookup.real(file).unwrap_or_else(|| file.to_owned());
-        if !is_program_file(&real) {
-            return;
-        }
-        let package = choice.package_of(&real);
-        let folder = if package == real { real.parent().map(Path::to_owned) } else { Some(package) };
-        self.folders.extend(folder);
+/// Collects the code of one server.
+struct Finder<'a, L> {
+    code: Code,
+    choice: Choice<'a, L>,
+    folders: Folders<'a>,
+    lookup: &'a L,
+}
+
+impl<L: Lookup> Finder<'_, L> {
+    /// Adds the folders in which the program and its interpreters are looked up.
+    fn add_search_path(&mut self, command: &str) {
+        let request = self.choice.request;
+        let folders: Vec<PathBuf> = std::env::split_paths(request.search_path).collect();
+        self.code.folders.extend(folders.iter().filter_map(|folder| self.folders.placed(folder)));
+        let candidates = candidates(request, command);
+        let is_missing = self.lookup.kind(request.program).is_none();
+        // An earlier folder can have the program, although nobody can tell it at this moment.
+        let possible = candidates.into_iter().filter(|candidate| is_missing || self.lookup.is_unknown(candidate));
+        self.code.programs.extend(possible);
     }
 
-    /// Adds the file or folder that a word of the command names.
-    fn add_word<L: Lookup>(&mut self, path: PathBuf, choice: &Choice<'_, L>, lookup: &L) {
-        match lookup.kind(&path) {
-            Some(Kind::Folder) => drop(self.folders.insert(path)),
-            Some(Kind::File) if is_program_file(&path) || lookup.is_program(&path) => self.add_program(&path, choice, lookup),
-            Some(Kind::File | Kind::Other) => {}
-            None if is_program_file(&path) || lookup.is_unknown(&path) => drop(self.programs.insert(path)),
-            None => {
-                let with = |ending: &str| {
-                    let mut name = path.clone().into_os_string();
-                    name.push(".");
-                    name.push(ending);
-                    PathBuf::from(name)
-                };
-                let found = APPENDED.iter().map(|ending| with(ending)).find(|file| lookup.kind(file) == Some(Kind::File));
-                if let Some(file) = found {
-                    self.add_program(&file, choice, lookup);
-                }
+    /// Adds the files and folders that an argument or the value of a variable names.
+    fn add_text(&mut self, text: &str, loads_code: bool) {
+        for path in self.folders.paths_in(text, self.lookup) {
+            match self.lookup.kind(&path) {
+                Some(Kind::Folder) => drop(self.code.folders.insert(path)),
+                Some(Kind::File) if loads_code || self.is_code(&path) => self.add_program(&path),
+                Some(Kind::File | Kind::Other) => drop(self.code.files.insert(path)),
+                None => self.add_missing(path, loads_code),
             }
         }
+    }
+
+    /// Adds a path at which nothing is found now. A runtime may find a program by another name there.
+    fn add_missing(&mut self, path: PathBuf, loads_code: bool) {
+        if !self.lookup.is_unknown(&path) {
+            let with = |ending: &str| {
+                let mut name = path.clone().into_os_string();
+                name.push(".");
+                name.push(ending);
+                PathBuf::from(name)
+            };
+            let found: Vec<PathBuf> =
+                APPENDED.iter().map(|ending| with(ending)).filter(|file| self.lookup.kind(file) == Some(Kind::File)).collect();
+            for file in found {
+                self.add_program(&file);
+            }
+        }
+        let missing = if loads_code || is_program_file(&path) { &mut self.code.programs } else { &mut self.code.files };
+        missing.insert(path);
+    }
+
+    fn is_code(&self, file: &Path) -> bool {
+        is_program_file(file) || self.lookup.is_program(file) || self.lookup.interpreter(file).is_some()
+    }
+
+    /// Adds a program with the interpreters in the first lines.
+    fn add_program(&mut self, file: &Path) {
+        let (mut next, mut seen) = (Some(file.to_owned()), BTreeSet::new());
+        for _ in 0..MAX_INTERPRETERS {
+            let Some(program) = next.filter(|program| seen.insert(program.clone())) else { break };
+            if program != file {
+                self.code.programs.extend(self.choice.runtime_of(&program));
+            }
+            self.add_file(&program);
+            next = self.add_first_line(&program);
+        }
+    }
+
+    /// Adds what the first line of a script names. Returns its interpreter.
+    fn add_first_line(&mut self, script: &Path) -> Option<PathBuf> {
+        let words = self.lookup.interpreter(script)?;
+        for path in words.iter().flat_map(|word| self.folders.paths_in(word, self.lookup)) {
+            match self.lookup.kind(&path) {
+                Some(Kind::Folder) => drop(self.code.folders.insert(path)),
+                _ => drop(self.code.programs.insert(path)),
+            }
+        }
+        self.choice.interpreter_of(script)
+    }
+
+    /// Adds a file that runs, and the places in which it or its runtime looks for more. A runtime finds modules beside a script, whatever package it
+    /// belongs to.
+    fn add_file(&mut self, file: &Path) {
+        let real = self.lookup.real(file).unwrap_or_else(|| file.to_owned());
+        for path in [file, &real] {
+            self.code.programs.insert(path.to_owned());
+            self.add_searched(path);
+        }
+        if is_system(&real) {
+            self.add_system_program(&real);
+        } else if is_program_file(&real) {
+            let package = self.choice.package_of(&real);
+            let folder = if package == real { real.parent().map(Path::to_owned) } else { Some(package) };
+            self.code.folders.extend(folder);
+        }
+    }
+
+    /// Adds the folders above a program. Existing packages there are programs themselves.
+    fn add_searched(&mut self, program: &Path) {
+        if program.extension().and_then(OsStr::to_str).is_some_and(|ending| ALONE.contains(&ending)) {
+            return;
+        }
+        for folder in program.ancestors().skip(1).filter(|folder| folder.parent().is_some()) {
+            // Then all folders above it are there too.
+            if !self.code.searched.insert(folder.to_owned()) {
+                break;
+            }
+            let modules = folder.join(NODE_MODULES);
+            if self.lookup.kind(&modules).is_some() || self.lookup.is_unknown(&modules) {
+                self.code.programs.insert(modules);
+            }
+        }
+    }
+
+    /// Adds the package of a program in a folder of the system, which no box has to be given. A box may be allowed to write a part of it.
+    fn add_system_program(&mut self, program: &Path) {
+        let folders = || program.ancestors().skip(1);
+        let is_modules = |folder: &&Path| folder.file_name() == Some(OsStr::new(NODE_MODULES));
+        let is_package = |folder: &&Path| MARKS.iter().any(|mark| self.lookup.kind(&folder.join(mark)).is_some());
+        self.code.programs.extend(folders().filter(is_modules).last().or_else(|| folders().find(is_package)).map(Path::to_owned));
+        let beside = folders().find(|folder| folder.file_name() == Some(OsStr::new("bin"))).and_then(Path::parent);
+        self.code.folders.extend(beside.into_iter().flat_map(|prefix| BESIDE_BIN.map(|name| prefix.join(name))));
+        self.code.folders.extend(program.parent().map(Path::to_owned));
     }
 }
 
@@ -123,29 +238,4 @@ impl Code {
 fn package_above(folder: &Path, lookup: &impl Lookup) -> Option<PathBuf> {
     let package = folder.parent().filter(|_| folder.file_name() == Some(OsStr::new("bin")))?;
     MARKS.iter().any(|mark| lookup.kind(&package.join(mark)).is_some()).then(|| package.to_owned())
-}
-
-/// Returns the place of a path that a command names. `None` for a relative path of a command without a working folder.
-fn placed(path: &Path, working_directory: Option<&Path>) -> Option<PathBuf> {
-    if path.is_absolute() {
-        return Some(path.components().collect());
-    }
-    // `./a` is the place `a`.
-    Some(working_directory?.join(path).components().collect())
-}
-
-/// Returns a text, and each part of it that may be a path: the value of `--flag=path` or `-Ipath`, or a file in the command line of `sh -c`.
-fn words(text: &str) -> Vec<String> {
-    let separates = |character: char| character.is_whitespace() || "=:,;|&()<>'\"`{}".contains(character);
-    let behind_letter = |word: &str| {
-        let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?;
-        let value = letters.get(1..)?;
-        (value.starts_with(['/', '.'])).then(|| value.to_owned())
-    };
-    let mut found: Vec<String> =
-        [text].into_iter().chain(text.split(separates)).filter(|word| !word.is_empty()).map(str::to_owned).collect();
-    found.extend(found.iter().filter_map(|word| behind_letter(word)).collect::<Vec<_>>());
-    found.sort_unstable();
-    found.dedup();
-    found
 }

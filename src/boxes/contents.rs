@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use super::changes::sentences_of_box;
-use super::kept::{Change, Kept, keep, planting};
+use super::changes::{made_sentences, sentences_of_box};
+use super::kept::{Changes, Kept, keep, planting};
 use super::mounts::OtherMounts;
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
 use super::other_names::{check_other_names, other_names_sentence};
@@ -24,13 +24,14 @@ const BESIDE_BIN: [&str; 3] = ["lib", "lib64", "libexec"];
 /// Options of `env` that allow several words after it in a script's first line.
 const SPLITTING: [&str; 2] = ["-S", "--split-string"];
 /// Maximum number of interpreters that follow one another.
-const MAX_INTERPRETERS: usize = 4;
+pub(super) const MAX_INTERPRETERS: usize = 4;
 const THREADS_OF_PROCESS: u64 = 32;
 const OPEN_FILES: u64 = 16_384;
 const FILE_BYTES: u64 = 4 << 30;
 const TEMPORARY_BYTES: u64 = 512 << 20;
 
 /// A server that is about to start, without placeholders.
+#[derive(Clone)]
 pub struct BoxInput<'a> {
     pub settings: &'a BoxSettings,
     /// The file that was found for the command.
@@ -70,7 +71,7 @@ pub struct Places {
     /// The program, its interpreters and the programs in the arguments themselves.
     pub files: BTreeSet<PathBuf>,
     /// The interpreters, by the paths in the first lines of scripts.
-    interpreters: BTreeSet<PathBuf>,
+    pub(super) interpreters: BTreeSet<PathBuf>,
 }
 
 /// What exists in a box, and why.
@@ -80,8 +81,8 @@ pub struct Decided {
     /// The path by which the program is started in the box.
     pub program: PathBuf,
     pub places: Places,
-    /// What the box can change that decides what other servers run.
-    pub changes: BTreeSet<Change>,
+    /// What the box can change that decides what runs outside of it.
+    pub changes: Changes,
 }
 
 /// Returns what exists in the box, and the path by which the program is started there.
@@ -197,7 +198,8 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
     let is_unsaid = !written.is_empty() && !may_write(request.settings, request.arguments, !request.roots.is_empty());
     let shared = is_unsaid.then(|| SHARED.to_owned());
     let planted = written.iter().filter_map(|path| planting(path, &paths, lookup)).chain(other_names_sentence(&paths, lookup));
-    of_program.into_iter().chain(sockets).chain(own_files).chain(shared).chain(sentences_of_box(&changes)).chain(planted).collect()
+    let outside = sentences_of_box(&changes.of_servers).into_iter().chain(made_sentences(&changes)).chain(planted);
+    of_program.into_iter().chain(sockets).chain(own_files).chain(shared).chain(outside).collect()
 }
 
 /// Returns paths as texts. Paths in the same folder share one text: `/a/{bin, lib}`. A path within another one is left out.
@@ -227,7 +229,7 @@ fn network_of(network: &BoxNetwork, start_hosts: &BTreeSet<BoxHost>) -> Network 
 }
 
 pub(super) struct Choice<'a, L> {
-    request: &'a BoxInput<'a>,
+    pub(super) request: &'a BoxInput<'a>,
     lookup: &'a L,
     user_home: PathBuf,
     own_folders: &'a [PathBuf],
@@ -293,7 +295,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
         Some(self.lookup.real(program.parent()?)?.join(program.file_name()?))
     }
 
-    fn interpreter_of(&self, program: &Path) -> Option<PathBuf> {
+    pub(super) fn interpreter_of(&self, program: &Path) -> Option<PathBuf> {
         let words = self.lookup.interpreter(program)?;
         let mut words = words.iter().map(String::as_str);
         let first = words.next()?;
@@ -312,7 +314,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
     }
 
     /// Returns the folders that the program at this path needs.
-    fn runtime_of(&self, program: &Path) -> Vec<PathBuf> {
+    pub(super) fn runtime_of(&self, program: &Path) -> Vec<PathBuf> {
         let Some(folder) = program.parent().filter(|_| !is_system(program)) else { return Vec::new() };
         let prefix = folder.parent().unwrap_or(folder);
         let has = |path: &PathBuf| self.lookup.real(path).as_ref() == Some(path) && self.lookup.kind(path) == Some(Kind::Folder);

@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::boxes::{Identity, Mount, Owner, services};
 
+#[path = "code_tests.rs"]
+mod code;
 #[path = "other_names_tests.rs"]
 mod other_names;
 #[path = "own_files_tests.rs"]

@@ -36,15 +36,33 @@ pub struct Kept {
     pub owner: Owner,
 }
 
-/// Who runs a file.
+/// Who runs a file, or takes from it what runs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// The process of this gateway, which no box limits.
     Gateway,
+    /// The process of this gateway, which loads the package if it exists.
+    GatewayIfMade,
+    /// A program of the user that starts servers, such as an editor. The file says which ones.
+    Host,
     /// The process of another server, with this name.
     Server(String),
     /// The process of another server. The folder may have code for it, and other things that boxes may write.
     MayRun(String),
+    /// The process of another server. It looks in the folder for packages and settings with certain names.
+    Searches(String),
+    /// The process of another server. The file is named by its command, and is no program.
+    Uses(String),
+}
+
+impl Owner {
+    /// Returns whether a box may only read what exists at the path.
+    pub(super) fn is_kept(&self) -> bool {
+        match self {
+            Self::Gateway | Self::GatewayIfMade | Self::Host | Self::Server(_) => true,
+            Self::MayRun(_) | Self::Searches(_) | Self::Uses(_) => false,
+        }
+    }
 }
 
 /// Something that a box can change, and that decides what another server runs.
@@ -64,6 +82,22 @@ pub enum Effect {
     Makes,
     /// The path is a folder from which the server may run code.
     MayPlant,
+    /// The path is a folder in which the server looks for packages and settings.
+    MayAdd,
+    /// The path is that of another file that the command of the server names.
+    Rewrites,
+    /// The path is that of a missing file that the command of the server names.
+    MayMake,
+}
+
+/// What a box can change outside of it.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Changes {
+    pub of_servers: BTreeSet<Change>,
+    /// Missing packages that this gateway would load.
+    pub packages: BTreeSet<PathBuf>,
+    /// Missing files in which programs of the user would find servers to start.
+    pub host_configs: BTreeSet<PathBuf>,
 }
 
 /// Takes the right to write from what runs outside. Returns what a box can change nevertheless.
@@ -75,57 +109,134 @@ pub(super) fn keep(
     paths: &mut BTreeMap<PathBuf, Access>,
     mounts: &OtherMounts,
     lookup: &impl Lookup,
-) -> Result<BTreeSet<Change>, String> {
+) -> Result<Changes, String> {
     let given: BTreeMap<PathBuf, Access> = paths.clone();
-    let places: Vec<(&Kept, Vec<PathBuf>, PathBuf)> = kept
-        .iter()
-        .flat_map(|kept| {
-            let (links, place) = followed(&kept.path, lookup);
-            let others = mounts.other_names(&place, lookup).into_iter().map(|name| (kept, Vec::new(), name));
-            others.chain([(kept, links, place)]).collect::<Vec<_>>()
-        })
-        .collect();
-    for (kept, _, place) in &places {
-        let is_program = !matches!(kept.owner, Owner::MayRun(_));
+    let places = places(kept, mounts, lookup);
+    for Place { at: place, .. } in places.iter().filter(|place| place.is_kept()) {
         let is_written = access_of(&given, place) == Some(Access::Write) && !given.contains_key(place);
-        if is_program && is_written && lookup.kind(place).is_some() {
+        if is_written && lookup.kind(place).is_some() {
             paths.insert(place.clone(), Access::Read);
         }
     }
     let within_written = |place: &Path| access_of(&given, place) == Some(Access::Write);
-    let programs = || places.iter().filter(|(kept, ..)| !matches!(kept.owner, Owner::MayRun(_)));
-    if let Some((_, _, place)) = programs().find(|(_, _, place)| within_written(place) && lookup.is_unknown(place)) {
+    let mut programs = places.iter().filter(|place| place.is_kept()).map(|place| &place.at);
+    if let Some(place) = programs.find(|place| within_written(place) && lookup.is_unknown(place)) {
         return Err(unseen(place, lookup));
     }
     // A link within something that is kept cannot be replaced.
     let is_written = |path: &Path| access_of(paths, path) == Some(Access::Write);
-    let mut changes = BTreeSet::new();
-    for (kept, links, place) in &places {
+    let mut changes = Changes::default();
+    for Place { owners, links, at: place } in &places {
         let link = links.iter().find(|link| is_written(link));
         let has = given.iter().find(|(path, access)| **access == Access::Write && path.starts_with(place)).map(|(path, _)| path);
+        let is_missing = lookup.kind(place).is_none() && !lookup.is_unknown(place);
+        let looked = Looked { place, link, has, is_written: is_written(place), is_missing };
+        for owner in owners {
+            changes.add(owner, &looked)?;
+        }
+    }
+    Ok(changes)
+}
+
+/// A place, and the links that lead to it.
+struct Place<'k> {
+    owners: Vec<&'k Owner>,
+    links: Vec<PathBuf>,
+    at: PathBuf,
+}
+
+impl Place<'_> {
+    fn is_kept(&self) -> bool {
+        self.owners.iter().any(|owner| owner.is_kept())
+    }
+}
+
+/// Returns the places of what runs outside, with the other names that a box has for them. Many servers have the same paths, such as those of `PATH`.
+fn places<'k>(kept: &'k [Kept], mounts: &OtherMounts, lookup: &impl Lookup) -> Vec<Place<'k>> {
+    let mut by_path: BTreeMap<&Path, Vec<&Owner>> = BTreeMap::new();
+    for Kept { path, owner } in kept {
+        by_path.entry(path).or_default().push(owner);
+    }
+    let mut places = Vec::new();
+    for (path, owners) in by_path {
+        let (links, place) = followed(path, lookup);
+        for name in mounts.other_names(&place, lookup) {
+            places.push(Place { owners: owners.clone(), links: Vec::new(), at: name });
+        }
+        places.push(Place { owners, links, at: place });
+    }
+    places
+}
+
+/// What a box can do at a place.
+struct Looked<'p> {
+    place: &'p PathBuf,
+    /// A link to the place that the box can replace.
+    link: Option<&'p PathBuf>,
+    /// The first path within the place, or the place itself, that the box was given.
+    has: Option<&'p PathBuf>,
+    is_written: bool,
+    is_missing: bool,
+}
+
+impl Changes {
+    /// Adds what a box can change at a place.
+    ///
+    /// # Errors
+    /// The reason why no box may change it.
+    fn add(&mut self, owner: &Owner, looked: &Looked<'_>) -> Result<(), String> {
+        let Looked { place, link, has, is_written, is_missing } = *looked;
         let changeable = has.or(link);
-        let (server, effect, path) = match (&kept.owner, changeable) {
-            (Owner::Gateway, Some(changeable)) => {
+        let (server, effect, path) = match (owner, changeable) {
+            (Owner::Gateway | Owner::GatewayIfMade, Some(changeable)) => {
                 return Err(format!(
                     "{} cannot be written: this gateway's own program is loaded through it, which runs without a box. Name other folders, or install \
                      the program outside of them",
                     changeable.display()
                 ));
             }
+            (Owner::Gateway, None) if is_written && is_missing => {
+                return Err(format!(
+                    "{} does not exist, and this box could make it: this gateway would load it, and runs without a box. Make it first, or name \
+                     other folders",
+                    place.display()
+                ));
+            }
+            (Owner::Host, Some(changeable)) => {
+                return Err(format!(
+                    "{} cannot be written: programs of yours, such as editors, start what a file in it says, without a box. Name other folders",
+                    changeable.display()
+                ));
+            }
+            (Owner::GatewayIfMade, None) if is_written && is_missing => {
+                self.packages.insert(place.clone());
+                return Ok(());
+            }
+            (Owner::Host, None) if is_written && is_missing => {
+                self.host_configs.insert(place.clone());
+                return Ok(());
+            }
             (Owner::Server(server), Some(changeable)) => (server, Effect::Replaces, changeable),
-            (Owner::Server(server), None) if is_written(place) && lookup.kind(place).is_none() => (server, Effect::Makes, place),
-            (Owner::MayRun(server), _) if is_written(place) => (server, Effect::MayPlant, place),
+            (Owner::Server(server), None) if is_written && is_missing => (server, Effect::Makes, place),
+            (Owner::MayRun(server), _) if is_written => (server, Effect::MayPlant, place),
             (Owner::MayRun(server), Some(changeable)) => (server, Effect::MayPlant, changeable),
-            _ => continue,
+            // What lies elsewhere in the folder is not looked for.
+            (Owner::Searches(server), _) if is_written => (server, Effect::MayAdd, place),
+            (Owner::Searches(server), _) if link.is_some() => (server, Effect::MayAdd, link.unwrap_or(place)),
+            (Owner::Uses(server), Some(changeable)) => (server, Effect::Rewrites, changeable),
+            (Owner::Uses(server), None) if is_written && is_missing => (server, Effect::MayMake, place),
+            (Owner::Uses(server), None) if is_written => (server, Effect::Rewrites, place),
+            _ => return Ok(()),
         };
-        changes.insert(Change { server: server.clone(), effect, path: path.clone() });
+        self.of_servers.insert(Change { server: server.clone(), effect, path: path.clone() });
+        Ok(())
     }
-    Ok(changes)
 }
 
 /// Says what in a folder that a box may write is run by other programs of the user. `None` if nothing was found.
 pub(super) fn planting(folder: &Path, given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Option<String> {
-    let is_changeable = |path: &Path| access_of(given, path) == Some(Access::Write) && lookup.kind(path).is_some();
+    let may_exist = |path: &Path| lookup.kind(path).is_some() || lookup.is_unknown(path);
+    let is_changeable = |path: &Path| access_of(given, path) == Some(Access::Write) && may_exist(path);
     let found: Vec<&str> = PLANTS.into_iter().filter(|name| is_changeable(&folder.join(name))).collect();
     let named = format!("can change {} in {}", found.join(", "), folder.display());
     (!found.is_empty()).then(|| format!("{named}: git, package managers, editors and shells run what is there, with all of your rights"))

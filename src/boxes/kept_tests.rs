@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::boxes::changes::{made_sentences, sentences_of_box};
 use crate::boxes::{Entry, Identity, Kind, Mount};
 
 /// A machine with these files and links.
@@ -57,7 +58,8 @@ fn kept(written: &[&str], path: &str, owner: Owner) -> Result<(Vec<PathBuf>, Vec
     let mut paths: BTreeMap<PathBuf, Access> = written.iter().map(|path| (path.into(), Access::Write)).collect();
     let changes = keep(&[Kept { path: path.into(), owner }], &mut paths, &no_mounts(&files), &files)?;
     let read = paths.into_iter().filter(|(_, access)| *access == Access::Read);
-    Ok((read.map(|(path, _)| path).collect(), crate::boxes::changes::sentences_of_box(&changes)))
+    let said = sentences_of_box(&changes.of_servers).into_iter().chain(made_sentences(&changes)).collect();
+    Ok((read.map(|(path, _)| path).collect(), said))
 }
 
 #[test]
@@ -65,7 +67,7 @@ fn the_gateways_own_program_is_never_written() {
     let of = |written: &[&str], path: &str| kept(written, path, Owner::Gateway);
     assert_eq!(of(&["/ws"], "/ws/node_modules"), Ok((vec!["/ws/node_modules".into()], vec![])));
     assert_eq!(of(&["/other"], "/ws/node_modules"), Ok((vec![], vec![])));
-    assert_eq!(of(&["/ws"], "/ws/missing"), Ok((vec![], vec![])));
+    assert!(of(&["/ws"], "/ws/missing").unwrap_err().contains("/ws/missing does not exist, and this box could make it"));
     for (written, path) in
         [(&["/ws"][..], "/ws/link"), (&["/ws/node_modules"], "/ws/node_modules"), (&["/ws", "/ws/node_modules/p"], "/ws/node_modules")]
     {
@@ -119,6 +121,41 @@ fn a_link_in_something_kept_is_not_replaceable() {
     let mut paths = BTreeMap::from([("/ws".into(), Access::Write)]);
     let link = own("/ws/node_modules/hyperlight-mcp");
     assert!(keep(std::slice::from_ref(&link), &mut paths.clone(), &no_mounts(&files), &files).is_err());
-    assert_eq!(keep(&[link, own("/ws/node_modules")], &mut paths, &no_mounts(&files), &files), Ok([].into()));
+    assert_eq!(keep(&[link, own("/ws/node_modules")], &mut paths, &no_mounts(&files), &files), Ok(Changes::default()));
     assert_eq!(paths.get(Path::new("/ws/node_modules")), Some(&Access::Read));
+}
+
+#[test]
+fn a_file_that_another_server_uses_stays_written_and_is_said() {
+    let of = |written: &[&str], path: &str| kept(written, path, Owner::Uses("b".into())).unwrap();
+    let said = |what: &str| vec![format!("can {what}, which the server \"b\" uses")];
+    for (written, path, what) in [
+        ("/ws", "/ws/.git", "change /ws/.git"),
+        ("/ws/.git", "/ws/.git", "change /ws/.git"),
+        ("/ws", "/ws/link", "change /ws/link"),
+        ("/ws", "/ws/new", "make /ws/new"),
+    ] {
+        assert_eq!(of(&[written], path), (vec![], said(what)), "{written} {path}");
+    }
+    assert_eq!(of(&["/other"], "/ws/new"), (vec![], vec![]));
+}
+
+/// Only a few names in such a folder matter, and nothing that lies deeper in other folders.
+#[test]
+fn a_folder_that_is_only_searched_is_said_if_the_box_may_write_in_it() {
+    let of = |written: &[&str], path: &str| kept(written, path, Owner::Searches("b".into())).unwrap();
+    let said = vec!["can make or change node_modules, package.json and the like in /ws, where the server \"b\" looks for them".to_owned()];
+    assert_eq!(of(&["/ws"], "/ws"), (vec![], said));
+    assert_eq!(of(&["/ws/data"], "/ws"), (vec![], vec![]));
+}
+
+#[test]
+fn what_hosts_and_the_gateway_find_later_is_kept_or_said_to_be_made() {
+    assert_eq!(kept(&["/ws"], "/ws/.git", Owner::Host), Ok((vec!["/ws/.git".into()], vec![])));
+    let said = vec!["can make /ws/.mcp.json: editors and other hosts start the servers in it, with all of your rights".to_owned()];
+    assert_eq!(kept(&["/ws"], "/ws/.mcp.json", Owner::Host), Ok((vec![], said)));
+    assert!(kept(&["/ws/.git"], "/ws/.git", Owner::Host).unwrap_err().contains("start what a file in it says"));
+    assert_eq!(kept(&["/ws"], "/ws/node_modules", Owner::GatewayIfMade), Ok((vec!["/ws/node_modules".into()], vec![])));
+    let said = vec!["can make /ws/x/node_modules, from which this gateway may load packages".to_owned()];
+    assert_eq!(kept(&["/ws"], "/ws/x/node_modules", Owner::GatewayIfMade), Ok((vec![], said)));
 }

@@ -19,12 +19,13 @@ mod registry;
 pub(crate) mod sentences;
 mod services;
 mod sockets;
+mod words;
 
 pub use absent::{absent_arguments, bare_names, variables_outside};
 pub use changes::sentences_of_other;
-pub use code::{Code, code, is_fixed_program};
+pub use code::{Code, Command, Variable, code, is_fixed_program};
 pub use contents::{BoxInput, Decided, HOME, Places, contents, decide, places, present};
-pub use kept::{Change, Effect, Kept, Owner};
+pub use kept::{Change, Changes, Effect, Kept, Owner};
 pub(crate) use machine::PROBE;
 pub use machine::{BoxPart, BoxPartName, BoxesReport};
 pub use mounts::Mount;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::kept::{Kept, Owner};
+use super::kept::Kept;
 use super::order::Access;
 use super::own_files::{access_of, followed};
 use super::paths::{Entry, Identity, Lookup, is_system};
@@ -24,7 +24,7 @@ pub(super) fn check_other_names<'p>(
     paths: &BTreeMap<PathBuf, Access>,
     lookup: &impl Lookup,
 ) -> Result<(), String> {
-    let programs = kept.iter().filter(|kept| !matches!(kept.owner, Owner::MayRun(_))).map(|kept| followed(&kept.path, lookup).1);
+    let programs = kept.iter().filter(|kept| kept.owner.is_kept()).map(|kept| followed(&kept.path, lookup).1);
     // Only root can give a file of the system another name.
     let files = own.cloned().chain(programs).filter(|file| !is_system(file));
     let named_twice = |file: PathBuf| {

@@ -27,7 +27,7 @@ const SAVE_AFTER: usize = 256;
 
 /// Options of an [`Embedder`].
 pub struct EmbedderOptions {
-    /// The folder of the package with the program. If `None`, searches for the package from `start`, as Node does.
+    /// The folder of the package with the program. If `None`, it is the one that was installed together with the package of `start`.
     pub package: Option<PathBuf>,
     /// The folder of the addon.
     pub start: PathBuf,

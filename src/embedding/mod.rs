@@ -13,4 +13,5 @@ mod vector;
 
 pub use embedder::{Embedder, EmbedderOptions};
 pub use package::PACKAGE;
+pub(crate) use package::package_folders;
 pub use vector::{DIMENSIONS, TextDigest, Vector};

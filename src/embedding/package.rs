@@ -19,7 +19,7 @@ const WRITABLE_BY_GROUP: u32 = 0o020;
 const WRITABLE_BY_ALL: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Returns the program of the package in this folder, or, without one, of the package that Node finds from `start`.
+/// Returns the program of the package in this folder, or, without one, of the one that was installed together with the package at `start`.
 ///
 /// # Errors
 /// Returns the reason why the package cannot be used, as a part of a sentence.
@@ -33,13 +33,22 @@ pub(super) fn find(folder: Option<&Path>, start: &Path) -> Result<PathBuf, Strin
     Ok(folder.join(PROGRAM))
 }
 
-/// Finds the package in `node_modules` of a folder or of its parents, as Node does. `start` is the folder of the package that has the addon:
-/// a person has installed it, and therefore also the packages beside it. The working folder is not searched, because it may be another's
-/// project.
+/// Finds the package beside the addon. `start` is the folder of the package that has the addon: a person has installed it, and therefore also the
+/// packages beside it. No other folder is searched, because it may be another's project.
 fn resolve(start: &Path) -> Option<PathBuf> {
-    let start = fs::canonicalize(start).ok()?;
-    let modules = start.ancestors().filter(|above| above.file_name().is_none_or(|name| name != NODE_MODULES));
-    modules.map(|above| above.join(NODE_MODULES).join(PACKAGE)).find(|folder| folder.is_dir())
+    package_folders(&fs::canonicalize(start).ok()?).into_iter().map(|modules| modules.join(PACKAGE)).find(|folder| folder.is_dir())
+}
+
+/// Returns the folders `node_modules` with what was installed together with a package, the innermost one first: those that contain the package, and
+/// those of folders between them. In the repository, it is the one of the repository. Node searches the folders above too, which other programs
+/// may write.
+pub(crate) fn package_folders(package: &Path) -> Vec<PathBuf> {
+    let is_modules = |folder: &Path| folder.file_name().is_some_and(|name| name == NODE_MODULES);
+    let outermost = package.ancestors().filter(|folder| is_modules(folder)).last().and_then(Path::parent);
+    let npm = package.parent().filter(|npm| npm.file_name().is_some_and(|name| name == "npm"));
+    let Some(last) = outermost.or_else(|| npm.and_then(Path::parent)) else { return Vec::new() };
+    let folders = package.ancestors().take_while(|folder| folder.starts_with(last)).filter(|folder| !is_modules(folder));
+    folders.map(|folder| folder.join(NODE_MODULES)).collect()
 }
 
 fn check(folder: &Path) -> Result<(), String> {
@@ -97,7 +106,10 @@ mod tests {
 
     use super::*;
 
+    const ADDON: &str = "node_modules/hyperlight-mcp-linux-x64-gnu";
+
     fn install(modules: &Path) -> PathBuf {
+        fs::create_dir_all(modules.join("hyperlight-mcp-linux-x64-gnu")).unwrap();
         let folder = modules.join(PACKAGE);
         fs::create_dir_all(&folder).unwrap();
         for file in FILES {
@@ -130,11 +142,25 @@ mod tests {
         assert_eq!(find(Some(&named), &addon).unwrap(), fs::canonicalize(&named).unwrap().join(PROGRAM));
     }
 
+    /// A server in a box that may write a folder above could make the package there.
+    #[test]
+    fn the_package_is_not_looked_for_above_what_was_installed() {
+        let root = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(root.path()).unwrap();
+        for addon in ["p/node_modules/hyperlight-mcp-linux-x64-gnu", "r/npm/linux-x64-gnu", "app/dist"] {
+            fs::create_dir_all(root.join(addon)).unwrap();
+            install(&root.join("node_modules"));
+            assert_eq!(find(None, &root.join(addon)).unwrap_err(), "is not installed", "{addon}");
+        }
+        let own = install(&root.join("r/node_modules"));
+        assert_eq!(find(None, &root.join("r/npm/linux-x64-gnu")).unwrap(), own.join(PROGRAM));
+    }
+
     #[test]
     fn a_package_of_another_version_or_name_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let folder = install(&root.path().join(NODE_MODULES));
-        let problem = || find(None, root.path()).unwrap_err();
+        let problem = || find(None, &root.path().join(ADDON)).unwrap_err();
         write_manifest(&folder, PACKAGE, "9.9.9");
         assert!(problem().contains("it has version 9.9.9, and 0."), "{}", problem());
         write_manifest(&folder, "evil", env!("CARGO_PKG_VERSION"));
@@ -153,14 +179,14 @@ mod tests {
         for place in [&folder.join(PROGRAM), &folder.join("model.onnx"), &folder, &modules] {
             let before = fs::metadata(place).unwrap().permissions();
             fs::set_permissions(place, Permissions::from_mode(0o1777)).unwrap();
-            let problem = find(None, root.path()).unwrap_err();
+            let problem = find(None, &root.path().join(ADDON)).unwrap_err();
             assert!(problem.ends_with("can be written by other users"), "{problem}");
             fs::set_permissions(place, before).unwrap();
         }
-        assert!(find(None, root.path()).is_ok());
+        assert!(find(None, &root.path().join(ADDON)).is_ok());
         if rustix::process::geteuid().is_root() {
             chown(folder.join(PROGRAM), Some(12_345), None).unwrap();
-            assert!(find(None, root.path()).unwrap_err().ends_with("belongs to another user (uid 12345)"));
+            assert!(find(None, &root.path().join(ADDON)).unwrap_err().ends_with("belongs to another user (uid 12345)"));
         }
     }
 
@@ -170,6 +196,6 @@ mod tests {
         let folder = install(&root.path().join(NODE_MODULES));
         fs::rename(folder.join(PROGRAM), root.path().join("elsewhere")).unwrap();
         symlink(root.path().join("elsewhere"), folder.join(PROGRAM)).unwrap();
-        assert!(find(None, root.path()).unwrap_err().ends_with("its hyperlight-mcp-embed is a symbolic link"));
+        assert!(find(None, &root.path().join(ADDON)).unwrap_err().ends_with("its hyperlight-mcp-embed is a symbolic link"));
     }
 }

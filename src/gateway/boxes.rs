@@ -28,7 +28,7 @@ use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
 use crate::boxes::border::{AbsoluteNames, BorderSettings, Descriptors, Refusal, RefusalListener};
-use crate::boxes::{BoxInput, BoxesReport, Decided, Disk, HOME, Kept, PROBE, Registry, Service, decide, is_fixed_program, services};
+use crate::boxes::{BoxInput, BoxesReport, Decided, Disk, HOME, PROBE, Registry, Service, decide, is_fixed_program, services};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
     BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths,
@@ -42,7 +42,7 @@ use homes::{HeldHome, Homes};
 pub use homes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
 use loaded::loaded_files;
 use own_files::OwnFiles;
-use own_programs::{own_programs, starts};
+use own_programs::{OwnPrograms, starts};
 use programs::compared;
 use start_registry::start_sentence;
 
@@ -64,15 +64,12 @@ pub(super) struct BoxMaker {
     /// The services whose sockets a box does not get, even if it gets their folder.
     services: Vec<Service>,
     own_files: OwnFiles,
-    /// The files and folders from which the programs of this gateway are loaded.
-    own_programs: Vec<Kept>,
+    own_programs: OwnPrograms,
 }
 
 impl BoxMaker {
     pub(super) fn new(options: &GatewayOptions) -> Self {
         let home = options.environment.get("HOME").map_or("/", String::as_str);
-        let loaded = loaded_files();
-        let others: Vec<&PathBuf> = [&options.box_program, &options.reader].into_iter().chain(&loaded).collect();
         let workspace = options.workspace_folder.as_deref().unwrap_or(Path::new("."));
         Self {
             program: options.box_program.clone(),
@@ -83,7 +80,12 @@ impl BoxMaker {
             refused: Arc::default(),
             snapshot_folder: options.snapshot_dir.clone(),
             own_files: OwnFiles::default(),
-            own_programs: own_programs(&options.watchdog, &others, &starts(workspace)),
+            own_programs: OwnPrograms {
+                watchdog: options.watchdog.clone(),
+                others: [options.box_program.clone(), options.reader.clone()].into_iter().chain(loaded_files()).collect(),
+                starts: starts(workspace),
+                search_model: options.search_model.as_deref().and_then(|folder| absolute(folder).ok()),
+            },
             services: services(&options.environment, Path::new(home), geteuid().as_raw()),
         }
     }

@@ -83,8 +83,8 @@ pub struct GatewayOptions {
     pub learn_results: Option<bool>,
     /// The ranking of a search for tools. `None`: `search` of the config when the gateway is opened, or by words.
     pub search: Option<SearchRanking>,
-    /// The folder of the package `hyperlight-mcp-search-model`, for the ranking by meaning. If `None`, searches for the package as Node
-    /// does, starting from the folder of the watchdog program.
+    /// The folder of the package `hyperlight-mcp-search-model`, for the ranking by meaning. If `None`, it is the one that was
+    /// installed together with the package of the watchdog program.
     pub search_model: Option<PathBuf>,
     /// True if each connection and each call also causes an event.
     pub trace: bool,

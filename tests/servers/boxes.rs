@@ -2,6 +2,7 @@
 
 mod changes;
 mod homes;
+mod named;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -5,9 +5,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::boxes::{Disk, Kept, Lookup as _, Owner};
+use crate::embedding::package_folders;
 
 /// The name of this package in a `node_modules`.
 const NAME: &str = "hyperlight-mcp";
+const NODE_MODULES: &str = "node_modules";
 /// Files of the package that a program loads, or that decide what it loads.
 const FILES: [&str; 5] = ["package.json", "index.js", "index.mjs", "adapters.js", "adapters.mjs"];
 /// Folders of the package, beside those files.
@@ -18,36 +20,58 @@ const PLUG_AND_PLAY: [&str; 3] = [".pnp.cjs", ".pnp.loader.mjs", ".yarn"];
 /// Files in a project in which `install` writes the entry of a host. The host starts the command in it.
 const HOST_CONFIGS: [&str; 4] = [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".codex/config.toml"];
 
-/// Returns what no box may write, because this gateway is loaded from it: its programs, its package, and the outermost `node_modules` with this
-/// package. There, Node finds the packages that the command line loads, and those of the program that uses the gateway. `starts` are the files
-/// and folders from which that program may be started: above them, a `node_modules` can have a link to the package.
-pub(super) fn own_programs(watchdog: &Path, others: &[&PathBuf], starts: &[PathBuf]) -> Vec<Kept> {
-    // Node has followed all links before it loads a program.
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mut paths: BTreeSet<PathBuf> = others.iter().map(|path| real(path)).chain([real(watchdog)]).collect();
-    let watchdog = real(watchdog);
-    let folder = watchdog.parent().unwrap_or(Path::new("/"));
-    let modules: Vec<&Path> = folder.ancestors().filter(|above| above.file_name() == Some(OsStr::new("node_modules"))).collect();
-    paths.extend(modules.last().map(|outermost| outermost.to_path_buf()));
-    let npm = folder.parent().filter(|npm| npm.file_name() == Some(OsStr::new("npm")));
-    let package = npm.and_then(Path::parent);
-    paths.extend(package.into_iter().flat_map(|package| FILES.iter().chain(&FOLDERS).map(|name| package.join(name))));
-    for modules in modules {
-        paths.extend(package_in(modules));
-    }
-    for folder in starts.iter().flat_map(|start| start.ancestors()) {
-        let modules = folder.join("node_modules");
-        let found = package_in(&modules);
-        if !found.is_empty() {
-            paths.insert(modules);
-            paths.extend(found);
+/// The places from which this process was started, and by which the files and folders that it is loaded from are found.
+pub(super) struct OwnPrograms {
+    pub(super) watchdog: PathBuf,
+    /// The other programs of this process: what it runs from, and what it starts.
+    pub(super) others: Vec<PathBuf>,
+    /// The files and folders from which the program that uses the gateway may be started: above them, a `node_modules` can have a link to the
+    /// package.
+    pub(super) starts: Vec<PathBuf>,
+    /// The folder of the package for the ranking by meaning, if an option names it.
+    pub(super) search_model: Option<PathBuf>,
+}
+
+impl OwnPrograms {
+    /// Finds what no box may write, because this gateway is loaded from it: its programs, its package, and the outermost `node_modules` with this
+    /// package. There, Node finds the packages that the command line loads, and those of the program that uses the gateway. Finds the files in
+    /// which hosts have their entries too. Reads the disk, because all of this can come to a project at any time.
+    pub(super) fn find(&self) -> Vec<Kept> {
+        // Node has followed all links before it loads a program.
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let watchdog = real(&self.watchdog);
+        let folder = watchdog.parent().unwrap_or(Path::new("/"));
+        let mut paths: BTreeSet<PathBuf> = self.others.iter().map(|path| real(path)).chain([watchdog.clone()]).collect();
+        let modules = package_folders(folder);
+        let npm = folder.parent().filter(|npm| npm.file_name() == Some(OsStr::new("npm")));
+        let package = npm.and_then(Path::parent);
+        let own = package.into_iter().flat_map(|package| FILES.iter().chain(&FOLDERS).map(|name| package.join(name)));
+        paths.extend(own.filter(|path| may_exist(path)));
+        // The outermost one contains the others.
+        paths.extend(modules.last().cloned());
+        paths.extend(modules.iter().flat_map(|modules| package_in(modules)));
+        paths.extend(self.search_model.clone());
+        let mut hosts = BTreeSet::new();
+        let starts: BTreeSet<&Path> = self.starts.iter().flat_map(|start| start.ancestors()).collect();
+        for folder in starts {
+            let modules = folder.join(NODE_MODULES);
+            let found = package_in(&modules);
+            if !found.is_empty() {
+                paths.insert(modules);
+                paths.extend(found);
+            }
+            hosts.extend(HOST_CONFIGS.map(|name| folder.join(name)));
+            if may_exist(&folder.join(PLUG_AND_PLAY[0])) {
+                paths.extend(PLUG_AND_PLAY.map(|name| folder.join(name)).into_iter().filter(|path| may_exist(path)));
+            }
         }
-        paths.extend(HOST_CONFIGS.map(|name| folder.join(name)).into_iter().filter(|path| may_exist(path)));
-        if may_exist(&folder.join(PLUG_AND_PLAY[0])) {
-            paths.extend(PLUG_AND_PLAY.map(|name| folder.join(name)).into_iter().filter(|path| may_exist(path)));
-        }
+        // Node looks there for a package that is not beside the one that needs it.
+        let outermost = modules.last().and_then(|modules| modules.parent()).unwrap_or(folder);
+        let above = outermost.ancestors().skip(1).map(|folder| folder.join(NODE_MODULES));
+        let owned = |owner: Owner| move |path: PathBuf| Kept { path, owner: owner.clone() };
+        let above = above.map(owned(Owner::GatewayIfMade));
+        paths.into_iter().map(owned(Owner::Gateway)).chain(hosts.into_iter().map(owned(Owner::Host))).chain(above).collect()
     }
-    paths.into_iter().map(|path| Kept { path, owner: Owner::Gateway }).collect()
 }
 
 /// Returns the entry of this package in a `node_modules`, which can be a link, and its files. They are named one by one, because package managers
@@ -59,7 +83,7 @@ fn package_in(modules: &Path) -> Vec<PathBuf> {
         let is_there = entry.symlink_metadata().is_ok() || Disk.is_unknown(&entry);
         return is_there.then_some(entry).into_iter().collect();
     };
-    let files = FILES.iter().map(|name| package.join(name)).filter(|file| file.exists());
+    let files = FILES.iter().map(|name| package.join(name)).filter(|file| may_exist(file));
     let files: Vec<PathBuf> = files.collect();
     files.into_iter().chain([entry]).collect()
 }
@@ -87,19 +111,59 @@ mod tests {
     use super::*;
 
     fn paths(watchdog: &str, starts: &[PathBuf]) -> Vec<PathBuf> {
-        let other = Path::new(watchdog).with_file_name("box");
-        own_programs(Path::new(watchdog), &[&other], starts).into_iter().map(|kept| kept.path).collect()
+        let others = vec![Path::new(watchdog).with_file_name("box")];
+        let own = OwnPrograms { watchdog: watchdog.into(), others, starts: starts.to_vec(), search_model: None };
+        own.find().into_iter().map(|kept| kept.path).collect()
     }
 
     #[test]
     fn the_folders_from_which_the_gateway_is_loaded_are_its_own() {
         let in_project = paths("/p/node_modules/a/node_modules/hyperlight-mcp-linux-x64-gnu/watchdog", &[]);
         assert!(in_project.contains(&"/p/node_modules".into()), "{in_project:?}");
-        let in_repository = paths("/r/npm/linux-x64-gnu/watchdog", &[]);
-        for name in ["npm/linux-x64-gnu/watchdog", "npm/linux-x64-gnu/box", "index.js", "bin", "npm", "node_modules"] {
-            assert!(in_repository.contains(&Path::new("/r").join(name)), "{name}: {in_repository:?}");
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let names = ["npm/linux-x64-gnu/watchdog", "npm/linux-x64-gnu/box", "index.js", "bin/x", "node_modules/x"];
+        for name in names {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), "").unwrap();
         }
-        assert!(!in_repository.contains(&"/r".into()));
+        let in_repository = paths(root.join(names[0]).to_str().unwrap(), &[]);
+        for name in ["npm/linux-x64-gnu/watchdog", "npm/linux-x64-gnu/box", "index.js", "bin", "npm", "node_modules"] {
+            assert!(in_repository.contains(&root.join(name)), "{name}: {in_repository:?}");
+        }
+        assert!(!in_repository.contains(&root));
+    }
+
+    /// What comes to a project after the gateway has opened counts at the next start of a box.
+    #[test]
+    fn what_is_added_to_a_project_is_found_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let own = OwnPrograms {
+            watchdog: "/r/watchdog".into(),
+            others: vec![],
+            starts: vec![root.clone()],
+            search_model: Some(root.join("model")),
+        };
+        let found = |name: &str, owner: Owner| own.find().contains(&Kept { path: root.join(name), owner });
+        assert!(!found("node_modules", Owner::Gateway) && !found(".pnp.cjs", Owner::Gateway));
+        assert!(found(".mcp.json", Owner::Host) && found("model", Owner::Gateway));
+        fs::create_dir_all(root.join("node_modules/hyperlight-mcp")).unwrap();
+        fs::write(root.join(".pnp.cjs"), "").unwrap();
+        assert!(found("node_modules", Owner::Gateway) && found(".pnp.cjs", Owner::Gateway));
+    }
+
+    #[test]
+    fn folders_above_the_installation_are_searched_by_node() {
+        let above = OwnPrograms {
+            watchdog: "/p/q/node_modules/hyperlight-mcp-linux-x64-gnu/watchdog".into(),
+            others: vec![],
+            starts: vec![],
+            search_model: None,
+        };
+        let found: Vec<PathBuf> =
+            above.find().into_iter().filter(|kept| kept.owner == Owner::GatewayIfMade).map(|kept| kept.path).collect();
+        assert_eq!(found, ["/p/node_modules", "/node_modules"].map(PathBuf::from));
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Core {
                 let outside = Outside { files: &[], kept: &kept };
                 // A box that cannot be made changes nothing. Whether a file of the gateway prevents it is not looked at.
                 let decided = self.with_box_input(other, settings, &outside, |request, _| decide(request, &Disk))?.ok()?;
-                Some((other.name.clone(), decided.changes))
+                Some((other.name.clone(), decided.changes.of_servers))
             })
             .collect();
         sentences_of_other(&by_box, &server.name)

@@ -1,29 +1,38 @@
 //! The programs of other servers, which run outside of a box, and the folders that a box has for its own program.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::homes::HOMES;
-use super::within;
-use crate::boxes::{BoxInput, Code, Disk, HOME, Kept, OwnFile, Owner, Places, code, is_fixed_program, places};
+use super::{PRIVATE, within};
+use crate::boxes::{BoxInput, Code, Command, Disk, HOME, Kept, OwnFile, Owner, Places, Variable, code, is_fixed_program, places};
 use crate::config::{
-    BoxBase, BoxDefinition, BoxSettings, ResolvedCommand, ServerDefinition, SourceKind, Transport, loads_code, resolve_box_paths,
+    BoxBase, BoxDefinition, BoxPaths, BoxSettings, ResolvedCommand, ServerDefinition, SourceKind, Transport, loads_code, resolve_box_paths,
 };
 use crate::error::Result;
 use crate::gateway::core::Core;
 use crate::gateway::launch::search_path;
 use crate::trust::{NotApprovedReason, locate_program};
 
-/// Variables that lead to folders with all kinds of files. The folders of `PATH` are looked at by themselves.
+/// Variables that lead to folders with all kinds of files. They count only if the entry sets them, and no file that they name is code for this
+/// reason alone. The folders of `PATH` are looked at by themselves.
 const GENERAL: [&str; 4] = ["PATH", "HOME", "SHELL", "TMPDIR"];
 
 /// Files and programs outside of a box that the box must not change. The folders of a box's own program do not depend on them.
 pub(super) struct Outside<'a> {
     pub(super) files: &'a [OwnFile],
     pub(super) kept: &'a dyn Fn() -> Vec<Kept>,
+}
+
+/// A command, with its program and the paths of its box.
+struct Found {
+    command: ResolvedCommand,
+    program: PathBuf,
+    paths: BoxPaths,
 }
 
 impl Outside<'_> {
@@ -42,9 +51,21 @@ impl Core {
     ) -> Option<T> {
         let command = self.command_without_inputs(server)?;
         let paths = resolve_box_paths(server, settings, &self.surroundings).ok()?;
-        let arguments = command.arguments.clone();
         let program = locate_program(&command.command, &search_path(&command), &command.working_directory)?;
-        let program = command.working_directory.join(program);
+        let found = Found { program: command.working_directory.join(program), command, paths };
+        Some(self.with_found(server, settings, outside, found, use_input))
+    }
+
+    /// Calls a function with what decides about the box of a server, and with its command.
+    fn with_found<T>(
+        &self,
+        server: &ServerDefinition,
+        settings: &BoxSettings,
+        outside: &Outside<'_>,
+        Found { command, program, paths }: Found,
+        use_input: impl FnOnce(&BoxInput<'_>, &ResolvedCommand) -> T,
+    ) -> T {
+        let arguments = command.arguments.clone();
         let command = within(command, server, &settings.environment);
         let search = search_path(&command);
         let private_home = self.box_maker.state_folder.join(HOMES);
@@ -66,7 +87,7 @@ impl Core {
             own_files: outside.files,
             kept: outside.kept,
         };
-        Some(use_input(&request, &command))
+        use_input(&request, &command)
     }
 
     /// Returns what runs outside of the box of a server: the gateway itself, and the programs of all other servers. Reads the disk.
@@ -79,43 +100,76 @@ impl Core {
     pub(super) fn gateways_programs(&self) -> Vec<Kept> {
         let packages = self.providers.package_folders().into_iter().map(|path| Kept { path, owner: Owner::Gateway });
         // A config of a host that this gateway reads too is covered, and so not read-only.
-        let own = self.box_maker.own_programs.iter().filter(|kept| !self.is_read_as_config(&kept.path));
-        own.cloned().chain(packages).collect()
+        let own = self.box_maker.own_programs.find().into_iter().filter(|kept| !self.is_read_as_config(&kept.path));
+        own.chain(packages).collect()
     }
 
     /// Returns each server that is a process, and from where it takes its code. A server that an agent has proposed counts once a person has
     /// approved it: otherwise a model could make folders of other servers read-only by proposals. Reads the disk.
     pub(super) fn code_of_servers(&self) -> Vec<(Arc<ServerDefinition>, Code)> {
-        let standard = BoxSettings::of(BoxBase::Standard);
         // Without a snapshot, each server counts.
         let approvals = self.trust.approvals.snapshot().ok();
         let is_approved = |server: &ServerDefinition| approvals.as_ref().is_none_or(|approvals| approvals.has(&server.key()));
         let is_process = |server: &Arc<ServerDefinition>| {
             matches!(server.transport, Transport::Stdio { .. }) && (server.source.kind != SourceKind::Agent || is_approved(server))
         };
-        let with_code = |server: Arc<ServerDefinition>| {
-            let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
-            let found = self.with_box_input(&server, settings, &Outside::NOTHING, |request, command| {
-                let loaders = command.environment.iter().filter(|(name, _)| loads_code(name) && !GENERAL.contains(&name.as_str()));
-                let loaded: Vec<String> = loaders.map(|(_, value)| value.expose_secret().to_owned()).collect();
-                code(request, &command.command, &loaded, &Disk)
-            });
-            let code = found.unwrap_or_else(|| self.missing_program(&server));
-            (server, code)
-        };
+        let with_code = |server: Arc<ServerDefinition>| (Arc::clone(&server), self.code_of(&server));
         self.registry.servers().into_iter().filter(is_process).map(with_code).collect()
     }
 
-    /// Returns the paths at which the program of a server may be, if it is not found now.
-    fn missing_program(&self, server: &ServerDefinition) -> Code {
-        let Some(command) = self.command_without_inputs(server) else { return Code::default() };
-        let in_folder = |folder: PathBuf| command.working_directory.join(folder).join(&command.command);
-        let programs = if command.command.contains('/') {
-            [in_folder(PathBuf::new())].into()
-        } else {
-            std::env::split_paths(&search_path(&command)).map(in_folder).collect()
+    /// Returns from where a server takes its code, as far as it can be known now. Its program may be missing, and so may values of placeholders.
+    fn code_of(&self, server: &ServerDefinition) -> Code {
+        let standard = BoxSettings::of(BoxBase::Standard);
+        let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
+        let Some(command) = self.command_without_inputs(server).or_else(|| self.command_as_written(server)) else { return Code::default() };
+        let search = search_path(&command);
+        let program = locate_program(&command.command, &search, &command.working_directory);
+        // A missing program can come to each folder of `PATH`. The last one is as good as the others.
+        let last = || std::env::split_paths(&search).last().unwrap_or_default().join(&command.command);
+        let program = command.working_directory.join(program.unwrap_or_else(last));
+        let paths = resolve_box_paths(server, settings, &self.surroundings).unwrap_or_default();
+        self.with_found(server, settings, &Outside::NOTHING, Found { command, program, paths }, |request, command| {
+            let home = command.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.expose_secret());
+            let home = home.map_or(Cow::Borrowed(request.user_home), |home| Cow::Owned(PathBuf::from(home)));
+            let command = Command { name: &command.command, variables: &self.variables(server, command), home: &home };
+            // Outside of a box, a command starts in the root folder.
+            let working_directory =
+                request.working_directory.or((!matches!(server.in_box, Some(BoxDefinition::On(_)))).then_some(Path::new("/")));
+            code(&BoxInput { working_directory, ..request.clone() }, &command, &Disk)
+        })
+    }
+
+    /// Returns the variables of a server's entry, and those that load code, wherever they come from.
+    fn variables(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Vec<Variable> {
+        let is_inherited = |name: &str, value: &str| {
+            let private = PRIVATE.contains(&(name, value));
+            private || self.surroundings.environment.get(name).is_some_and(|known| known == value)
         };
-        Code { programs, folders: BTreeSet::new() }
+        let known = command.environment.iter().map(|(name, value)| (name, value.expose_secret()));
+        let known = known.filter(|(name, value)| !(GENERAL.contains(&name.as_str()) && is_inherited(name, value)));
+        // The command has no variables if the value of one of them is not set.
+        let Transport::Stdio { environment, .. } = &server.transport else { return Vec::new() };
+        let is_missing = |name: &String| command.environment.iter().all(|(known, _)| known != name);
+        let written = environment.iter().filter(|(name, _)| is_missing(name)).map(|(name, value)| (name, value.expose_secret()));
+        let variable = |(name, value): (&String, &str)| Variable {
+            value: value.to_owned(),
+            loads_code: loads_code(name) && !GENERAL.contains(&name.as_str()),
+        };
+        known.chain(written).map(variable).collect()
+    }
+
+    /// Returns the command of an entry with its placeholders, some of which have no value now.
+    fn command_as_written(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
+        let Transport::Stdio { command, arguments, working_directory, .. } = &server.transport else { return None };
+        let workspace = &self.surroundings.workspace_folder;
+        let path = self.surroundings.environment.get("PATH").map(|path| ("PATH".to_owned(), SecretString::from(path.clone())));
+        Some(ResolvedCommand {
+            command: command.clone(),
+            arguments: arguments.clone(),
+            environment: path.into_iter().collect(),
+            working_directory: workspace.join(working_directory.as_deref().unwrap_or_default()),
+            secrets: Vec::new(),
+        })
     }
 
     /// Returns the folders that the box of a server has for its program, as far as its approval covers them. `None` without a box. Reads the
@@ -159,10 +213,10 @@ fn has_inputs_for_packages(server: &ServerDefinition) -> bool {
 /// Returns the programs and folders with code of all servers but one.
 pub(super) fn kept_among(server: &str, code: &[(Arc<ServerDefinition>, Code)]) -> Vec<Kept> {
     let others = code.iter().filter(|(other, _)| other.name != server);
-    let owned = |(other, Code { programs, folders }): &(Arc<ServerDefinition>, Code)| {
-        let kept = |owner: Owner| move |path: &PathBuf| Kept { path: path.clone(), owner: owner.clone() };
-        let programs = programs.iter().map(kept(Owner::Server(other.name.clone())));
-        programs.chain(folders.iter().map(kept(Owner::MayRun(other.name.clone())))).collect::<Vec<_>>()
+    let owned = |(other, Code { programs, folders, searched, files }): &(Arc<ServerDefinition>, Code)| {
+        let kept = |owner: fn(String) -> Owner| move |path: &PathBuf| Kept { path: path.clone(), owner: owner(other.name.clone()) };
+        let programs = programs.iter().map(kept(Owner::Server)).chain(folders.iter().map(kept(Owner::MayRun)));
+        programs.chain(searched.iter().map(kept(Owner::Searches))).chain(files.iter().map(kept(Owner::Uses))).collect::<Vec<_>>()
     };
     others.flat_map(owned).collect()
 }

@@ -13,23 +13,23 @@ use serde_json::{Map, Value as Json, json};
 use super::{options, with_script};
 use crate::support::{FIXTURE, TestFolder, told};
 
-async fn request_of(gateway: &Gateway, name: &str) -> Box<CommandRequest> {
+pub(super) async fn request_of(gateway: &Gateway, name: &str) -> Box<CommandRequest> {
     let ApprovalRequest::Command(request) = gateway.approval_request(name).await.unwrap() else { panic!("stage manifest") };
     request
 }
 
-fn put(path: &Path, text: &str) {
+pub(super) fn put(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
 
-fn put_program(path: &Path, text: &str) {
+pub(super) fn put_program(path: &Path, text: &str) {
     put(path, text);
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Opens a gateway with these servers, whose state is elsewhere than the folder `data` of the test.
-fn with_servers(test_folder: &TestFolder, servers: &Json) -> Gateway {
+pub(super) fn with_servers(test_folder: &TestFolder, servers: &Json) -> Gateway {
     let mut options: GatewayOptions = options(test_folder, &Json::Null);
     options.config = Some(json!({ "mcpServers": servers }));
     fs::create_dir_all(test_folder.path("elsewhere")).unwrap();
@@ -37,7 +37,7 @@ fn with_servers(test_folder: &TestFolder, servers: &Json) -> Gateway {
     Gateway::open(options).unwrap()
 }
 
-fn data_of(test_folder: &TestFolder) -> PathBuf {
+pub(super) fn data_of(test_folder: &TestFolder) -> PathBuf {
     fs::create_dir_all(test_folder.path("data")).unwrap();
     test_folder.path("data").canonicalize().unwrap()
 }

@@ -1,0 +1,137 @@
+use super::*;
+use crate::boxes::{Code, Command, Variable, code};
+
+/// Returns what decides about the code of a server with these variables. A name with `!` is one that loads code.
+fn code_of(entry: &Entry, variables: &[(&str, &str)], machine: &Machine) -> Code {
+    let variables: Vec<Variable> =
+        variables.iter().map(|(name, value)| Variable { value: (*value).to_owned(), loads_code: name.ends_with('!') }).collect();
+    let name = Path::new(entry.program).file_name().and_then(OsStr::to_str).unwrap();
+    entry.with(|request| code(request, &Command { name, variables: &variables, home: Path::new("/home/ada") }, machine))
+}
+
+fn has(paths: &BTreeSet<PathBuf>, path: &str) -> bool {
+    paths.contains(Path::new(path))
+}
+
+#[test]
+fn each_file_that_a_command_or_a_variable_names_is_code_or_another_file() {
+    let machine = machine(&[
+        "/usr/bin/node",
+        "/ws/x.so.1",
+        "/ws/bin/run",
+        "/ws/script #! /bin/sh",
+        "/ws/plain",
+        "/ws/x.yml",
+        "/ws/main.py",
+        "/ws/hook.js",
+        "/ws/lib/",
+        "/ws/my file",
+    ]);
+    let server = Entry {
+        working_directory: Some(Path::new("/ws")),
+        ..entry(
+            "/usr/bin/node",
+            &["/ws/script", "plain", "-f", "x.yml", "--x=main.py", "--prefix", "/ws/lib", "later.yml", "./later.yml", "-F/ws/my file"],
+        )
+    };
+    let variables = [
+        ("LD_PRELOAD!", "/ws/x.so.1"),
+        ("NODE_OPTIONS!", "--require /ws/hook --env-file=/ws/later.env"),
+        ("DB", "file:///ws/other%20x.db?mode=ro"),
+        ("RUN", "/ws/bin/run"),
+        ("CONFIG", "~/settings.toml"),
+        ("DIR", "/ws/new"),
+    ];
+    let code = code_of(&server, &variables, &machine);
+    for program in ["/ws/x.so.1", "/ws/bin/run", "/ws/script", "/ws/main.py", "/ws/hook", "/ws/hook.js", "/ws/later.env"] {
+        assert!(has(&code.programs, program), "{program}: {code:#?}");
+    }
+    for file in ["/ws/plain", "/ws/x.yml", "/ws/later.yml", "/ws/other x.db", "/home/ada/settings.toml", "/ws/new", "/ws/my file"] {
+        assert!(has(&code.files, file), "{file}: {code:#?}");
+    }
+    assert!(has(&code.folders, "/ws/lib") && has(&code.folders, "/ws"), "{code:#?}");
+}
+
+#[test]
+fn a_runtime_looks_for_packages_in_all_folders_above_a_program() {
+    let machine = machine(&[
+        "/usr/bin/node",
+        "/ws/packages/a/index.js",
+        "/ws/node_modules/x/",
+        "/store/b.mjs",
+        "/ws/b.mjs -> /store/b.mjs",
+        "/store/node_modules/",
+    ]);
+    let code = code_of(&entry("/usr/bin/node", &["/ws/packages/a/index.js", "/ws/b.mjs"]), &[], &machine);
+    for modules in ["/ws/node_modules", "/store/node_modules"] {
+        assert!(has(&code.programs, modules), "{modules}: {code:#?}");
+    }
+    for folder in ["/ws/packages/a", "/ws/packages", "/ws", "/store"] {
+        assert!(has(&code.searched, folder), "{folder}: {code:#?}");
+    }
+    assert!(!has(&code.searched, "/"));
+    let shell = code_of(&entry("/usr/bin/node", &["/ws/x.sh"]), &[], &machine);
+    assert!(!has(&shell.searched, "/ws"), "a shell looks for nothing there: {shell:#?}");
+}
+
+#[test]
+fn an_interpreter_is_code_wherever_it_is_found() {
+    let machine = machine(&[
+        "/usr/bin/node",
+        "/ws/venv/bin/python -> /opt/bin/python3",
+        "/ws/venv/pyvenv.cfg",
+        "/ws/venv/bin/",
+        "/opt/bin/python3",
+        "/ws/tool/bin/run #! /ws/venv/bin/python",
+        "/ws/other/bin/run #! /usr/bin/env -S node --import /ws/hook.mjs",
+        "/ws/broken/bin/run #! /ws/gone/python",
+        "/home/ada/.nvm/v22/bin/node",
+    ]);
+    let code = code_of(&entry("/usr/bin/node", &["-c", "exec /ws/tool/bin/run; /ws/other/bin/run; /ws/broken/bin/run"]), &[], &machine);
+    for program in [
+        "/ws/tool/bin/run",
+        "/ws/venv/bin/python",
+        "/ws/venv",
+        "/opt/bin/python3",
+        "/home/ada/.nvm/v22/bin/node",
+        "/ws/hook.mjs",
+        "/ws/gone/python",
+    ] {
+        assert!(has(&code.programs, program), "{program}: {code:#?}");
+    }
+}
+
+#[test]
+fn a_package_in_a_folder_of_the_system_is_code() {
+    let machine = machine(&["/usr/bin/node", "/usr/local/lib/x/package.json", "/usr/local/lib/x/bin/cli.js", "/usr/local/bin/tool"]);
+    let script = code_of(&entry("/usr/bin/node", &["/usr/local/lib/x/bin/cli.js"]), &[], &machine);
+    assert!(has(&script.programs, "/usr/local/lib/x"), "{script:#?}");
+    let tool = code_of(&entry("/usr/local/bin/tool", &[]), &[], &machine);
+    assert!(has(&tool.folders, "/usr/local/lib"), "{tool:#?}");
+}
+
+#[test]
+fn a_missing_program_hides_nothing_of_its_command() {
+    let machine = machine(&["/usr/bin/node", "/ws/main.mjs", "/ws/x.so"]);
+    let code = code_of(&entry("/usr/bin/gone", &["/ws/main.mjs"]), &[("LD_PRELOAD!", "/ws/x.so")], &machine);
+    for program in ["/ws/main.mjs", "/ws/x.so", "/home/ada/.nvm/v22/bin/gone", "/usr/bin/gone"] {
+        assert!(has(&code.programs, program), "{program}: {code:#?}");
+    }
+}
+
+/// A server can take away the right to search its own folder. That stops only boxes that have this folder.
+#[test]
+fn a_closed_folder_stops_only_the_boxes_that_have_it() {
+    let machine =
+        machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/tools/b.mjs", "/home/ada/q/", "closed /home/ada/p/tools"]);
+    let mut server = entry("/usr/bin/node", &["/home/ada/p"]);
+    server.kept = vec![Kept { path: "/home/ada/p/tools/b.mjs".into(), owner: Owner::Server("b".to_owned()) }];
+    let error = server.contents(&machine).unwrap_err();
+    assert!(error.contains("because /home/ada/p/tools cannot be searched: allow yourself to search it (chmod"), "{error}");
+    let other = Entry { arguments: vec!["/home/ada/q".to_owned()], ..server };
+    assert_eq!(other.own(&machine), ["w /home/ada/q"]);
+    // A file that is only named stops nothing.
+    let mut named = entry("/usr/bin/node", &["/home/ada/p"]);
+    named.kept = vec![Kept { path: "/home/ada/p/tools/x.yml".into(), owner: Owner::Uses("b".to_owned()) }];
+    assert!(named.present(&machine).contains(&"can change /home/ada/p/tools/x.yml, which the server \"b\" uses".to_owned()));
+}
