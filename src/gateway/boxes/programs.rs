@@ -63,6 +63,7 @@ impl Core {
             own_folders: &self.box_maker.own_folders(),
             private_home: &private_home,
             services: &self.box_maker.services,
+            socket_folders: &self.box_maker.socket_folders,
             own_files: outside.files,
             kept: outside.kept,
         };
@@ -83,7 +84,7 @@ impl Core {
         own.cloned().chain(packages).collect()
     }
 
-    /// Returns each server that is a process, and from where it takes its code. A server that an agent has proposed counts once a person has
+    /// Returns each server that is a process, was one earlier, or has an entry that cannot be used now, and from where it takes its code. A server that an agent has proposed counts once a person has
     /// approved it: otherwise a model could make folders of other servers read-only by proposals. Reads the disk.
     pub(super) fn code_of_servers(&self) -> Vec<(Arc<ServerDefinition>, Code)> {
         let standard = BoxSettings::of(BoxBase::Standard);
@@ -103,7 +104,7 @@ impl Core {
             let code = found.unwrap_or_else(|| self.missing_program(&server));
             (server, code)
         };
-        self.registry.servers().into_iter().filter(is_process).map(with_code).collect()
+        self.registry.known_servers().into_iter().filter(is_process).map(with_code).collect()
     }
 
     /// Returns the paths at which the program of a server may be, if it is not found now.
