@@ -196,14 +196,13 @@ fn with_box(form: Canonical, key: &MachineKey, in_box: &BoxDefinition) -> Canoni
             let form = match network {
                 BoxNetwork::Any => form.text("any"),
                 BoxNetwork::Hosts(hosts) => {
-                    let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-                    form.text("hosts").list(hosts.iter().map(String::as_str))
+                    form.text("hosts").list(hosts.iter().map(ToString::to_string).collect::<Vec<_>>().iter().map(String::as_str))
                 }
             };
             let form = form.text(&memory_mb.to_string()).text(&disk_mb.to_string()).text(&processes.to_string());
-            let form = form.optional(cpu_percent.map(|percent| percent.to_string()).as_deref()).flag(*is_nested);
+            let cpu_percent = cpu_percent.map(|percent| percent.to_string());
             // Without variables, the form is the same as before the key hid their values.
-            let form = form.list(std::iter::empty());
+            let form = form.optional(cpu_percent.as_deref()).flag(*is_nested).list(std::iter::empty());
             let variables: Vec<_> = environment.iter().map(|(name, value)| (name.clone(), SecretString::from(value.as_str()))).collect();
             if variables.is_empty() { form } else { keyed(form, key, "box environment", &variables) }
         }
