@@ -200,9 +200,8 @@ fn with_box(form: Canonical, key: &MachineKey, in_box: &BoxDefinition) -> Canoni
                 }
             };
             let form = form.text(&memory_mb.to_string()).text(&disk_mb.to_string()).text(&processes.to_string());
-            let cpu_percent = cpu_percent.map(|percent| percent.to_string());
             // Without variables, the form is the same as before the key hid their values.
-            let form = form.optional(cpu_percent.as_deref()).flag(*is_nested).list(std::iter::empty());
+            let form = form.optional(cpu_percent.map(|percent| percent.to_string()).as_deref()).flag(*is_nested).list(std::iter::empty());
             let variables: Vec<_> = environment.iter().map(|(name, value)| (name.clone(), SecretString::from(value.as_str()))).collect();
             if variables.is_empty() { form } else { keyed(form, key, "box environment", &variables) }
         }
