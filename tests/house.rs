@@ -412,3 +412,22 @@ fn these_rules_can_see() {
     let lengths: Vec<_> = sources("src").iter().flat_map(|source| functions(&source.code)).collect();
     assert!(lengths.len() > 200 && lengths.iter().any(|(_, _, lines)| *lines > 30), "{}", lengths.len());
 }
+
+#[test]
+fn every_source_file_that_a_document_names_exists() {
+    let documents = fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let is_part = |character: char| character.is_ascii_alphanumeric() || "_-./".contains(character);
+    let mut missing = Vec::new();
+    for document in documents.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
+        let text = fs::read_to_string(&document).unwrap();
+        for (start, _) in text.match_indices("`src/") {
+            let named: String = text[start + 1..].chars().take_while(|character| is_part(*character)).collect();
+            // A pattern such as `src/node/*.d.ts` names no single file.
+            let is_whole = text[start + 1 + named.len()..].starts_with(['`', ':']);
+            if is_whole && !repository().join(&named).exists() {
+                missing.push(format!("{}: {named}", document.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}

@@ -12,7 +12,7 @@ use super::other_names::{check_other_names, other_names_sentence};
 use super::own_files::{OwnFile, access_of, check_own_folders, followed, held, makeable};
 use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
 use super::sentences::{SHARED, may_write};
-use super::services::{Service, check_services, sockets_sentence};
+use super::services::{Service, check_services, check_socket_folders, sockets_sentences};
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings, is_program_file};
 
 /// The home folder within a box.
@@ -55,6 +55,8 @@ pub struct BoxInput<'a> {
     pub private_home: &'a Path,
     /// The services whose sockets a box has only if the config names them. A folder that contains such a socket cannot be given.
     pub services: &'a [Service],
+    /// The folders in which programs of the machine make their sockets. None of them can be given as a whole.
+    pub socket_folders: &'a [PathBuf],
     /// The gateway's own files, which a box may have in its folders, but not change.
     pub own_files: &'a [OwnFile],
     /// Finds the files and folders that run outside of this box. It is asked only for a box that may write something.
@@ -142,8 +144,10 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
     let named: Vec<&Path> = request.read.iter().chain(&request.write).map(PathBuf::as_path).collect();
     let system: Vec<PathBuf> = SYSTEM.into_iter().map(PathBuf::from).collect();
     let mounts = OtherMounts::of(paths.keys().chain(&system), lookup);
-    for path in paths.keys() {
-        check_services(path, &named, request.services, &mounts, lookup)?;
+    let all: Vec<&Path> = paths.keys().map(PathBuf::as_path).collect();
+    check_services(&all, &named, request.services, &mounts, lookup)?;
+    for path in all {
+        check_socket_folders(path, &named, request.socket_folders, &mounts, lookup)?;
     }
     check_own_folders(request.own_folders, &paths, &mounts, lookup)?;
     choice.keep_programs(&places, &mut paths, &mounts)?;
@@ -192,7 +196,7 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
     let of_program = (!own.is_empty()).then(|| format!("its program, runtime and package are in {}", own.join(", ")));
     let paths = given.iter().map(|given| (given.path.clone(), given.access)).collect();
     let own_files = makeable(request.own_files, &paths, lookup);
-    let sockets = given.iter().filter_map(|given| sockets_sentence(&given.path));
+    let sockets = sockets_sentences(given.iter().map(|given| given.path.as_path()));
     let written: Vec<&Path> = given.iter().filter(|given| given.access == Access::Write).map(|given| given.path.as_path()).collect();
     // A folder can have the name of a program, so that the entry alone did not tell that it is written.
     let is_unsaid = !written.is_empty() && !may_write(request.settings, request.arguments, !request.roots.is_empty());

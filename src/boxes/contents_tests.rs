@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::boxes::{Identity, Mount, Owner, services};
+use crate::boxes::{Identity, Mount, Owner, services, socket_folders};
 
 #[path = "code_tests.rs"]
 mod code;
@@ -9,10 +9,12 @@ mod code;
 mod other_names;
 #[path = "own_files_tests.rs"]
 mod own_files;
+#[path = "socket_folders_tests.rs"]
+mod socket_folders_tests;
 
 /// A machine with these files. A path that ends with `/` is a folder, one with ` -> ` a link, one with ` #! ` a script, one with `=` a socket, one with
 /// ` same as ` another name of a file or folder, one with ` mounts ` a further mount of a folder, one that
-/// begins with `closed ` a folder that cannot be searched.
+/// begins with `closed ` a folder that cannot be searched, one that begins with `shared ` a folder in which all users make files.
 #[derive(Default)]
 struct Machine {
     kinds: BTreeMap<PathBuf, Kind>,
@@ -23,6 +25,8 @@ struct Machine {
     mounts: Vec<Mount>,
     /// Folders that this user cannot search.
     closed: BTreeSet<PathBuf>,
+    /// Folders in which all users make files.
+    shared: BTreeSet<PathBuf>,
 }
 
 fn machine(lines: &[&str]) -> Machine {
@@ -34,6 +38,11 @@ fn machine(lines: &[&str]) -> Machine {
         }
         if let Some(folder) = line.strip_prefix("closed ") {
             machine.closed.insert(folder.into());
+            continue;
+        }
+        if let Some(folder) = line.strip_prefix("shared ") {
+            machine.shared.insert(folder.into());
+            machine.kinds.extend(Path::new(folder).ancestors().map(|above| (above.to_owned(), Kind::Folder)));
             continue;
         }
         if let Some((point, root)) = line.split_once(" mounts ") {
@@ -122,6 +131,10 @@ impl Lookup for Machine {
         path.parent().is_some_and(|folder| self.is_closed(folder))
     }
 
+    fn is_shared(&self, path: &Path) -> bool {
+        self.shared.contains(path)
+    }
+
     fn mounts(&self) -> Vec<Mount> {
         self.mounts.clone()
     }
@@ -179,6 +192,7 @@ impl Entry {
             own_folders: &self.own_folders,
             private_home: Path::new("/home/ada/.state/boxes/a"),
             services: &self.services,
+            socket_folders: &socket_folders(&[("TMUX_TMPDIR".to_owned(), "/srv/tmux".to_owned())].into(), 1000),
             own_files: &self.own_files,
             kept: &|| self.kept.clone(),
         })
@@ -382,22 +396,6 @@ fn a_folder_with_the_socket_of_a_service_is_not_given_whole() {
     for path in ["/run/app", "/run/docker.sock", "/run/user/1000/bus"] {
         assert_eq!(named(path, &[]), Ok(()), "{path}");
     }
-    let all_of = [
-        "bus",
-        "systemd/private",
-        "docker.sock",
-        "podman/podman.sock",
-        "gnupg/S.gpg-agent",
-        "gnupg/S.gpg-agent.ssh",
-        "keyring/ssh",
-        "ssh-agent.socket",
-        "emacs/server",
-        "wayland-0",
-        "wayland-1",
-        "pulse/native",
-    ];
-    let all_of = all_of.map(|socket| format!("/run/user/1000/{socket}"));
-    assert_eq!(named("/run/user/1000", &all_of.each_ref().map(String::as_str)), Ok(()), "named themselves");
 }
 
 #[test]
@@ -469,8 +467,8 @@ fn a_service_is_not_given_although_a_first_line_leads_to_its_socket() {
     let (machine, docker) = (machine(&["/run/docker.sock="]), Path::new("/run/docker.sock"));
     let service = services(&BTreeMap::new(), Path::new("/home/ada"), 1000);
     let mounts = OtherMounts::of([].into_iter(), &machine);
-    assert!(check_services(docker, &[], &service, &mounts, &machine).unwrap_err().contains("socket of Docker"));
-    assert_eq!(check_services(docker, &[docker], &service, &mounts, &machine), Ok(()));
+    assert!(check_services(&[docker], &[], &service, &mounts, &machine).unwrap_err().contains("socket of Docker"));
+    assert_eq!(check_services(&[docker], &[docker], &service, &mounts, &machine), Ok(()));
 }
 
 #[test]

@@ -40,6 +40,10 @@ impl Lookup for Files {
         false
     }
 
+    fn is_shared(&self, _path: &Path) -> bool {
+        false
+    }
+
     fn mounts(&self) -> Vec<Mount> {
         Vec::new()
     }

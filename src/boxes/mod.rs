@@ -36,4 +36,4 @@ pub use own_files::{OwnFile, OwnFileUse};
 pub use paths::{Disk, Entry, Identity, Kind, Lookup};
 pub use registry::{Registry, Runner, RunnerSettings, registry};
 pub use sentences::sentences;
-pub use services::{Service, services};
+pub use services::{Service, services, socket_folders};

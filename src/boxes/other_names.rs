@@ -8,8 +8,10 @@ use super::order::Access;
 use super::own_files::{access_of, followed};
 use super::paths::{Entry, Identity, Lookup, is_system};
 
-/// Maximum number of names that are looked at in the folders of one box.
+/// Maximum number of names that are looked at in the folders of one box, before it is made.
 const MAX_NAMES: usize = if cfg!(test) { 500 } else { 100_000 };
+/// Maximum number of names that are looked at for the sentence in an approval request. Whoever proposes a server decides how many there are.
+const MAX_NAMES_OF_SENTENCE: usize = if cfg!(test) { 100 } else { 20_000 };
 /// Maximum length of a path in a sentence.
 const MAX_SHOWN: usize = 300;
 
@@ -44,7 +46,7 @@ pub(super) fn check_other_names<'p>(
              write it: {reason}. Name smaller folders, or make {known} a file of its own, by copying it and moving the copy to its place"
         )
     };
-    match walk(paths, lookup, is_wanted) {
+    match walk(paths, MAX_NAMES, lookup, is_wanted) {
         Walk::Found((other, known)) => Err(format!(
             "{}, which this box could write, is another name (a hard link) of {}, which is a program that it must not change: make each of them a \
              file of its own, by copying it and moving the copy to its place",
@@ -65,14 +67,14 @@ fn shortened(path: &Path) -> String {
 /// Says that a box may write files that have other names, or that nobody knows.
 pub(super) fn other_names_sentence(paths: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Option<String> {
     let has_other = |path: &Path, file: Identity| file.names.is_some_and(|names| names > 1).then(|| path.to_owned());
-    match walk(paths, lookup, has_other) {
+    match walk(paths, MAX_NAMES_OF_SENTENCE, lookup, has_other) {
         Walk::Found(path) => Some(format!(
             "can change files by other names that they have elsewhere (hard links, as pnpm and uv make them), such as that of {}",
             path.display()
         )),
-        Walk::TooMany => {
-            Some(format!("may write more than {MAX_NAMES} files, so it is not known whether some have other names elsewhere (hard links)"))
-        }
+        Walk::TooMany => Some(format!(
+            "may write more than {MAX_NAMES_OF_SENTENCE} files, so it is not known whether some have other names elsewhere (hard links)"
+        )),
         Walk::Unseen(place) => Some(format!(
             "may write files that cannot be looked at, such as those in {}, so it is not known whether they have other names elsewhere (hard links)",
             shortened(&place)
@@ -92,13 +94,18 @@ enum Walk<T> {
 
 /// Looks at the names of all files that a box may write, until one is found. Follows no links. If something cannot be looked at, the rest is
 /// looked at nevertheless.
-fn walk<T>(paths: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup, found: impl Fn(&Path, Identity) -> Option<T>) -> Walk<T> {
+fn walk<T>(
+    paths: &BTreeMap<PathBuf, Access>,
+    max_names: usize,
+    lookup: &impl Lookup,
+    found: impl Fn(&Path, Identity) -> Option<T>,
+) -> Walk<T> {
     let written = paths.iter().filter(|(_, access)| **access == Access::Write);
     let mut next: Vec<Entry> = written.map(|(path, _)| Entry { path: path.clone(), is_folder: true }).collect();
     let (mut count, mut unseen) = (0, None);
     while let Some(Entry { path, is_folder }) = next.pop() {
         count += 1;
-        if count > MAX_NAMES {
+        if count > max_names {
             return Walk::TooMany;
         }
         let identity = lookup.identity(&path);

@@ -55,6 +55,8 @@ pub(super) const NAMING: [&str; 5] = ["/etc/gai.conf", "/etc/host.conf", "/etc/h
 const MOUNTS: &str = "/proc/self/mountinfo";
 /// Folders of the kernel. A box has its own folders with these names, and never those of the machine.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// The mode of a folder in which all users make files: sticky, and writable for others.
+const SHARED_MODE: u32 = 0o1002;
 /// The bytes of a script in which the kernel looks for its first line.
 const FIRST_LINE_BYTES: usize = 256;
 
@@ -87,6 +89,8 @@ pub trait Lookup {
     fn entries(&self, folder: &Path) -> Option<Vec<Entry>>;
     /// Returns whether it cannot be told what exists at the path, for example because a folder above it cannot be searched.
     fn is_unknown(&self, path: &Path) -> bool;
+    /// Returns whether the path is a folder in which all users make files, and can remove only their own, as in `/tmp`.
+    fn is_shared(&self, path: &Path) -> bool;
     /// Returns the mounts of this process, in the order in which they were made. Returns none if they are not known.
     fn mounts(&self) -> Vec<Mount>;
 }
@@ -161,6 +165,10 @@ impl Lookup for Disk {
 
     fn is_unknown(&self, path: &Path) -> bool {
         fs::metadata(path).is_err_and(|error| !is_missing(&error))
+    }
+
+    fn is_shared(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|data| data.is_dir() && data.permissions().mode() & SHARED_MODE == SHARED_MODE)
     }
 
     fn mounts(&self) -> Vec<Mount> {

@@ -3,23 +3,29 @@
 use std::path::Path;
 
 use super::contents::is_relative_path;
-use crate::config::{BoxBase, BoxNetwork, BoxSettings, is_program_file};
+use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings, is_program_file};
 
 /// What is said about each box that may write something beside its private home. It does not depend on what exists on the machine now.
 pub(super) const SHARED: &str = "what it writes there may be run outside of the box, with all of your rights: npm, npx, node, git, editors, shells \
                                  and other servers look for programs and settings in such folders";
 
-/// Returns sentences about the files and hosts that a server may use. `arguments` and `roots` come from its entry.
+/// Returns sentences about the files and hosts that a server may use. `arguments` and `roots` come from its entry. `shown_variable` formats a
+/// variable, and masks a value that may be secret.
 ///
 /// ```
 /// use hyperlight_mcp::boxes::sentences;
 /// use hyperlight_mcp::config::{BoxBase, BoxSettings};
-/// let said = sentences(&BoxSettings::of(BoxBase::Strict), &["--port".into(), "/data".into()], &[]);
+/// let said = sentences(&BoxSettings::of(BoxBase::Strict), &["--port".into(), "/data".into()], &[], &|name, _| name.to_owned());
 /// assert!(said.iter().any(|sentence| sentence.starts_with("may read the paths in its arguments and roots: /data")));
 /// assert!(said.iter().any(|sentence| sentence == "reaches no network"));
 /// ```
 #[must_use]
-pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String]) -> Vec<String> {
+pub fn sentences(
+    settings: &BoxSettings,
+    arguments: &[String],
+    roots: &[String],
+    shown_variable: &dyn Fn(&str, &str) -> String,
+) -> Vec<String> {
     let BoxSettings { base, read, write, network, memory_mb, disk_mb, processes, cpu_percent, is_nested, environment } = settings;
     let mut said = vec![
         "may read the system's programs, and the folders of its own program, runtime and package".to_owned(),
@@ -43,17 +49,28 @@ pub fn sentences(settings: &BoxSettings, arguments: &[String], roots: &[String])
         BoxNetwork::Any => "may reach the whole network, and the services of this machine (network: any)".to_owned(),
         BoxNetwork::Hosts(hosts) if hosts.is_empty() => "reaches no network".to_owned(),
         BoxNetwork::Hosts(hosts) => {
-            format!("may reach {}, and no other host", hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+            format!("may reach {}, and no other host", hosts.iter().map(shown_host).collect::<Vec<_>>().join(", "))
         }
     });
+    if let BoxNetwork::Hosts(hosts) = network {
+        let of_strangers = hosts.iter().filter(|host| host.host().includes_strangers());
+        said.extend(of_strangers.map(|host| format!("anyone can get a host name below {host}: the server may reach these hosts too")));
+    }
     said.push(format!("may use {memory_mb} MiB of memory and {processes} processes"));
     said.extend(cpu_percent.map(|percent| format!("may use {percent} % of one processor")));
     if *is_nested {
         said.push("may create its own namespaces, as a browser does, and so use more parts of the kernel (nested)".to_owned());
     }
     said.push("without namespaces on the machine, sees which paths and processes exist, but not their contents".to_owned());
-    said.extend(environment.iter().map(|(name, value)| format!("has {name}={value} in its environment")));
+    said.extend(environment.iter().map(|(name, value)| format!("has {} in its environment", shown_variable(name, value))));
     said
+}
+
+/// Returns a host in ASCII. If it has other letters, the form in Unicode follows, because it can look like another host.
+fn shown_host(host: &BoxHost) -> String {
+    host.host()
+        .in_unicode()
+        .map_or_else(|| host.to_string(), |unicode| format!("{host} (in Unicode: {unicode}: it may only look like another host)"))
 }
 
 /// Returns whether an argument has the form of a path, or may become one.
@@ -76,12 +93,42 @@ mod tests {
         let is_said = |base: BoxBase, write: &[&str], arguments: &[&str], roots: &[&str]| {
             let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
             let settings = BoxSettings { write: texts(write), ..BoxSettings::of(base) };
-            sentences(&settings, &texts(arguments), &texts(roots)).iter().any(|said| said == SHARED)
+            sentences(&settings, &texts(arguments), &texts(roots), &|name, value| format!("{name}={value}"))
+                .iter()
+                .any(|said| said == SHARED)
         };
         assert!(is_said(BoxBase::Strict, &["/no/such/folder"], &[], &[]));
         assert!(is_said(BoxBase::Standard, &[], &["./data"], &[]) && is_said(BoxBase::Standard, &[], &[], &["/data"]));
         assert!(is_said(BoxBase::Standard, &[], &["${workspaceFolder}"], &[]));
         assert!(!is_said(BoxBase::Strict, &[], &["/data"], &["/data"]));
         assert!(!is_said(BoxBase::Standard, &[], &["server.js", "/srv/main.pl", "--verbose"], &[]));
+    }
+
+    #[test]
+    fn a_host_of_strangers_and_one_that_may_look_like_another_are_told() {
+        let said = |host: &str| {
+            let network = BoxNetwork::Hosts([host.parse().unwrap()].into());
+            let settings = BoxSettings { network, ..BoxSettings::of(BoxBase::Strict) };
+            sentences(&settings, &[], &[], &|name, _| name.to_owned()).join("\n")
+        };
+        for host in ["*.co.uk", "*.github.io", "*.amazonaws.com"] {
+            assert!(said(host).contains(&format!("anyone can get a host name below {host}:443: ")), "{}", said(host));
+        }
+        assert!(
+            said("xn--pple-43d.com").contains("may reach xn--pple-43d.com:443 (in Unicode: \u{430}pple.com: "),
+            "{}",
+            said("xn--pple-43d.com")
+        );
+        for host in ["*.example.com", "apple.com", "ada.github.io"] {
+            assert!(!said(host).contains("anyone") && !said(host).contains("Unicode"), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_variable_of_the_box_is_shown_as_the_caller_shows_variables() {
+        let environment = [("API_KEY".to_owned(), "hunter2".to_owned())].into();
+        let settings = BoxSettings { environment, ..BoxSettings::of(BoxBase::Strict) };
+        let said = sentences(&settings, &[], &[], &|name, _| format!("{name}=***"));
+        assert!(said.contains(&"has API_KEY=*** in its environment".to_owned()), "{said:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::mounts::OtherMounts;
 use super::paths::{Kind, Lookup};
-use super::sockets::taking_commands;
+use super::sockets::{files_of_each, matches, taking_commands};
 
 /// The folder in which services of this machine have their sockets.
 const RUN: &str = "/run";
@@ -42,6 +42,27 @@ const OF_SESSION: [(&str, &str); 12] = [
 ];
 /// The folder of sockets of programs that take commands from whoever connects.
 const TEMPORARY: &str = "/tmp";
+/// Folders in which programs of all users make their sockets.
+const OF_ALL: [&str; 3] = [TEMPORARY, "/var/tmp", RUN];
+/// Variables with a folder in which programs of the user make their sockets.
+const FOLDER_VARIABLES: [&str; 2] = ["XDG_RUNTIME_DIR", "TMUX_TMPDIR"];
+/// Names of folders that programs make for their sockets in a folder of all users. A star stands for any text.
+const PLACES: [&str; 14] = [
+    "tmux-*",
+    "emacs*",
+    "ssh-*",
+    "dbus-*",
+    ".X11-unix",
+    ".ICE-unix",
+    ".XIM-unix",
+    "screens",
+    "uscreens",
+    "zellij-*",
+    "pulse-*",
+    "gpg-*",
+    "vscode-*",
+    "keyring-*",
+];
 /// Services of the user, in the home.
 const OF_HOME: [(&str, &str); 3] =
     [("the GnuPG agent", ".gnupg/S.gpg-agent"), ("Docker", ".docker/run/docker.sock"), ("Docker", ".docker/desktop/docker.sock")];
@@ -50,8 +71,8 @@ const OF_VARIABLES: [(&str, &str); 4] =
     [("the SSH agent", "SSH_AUTH_SOCK"), ("the session bus", "DBUS_SESSION_BUS_ADDRESS"), ("Docker", "DOCKER_HOST"), ("tmux", "TMUX")];
 /// Beginnings of the names of sockets, or of the folders in which they are, whose programs run what they are told. Such sockets are named first.
 const TAKING_COMMANDS: [&str; 9] = ["tmux-", "emacs", ".X11-unix", "ssh-", "agent.", "S.gpg-agent", "vscode-", "kitty", "wayland-"];
-/// Maximum number of files and folders that are looked at to find sockets in a folder.
-const MAX_FILES: usize = 2_000;
+/// Maximum number of files and folders that are looked at to name the sockets in the folders of one box.
+const MAX_FILES: usize = 10_000;
 /// Maximum depth of folders in which sockets are searched.
 const MAX_DEPTH: usize = 3;
 /// Maximum number of sockets that a sentence names.
@@ -90,21 +111,51 @@ pub fn services(environment: &BTreeMap<String, String>, user_home: &Path, user: 
     all.filter(|(_, socket)| socket.is_absolute()).map(|(name, socket)| Service { name, socket }).collect()
 }
 
+/// Returns the folders in which programs of this machine and of the user make their sockets. No box gets one of them as a whole, because a
+/// program can make its socket there at any time.
+///
+/// ```
+/// use std::path::Path;
+/// let folders = hyperlight_mcp::boxes::socket_folders(&[("TMUX_TMPDIR".into(), "/home/ada/tmux".into())].into(), 1000);
+/// for folder in ["/tmp", "/run/user/1000", "/home/ada/tmux"] {
+///     assert!(folders.iter().any(|known| known == Path::new(folder)), "{folder}");
+/// }
+/// ```
+#[must_use]
+pub fn socket_folders(environment: &BTreeMap<String, String>, user: u32) -> Vec<PathBuf> {
+    let of_variables = FOLDER_VARIABLES.into_iter().filter_map(|name| environment.get(name)).map(PathBuf::from);
+    let of_all = OF_ALL.into_iter().map(PathBuf::from);
+    let all = of_all.chain([PathBuf::from(format!("{RUN}/user/{user}"))]).chain(of_variables);
+    all.filter(|folder| folder.is_absolute() && folder.parent().is_some()).collect()
+}
+
 /// Returns the path in the address of a service: a path, `unix:///PATH` or `unix:path=PATH,…`.
 fn socket_of(address: &str) -> Option<PathBuf> {
     let path = address.strip_prefix("unix://").or_else(|| address.strip_prefix("unix:path=")).unwrap_or(address);
     path.split([',', ';']).next().map(PathBuf::from)
 }
 
-/// Checks that a given path does not bring along the socket of a service, unless the socket itself is named.
+/// Checks that the given paths of a box do not bring along the socket of a service, unless the socket itself is named.
 ///
 /// # Errors
 /// A sentence that names the service.
 pub(super) fn check_services(
+    paths: &[&Path],
+    named: &[&Path],
+    services: &[Service],
+    mounts: &OtherMounts,
+    lookup: &impl Lookup,
+) -> Result<(), String> {
+    let files = files_of_each(paths.len());
+    paths.iter().try_for_each(|path| check_path(path, named, services, mounts, files, lookup))
+}
+
+fn check_path(
     path: &Path,
     named: &[&Path],
     services: &[Service],
     mounts: &OtherMounts,
+    files: usize,
     lookup: &impl Lookup,
 ) -> Result<(), String> {
     let refusal = |name: &str, socket: &Path| {
@@ -125,14 +176,72 @@ pub(super) fn check_services(
             return Err(refusal(name, socket));
         }
     }
-    taking_commands(path, named, lookup).map_or(Ok(()), |(name, socket)| Err(refusal(name, &socket)))
+    taking_commands(path, named, files, lookup).map_or(Ok(()), |(name, socket)| Err(refusal(name, &socket)))
 }
 
-/// Returns a sentence about the sockets in a folder. `None` if no socket is found, and the folder is not one in which services put their
-/// sockets: `/tmp`, and those within `/run`.
-pub(super) fn sockets_sentence(folder: &Path) -> Option<String> {
-    let found = sockets_in(folder);
+/// Checks that a given path is neither a folder in which programs make their sockets, nor contains one, nor lies in one that a program has
+/// made for its sockets. Whether a socket exists there now does not matter, because it can come at any time. A socket can be named itself.
+///
+/// # Errors
+/// A sentence that names the folder, and what can be given.
+pub(super) fn check_socket_folders(
+    path: &Path,
+    named: &[&Path],
+    folders: &[PathBuf],
+    mounts: &OtherMounts,
+    lookup: &impl Lookup,
+) -> Result<(), String> {
+    let is_named_socket = lookup.kind(path) == Some(Kind::Other) && named.contains(&path);
+    if is_named_socket {
+        return Ok(());
+    }
+    let real_path = lookup.real(path).unwrap_or_else(|| path.to_owned());
+    let names_of = |folder: &PathBuf| {
+        let real = lookup.real(folder).unwrap_or_else(|| folder.clone());
+        let others = mounts.other_names(&real, lookup);
+        [folder.clone(), real].into_iter().chain(others).collect::<Vec<_>>()
+    };
+    let folders: Vec<PathBuf> = folders.iter().flat_map(names_of).collect();
+    let shared = || [path, &real_path].into_iter().find(|path| lookup.is_shared(path)).map(Path::to_owned);
+    let held = folders.iter().find(|folder| [path, &real_path].iter().any(|path| folder.starts_with(path))).cloned().or_else(shared);
+    if let Some(folder) = held {
+        return Err(format!(
+            "{} cannot be given whole, because programs of this machine make their sockets in {}, with which a server can do what its box forbids: \
+             name a folder within it that the server needs, such as {}",
+            path.display(),
+            folder.display(),
+            folder.join("data").display()
+        ));
+    }
+    let is_of_all = |folder: &Path| folders.iter().any(|known| known == folder) || lookup.is_shared(folder);
+    let is_place = |place: &&Path| {
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        PLACES.into_iter().any(|pattern| matches(pattern, &name)) && place.parent().is_some_and(is_of_all)
+    };
+    match path.ancestors().chain(real_path.ancestors()).find(is_place) {
+        Some(place) => Err(format!(
+            "{} cannot be given, because programs of this machine make their sockets in {}, with which a server can do what its box forbids: name \
+             another folder",
+            path.display(),
+            place.display()
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Returns sentences about the sockets in folders. Looks at a bounded number of files in all folders together. Returns no sentence about a
+/// folder in which no socket is found, unless it is one in which services put their sockets: `/tmp`, and those within `/run`.
+pub(super) fn sockets_sentences<'p>(folders: impl Iterator<Item = &'p Path>) -> Vec<String> {
+    let mut left = MAX_FILES;
+    folders.filter_map(|folder| sockets_sentence(folder, &mut left)).collect()
+}
+
+fn sockets_sentence(folder: &Path, left: &mut usize) -> Option<String> {
     let place = folder.display();
+    if *left == 0 {
+        return folder.is_dir().then(|| format!("may reach services that have their sockets in {place}, where it was not looked for them"));
+    }
+    let found = sockets_in(folder, left);
     if found.is_empty() {
         let told = format!("reaches services that have their sockets in {place}, also if it may only read there");
         let is_usual = folder.starts_with(RUN) || folder == Path::new(TEMPORARY);
@@ -146,17 +255,17 @@ pub(super) fn sockets_sentence(folder: &Path) -> Option<String> {
     Some(format!("reaches the services behind the sockets in {place}, also if it may only read there: {}{more}", named.join(", ")))
 }
 
-/// Finds sockets in a folder, in a bounded number of files. Follows no links. First come those of programs that take commands, then all others
-/// by name.
-fn sockets_in(folder: &Path) -> Vec<PathBuf> {
-    let (mut found, mut left) = (Vec::new(), MAX_FILES);
+/// Finds sockets in a folder, in at most `left` files, and counts these. Follows no links. First come those of programs that take commands, then
+/// all others by name.
+fn sockets_in(folder: &Path, left: &mut usize) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
     'search: while let Some((folder, depth)) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            if left == 0 || found.len() == MAX_FOUND {
+            if *left == 0 || found.len() == MAX_FOUND {
                 break 'search;
             }
-            left -= 1;
+            *left -= 1;
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_socket() {
                 found.push(entry.path());
@@ -215,11 +324,12 @@ mod tests {
     fn the_sockets_of_a_folder_are_told() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("within")).unwrap();
-        assert_eq!(sockets_sentence(folder.path()), None);
+        let sentence = |folder: &Path| sockets_sentences([folder].into_iter()).pop();
+        assert_eq!(sentence(folder.path()), None);
         let socket = folder.path().join("within/app.sock");
         let _listener = UnixListener::bind(&socket).unwrap();
-        assert!(sockets_sentence(folder.path()).unwrap().ends_with(&format!(": {}", socket.display())));
-        assert!(sockets_sentence(Path::new(RUN)).is_some() && sockets_sentence(Path::new(TEMPORARY)).is_some());
+        assert!(sentence(folder.path()).unwrap().ends_with(&format!(": {}", socket.display())));
+        assert!(sentence(Path::new(RUN)).is_some() && sentence(Path::new(TEMPORARY)).is_some());
     }
 
     #[test]
@@ -228,8 +338,23 @@ mod tests {
         fs::create_dir(folder.path().join("tmux-7")).unwrap();
         let listen = |name: &str| UnixListener::bind(folder.path().join(name)).unwrap();
         let _listeners = ["a", "b", "c", "d", "tmux-7/default"].map(listen);
-        let told = sockets_sentence(folder.path()).unwrap();
+        let told = sockets_sentences([folder.path()].into_iter()).remove(0);
         let first = folder.path().join("tmux-7/default").display().to_string();
         assert!(told.contains(&format!(": {first}, ")) && told.ends_with(" and 2 more"), "{told}");
+    }
+
+    #[test]
+    fn sockets_are_looked_for_in_a_bounded_number_of_files_of_all_folders_together() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            (0..5).for_each(|number| fs::write(folder.path().join(name).join(number.to_string()), "").unwrap());
+        }
+        let mut left = 8;
+        assert_eq!(sockets_sentence(&folder.path().join("a"), &mut left), None);
+        assert_eq!(sockets_sentence(&folder.path().join("b"), &mut left), None);
+        assert_eq!(left, 0);
+        let told = sockets_sentence(&folder.path().join("a"), &mut left).unwrap();
+        assert!(told.ends_with("where it was not looked for them"), "{told}");
     }
 }

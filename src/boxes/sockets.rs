@@ -38,15 +38,23 @@ const NAMES: [(&str, &str); 28] = [
 ];
 /// Maximum number of files and folders that are looked at in one given path.
 const MAX_FILES: usize = 5_000;
+/// Maximum number of files and folders that are looked at in all given paths of a box. They share it equally, so that no path is left out because
+/// of what another one has.
+const MAX_FILES_OF_BOX: usize = 50_000;
 /// Maximum depth of folders in which sockets are searched.
 const MAX_DEPTH: usize = 3;
 
-/// Returns the first socket at or in a path that belongs to a program which runs what it is told, and the name of the program. Looks at a
-/// bounded number of files, the nearest first, and follows no links. `named` are paths that a person has named.
-pub(super) fn taking_commands(path: &Path, named: &[&Path], lookup: &impl Lookup) -> Option<(&'static str, PathBuf)> {
+/// Returns how many files and folders are looked at in each of so many paths.
+pub(super) fn files_of_each(paths: usize) -> usize {
+    MAX_FILES.min(MAX_FILES_OF_BOX / paths.max(1)).max(1)
+}
+
+/// Returns the first socket at or in a path that belongs to a program which runs what it is told, and the name of the program. Looks at
+/// most at `left` files, the nearest first, and follows no links. `named` are paths that a person has named.
+pub(super) fn taking_commands(path: &Path, named: &[&Path], mut left: usize, lookup: &impl Lookup) -> Option<(&'static str, PathBuf)> {
     let is_socket = |path: &Path| !named.contains(&path) && lookup.kind(path) == Some(Kind::Other);
     let found = |path: &Path| Some((program(path)?, path.to_owned())).filter(|_| is_socket(path));
-    let (mut folders, mut left) = (VecDeque::from([(path.to_owned(), 0)]), MAX_FILES);
+    let mut folders = VecDeque::from([(path.to_owned(), 0)]);
     let at_path = found(path);
     while let Some((folder, depth)) = folders.pop_front().filter(|_| at_path.is_none()) {
         for entry in lookup.entries(&folder).unwrap_or_default() {
@@ -71,7 +79,7 @@ fn program(path: &Path) -> Option<&'static str> {
 }
 
 /// Returns whether a text is like a pattern with stars.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((start, rest)) => text.strip_prefix(start).is_some_and(|behind| {
@@ -84,6 +92,11 @@ fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_paths_share_the_files_that_are_looked_at() {
+        assert_eq!([0, 1, 10, 100, 1_000_000].map(files_of_each), [5_000, 5_000, 5_000, 500, 1]);
+    }
 
     #[test]
     fn sockets_are_recognised_by_the_names_of_their_programs() {

@@ -25,8 +25,9 @@ pub enum Speaker {
     /// A person. If they type a digest, the request with this digest is approved.
     #[default]
     Person,
-    /// A model, or an unknown author. The command can approve nothing, and cannot enable or start a server that a person has disabled. Its
-    /// outcome contains no text of a server or a config that a person has not approved.
+    /// A model, or an unknown author. The command can neither approve nor revoke anything, cannot enable or start a server that a person has
+    /// disabled, and reads no config that a server may have written. Its outcome contains no text of a server or a config that a person has not
+    /// approved.
     Model,
 }
 
@@ -145,6 +146,10 @@ pub async fn perform_as(gateway: &Gateway, agent: &Agent, command: &Command, sty
             done(gateway, &server.server, speaker, "is disabled: new runs cannot use it")
         }
         Command::Approve(approve) => approve_or_show(gateway, approve, style, speaker).await,
+        Command::Revoke(server) if speaker == Speaker::Model => {
+            let problem = format!("only a person can revoke an approval: ask the person to type /mcp revoke {}", server.server);
+            Err(Error::InvalidOption { method: METHOD, problem: problem.into() })
+        }
         Command::Revoke(server) => {
             gateway.revoke(&server.server).await?;
             done(gateway, &server.server, speaker, "is no longer approved")
@@ -159,11 +164,9 @@ pub async fn perform_as(gateway: &Gateway, agent: &Agent, command: &Command, sty
             Outcome::of(&report, text)
         }
         Command::Search(search) => search_tools(agent, search, style),
+        Command::Reload if speaker == Speaker::Model => Outcome::for_model(&gateway.reload_for_model().await?.for_model()),
         Command::Reload => {
             let report = gateway.reload().await?;
-            if speaker == Speaker::Model {
-                return Outcome::for_model(&report.for_model());
-            }
             let text = render::reload_text(&report);
             Outcome::of(&report, text)
         }
@@ -263,3 +266,7 @@ async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: S
     let text = text.trim_start().to_owned();
     Outcome::of(&json!({ "request": request }), text)
 }
+
+#[cfg(test)]
+#[path = "execute_tests.rs"]
+mod tests;

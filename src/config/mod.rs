@@ -5,6 +5,7 @@
 //! replaced only when a server is started ([`resolve_command`], [`resolve_http`]).
 
 mod address;
+mod as_written;
 mod boxes;
 mod definition;
 mod env_file;
@@ -47,6 +48,7 @@ mod properties;
 
 pub use address::Address;
 pub(crate) use address::{masked_path, shown_placeholder, shown_url};
+pub(crate) use as_written::out_of_force;
 pub(crate) use boxes::shipped_box;
 pub use boxes::{BoxBase, BoxDefinition, BoxHost, BoxNetwork, BoxSettings};
 pub(crate) use definition::inputs_of_text;

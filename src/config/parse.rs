@@ -164,11 +164,12 @@ fn read_grants(root: &Node, (file, inputs): (&str, &Inputs), fatal: &mut Vec<Pro
     reader.settings
 }
 
-fn invalid_server(name: &str, file: &str, server::Unusable { mut problems, without_box }: server::Unusable) -> InvalidServer {
+fn invalid_server(name: &str, file: &str, server::Unusable { mut problems, without_box, as_written }: server::Unusable) -> InvalidServer {
     text::sort_problems(&mut problems);
     let error = Error::ConfigInvalid { file: file.into(), problems: problems.into() };
-    let (name, without_box) = (displayed_within(name, MAX_DISPLAYED_NAME_CHARS), without_box.map(Arc::new));
-    InvalidServer { name, source: ServerSource::default(), error, without_box }
+    let name = displayed_within(name, MAX_DISPLAYED_NAME_CHARS);
+    let (without_box, as_written) = (without_box.map(Arc::new), as_written.map(Arc::new));
+    InvalidServer { name, source: ServerSource::default(), error, without_box, as_written }
 }
 
 /// The places of the servers and inputs in a config, and its other sections.

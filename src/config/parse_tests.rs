@@ -125,7 +125,7 @@ fn one_bad_server_does_not_take_the_good_ones_down() {
     )
     .unwrap();
     assert_eq!(names(&config), ["good", "fine"]);
-    let InvalidServer { name, error, source, without_box: _ } = &config.invalid[0];
+    let InvalidServer { name, error, source, without_box: _, as_written: _ } = &config.invalid[0];
     assert!(source.is_operators_config());
     assert_eq!((name.as_str(), error.code()), ("bad", "ERR_CONFIG_INVALID"));
     let lines = [

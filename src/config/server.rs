@@ -6,6 +6,7 @@ use secrecy::SecretString;
 use serde::de::value::Error as WordError;
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
+use super::as_written::as_written;
 use super::boxes::BoxDefinition;
 use super::definition::{Origin, Parallel, ServerDefinition, Transport, inputs_in};
 use super::inputs::Inputs;
@@ -74,6 +75,8 @@ pub(super) struct Unusable {
     pub(super) problems: Vec<Problem>,
     /// The server without a box, if [`Reader::box_problem`] is the only problem of the entry.
     pub(super) without_box: Option<ServerDefinition>,
+    /// What the entry names, as far as it can be read.
+    pub(super) as_written: Option<ServerDefinition>,
 }
 
 /// Reads an entry of the section with this path. Also returns warnings.
@@ -92,7 +95,8 @@ pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<S
         (server, problem) => {
             reader.problems.extend(problem);
             let without_box = server.map(|server| ServerDefinition { in_box: Some(BoxDefinition::Off), ..server });
-            Err(Unusable { problems: reader.problems, without_box })
+            let as_written = as_written(entry, Origin::new(context.file, reader.field));
+            Err(Unusable { problems: reader.problems, without_box, as_written })
         }
     };
     (outcome, reader.warnings)

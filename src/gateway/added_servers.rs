@@ -258,7 +258,7 @@ impl Agent {
         let server = self.own_server(name, rights)?;
         // The approval is removed first. If this function is interrupted, the server still exists but is not approved.
         if self.core.is_in_force(&server) {
-            self.gateway().revoke(name).await?;
+            self.gateway().revoke_by(party_of(author), name).await?;
         } else {
             // A server of another source has this name now. That server's connection stays open; only the approval of the added server is
             // revoked.

@@ -99,6 +99,7 @@ impl Gateway {
     pub(super) async fn approve_by(&self, party: AuditParty, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let outcome = self.approve_request(party, name, digest, valid_for).await;
         self.core.registry.approval_changed(name);
+        self.core.approvals_may_end();
         self.core.connections.forget_failures(name);
         self.core.forget_server(name);
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
@@ -185,6 +186,12 @@ impl Gateway {
     /// `ERR_UNKNOWN_SERVER`; `ERR_APPROVAL_STORE` if the revocation could not be written. It is still valid in this gateway until the gateway is
     /// closed.
     pub async fn revoke(&self, name: &str) -> Result<()> {
+        self.revoke_by(AuditParty::Person, name).await
+    }
+
+    /// Revokes an approval on behalf of a person or of a setting, or because a model removes a server of its own agent. The audit records which
+    /// of them it was.
+    pub(super) async fn revoke_by(&self, party: AuditParty, name: &str) -> Result<()> {
         self.core.check_open()?;
         self.core.registry.make_variant_named(name);
         // An entry that has become invalid can still have an approval. A person may want to revoke that.
@@ -207,7 +214,7 @@ impl Gateway {
         });
         let recorded = recorded.await;
         // The revocation is recorded even if it could not be stored, because it is valid in this gateway.
-        self.core.audit.record(AuditEvent::Revocation { server: name.to_owned(), by: AuditParty::Person });
+        self.core.audit.record(AuditEvent::Revocation { server: name.to_owned(), by: party });
         recorded.map_err(|error| self.core.redacted(error))
     }
 

@@ -28,7 +28,9 @@ use super::launch::search_path;
 use super::options::GatewayOptions;
 use crate::blocking::blocking;
 use crate::boxes::border::{AbsoluteNames, BorderSettings, Descriptors, Refusal, RefusalListener};
-use crate::boxes::{BoxInput, BoxesReport, Decided, Disk, HOME, PROBE, Registry, Service, decide, is_fixed_program, services};
+use crate::boxes::{
+    BoxInput, BoxesReport, Decided, Disk, HOME, PROBE, Registry, Service, decide, is_fixed_program, services, socket_folders,
+};
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
     BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths,
@@ -63,6 +65,8 @@ pub(super) struct BoxMaker {
     snapshot_folder: Option<PathBuf>,
     /// The services whose sockets a box does not get, even if it gets their folder.
     services: Vec<Service>,
+    /// The folders in which programs of the machine make their sockets.
+    socket_folders: Vec<PathBuf>,
     own_files: OwnFiles,
     own_programs: OwnPrograms,
 }
@@ -87,6 +91,7 @@ impl BoxMaker {
                 search_model: options.search_model.as_deref().and_then(|folder| absolute(folder).ok()),
             },
             services: services(&options.environment, Path::new(home), geteuid().as_raw()),
+            socket_folders: socket_folders(&options.environment, geteuid().as_raw()),
         }
     }
 
@@ -180,8 +185,8 @@ impl Core {
         let (settings, arguments) = (settings.clone(), command.arguments.clone());
         let own_files = self.own_files(server);
         let files = own_files.clone();
-        let (user_home, own_folders, services) =
-            (self.surroundings.user_home.clone(), self.box_maker.own_folders(), self.box_maker.services.clone());
+        let (user_home, own_folders) = (self.surroundings.user_home.clone(), self.box_maker.own_folders());
+        let (services, socket_folders) = (self.box_maker.services.clone(), self.box_maker.socket_folders.clone());
         let program = command.working_directory.join(program);
         let (name, core) = (command.command.clone(), Weak::clone(&self.weak));
         let mut command = within(command, server, &settings.environment);
@@ -211,6 +216,7 @@ impl Core {
                 own_folders: &own_folders,
                 private_home: &private_home,
                 services: &services,
+                socket_folders: &socket_folders,
                 own_files: &files,
                 kept: &kept,
             };

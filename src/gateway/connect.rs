@@ -98,6 +98,8 @@ impl Core {
     /// Records a new connection, and sends events about it.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
+        // Another process may have given the approval with which the server has started.
+        self.approvals_may_end();
         self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.name.clone(), Some(connection.connect_time()));
         self.trace_connection(server, scope, connection.connect_time(), Ok(connection.protocol_version()));
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });

@@ -99,6 +99,8 @@ pub(super) struct TrustState {
     pub(super) approvals: ApprovalStore,
     pub(super) approval_cache: ApprovalCache,
     pub(super) executables: Arc<Executables>,
+    /// Told when an approval that ends may have become important ([`Core::approvals_may_end`]).
+    pub(super) approvals_may_end: Arc<tokio::sync::Notify>,
     /// Manifests that a person has seen but not yet approved, by server. Each has the digest of the command with which it was read.
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
 }

@@ -17,8 +17,8 @@ use super::subject::ReadFile;
 use crate::blocking::blocking;
 use crate::client::{Caller, CheckApproved, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target, proxy_logins};
 use crate::config::{
-    InsertedValue, Locality, ResolvedCommand, ResolvedHttp, ServerDefinition, SourceKind, Transport, read_env_file, resolve_command,
-    resolve_http, resolve_roots,
+    BoxDefinition, InsertedValue, Locality, OAuthSettings, ResolvedCommand, ResolvedHttp, ServerDefinition, SourceKind, Transport,
+    read_env_file, resolve_command, resolve_http, resolve_roots,
 };
 use crate::error::{Error, Result};
 use crate::redact::{Redactor, is_redactable, is_secret, secrets_of_arguments, secrets_within};
@@ -162,6 +162,11 @@ impl Core {
         let words: Vec<String> = [&command.command].into_iter().chain(&command.arguments).cloned().collect();
         let in_arguments: Vec<SecretString> = secrets_of_arguments(&words).into_iter().map(SecretString::from).collect();
         self.redactor.add(&in_arguments);
+        if let Some(BoxDefinition::On(settings)) = &server.in_box {
+            let of_box = settings.environment.iter().filter(|(name, value)| is_secret(name, value));
+            self.redactor.add(&of_box.map(|(_, value)| SecretString::from(value.as_str())).collect::<Vec<_>>());
+            self.learn_within(settings.environment.values().map(String::as_str));
+        }
         let Transport::Stdio { environment, .. } = &server.transport else { return };
         // The values are checked as the process gets them, because a literal may be the default of a placeholder or may contain a variable.
         let names: BTreeSet<&String> = environment.iter().map(|(name, _)| name).collect();
@@ -172,7 +177,9 @@ impl Core {
 
     /// Registers the secrets of an HTTP server for redaction.
     fn learn_remote_secrets(&self, remote: &ResolvedHttp) {
-        let ResolvedHttp { url, headers, oauth: _, secrets } = remote;
+        let ResolvedHttp { url, headers, oauth, secrets } = remote;
+        let of_oauth = oauth.iter().flat_map(|OAuthSettings { client_secret, private_key, .. }| [client_secret, private_key]).flatten();
+        self.redactor.add(of_oauth);
         // The value of any header may be a credential, so the header's name does not matter.
         let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
         self.redactor.add(values.chain(redactable(secrets)));
@@ -405,6 +412,8 @@ mod tests {
             json!({ "command": "sh", "env": { "DATABASE_URL": format!("postgres://u:${{NOPE:-{secret}}}@h/db") } }),
             json!({ "command": "sh", "env": { "DATABASE_URL": "postgres://u:correct-${ANIMAL}-battery@h/db" } }),
             json!({ "command": "sh", "env": { "SETTINGS": "Server=h;Password=correct-${ANIMAL}-battery;" } }),
+            json!({ "command": "sh", "box": { "env": { "API_TOKEN": secret } } }),
+            json!({ "command": "sh", "box": { "env": { "DATABASE_URL": format!("postgres://u:{secret}@h/db") } } }),
         ] {
             let scene = Scene::new(|_| entry.clone());
             let core = &scene.gateway.core;

@@ -22,6 +22,7 @@ mod direct;
 mod drift;
 mod ending;
 mod events;
+mod expiry;
 mod fetch;
 mod form;
 mod generated;
@@ -229,9 +230,9 @@ impl Gateway {
     ///
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_STORE`, `ERR_APPROVAL_STORE`.
-    #[expect(clippy::needless_pass_by_value, reason = "the gateway takes over the options")]
     pub fn open(options: GatewayOptions) -> Result<Self> {
         // At this point no secret is known.
+        let options = options.in_place().map_err(|error| error.redacted(&Redactor::new(None, None)))?;
         let surroundings = options.surroundings().map_err(|error| error.redacted(&Redactor::new(None, None)))?;
         let redactor = Arc::new(Redactor::new(Some(&surroundings.user_home), Some(&surroundings.workspace_folder)));
         Self::open_with(&options, surroundings, &redactor).map_err(|error| error.redacted(&redactor))
@@ -313,6 +314,7 @@ impl Gateway {
         self.enable_at_open(&options.enable)?;
         self.propose_at_open();
         self.core.prepare_statuses();
+        self.core.watch_expiry();
         if options.watch {
             self.core.watch_config();
         }
@@ -447,6 +449,7 @@ fn open_store(options: &GatewayOptions, events: &Events) -> Result<(Arc<Store>, 
         approvals: ApprovalStore::open(Arc::clone(&store), on_incident),
         approval_cache: ApprovalCache::new(options.runtime.clone()),
         executables: Arc::new(Executables::default()),
+        approvals_may_end: Arc::default(),
         shown: Mutex::default(),
     };
     Ok((store, trust))

@@ -151,6 +151,30 @@ impl GatewayOptions {
         }
     }
 
+    /// Returns the options with absolute paths of the config, the state and the snapshot, so that a later change of the working folder changes none
+    /// of them. The commands that messages suggest keep the paths as they were given.
+    ///
+    /// # Errors
+    /// `ERR_INVALID_OPTION` if a path is empty.
+    pub(super) fn in_place(mut self) -> Result<Self> {
+        self.next_command = Some(self.next_command());
+        let Self { config_path, state_dir, workspace_folder, snapshot_dir, search_model, .. } = &mut self;
+        for (name, path) in [
+            ("configPath", config_path),
+            ("stateDir", state_dir),
+            ("workspaceFolder", workspace_folder),
+            ("snapshotDir", snapshot_dir),
+            ("searchModel", search_model),
+        ] {
+            if let Some(path) = path {
+                let problem = |error: std::io::Error| format!("{name}: {error}");
+                *path = std::path::absolute(&*path)
+                    .map_err(|error| Error::InvalidOption { method: "Gateway.open", problem: problem(error).into() })?;
+            }
+        }
+        Ok(self)
+    }
+
     pub(super) fn next_command(&self) -> NextCommand {
         let of_library = || NextCommand::of_library(self.config_path.as_deref(), self.state_dir.as_deref());
         self.next_command.clone().unwrap_or_else(of_library)
@@ -250,4 +274,21 @@ fn cache_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let absolute = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     Some(cache.join("hyperlight-mcp/snapshots"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn paths_stay_where_they_are_and_messages_keep_them_as_they_were_given() {
+        let mut options = GatewayOptions::new("watchdog", Handle::current());
+        (options.config_path, options.state_dir) = (Some("mcp.json".into()), Some("state".into()));
+        let options = options.in_place().unwrap();
+        let here = std::env::current_dir().unwrap();
+        assert_eq!((options.config_path.as_ref(), options.state_folder()), (Some(&here.join("mcp.json")), here.join("state")));
+        assert_eq!(options.next_command().with("list"), "npx hyperlight-mcp list --config mcp.json --state state");
+        let empty = GatewayOptions { state_dir: Some(PathBuf::new()), ..GatewayOptions::new("watchdog", Handle::current()) };
+        assert_eq!(empty.in_place().map(drop).unwrap_err().code(), "ERR_INVALID_OPTION");
+    }
 }

@@ -35,7 +35,7 @@ impl Gateway {
             Err(error) => {
                 // The server did not start, or its tools could not be read. The approval is revoked, so that the command does not stay
                 // approved alone.
-                self.revoke(name).await?;
+                self.revoke_by(AuditParty::Setting, name).await?;
                 self.core.registry.record::<()>(name, &Err(error));
                 self.propose_added(name).await
             }
@@ -120,7 +120,12 @@ impl Core {
             (ApprovalStatus::Command, Decided::StillNo) | (_, Decided::ByOption) => (None, ApprovalStage::Manifest),
             (_, Decided::No | Decided::StillNo) => return Ok(None),
         };
-        let request = serde_json::to_value(self.command_request(server, subject, lack));
+        // An agent decides how many servers it proposes, and which folders they name. So opening a gateway reads none of these.
+        let request = match decided {
+            Decided::StillNo => self.request_of_entry(server, subject, lack),
+            Decided::No | Decided::ByOption => self.command_request(server, subject, lack),
+        };
+        let request = serde_json::to_value(request);
         Ok(Some(Event::ServerProposed {
             server: server.name.clone(),
             display_name: added.display_name.clone(),

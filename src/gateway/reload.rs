@@ -13,7 +13,7 @@ use super::events::Event;
 use crate::blocking::blocking;
 use crate::config::{ArgumentCheck, ProtocolVersion, SchemaViolations, ServerDefinition};
 use crate::error::{Error, Result};
-use crate::registry::{Entry, Registry};
+use crate::registry::{Decider, Entry, Registry};
 use crate::store::audit::AuditParty;
 use crate::text::{is_registry_name, marked_name};
 use crate::trust::{Canonical, Circumstances, Subject};
@@ -64,10 +64,21 @@ impl Gateway {
     pub async fn reload(&self) -> Result<ReloadReport> {
         self.core.check_open()?;
         self.core.release_config();
+        self.reload_by(Decider::Person).await
+    }
+
+    /// Reads the config again. Only a person, or the agent's own code, has a config read that a server may have written.
+    async fn reload_by(&self, decider: Decider) -> Result<ReloadReport> {
+        self.core.check_open()?;
         let _one_at_a_time = self.core.reloading.lock().await;
         let core = Arc::clone(&self.core);
         let read = blocking(move || Ok((core.source.read()?, core.read_added()?)));
         let (config, (servers, added_warnings)) = read.await.map_err(|error| self.core.redacted(error))?;
+        // A file that is replaced after this check was not the one that was read.
+        if decider == Decider::Model && self.core.is_config_held().await {
+            let problem = "the config was replaced while a server could write in its folder: a person must look at it first";
+            return Err(Error::OperatorOnly { what: "reload", problem });
+        }
         let warnings: Vec<String> = config.warnings.iter().cloned().chain(added_warnings).collect();
         let brought = self.core.brought_layers(&config).await.map_err(|error| self.core.redacted(error))?;
         let held = self.core.held_by_profiles();
@@ -114,25 +125,22 @@ impl Gateway {
     /// # Errors
     /// Those of [`Gateway::reload`]; `ERR_OPERATOR_ONLY`.
     pub async fn reload_for_model(&self) -> Result<ReloadReport> {
-        if self.core.is_config_held().await {
-            let problem = "the config was replaced while a server could write in its folder: a person must look at it first";
-            return Err(Error::OperatorOnly { what: "reload", problem });
-        }
-        self.reload().await
+        self.reload_by(Decider::Model).await
     }
 
     /// Reads a changed config again, and sends the outcome as an event. If the config is not usable, nothing changes.
     pub(super) async fn reload_changed(&self) {
-        if self.core.is_config_held().await {
-            if self.core.source.note_held() {
-                self.core.events.warn(HELD);
+        // A config that is held is not even read, so that the warning about it comes once for each of its versions.
+        let reloaded = if self.core.is_config_held().await { None } else { Some(self.reload_by(Decider::Model).await) };
+        match reloaded {
+            Some(Ok(report)) => self.core.events.send(&Event::ConfigReloaded { report: Box::new(report) }),
+            Some(Err(Error::Closed { .. })) => {}
+            None | Some(Err(Error::OperatorOnly { .. })) => {
+                if self.core.source.note_held() {
+                    self.core.events.warn(HELD);
+                }
             }
-            return;
-        }
-        match self.reload().await {
-            Ok(report) => self.core.events.send(&Event::ConfigReloaded { report: Box::new(report) }),
-            Err(Error::Closed { .. }) => {}
-            Err(error) => {
+            Some(Err(error)) => {
                 let problem = format!("the config has changed, and cannot be used as it is now. The servers stay as they were: {error}");
                 self.core.events.warn(problem);
             }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Entry;
+use super::earlier::Earlier;
 use super::variants::{Variants, can_vary, entry_of};
-use crate::config::{BoxDefinition, InputDefinition, ServerDefinition, ServerSource, SourceKind};
+use crate::config::{BoxDefinition, InputDefinition, ServerDefinition, ServerSource, SourceKind, out_of_force};
 use crate::error::Error;
 use crate::text::variant_of;
 
@@ -52,6 +53,7 @@ pub(super) struct Layers {
     pub(super) variants: Variants,
     /// The boxes that the operator gives servers of other sources, by name.
     pub(super) boxes: BTreeMap<String, BoxDefinition>,
+    pub(super) earlier: Earlier,
 }
 
 /// The view that all callers share.
@@ -66,6 +68,10 @@ pub(super) struct Merged {
     /// The names of each server's variants.
     variants: HashMap<String, Vec<String>>,
     pub(super) inputs: Vec<InputDefinition>,
+    /// What hidden entries and entries with errors name. None of them can be used.
+    out_of_force: Vec<Arc<ServerDefinition>>,
+    /// The servers that existed earlier, without those that name the same as one of now.
+    pub(super) earlier: Vec<Arc<ServerDefinition>>,
     /// True if any source other than the operator's own config has servers.
     has_other_sources: bool,
 }
@@ -100,10 +106,19 @@ impl Layers {
         let (mut valid, mut invalid) = (Vec::new(), Vec::new());
         let mut owners: HashMap<&str, &ServerSource> = HashMap::new();
         let mut hidden: HashMap<String, Vec<Hidden>> = HashMap::new();
+        let mut not_in_force = Vec::new();
         for (Rank { source, .. }, entries) in &self.by_rank {
             for entry in entries {
+                if let Entry::Invalid(server) = entry {
+                    not_in_force.extend(server.as_written.clone());
+                }
                 match owners.get(entry.name()) {
-                    Some(owner) if *owner != source => hidden.entry(entry.name().to_owned()).or_default().push(source.clone()),
+                    Some(owner) if *owner != source => {
+                        hidden.entry(entry.name().to_owned()).or_default().push(source.clone());
+                        if let Entry::Valid(server) = entry {
+                            not_in_force.push(Arc::new(out_of_force(server)));
+                        }
+                    }
                     _ => {
                         owners.insert(entry.name(), source);
                         let entry = self.boxed(entry.clone());
@@ -124,7 +139,8 @@ impl Layers {
             variants.entry(server.to_owned()).or_default().push(name.to_owned());
         }
         let has_other_sources = self.by_rank.keys().any(|rank| !rank.source.is_operators_config());
-        Merged { entries: valid, index, hidden, variants, inputs: self.inputs.clone(), has_other_sources }
+        let (inputs, out_of_force) = (self.inputs.clone(), not_in_force);
+        Merged { entries: valid, index, hidden, variants, inputs, out_of_force, earlier: Vec::new(), has_other_sources }
     }
 
     /// Returns the entry with the box that the operator gives it (`boxes`). An entry may be invalid only because its program cannot run in
@@ -171,6 +187,12 @@ impl Layers {
 impl Merged {
     pub(super) fn get(&self, name: &str) -> Option<&Entry> {
         self.index.get(name).and_then(|position| self.entries.get(*position))
+    }
+
+    /// Returns the servers of now, whether they can be used or not.
+    pub(super) fn definitions(&self) -> impl Iterator<Item = &Arc<ServerDefinition>> {
+        let valid = self.entries.iter().filter_map(|entry| if let Entry::Valid(server) = entry { Some(server) } else { None });
+        valid.chain(&self.out_of_force)
     }
 
     /// Returns the names of a server's variants.
@@ -280,7 +302,13 @@ mod tests {
             return server(name, source);
         }
         let error = Error::Closed { what: "test" };
-        Entry::Invalid(Arc::new(InvalidServer { name: name.to_owned(), source: source.clone(), error, without_box: None }))
+        Entry::Invalid(Arc::new(InvalidServer {
+            name: name.to_owned(),
+            source: source.clone(),
+            error,
+            without_box: None,
+            as_written: None,
+        }))
     }
 
     fn layers() -> impl Strategy<Value = Vec<Layer>> {

@@ -4,6 +4,7 @@ mod added;
 mod attach;
 mod catalogue;
 mod decisions;
+mod earlier;
 mod grants;
 mod merged;
 mod profiles;
@@ -166,7 +167,8 @@ impl Registry {
     fn change(&self, change: impl FnOnce(&mut Layers)) {
         let mut layers = self.layers.lock();
         change(&mut layers);
-        let merged = layers.merged();
+        let mut merged = layers.merged();
+        merged.earlier = layers.earlier.changed(&self.merged(), &merged);
         if let Some(only) = &self.only {
             // This is done before anybody can find the new servers. A person who limits servers uses the names without the part from `@`
             // on, as code does.
@@ -224,6 +226,14 @@ impl Registry {
     pub fn servers(&self) -> Vec<Arc<ServerDefinition>> {
         let valid = |entry: &Entry| if let Entry::Valid(server) = entry { Some(Arc::clone(server)) } else { None };
         self.merged().entries.iter().filter_map(valid).collect()
+    }
+
+    /// Returns all servers whose files must be kept out of boxes: those that can be used, those of entries that are hidden or have errors, and those
+    /// that existed earlier, because the same entry can come back. The latter have no box.
+    #[must_use]
+    pub fn known_servers(&self) -> Vec<Arc<ServerDefinition>> {
+        let merged = self.merged();
+        merged.definitions().chain(&merged.earlier).cloned().collect()
     }
 
     /// Returns the server with this name.

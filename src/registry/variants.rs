@@ -53,7 +53,9 @@ pub(super) fn entry_of(variant: &Variant, server: &ServerDefinition, inputs: &[I
     match variant.of(server, inputs) {
         Ok(server) => Entry::Valid(Arc::new(server)),
         Err(error) => {
-            Entry::Invalid(Arc::new(InvalidServer { name: variant.name(), source: server.source.clone(), error, without_box: None }))
+            // What the profiles set is not known then, and the files of the server itself are those of its own entry.
+            let (name, source) = (variant.name(), server.source.clone());
+            Entry::Invalid(Arc::new(InvalidServer { name, source, error, without_box: None, as_written: None }))
         }
     }
 }

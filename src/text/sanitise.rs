@@ -163,12 +163,13 @@ pub(crate) fn is_tag(character: char) -> bool {
     matches!(character, '\u{e0000}'..='\u{e007f}')
 }
 
-/// Returns whether a character is a zero-width character, a filler, an annotation or a variation selector.
+/// Returns whether a character is a zero-width character, a filler, an annotation, a sign without a form of its own (in hieroglyphs and music), or a
+/// variation selector.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{ad}' | '\u{34f}'
         | '\u{180b}'..='\u{180f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}'
-        | '\u{fff0}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' | '\u{1d159}' | '\u{fe00}'..='\u{fe0f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
         | '\u{e0080}'..='\u{e0fff}')
 }
 

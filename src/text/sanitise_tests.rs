@@ -46,7 +46,7 @@ fn line_breaks_become_one_kind() {
 
 #[test]
 fn what_cannot_be_seen_is_removed() {
-    let invisible = "\u{202e}\u{2066}\u{200f}\u{61c}\u{200b}\u{2060}\u{feff}\u{ad}\u{180e}\u{115f}\u{3164}\u{ffa0}\u{fffa}\u{fe0f}\u{e0100}\u{e0041}\0\u{7f}";
+    let invisible = "\u{202e}\u{2066}\u{200f}\u{61c}\u{200b}\u{2060}\u{feff}\u{ad}\u{180e}\u{115f}\u{3164}\u{ffa0}\u{fffa}\u{fe0f}\u{e0100}\u{e0041}\0\u{7f}\u{1160}\u{13430}\u{1343f}\u{1d159}";
     for character in invisible.chars() {
         assert_eq!(text(&format!("a{character}b")), "ab", "{character:?}");
         assert!(has_invisible(&format!("a{character}b")), "{character:?}");

@@ -51,6 +51,13 @@ impl ApprovalSnapshot {
         self.0.get(key).is_some_and(|approval| approval.expires_at.is_some())
     }
 
+    /// Returns the time at which the next of all approvals ends. `None` if none of them ends after `now`.
+    #[must_use]
+    pub fn next_end(&self, now: SystemTime) -> Option<SystemTime> {
+        let ends = self.0.servers.values().filter_map(|approval| approval.expires_at);
+        ends.map(|end| UNIX_EPOCH + Duration::from_secs(end)).filter(|end| *end > now).min()
+    }
+
     /// Returns whether this is the very same snapshot, so that no approval has changed in between.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {

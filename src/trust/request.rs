@@ -275,7 +275,10 @@ impl CommandRequest {
                 match &server.in_box {
                     None | Some(BoxDefinition::Off) => NO_BOX_WARNING,
                     Some(BoxDefinition::On(settings)) => {
-                        in_box = Some(BoxRequest { base: settings.base, allows: sentences(settings, arguments, &server.roots) });
+                        in_box = Some(BoxRequest {
+                            base: settings.base,
+                            allows: sentences(settings, arguments, &server.roots, &shown_variable),
+                        });
                         BOX_WARNING
                     }
                 }

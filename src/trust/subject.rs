@@ -172,7 +172,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let form = form.list(deny.iter().map(String::as_str)).text(word_of(*confirm)).flag(*pin_executable).flag(*pin_values);
     // If the config does not set these fields, the form is the same as before the fields existed. So older approvals stay valid.
     let form = if *allow_insecure_http { form.text("allowInsecureHttp") } else { form };
-    let form = in_box.iter().fold(form, with_box);
+    let form = in_box.iter().fold(form, |form, in_box| with_box(form, key, in_box));
     let form = if roots.is_empty() { form } else { form.text("roots").list(roots.iter().map(String::as_str)) };
     let form = if reads.is_empty() { form } else { form.text("reads").list(reads.iter().map(String::as_str)) };
     let form = filtered(form, "resources", allow_resources.as_deref(), deny_resources);
@@ -187,7 +187,7 @@ fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
 }
 
 /// Adds what the box allows, with its defaults, so that another default makes another request.
-fn with_box(form: Canonical, in_box: &BoxDefinition) -> Canonical {
+fn with_box(form: Canonical, key: &MachineKey, in_box: &BoxDefinition) -> Canonical {
     match in_box {
         BoxDefinition::Off => form.text("box").text("off"),
         BoxDefinition::On(settings) => {
@@ -196,14 +196,14 @@ fn with_box(form: Canonical, in_box: &BoxDefinition) -> Canonical {
             let form = match network {
                 BoxNetwork::Any => form.text("any"),
                 BoxNetwork::Hosts(hosts) => {
-                    let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-                    form.text("hosts").list(hosts.iter().map(String::as_str))
+                    form.text("hosts").list(hosts.iter().map(ToString::to_string).collect::<Vec<_>>().iter().map(String::as_str))
                 }
             };
             let form = form.text(&memory_mb.to_string()).text(&disk_mb.to_string()).text(&processes.to_string());
-            let form = form.optional(cpu_percent.map(|percent| percent.to_string()).as_deref()).flag(*is_nested);
-            let variables: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            form.list(variables.iter().map(String::as_str))
+            // Without variables, the form is the same as before the key hid their values.
+            let form = form.optional(cpu_percent.map(|percent| percent.to_string()).as_deref()).flag(*is_nested).list(std::iter::empty());
+            let variables: Vec<_> = environment.iter().map(|(name, value)| (name.clone(), SecretString::from(value.as_str()))).collect();
+            if variables.is_empty() { form } else { keyed(form, key, "box environment", &variables) }
         }
     }
 }

@@ -222,6 +222,7 @@ impl Boxed<'_> {
             own_folders: &own_folders,
             private_home: &home,
             services: &[],
+            socket_folders: &[],
             own_files: &self.own_files,
             kept: &Vec::new,
         };

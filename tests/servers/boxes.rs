@@ -1,6 +1,7 @@
 //! Tests of servers that run in boxes: what a person is shown, how they start and end, and what happens if a box cannot be made.
 
 mod changes;
+mod entries;
 mod homes;
 mod named;
 
@@ -9,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use hyperlight_mcp::command::{Style, request_text};
+use hyperlight_mcp::command::{CommandOptions, Speaker, Style, execute, request_text};
 use hyperlight_mcp::gateway::CallOptions;
 use hyperlight_mcp::sandbox::Stop;
 use hyperlight_mcp::serve::http::HttpOptions;
@@ -290,6 +291,9 @@ async fn a_config_that_is_replaced_outside_is_covered_again_and_read_when_a_pers
         until("the end of the server", || test_folder.servers_running().is_empty().then_some(())).await;
         until("the warning", || events.lock().unwrap().contains("look at it").then_some(())).await;
         assert_eq!(gateway.reload_for_model().await.unwrap_err().code(), "ERR_OPERATOR_ONLY");
+        let by_model = CommandOptions { speaker: Speaker::Model, ..CommandOptions::default() };
+        let outcome = execute(&gateway, "/mcp reload", &by_model).await;
+        assert_eq!(outcome.data["error"]["code"], "ERR_OPERATOR_ONLY", "{}", outcome.text);
         assert!(gateway.server_info("three").is_err());
         gateway.reload().await.unwrap();
         assert!(gateway.server_info("three").is_ok());

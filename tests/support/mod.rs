@@ -174,6 +174,7 @@ impl TestFolder {
             start_hosts: &BTreeSet::new(),
             private_home: &home,
             services: &[],
+            socket_folders: &[],
             own_files: &[],
             kept: &Vec::new,
         };

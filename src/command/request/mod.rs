@@ -176,6 +176,9 @@ fn warning(page: &mut Page, request: &CommandRequest, is_first: bool) {
     }
 }
 
+/// A sign of Braille without dots, which looks like a blank. Texts in Braille need it, so it is not removed anywhere.
+const BLANK: char = '\u{2800}';
+
 /// Returns whether a text of the request contains invisible characters.
 fn has_unseen(request: &CommandRequest) -> bool {
     let all = [&request.command, &request.url, &request.unicode_host, &request.cwd, &request.workspace_folder]
@@ -184,7 +187,7 @@ fn has_unseen(request: &CommandRequest) -> bool {
         .chain(request.args.iter().flatten())
         .chain(request.in_box.iter().flat_map(|in_box| &in_box.allows).chain(&request.changeable_by))
         .chain(request.environment.iter().chain(&request.input_defaults).chain(&request.input_descriptions));
-    request.has_invisible_code || all.into_iter().any(|text| has_invisible(text))
+    request.has_invisible_code || all.into_iter().any(|text| has_invisible(text) || text.contains(BLANK))
 }
 
 /// Shows the variables, headers, inputs, OAuth settings and roots that a server gets.

@@ -95,8 +95,9 @@ impl BaseLayer {
         let of_source = |server| ServerDefinition { source: source.clone(), ..server };
         self.servers.extend(config.servers.into_iter().map(of_source));
         self.invalid.extend(config.invalid.into_iter().map(|server| {
-            let without_box = server.without_box.as_deref().map(|server| Arc::new(of_source(server.clone())));
-            InvalidServer { source: source.clone(), without_box, ..server }
+            let [without_box, as_written] =
+                [&server.without_box, &server.as_written].map(|server| server.as_deref().map(|server| Arc::new(of_source(server.clone()))));
+            InvalidServer { source: source.clone(), without_box, as_written, ..server }
         }));
         self.inputs.extend(config.inputs);
         self.warnings.extend(config.warnings);

@@ -65,7 +65,8 @@ impl Core {
         let bases = bases.iter().map(|(path, _)| path.as_path()).filter(|path| Some(*path) != config);
         let of = |server: &ServerDefinition| environment_file(server, &self.surroundings, self.locality(server));
         let own = of(server);
-        let variables = self.registry.servers().into_iter().filter_map(|other| of(&other));
+        // An entry that cannot be used now can be used later, with the same file.
+        let variables = self.registry.known_servers().into_iter().filter_map(|other| of(&other));
         let variables = variables.filter_map(|path| file(&path, OwnFileUse::Variables { by_this: Some(&path) == own.as_ref() }));
         let secrets = self.box_maker.own_files.secrets.lock().clone();
         let secrets = secrets.iter().filter_map(|path| file(path, OwnFileUse::Secret));

@@ -84,6 +84,7 @@ impl Core {
             own_folders: &self.box_maker.own_folders(),
             private_home: &private_home,
             services: &self.box_maker.services,
+            socket_folders: &self.box_maker.socket_folders,
             own_files: outside.files,
             kept: outside.kept,
         };
@@ -104,8 +105,9 @@ impl Core {
         own.chain(packages).collect()
     }
 
-    /// Returns each server that is a process, and from where it takes its code. A server that an agent has proposed counts once a person has
-    /// approved it: otherwise a model could make folders of other servers read-only by proposals. Reads the disk.
+    /// Returns each server that is a process, was one earlier, or has an entry that cannot be used now, and from where it takes its code. A
+    /// server that an agent has proposed counts once a person has approved it: otherwise a model could make folders of other servers read-only
+    /// by proposals. Reads the disk.
     pub(super) fn code_of_servers(&self) -> Vec<(Arc<ServerDefinition>, Code)> {
         // Without a snapshot, each server counts.
         let approvals = self.trust.approvals.snapshot().ok();
@@ -114,7 +116,7 @@ impl Core {
             matches!(server.transport, Transport::Stdio { .. }) && (server.source.kind != SourceKind::Agent || is_approved(server))
         };
         let with_code = |server: Arc<ServerDefinition>| (Arc::clone(&server), self.code_of(&server));
-        self.registry.servers().into_iter().filter(is_process).map(with_code).collect()
+        self.registry.known_servers().into_iter().filter(is_process).map(with_code).collect()
     }
 
     /// Returns from where a server takes its code, as far as it can be known now. Its program may be missing, and so may values of placeholders.

@@ -8,7 +8,9 @@ use serde_json::{Map, Value as Json, json};
 use super::names::{full_name, provider_name};
 use super::policy::{Facts, judges_servers, refused_server};
 use super::started::started;
-use crate::config::{InvalidServer, Part, Placeholder, ProviderPolicy, ServerDefinition, ServerSource, Template, parse_object};
+use crate::config::{
+    Config, InvalidServer, Part, Placeholder, ProviderPolicy, ServerDefinition, ServerSource, Template, out_of_force, parse_object,
+};
 use crate::error::Error;
 use crate::registry::Entry;
 use crate::text::{Problem, displayed, displayed_within};
@@ -90,7 +92,8 @@ pub fn read_answer(source: &ServerSource, answer: &Json, policy: &ProviderPolicy
         match (refusal, full_name(provider, name)) {
             (Some(reason), _) => brought.refused.push(RefusedServer { name: shown, reason }),
             (None, Err(problem)) => {
-                brought.entries.push(invalid(&shown, source, vec![Problem::new(format!("[{index}].name"), None, problem)]));
+                let problems = vec![Problem::new(format!("[{index}].name"), None, problem)];
+                brought.entries.push(Entry::Invalid(Arc::new(invalid(&shown, source, problems))));
             }
             (None, Ok(name)) => {
                 let (entry, warnings) = read_definition(definition, &name, source);
@@ -109,39 +112,49 @@ pub(crate) fn read_definition(definition: &Map<String, Json>, name: &str, source
     reader.refused_keys(definition);
     reader.references(definition, &required);
     let entry = reader.entry(definition, &required);
-    if !reader.problems.is_empty() {
-        return (invalid(name, source, reader.problems), Vec::new());
-    }
     let brought = |server| ServerDefinition {
         source: source.clone(),
         required_environment: required.clone(),
         description: definition.get("description").and_then(Json::as_str).map(str::to_owned),
         ..server
     };
-    match parse_object(&json!({ "mcpServers": { name: entry } }), &source.to_string(), 1) {
-        Err(error) => (invalid_with(name, source, error, None), Vec::new()),
+    let parsed = parse_object(&json!({ "mcpServers": { name: entry } }), &source.to_string(), 1);
+    if !reader.problems.is_empty() {
+        let written = parsed.ok().and_then(|config| written_in(config, &brought));
+        return (Entry::Invalid(Arc::new(InvalidServer { as_written: written, ..invalid(name, source, reader.problems) })), Vec::new());
+    }
+    match parsed {
+        Err(error) => (Entry::Invalid(Arc::new(invalid_with(name, source, error, None))), Vec::new()),
         Ok(mut config) => {
             let entry = match (config.servers.pop(), config.invalid.pop()) {
                 (Some(server), _) => Entry::Valid(Arc::new(brought(server))),
                 (None, Some(server)) => {
                     let without_box = server.without_box.map(|server| Arc::new(brought(ServerDefinition::clone(&server))));
-                    invalid_with(&server.name, source, server.error, without_box)
+                    let as_written = server.as_written.map(|server| Arc::new(brought(ServerDefinition::clone(&server))));
+                    let invalid = invalid_with(&server.name, source, server.error, without_box);
+                    Entry::Invalid(Arc::new(InvalidServer { as_written, ..invalid }))
                 }
-                (None, None) => invalid(name, source, vec![Problem::new("name", None, "is not a server")]),
+                (None, None) => Entry::Invalid(Arc::new(invalid(name, source, vec![Problem::new("name", None, "is not a server")]))),
             };
             (entry, config.warnings)
         }
     }
 }
 
-fn invalid(name: &str, source: &ServerSource, problems: Vec<Problem>) -> Entry {
+/// Returns what the entry of a config names, whether it can be used or not.
+fn written_in(mut config: Config, brought: &impl Fn(ServerDefinition) -> ServerDefinition) -> Option<Arc<ServerDefinition>> {
+    let invalid = config.invalid.pop().and_then(|server| server.as_written).map(|server| ServerDefinition::clone(&server));
+    config.servers.pop().or(invalid).map(|server| Arc::new(out_of_force(&brought(server))))
+}
+
+fn invalid(name: &str, source: &ServerSource, problems: Vec<Problem>) -> InvalidServer {
     let error = Error::ConfigInvalid { file: source.to_string().into(), problems: problems.into() };
     invalid_with(name, source, error, None)
 }
 
-fn invalid_with(name: &str, source: &ServerSource, error: Error, without_box: Option<Arc<ServerDefinition>>) -> Entry {
+fn invalid_with(name: &str, source: &ServerSource, error: Error, without_box: Option<Arc<ServerDefinition>>) -> InvalidServer {
     let (name, source) = (displayed_within(name, MAX_NAME_CHARS), source.clone());
-    Entry::Invalid(Arc::new(InvalidServer { name, source, error, without_box }))
+    InvalidServer { name, source, error, without_box, as_written: None }
 }
 
 struct Reader<'d> {

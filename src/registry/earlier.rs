@@ -1,0 +1,144 @@
+//! The servers that existed earlier while the gateway is open. The same entry can come back, so what it named is still kept out of boxes.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use secrecy::ExposeSecret as _;
+
+use super::Entry;
+use super::merged::Merged;
+use crate::config::{ServerDefinition, SourceKind, Transport, out_of_force};
+
+/// Maximum number of earlier servers. If there are more, the oldest is forgotten.
+const MAX_EARLIER: usize = 10_000;
+/// Maximum number of earlier servers of agents, whose models can change their servers often.
+const MAX_OF_AGENTS: usize = 1_000;
+
+/// The servers that existed earlier, the oldest first, each with a text of all that it names.
+#[derive(Debug, Default)]
+pub(super) struct Earlier(VecDeque<(String, Arc<ServerDefinition>)>);
+
+impl Earlier {
+    /// Records the servers that a change has taken away or replaced. Returns all earlier servers that name something else than those of now.
+    pub(super) fn changed(&mut self, before: &Merged, now: &Merged) -> Vec<Arc<ServerDefinition>> {
+        let is_same =
+            |server: &Arc<ServerDefinition>| matches!(now.get(&server.name), Some(Entry::Valid(kept)) if Arc::ptr_eq(kept, server));
+        let gone: Vec<_> = before.definitions().filter(|server| !is_same(server)).collect();
+        if gone.is_empty() && self.0.is_empty() {
+            return Vec::new();
+        }
+        let present: HashSet<String> = now.definitions().filter_map(|server| named_by(server)).collect();
+        let mut known: HashSet<String> = self.0.iter().map(|(named, _)| named.clone()).collect();
+        for server in gone {
+            if let Some(named) = named_by(server).filter(|named| !present.contains(named) && known.insert(named.clone())) {
+                self.0.push_back((named, Arc::new(out_of_force(server))));
+            }
+        }
+        self.forget_oldest();
+        self.0.iter().filter(|(named, _)| !present.contains(named)).map(|(_, server)| Arc::clone(server)).collect()
+    }
+
+    fn forget_oldest(&mut self) {
+        let is_of_agent = |server: &ServerDefinition| server.source.kind == SourceKind::Agent;
+        let mut of_agents = self.0.iter().filter(|(_, server)| is_of_agent(server)).count();
+        self.0.retain(|(_, server)| {
+            let is_kept = of_agents <= MAX_OF_AGENTS || !is_of_agent(server);
+            of_agents -= usize::from(!is_kept);
+            is_kept
+        });
+        self.0.drain(..self.0.len().saturating_sub(MAX_EARLIER));
+    }
+}
+
+/// Returns a text of all files that a server's entry may name. Two servers with the same text name the same files. `None` for a server that is not
+/// a process.
+fn named_by(server: &ServerDefinition) -> Option<String> {
+    let whole = out_of_force(server);
+    let Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } =
+        &whole.transport
+    else {
+        return None;
+    };
+    let variables: BTreeMap<&str, &str> = environment.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+    let variables = variables.into_iter().flat_map(|(name, value)| [name, value]);
+    let single = [Some(command.as_str()), working_directory.as_deref(), environment_file.as_deref()];
+    let mut text = format!("{} ", arguments.len());
+    for part in single.into_iter().map(Option::unwrap_or_default).chain(arguments.iter().map(String::as_str)).chain(variables) {
+        // Writing to a String cannot fail. The length keeps two lists of parts apart.
+        let _ = write!(text, "{}:{part}", part.len());
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ServerSource, parse_text};
+    use crate::registry::{Registry, source_of};
+
+    fn entries(text: &str, source: &ServerSource) -> Vec<Entry> {
+        let config = parse_text(&format!(r#"{{ "mcpServers": {text} }}"#), "config.json", 5000).unwrap();
+        let of_source = |server| Entry::Valid(Arc::new(ServerDefinition { source: source.clone(), ..server }));
+        config.servers.into_iter().map(of_source).collect()
+    }
+
+    fn config(text: &str) -> crate::config::Config {
+        parse_text(&format!(r#"{{ "mcpServers": {text} }}"#), "config.json", 20).unwrap()
+    }
+
+    fn files(registry: &Registry) -> Vec<String> {
+        let file = |server: &Arc<ServerDefinition>| match &server.transport {
+            Transport::Stdio { environment_file, .. } => environment_file.clone(),
+            Transport::Http { .. } | Transport::Generated(_) => None,
+        };
+        let mut files: Vec<String> = registry.known_servers().iter().filter_map(file).collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn a_server_that_is_gone_changed_hidden_or_invalid_is_known_by_what_it_names() {
+        let registry = Registry::new(config(
+            r#"{ "a": { "command": "x", "envFile": "/1" }, "b": { "command": "x", "envFile": "/2", "timeoutMs": "?" } }"#,
+        ));
+        assert_eq!(files(&registry), ["/1", "/2"]);
+        assert_eq!(registry.servers().len(), 1, "an entry with errors cannot be used");
+        let task = ServerSource::named(SourceKind::Task, "t");
+        registry.set_layer(task.clone(), entries(r#"{ "a": { "command": "y", "envFile": "/3" } }"#, &task));
+        assert_eq!(files(&registry), ["/1", "/2", "/3"], "the server of the task hides that of the config");
+        registry.set_layer(task, Vec::new());
+        assert_eq!(files(&registry), ["/1", "/2", "/3"]);
+        registry.replace(config(r#"{ "a": { "command": "x", "envFile": "/4" } }"#));
+        assert_eq!(files(&registry), ["/1", "/2", "/3", "/4"]);
+        // What is as it was before is no earlier server.
+        registry.replace(config(r#"{ "a": { "command": "x", "envFile": "/1" } }"#));
+        assert_eq!(files(&registry), ["/1", "/2", "/3", "/4"]);
+        registry.replace(config(r#"{ "a": { "command": "x", "envFile": "/1" } }"#));
+        assert_eq!(files(&registry), ["/1", "/2", "/3", "/4"]);
+    }
+
+    #[test]
+    fn what_the_box_of_an_earlier_server_sets_belongs_to_its_variables() {
+        let boxed = r#"{ "a": { "command": "x", "env": { "V": "1", "W": "2" }, "box": { "env": { "V": "/ws/x.mjs" } } } }"#;
+        let registry = Registry::new(config(boxed));
+        registry.replace(config("{}"));
+        let [server] = &registry.known_servers()[..] else { panic!("there is one") };
+        let Transport::Stdio { environment, .. } = &server.transport else { panic!("it is a process") };
+        let values: Vec<_> = environment.iter().map(|(name, value)| format!("{name}={}", value.expose_secret())).collect();
+        assert_eq!((values.join(" ").as_str(), server.in_box.is_none()), ("W=2 V=/ws/x.mjs", true));
+    }
+
+    #[test]
+    fn a_flood_of_changes_by_an_agent_makes_no_other_server_unknown() {
+        let registry = Registry::new(config(r#"{ "a": { "command": "x", "envFile": "/1" } }"#));
+        registry.replace(config("{}"));
+        let source = source_of(Some("ada"));
+        let all: Vec<String> =
+            (0..2_000).map(|number| format!(r#""s{number}": {{ "command": "x", "envFile": "/of/{number}" }}"#)).collect();
+        registry.set_layer(source.clone(), entries(&format!("{{ {} }}", all.join(", ")), &source));
+        registry.set_layer(source, Vec::new());
+        let known = files(&registry);
+        assert!(known.len() == 1 + MAX_OF_AGENTS && known[0] == "/1" && known[1] == "/of/1000", "{}", known.len());
+    }
+}
