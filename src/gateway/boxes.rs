@@ -184,8 +184,7 @@ impl Core {
         let HeldHome { path: private_home, lock } = self.home_of(server).await?;
         let (settings, arguments) = (settings.clone(), command.arguments.clone());
         let own_files = self.own_files(server);
-        let files = own_files.clone();
-        let (user_home, own_folders) = (self.surroundings.user_home.clone(), self.box_maker.own_folders());
+        let (files, user_home, own_folders) = (own_files.clone(), self.surroundings.user_home.clone(), self.box_maker.own_folders());
         let (services, socket_folders) = (self.box_maker.services.clone(), self.box_maker.socket_folders.clone());
         let program = command.working_directory.join(program);
         let (name, core) = (command.command.clone(), Weak::clone(&self.weak));
