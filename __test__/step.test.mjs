@@ -99,6 +99,23 @@ test('lanes take each command once, and a long one holds up no other', TIMEOUT, 
   for (const number of [1, 2, 3, 4]) assert.match(stdout, new RegExp(`timings=.* s {3}work: number ${number}"`))
 })
 
+test('a command may add others, for which free lanes wait', TIMEOUT, async (t) => {
+  // The other lane is free at once. Only it can run the last command, as the first lane ends by then.
+  const lines = [
+    'adds() { more_commands "work 1" "work 2"; }',
+    'work() { step "number $1" echo "did $1"; }',
+    `lanes 2 'adding adds' 'work 3'`,
+  ]
+  const { stdout } = await run(t, 'bash', script(...lines, 'join_lanes', 'declare -p timings'), options('adding'))
+  assert.match(stdout, /failed=\(\)/)
+  for (const number of [1, 2, 3]) assert.match(stdout, new RegExp(`timings=.* s {3}work: number ${number}"`))
+})
+
+test('nobody waits for a lane that ended before it added commands', TIMEOUT, async (t) => {
+  const { stdout } = await run(t, 'bash', script('dies() { exit 0; }', "lanes 2 'adding dies' true", 'join_lanes'), options('dead'))
+  assert.match(stdout, /failed=\(\[0\]="\d \(ended before its steps\)"\)/)
+})
+
 test('a lane that ends before its steps has failed', TIMEOUT, async (t) => {
   const { stdout } = await run(t, 'bash', script('dies() { exit 0; }', 'lane short dies', 'join_lanes'), options('short'))
   assert.match(stdout, /failed=\(\[0\]="short \(ended before its steps\)"\)/)
