@@ -158,6 +158,21 @@ test('each runs all commands, and its output says how each has ended', { timeout
   assert.deepEqual([...resultsOf(stdout)], results)
 })
 
+test('Rust tests get the variables that cargo gives, and what the environment says comes first', { timeout: ms(60_000) }, async (t) => {
+  const { RUST_MIN_STACK, PROPTEST_RNG_SEED, ...environment } = process.env
+  const variables = async (more) => {
+    const { stdout } = await run(t, 'bash', ['-c', '. scripts/lib/programs.sh; variables_of_cargo'], {
+      cwd: root,
+      env: { ...environment, ...more },
+    })
+    return stdout.trim().split('\n')
+  }
+  const [stack, seed, ...none] = await variables({})
+  assert.match(`${stack} ${seed}`, /^RUST_MIN_STACK=\d+ PROPTEST_RNG_SEED=\d+$/)
+  assert.deepEqual(none, [])
+  assert.deepEqual(await variables({ PROPTEST_RNG_SEED: '7' }), [stack])
+})
+
 test('the step of scripts/test leaves out what is kept, and --all does not', { timeout: ms(60_000) }, async (t) => {
   const { path, write } = passed(t)
   write('target/counting', '#!/bin/sh\necho run >> target/runs\necho "7 passed; 0 failed; 0 ignored;"\n')

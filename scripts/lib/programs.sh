@@ -10,7 +10,7 @@ program_limit=300
 variables_of_cargo() {
   local line
   sed -n '/^\[env\]/,$ s/^\([A-Z_]*\) = "\(.*\)"$/\1=\2/p' .cargo/config.toml | while IFS= read -r line; do
-    [[ -n ${!line%%=*} ]] || echo "$line"
+    [[ -v ${line%%=*} ]] || echo "$line"
   done
 }
 
