@@ -50,6 +50,27 @@ test('a step that does not end is ended after its limit, and fails', TIMEOUT, as
   assert.deepEqual(marked(mark), [])
 })
 
+test('the reasons of a failed step are its failed programs, with the failing tests of each', TIMEOUT, async (t) => {
+  const output = [
+    'each: exit code 0 of good',
+    '✖ failing tests:',
+    '✖ one',
+    'each: exit code 1 of first',
+    'much else',
+    "thread 'two' panicked at a.rs:1:",
+    'each: exit code 101 of second',
+  ]
+  const { stdout } = await run(
+    t,
+    'bash',
+    script(`step bad bash -c 'printf "%s\\n" "$@"; exit 1' -- "\${@}"`, 'cat "$reasons"').concat('x', ...output),
+    options('reasons'),
+  )
+  const reasons = stdout.slice(stdout.lastIndexOf('\nbad:\n') + 1)
+  const lines = ['bad:', output[3], output[6], output[1], output[2], output[5], output[6]]
+  assert.equal(reasons.split('declare')[0].trim(), lines.join('\n'))
+})
+
 test('lanes run beside each other, and what each noted counts', TIMEOUT, async (t) => {
   // Each step waits for the other one, so they never end if they run one after the other.
   const meet = (own, other) => `step ${own} sh -c 'touch "$0"/${own}; until [ -e "$0"/${other} ]; do sleep 0.05; done; exit 4' "$meeting"`

@@ -72,16 +72,15 @@ step() {
   ended "$name" "$status" "$began"
 }
 
-# Prints the part of a failed step's output that says why: Node's list of failing tests, Rust's panics, or else the end. Lines of the whole output
-# are far apart, and a log that keeps only its end would lose them.
+# Prints the part of a failed step's output that says why: the programs that failed (scripts/lib/each), Node's lists of failing tests, Rust's panics, or
+# else the end. Lines of the whole output are far apart, and a log that keeps only its end would lose them.
 reason() {
-  if grep -q '^✖ failing tests:' "$1"; then
-    sed -n '/^✖ failing tests:/,$p' "$1"
-  elif grep -q 'panicked at' "$1"; then
+  {
+    grep '^each: exit code [^0]' "$1"
+    sed -n '/^✖ failing tests:/,/^each: exit code/p' "$1" | grep -v '^each: '
     grep -A 4 'panicked at' "$1"
-  else
-    tail -n 40 "$1"
-  fi | head -n 60 | cut -c 1-300
+    grep -qE '^✖ failing tests:|panicked at' "$1" || tail -n 40 "$1"
+  } | head -n 60 | cut -c 1-300
 }
 
 # Stores the processor time of all processes that this shell has started and that have ended.
