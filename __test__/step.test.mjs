@@ -50,6 +50,27 @@ test('a step that does not end is ended after its limit, and fails', TIMEOUT, as
   assert.deepEqual(marked(mark), [])
 })
 
+test('the reasons of a failed step are its failed programs, with the failing tests of each', TIMEOUT, async (t) => {
+  const output = [
+    'each: exit code 0 of good',
+    '✖ failing tests:',
+    '✖ one',
+    'each: exit code 1 of first',
+    'much else',
+    "thread 'two' panicked at a.rs:1:",
+    'each: exit code 101 of second',
+  ]
+  const { stdout } = await run(
+    t,
+    'bash',
+    script(`step bad bash -c 'printf "%s\\n" "$@"; exit 1' -- "\${@}"`, 'cat "$reasons"').concat('x', ...output),
+    options('reasons'),
+  )
+  const reasons = stdout.slice(stdout.lastIndexOf('\nbad:\n') + 1)
+  const lines = ['bad:', output[3], output[6], output[1], output[2], output[5], output[6]]
+  assert.equal(reasons.split('declare')[0].trim(), lines.join('\n'))
+})
+
 test('lanes run beside each other, and what each noted counts', TIMEOUT, async (t) => {
   // Each step waits for the other one, so they never end if they run one after the other.
   const meet = (own, other) => `step ${own} sh -c 'touch "$0"/${own}; until [ -e "$0"/${other} ]; do sleep 0.05; done; exit 4' "$meeting"`
@@ -97,6 +118,23 @@ test('lanes take each command once, and a long one holds up no other', TIMEOUT, 
   assert.equal(lines.length, 4)
   assert.match(stdout, /failed=\(\)\nkept: /)
   for (const number of [1, 2, 3, 4]) assert.match(stdout, new RegExp(`timings=.* s {3}work: number ${number}"`))
+})
+
+test('a command may add others, for which free lanes wait', TIMEOUT, async (t) => {
+  // The other lane is free at once. Only it can run the last command, as the first lane ends by then.
+  const lines = [
+    'adds() { more_commands "work 1" "work 2"; }',
+    'work() { step "number $1" echo "did $1"; }',
+    `lanes 2 'adding adds' 'work 3'`,
+  ]
+  const { stdout } = await run(t, 'bash', script(...lines, 'join_lanes', 'declare -p timings'), options('adding'))
+  assert.match(stdout, /failed=\(\)/)
+  for (const number of [1, 2, 3]) assert.match(stdout, new RegExp(`timings=.* s {3}work: number ${number}"`))
+})
+
+test('nobody waits for a lane that ended before it added commands', TIMEOUT, async (t) => {
+  const { stdout } = await run(t, 'bash', script('dies() { exit 0; }', "lanes 2 'adding dies' true", 'join_lanes'), options('dead'))
+  assert.match(stdout, /failed=\(\[0\]="\d \(ended before its steps\)"\)/)
 })
 
 test('a lane that ends before its steps has failed', TIMEOUT, async (t) => {

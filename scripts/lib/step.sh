@@ -2,6 +2,7 @@
 #
 # lane NAME FUNCTION…     begins these functions one after the other, beside whatever else runs; join_lanes waits for all lanes.
 # lanes NUMBER COMMAND…   begins this number of lanes, each of which takes the next of these commands whenever it is free.
+# more_commands COMMAND…  adds commands, before all that still wait. A command that calls it is given to lanes as `adding COMMAND`.
 #
 # Afterwards, $log contains the output of all steps, ${failed[@]} the names of failed steps, ${timings[@]} the duration of each step, and $reasons
 # the part of the output of each failed step that says why.
@@ -71,21 +72,30 @@ step() {
   ended "$name" "$status" "$began"
 }
 
-# Prints the part of a failed step's output that says why: Node's list of failing tests, Rust's panics, or else the end. Lines of the whole output
-# are far apart, and a log that keeps only its end would lose them.
+# Prints the part of a failed step's output that says why: the programs that failed (scripts/lib/each), Node's lists of failing tests, Rust's panics, or
+# else the end. Lines of the whole output are far apart, and a log that keeps only its end would lose them.
 reason() {
-  if grep -q '^✖ failing tests:' "$1"; then
-    sed -n '/^✖ failing tests:/,$p' "$1"
-  elif grep -q 'panicked at' "$1"; then
+  {
+    grep '^each: exit code [^0]' "$1"
+    sed -n '/^✖ failing tests:/,/^each: exit code/p' "$1" | grep -v '^each: '
     grep -A 4 'panicked at' "$1"
-  else
-    tail -n 40 "$1"
-  fi | head -n 60 | cut -c 1-300
+    grep -qE '^✖ failing tests:|panicked at' "$1" || tail -n 40 "$1"
+  } | head -n 60 | cut -c 1-300
 }
 
-# Records the result and the duration of a step.
+# Stores the processor time of all processes that this shell has started and that have ended.
+processor_seconds=0
+count_processor_seconds() {
+  # The second line is that of the children: user 1m2.345s, system 0m1.000s. A shell in a pipe would print its own.
+  times >"$work/times"
+  processor_seconds=$(sed -n 2p "$work/times" | tr 'ms' '  ' | awk '{ print int($1 * 60 + $2 + $3 * 60 + $4) }')
+}
+
+# Records the result of a step, its duration and its processor time, which is that of this lane since the step before.
 ended() {
-  timings+=("$(printf '%6d s   %s%s' $((SECONDS - $3)) "${stage:+$stage: }" "$1")")
+  local before=$processor_seconds
+  count_processor_seconds
+  timings+=("$(printf '%6d s %6d s   %s%s' $((SECONDS - $3)) $((processor_seconds - before)) "${stage:+$stage: }" "$1")")
   (($2 == 0)) || failed+=("$1 (exit code $2)")
 }
 
@@ -125,15 +135,26 @@ lanes() { # lanes NUMBER COMMAND…
   for ((number = 1; number <= $1; number++)); do lane "$number" take_commands; done
 }
 
-# Runs the next command until there is none.
+# Runs the next command until there is none. Whoever finds none waits for the lane that may still add some.
 take_commands() {
   local command
-  while command=$(next_command); do
-    name_stage "$command"
+  while command=$(next_command || { flock "$commands.more" true && next_command; }); do
+    name_stage "${command#adding }"
+    if [[ $command == adding\ * ]]; then
+      # If this lane ends early, the lock ends with it.
+      exec 8>"$commands.more"
+      flock 8
+    fi
     # shellcheck disable=SC2086 # a function and its arguments
-    $command
+    ${command#adding }
+    [[ $command != adding\ * ]] || flock --unlock 8
   done
 }
+
+more_commands() {
+  flock 9
+  printf '%s\n' "$@" | cat - "$commands" >"$commands.new" && mv "$commands.new" "$commands"
+} 9>"$commands.lock"
 
 # Prints the first of the waiting commands and removes it. The lock keeps two lanes from taking the same one.
 next_command() {
@@ -154,6 +175,7 @@ run_lane() {
   : >"$log"
   failed=()
   timings=()
+  processor_seconds=0
   for function in "${@:2}"; do
     name_stage "$function"
     "$function"
