@@ -950,7 +950,10 @@ export interface ServerProposedEvent {
    * starts the server, and returns its tools. Such an event is sent only when a gateway is opened.
    */
   stage: 'command' | 'manifest'
-  /** Everything that the person must see before anything of the server runs. */
+  /**
+   * What the person must see before anything of the server runs. If the event is sent because a gateway is opened, `box.allows` and
+   * `changeableBy` have only what the entry decides; `approvalRequest(server)` adds what is in its folders now, and has the same digest.
+   */
   request: CommandRequest
 }
 
