@@ -18,6 +18,14 @@ pub fn absent_arguments(arguments: &[String], given: &[Given], lookup: &impl Loo
     paths.filter(|path| lookup.kind(path).is_none() && is_in_folder(path, lookup) && !is_in_box(path, given)).map(Path::to_owned).collect()
 }
 
+/// Returns the arguments that are paths of existing files and folders, but that no argument gives to a box: the home, the gateway's own
+/// folder, a folder above one of them, and sockets.
+#[must_use]
+pub fn withheld_arguments(arguments: &[String], given: &[Given], lookup: &impl Lookup) -> Vec<PathBuf> {
+    let paths = arguments.iter().map(Path::new).filter(|path| path.is_absolute());
+    paths.filter(|path| lookup.kind(path).is_some() && !is_in_box(path, given)).map(Path::to_owned).collect()
+}
+
 /// Returns the variables whose value is the path of a file or folder that exists, or of a missing file in an existing folder, if the box does
 /// not contain it. A variable adds nothing to a box. A value may be a `file:` URL too, as databases are named.
 #[must_use]
@@ -83,6 +91,20 @@ mod tests {
         for other in ["/api", "/api/v1", "new.db", "--db=/var/new.db", "/usr/new.db", "/tmp/new.db", "/box/home/new.db", "/proc/new", "/"] {
             assert_eq!(absent(other), [] as [PathBuf; 0], "{other}");
         }
+    }
+
+    #[test]
+    fn a_path_that_exists_and_was_not_given_is_withheld() {
+        let (outside, given) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let in_box = [Given { path: given.path().to_owned(), access: Access::Write, link: Link::Refused }];
+        let arguments = |paths: [&Path; 4]| paths.map(|path| path.to_str().unwrap().to_owned());
+        let arguments = arguments([outside.path(), given.path(), Path::new("/usr/bin"), Path::new("/api/v1")]);
+        // Folders directly in `/tmp` may also be those of the box's own `/tmp`, so one within is looked at.
+        let within = outside.path().join("within");
+        std::fs::create_dir(&within).unwrap();
+        assert_eq!(withheld_arguments(&arguments, &in_box, &Disk), [] as [PathBuf; 0]);
+        assert_eq!(withheld_arguments(&[within.to_str().unwrap().to_owned()], &in_box, &Disk), [within]);
+        assert_eq!(withheld_arguments(&["/".to_owned()], &in_box, &Disk), [PathBuf::from("/")]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod services;
 mod sockets;
 mod words;
 
-pub use absent::{absent_arguments, bare_names, variables_outside};
+pub use absent::{absent_arguments, bare_names, variables_outside, withheld_arguments};
 pub use changes::sentences_of_other;
 pub use code::{Code, Command, Variable, code, is_fixed_program};
 pub use contents::{BoxInput, Decided, HOME, Places, contents, decide, places, present};

@@ -4,7 +4,7 @@ use super::core::Core;
 use secrecy::ExposeSecret as _;
 
 use crate::blocking::blocking;
-use crate::boxes::{Disk, absent_arguments, bare_names, variables_outside};
+use crate::boxes::{Disk, absent_arguments, bare_names, variables_outside, withheld_arguments};
 use crate::client::Target;
 use crate::config::{ResolvedCommand, ServerDefinition, Transport};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::text::displayed;
 
 impl Core {
     /// Sends a warning for each path in the arguments at which nothing exists. The approval request shows such a path, but a box has only
-    /// what exists. Also sends a warning for each argument that is only the name of something in the working folder, and for each path in a
+    /// what exists. Also sends a warning for each path that exists, but that no argument gives to a box. Also sends a warning for each argument that is only the name of something in the working folder, and for each path in a
     /// variable of the entry, because neither adds anything to the box.
     pub(super) async fn warn_of_absent_paths(&self, server: &ServerDefinition, target: &Target) -> Result<()> {
         let Target::Process { command, in_box: Some(in_box), .. } = target else { return Ok(()) };
@@ -21,6 +21,13 @@ impl Core {
             let (name, path) = (&server.name, displayed(&path.to_string_lossy()));
             self.events.warn(format!(
                 "nothing exists at {path}, an argument of server \"{name}\", so its box does not have it. If the server is to create it, name the folder in box.write of its entry"
+            ));
+        }
+        let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());
+        for path in blocking(move || Ok(withheld_arguments(&arguments, &given, &Disk))).await? {
+            let (name, path) = (&server.name, displayed(&path.to_string_lossy()));
+            self.events.warn(format!(
+                "the box of server \"{name}\" does not have {path}, one of its arguments: no argument gives a box your home, a folder of this gateway, such as its stateDir, a folder above one of them, or a socket. Name a folder within it"
             ));
         }
         let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());
