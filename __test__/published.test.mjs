@@ -8,6 +8,7 @@ import { approved, run as command, write } from './command-line.mjs'
 import { published } from './published.mjs'
 import { children, compiled, folder, ms, openGateway, root, waitFor, wholeFile } from './support.mjs'
 
+/** Of one server. All of them together take as long as the machine needs. */
 const TIMEOUT = { timeout: ms(120_000) }
 /** The number of servers that start at once. More would only wait for the processors. */
 const AT_ONCE = 3
@@ -72,10 +73,10 @@ async function runCode(name) {
 
 const calledOf = (name) => [...new Set(called.filter((entry) => entry.startsWith(`${name}.`)))].toSorted()
 
-describe('In a box, agent code reads and writes with', { ...TIMEOUT, concurrency: AT_ONCE }, () => {
+describe('In a box, agent code reads and writes with', { concurrency: AT_ONCE }, () => {
   for (const name of names) {
     const { package: packageName, python, reads, writes, check } = published[name]
-    test(`${packageName} from ${python ? 'PyPI' : 'npm'}`, async () => {
+    test(`${packageName} from ${python ? 'PyPI' : 'npm'}`, TIMEOUT, async () => {
       const request = await gateway.approvalRequest(name)
       assert.equal(request.stage, 'command')
       assert.match(JSON.stringify(request), /reaches no network/)
@@ -107,9 +108,9 @@ test('after close(), none of their processes is left', TIMEOUT, async () => {
   assert.deepEqual(left, [])
 })
 
-describe('On the command line, approve and run work with', TIMEOUT, () => {
+describe('On the command line, approve and run work with', () => {
   for (const name of ['tasks', 'draw']) {
-    test(published[name].package, async (t) => {
+    test(published[name].package, TIMEOUT, async (t) => {
       const path = prepared(realpathSync(folder(t)), name)
       const at = await approved(t, { [name]: published[name].entry(path) })
       write(at, 'script.js', codeOf(name))
@@ -124,10 +125,10 @@ describe('On the command line, approve and run work with', TIMEOUT, () => {
   }
 })
 
-describe('Without its line', { ...TIMEOUT, concurrency: AT_ONCE }, () => {
+describe('Without its line', { concurrency: AT_ONCE }, () => {
   // Servers in Python need the same line for the same reason, and take longer.
   for (const name of names.filter((name) => published[name].needs.startsWith('`write`') && !published[name].python)) {
-    test(`${published[name].package} writes nothing there`, async (t) => {
+    test(`${published[name].package} writes nothing there`, TIMEOUT, async (t) => {
       const path = prepared(realpathSync(folder(t)), name)
       const there = contentsOf(path)
       const state = join(folder(t), 'state')
