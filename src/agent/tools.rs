@@ -125,7 +125,7 @@ impl AgentTools {
             Err(error @ Error::Aborted { .. }) => return Err(error),
             Err(error) => self.agent.shown_to_model(&failure(&error, self.options.sign_in.as_deref())),
         };
-        // Images and sounds are counted by the run, and are no part of the JSON that is measured here.
+        // Images and sounds are counted by the run, and are not part of the JSON that is measured here.
         let content = answer.as_object_mut().filter(|_| name == Tool::RunJavascript.name()).and_then(|fields| fields.shift_remove(CONTENT));
         let mut answer = fit_json(answer, self.max_result_tokens);
         if let Some(content) = content {

@@ -37,7 +37,7 @@ pub fn variables_outside(variables: &[(String, String)], given: &[Given], lookup
     outside.collect()
 }
 
-/// Returns whether an absolute path lies in an existing folder. `/api` is no path of a file, and neither is `/api/v1`.
+/// Returns whether an absolute path lies in an existing folder. `/api` is not the path of a file, and neither is `/api/v1`.
 fn is_in_folder(path: &Path, lookup: &impl Lookup) -> bool {
     let folder = path.parent().filter(|folder| *folder != Path::new("/"));
     path.is_absolute() && folder.is_some_and(|folder| lookup.kind(folder) == Some(Kind::Folder))

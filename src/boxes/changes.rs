@@ -20,7 +20,7 @@ pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
         for (effect, paths) in changes {
             let paths = listed(paths);
             said.push(match effect {
-                Effect::Replaces => format!("can change {paths}, and so what the server \"{server}\" runs"),
+                Effect::Replaces => format!("can change {paths}, and so can change what the server \"{server}\" runs"),
                 Effect::Makes => format!("can make {paths}, which the server \"{server}\" runs"),
                 Effect::MayPlant => format!("can change files in {paths}, from which the server \"{server}\" may run code"),
                 Effect::MayAdd => {
@@ -134,7 +134,7 @@ mod tests {
             change("c", Effect::MayPlant, "/ws"),
         ]);
         let said = [
-            "can change /ws/p, and so what the server \"b\" runs",
+            "can change /ws/p, and so can change what the server \"b\" runs",
             "can change files in /ws/x, from which the server \"b\" may run code",
             "can make /ws/later.mjs, which the server \"c\" runs",
             "can change files in /ws, from which the server \"c\" may run code",

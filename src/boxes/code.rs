@@ -1,5 +1,5 @@
-//! Finds out from where a server takes the code that it runs, and what else decides about it. Whoever writes there acts with the rights of this
-//! server.
+//! Finds the files and folders from which a server takes its code, and the files that decide which code it takes. A program that can write them
+//! gets the rights of this server.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -73,7 +73,7 @@ pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup)
         code.folders.insert(folder.to_owned());
         code.searched.extend(folder.ancestors().skip(1).map(Path::to_owned));
     }
-    // The whole machine is no place of code.
+    // The whole machine is not a place of code.
     for folders in [&mut code.folders, &mut code.searched] {
         folders.remove(Path::new("/"));
     }
@@ -222,7 +222,7 @@ impl<L: Lookup> Finder<'_, L> {
         }
     }
 
-    /// Adds the package of a program in a folder of the system, which no box has to be given. A box may be allowed to write a part of it.
+    /// Adds the package of a program in a system folder. Every box has these folders, but a box may also be allowed to write a part of them.
     fn add_system_program(&mut self, program: &Path) {
         let folders = || program.ancestors().skip(1);
         let is_modules = |folder: &&Path| folder.file_name() == Some(OsStr::new(NODE_MODULES));

@@ -255,7 +255,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
             for path in [self.placed(&program), Some(real.clone())].into_iter().flatten() {
                 places.runtime.extend(self.runtime_of(&path).into_iter().filter(|path| self.may_be_given(path)));
             }
-            // A folder or a socket is no program.
+            // A folder or a socket is not a program.
             if self.lookup.kind(&real) == Some(Kind::File) && self.may_be_given(&real) {
                 places.files.insert(real.clone());
             }
@@ -363,7 +363,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
         };
         let arguments = self.request.arguments.iter().filter_map(|argument| self.path_of(argument));
         for path in arguments.chain(self.request.roots.iter().cloned()) {
-            // An argument such as `/api` is no path.
+            // An argument such as `/api` is not a path.
             let (Some(kind), Some(real)) = (self.lookup.kind(&path), self.lookup.real(&path)) else { continue };
             if kind == Kind::Other || !self.may_be_given(&real) || !self.may_be_given(&path) {
                 continue;
@@ -377,7 +377,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
             }
             // Package managers link from one package to another. The box keeps a link that is given together with the file to which it leads.
             let is_link_in_package = || path.starts_with(self.package_of(&real)) && is_program_file(&real) && !has_parent_parts(&path);
-            // `/a/../b` is no link, but has no place of its own either.
+            // `/a/../b` is not a link, but has no place of its own either.
             if real != path.components().collect::<PathBuf>() && !is_link_in_package() {
                 return Err(format!(
                     "{} leads through a link, which a box does not follow: write {} instead",

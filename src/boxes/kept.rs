@@ -51,7 +51,7 @@ pub enum Owner {
     MayRun(String),
     /// The process of another server. It looks in the folder for packages and settings with certain names.
     Searches(String),
-    /// The process of another server. The file is named by its command, and is no program.
+    /// The process of another server. The file is named by its command, and is not a program.
     Uses(String),
 }
 
@@ -204,7 +204,7 @@ impl Changes {
             }
             (Owner::Host, Some(changeable)) => {
                 return Err(format!(
-                    "{} cannot be written: programs of yours, such as editors, start what a file in it says, without a box. Name other folders",
+                    "{} cannot be written: your other programs, such as editors, read a file there and start the servers that it names, without a box. Name other folders",
                     changeable.display()
                 ));
             }

@@ -83,7 +83,7 @@ fn the_gateways_own_program_is_never_written() {
 fn the_program_of_another_server_is_only_read_or_said_to_be_changed() {
     let of = |written: &[&str], path: &str| kept(written, path, Owner::Server("b".into())).unwrap();
     assert_eq!(of(&["/ws"], "/ws/tools/server.mjs"), (vec!["/ws/tools/server.mjs".into()], vec![]));
-    let changes = |path: &str| vec![format!("can change {path}, and so what the server \"b\" runs")];
+    let changes = |path: &str| vec![format!("can change {path}, and so can change what the server \"b\" runs")];
     assert_eq!(of(&["/ws"], "/ws"), (vec![], changes("/ws")), "its package is the folder itself");
     assert_eq!(of(&["/ws/tools"], "/ws"), (vec![], changes("/ws/tools")));
     assert_eq!(of(&["/ws"], "/ws/link"), (vec![], changes("/ws/link")));
@@ -158,7 +158,7 @@ fn what_hosts_and_the_gateway_find_later_is_kept_or_said_to_be_made() {
     assert_eq!(kept(&["/ws"], "/ws/.git", Owner::Host), Ok((vec!["/ws/.git".into()], vec![])));
     let said = vec!["can make /ws/.mcp.json: editors and other hosts start the servers in it, with all of your rights".to_owned()];
     assert_eq!(kept(&["/ws"], "/ws/.mcp.json", Owner::Host), Ok((vec![], said)));
-    assert!(kept(&["/ws/.git"], "/ws/.git", Owner::Host).unwrap_err().contains("start what a file in it says"));
+    assert!(kept(&["/ws/.git"], "/ws/.git", Owner::Host).unwrap_err().contains("start the servers that it names"));
     assert_eq!(kept(&["/ws"], "/ws/node_modules", Owner::GatewayIfMade), Ok((vec!["/ws/node_modules".into()], vec![])));
     let said = vec!["can make /ws/x/node_modules, from which this gateway may load packages".to_owned()];
     assert_eq!(kept(&["/ws"], "/ws/x/node_modules", Owner::GatewayIfMade), Ok((vec![], said)));

@@ -73,7 +73,7 @@ fn a_second_mount_within_what_runs_outside_is_not_written_unseen() {
     };
     assert!(with(Owner::Gateway).contents(&machine).unwrap_err().contains("/mnt/data cannot be written"));
     let has = |owner: Owner, sentence: &str| with(owner).present(&machine).iter().any(|said| said == sentence);
-    assert!(has(Owner::Server("b".to_owned()), "can change /mnt/data, and so what the server \"b\" runs"));
+    assert!(has(Owner::Server("b".to_owned()), "can change /mnt/data, and so can change what the server \"b\" runs"));
     assert!(has(Owner::MayRun("b".to_owned()), "can change files in /mnt/data, from which the server \"b\" may run code"));
 }
 

@@ -67,7 +67,7 @@ pub fn registry(command: &str, arguments: &[String], settings: &RunnerSettings<'
 }
 
 impl Runner {
-    /// Returns the package manager of a command. `None` if it is no package runner.
+    /// Returns the package manager of a command. `None` if it is not a package runner.
     #[must_use]
     pub fn of(command: &str, arguments: &[String]) -> Option<Self> {
         let mut words = arguments.iter().map(String::as_str).filter(|argument| !argument.starts_with('-'));

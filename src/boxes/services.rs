@@ -69,7 +69,8 @@ const OF_HOME: [(&str, &str); 3] =
 /// Variables with the address of a service.
 const OF_VARIABLES: [(&str, &str); 4] =
     [("the SSH agent", "SSH_AUTH_SOCK"), ("the session bus", "DBUS_SESSION_BUS_ADDRESS"), ("Docker", "DOCKER_HOST"), ("tmux", "TMUX")];
-/// Beginnings of the names of sockets, or of the folders in which they are, whose programs run what they are told. Such sockets are named first.
+/// Beginnings of the names of sockets, or of their folders. The programs behind these sockets run the commands that they receive, so they are
+/// named first.
 const TAKING_COMMANDS: [&str; 9] = ["tmux-", "emacs", ".X11-unix", "ssh-", "agent.", "S.gpg-agent", "vscode-", "kitty", "wayland-"];
 /// Maximum number of files and folders that are looked at to name the sockets in the folders of one box.
 const MAX_FILES: usize = 10_000;
@@ -160,7 +161,7 @@ fn check_path(
 ) -> Result<(), String> {
     let refusal = |name: &str, socket: &Path| {
         format!(
-            "{} cannot be given whole, because the socket of {name} is within, {}, with which a server can do what its box forbids: name the \
+            "{} cannot be given whole: the socket of {name} is within, {}, and through it a server could do what its box forbids: name the \
              folders within it that the server needs, or the socket itself",
             path.display(),
             socket.display()
@@ -206,8 +207,8 @@ pub(super) fn check_socket_folders(
     let held = folders.iter().find(|folder| [path, &real_path].iter().any(|path| folder.starts_with(path))).cloned().or_else(shared);
     if let Some(folder) = held {
         return Err(format!(
-            "{} cannot be given whole, because programs of this machine make their sockets in {}, with which a server can do what its box forbids: \
-             name a folder within it that the server needs, such as {}",
+            "{} cannot be given whole: programs of this machine make their sockets in {}, and through a socket a server could do what its box \
+             forbids. Name a folder within it that the server needs, such as {}",
             path.display(),
             folder.display(),
             folder.join("data").display()
@@ -220,8 +221,8 @@ pub(super) fn check_socket_folders(
     };
     match path.ancestors().chain(real_path.ancestors()).find(is_place) {
         Some(place) => Err(format!(
-            "{} cannot be given, because programs of this machine make their sockets in {}, with which a server can do what its box forbids: name \
-             another folder",
+            "{} cannot be given: programs of this machine make their sockets in {}, and through a socket a server could do what its box forbids. \
+             Name another folder",
             path.display(),
             place.display()
         )),
@@ -239,7 +240,9 @@ pub(super) fn sockets_sentences<'p>(folders: impl Iterator<Item = &'p Path>) -> 
 fn sockets_sentence(folder: &Path, left: &mut usize) -> Option<String> {
     let place = folder.display();
     if *left == 0 {
-        return folder.is_dir().then(|| format!("may reach services that have their sockets in {place}, where it was not looked for them"));
+        return folder
+            .is_dir()
+            .then(|| format!("may reach services that have their sockets in {place} (this folder was not searched for sockets)"));
     }
     let found = sockets_in(folder, left);
     if found.is_empty() {
@@ -355,6 +358,6 @@ mod tests {
         assert_eq!(sockets_sentence(&folder.path().join("b"), &mut left), None);
         assert_eq!(left, 0);
         let told = sockets_sentence(&folder.path().join("a"), &mut left).unwrap();
-        assert!(told.ends_with("where it was not looked for them"), "{told}");
+        assert!(told.ends_with("(this folder was not searched for sockets)"), "{told}");
     }
 }

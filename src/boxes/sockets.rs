@@ -44,7 +44,7 @@ const MAX_FILES_OF_BOX: usize = 50_000;
 /// Maximum depth of folders in which sockets are searched.
 const MAX_DEPTH: usize = 3;
 
-/// Returns how many files and folders are looked at in each of so many paths.
+/// Returns the maximum number of files and folders that are looked at in each path, if there are `paths` of them.
 pub(super) fn files_of_each(paths: usize) -> usize {
     MAX_FILES.min(MAX_FILES_OF_BOX / paths.max(1)).max(1)
 }

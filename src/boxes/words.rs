@@ -91,7 +91,7 @@ fn add_words(text: &str, found: &mut Vec<Word>) {
     found.extend(parts.map(|part| Word { text: part.to_owned(), is_rest: false }));
 }
 
-/// Returns the text with nothing but the path of each URL. A host, a user and a password are no paths.
+/// Returns the text with nothing but the path of each URL. A host, a user and a password are not paths.
 fn without_hosts(text: &str) -> String {
     let is_scheme = |character: char| character.is_ascii_alphanumeric() || "+-.".contains(character);
     let ends_host = |character: char| character.is_whitespace() || "/?#'\"`<>".contains(character);

@@ -149,7 +149,7 @@ impl ServerCalls {
         let described = what.and_then(|what| self.tool_finder.catalog.describe(&what)).and_then(|text| {
             let (size, limit) = (text.len(), self.limits.max_response_bytes);
             if size > limit {
-                let what = "these declarations (describe one tool instead)".to_owned();
+                let what = "the text of these declarations (describe one tool instead)".to_owned();
                 return Err(Error::ResponseTooLarge {
                     what: what.into(),
                     size: size.to_string().into(),

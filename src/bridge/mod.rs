@@ -17,6 +17,7 @@ mod server_calls;
 mod shape;
 mod warnings;
 
+pub use crate::catalog::module_name;
 pub(crate) use answer_form::AnswerKind;
 pub use arguments::tool_arguments;
 pub(crate) use arguments::{check_sendable, inexact};
@@ -24,7 +25,7 @@ pub use discovery::{ToolFinder, ToolMatch, ToolQuery, ToolSearch};
 pub use fetch::{FETCH_MODULE, FetchCalls};
 pub(crate) use large_redaction::{in_turn, redact_for};
 pub(crate) use modules::guest_modules;
-pub use modules::{CatalogEntry, MCP_MODULE, module_name, server_module};
+pub use modules::{CatalogEntry, MCP_MODULE, server_module};
 pub use resources_and_prompts::{
     PromptEntry, ResourceEntry, ResourceOrPromptCall, ResourceOrPromptCaller, prompt_arguments, prompt_entries, resource_entries,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use crate::catalog::Manifest;
+use crate::catalog::{MODULE_PREFIX, Manifest, module_name};
 use crate::sandbox::{GuestModule, GuestModules, ModuleFunction};
 use crate::text::{sanitise_json, sanitise_text};
 
@@ -15,18 +15,6 @@ pub const MCP_MODULE: &str = "mcp";
 /// Functions that `host:mcp` exports. The guest itself implements the last four.
 pub(super) const MCP_FUNCTIONS: [&str; 13] =
     ["call", "tools", "search", "describe", "resources", "read", "prompts", "prompt", "saved", "sleep", "all", "allSettled", "isError"];
-const MODULE_PREFIX: &str = "mcp-";
-
-/// Returns the name of a server's module, without `host:`.
-///
-/// ```
-/// assert_eq!(hyperlight_mcp::bridge::module_name("weather"), "mcp-weather");
-/// ```
-#[must_use]
-pub fn module_name(server: &str) -> String {
-    format!("{MODULE_PREFIX}{server}")
-}
-
 /// Returns the server to which a module belongs.
 pub(super) fn server_of(module: &str) -> Option<&str> {
     module.strip_prefix(MODULE_PREFIX)

@@ -6,6 +6,7 @@ mod direct_tools;
 mod hints;
 mod icons;
 mod manifest;
+mod module_names;
 mod names;
 mod offered;
 mod resources_and_prompts;
@@ -27,6 +28,8 @@ pub(crate) use direct_tools::{drop_reserved_keys, drop_reserved_keys_within};
 pub use hints::{AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleKind, ModuleSummary, ParameterInfo};
 pub(crate) use icons::{enclosed_icons, kept_icons};
 pub use manifest::{Kept, Manifest, Readable, Tool, ToolIndex};
+pub use module_names::module_name;
+pub(crate) use module_names::{MODULE_PREFIX, module_specifier};
 pub use names::{assign_identifiers, is_identifier};
 pub use offered::{
     MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS, MAX_SHOWN_URI_CHARS, Unshown, shown_literal_chars, unshown_prompt, unshown_tool,

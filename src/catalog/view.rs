@@ -10,7 +10,7 @@ use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, d
 use super::direct_names::DirectNames;
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
 use super::system_message::{AgentPart, FunctionPosition, Module as Part, ServerPart, system_message};
-use super::{Manifest, SeenResults, Tool};
+use super::{Manifest, SeenResults, Tool, module_specifier};
 use crate::error::{Error, ErrorText, Result};
 use crate::text::nearest;
 
@@ -150,7 +150,7 @@ impl Catalog {
         let wording = &style.wording;
         Ok(ToolInfo {
             server: server.to_owned(),
-            specifier: format!("host:mcp-{server}"),
+            specifier: module_specifier(server),
             function: hints::tool_hint(found, identifier, &self.style_of(server)),
             title: found.title.as_ref().map(|title| wording.one_line(title, 200)),
             description: found.description.as_ref().map(|text| wording.description(text)),
@@ -168,7 +168,7 @@ impl Catalog {
     /// `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
     pub fn tool_line(&self, server: &str, tool: &str) -> Result<(String, FunctionInfo)> {
         let (_, found, identifier) = self.tool(server, tool)?;
-        Ok((format!("host:mcp-{server}"), hints::tool_hint(found, identifier, &self.style_of(server))))
+        Ok((module_specifier(server), hints::tool_hint(found, identifier, &self.style_of(server))))
     }
 
     /// Returns the TypeScript declarations of one module, or of all modules.
@@ -252,7 +252,7 @@ impl Catalog {
             purpose: hints::tool_purpose(tool, style),
         };
         ServerOffer {
-            specifier: format!("host:mcp-{server}"),
+            specifier: module_specifier(server),
             server_name: wording.one_line(&manifest.server_name, 200),
             server_version: wording.one_line(&manifest.server_version, 200),
             protocol_version: wording.one_line(&manifest.protocol_version, 200),

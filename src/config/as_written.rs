@@ -36,7 +36,7 @@ pub(super) fn as_written(entry: &Entry, origin: Origin) -> Option<ServerDefiniti
     Some(dormant(entry.name.clone(), ServerSource::default(), transport, origin))
 }
 
-/// Returns a server that is not in force now as one without a box: what the box sets belongs to its variables.
+/// Converts a server that is not in force to one without a box. The variables that its box sets become variables of the server.
 pub(crate) fn out_of_force(server: &ServerDefinition) -> ServerDefinition {
     let mut transport = server.transport.clone();
     if let (Transport::Stdio { environment, .. }, Some(BoxDefinition::On(settings))) = (&mut transport, &server.in_box) {

@@ -180,7 +180,7 @@ impl BoxSettings {
     }
 }
 
-/// Reads `boxes`: boxes for servers that are not in this config, for example servers of a provider, by the names of the servers. Each
+/// Reads `boxes`: the names of servers that are not in this config, for example those of a provider, with their boxes. Each
 /// problem makes the whole config unusable, because a box with an ignored limit would protect nobody.
 pub(super) fn boxes(node: &Node, (file, inputs): (&str, &Inputs), problems: &mut Vec<Problem>) -> BTreeMap<String, BoxDefinition> {
     let mut boxes = BTreeMap::new();

@@ -198,7 +198,7 @@ pub struct ServerDefinition {
     pub connect_timeout_ms: Option<u64>,
     pub disabled: bool,
     pub confirm: Confirm,
-    /// Patterns of names, in which `*` means any text: tools that only read, although their annotations do not say so.
+    /// Patterns of the names of tools that only read, although their annotations do not say so. `*` means any text.
     pub reads: Vec<String>,
     /// True if the approval also covers the content of the executable.
     pub pin_executable: bool,

@@ -142,7 +142,7 @@ impl Parser<'_> {
 
 enum ValueProblem {
     Unclosed,
-    /// There is text after the closing quote. The number is the length in bytes from the `=` to the end of the line.
+    /// Text follows the closing quote. The number is the length in bytes from the `=` to the end of the line.
     TextAfterQuote(usize),
 }
 

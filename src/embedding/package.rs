@@ -19,7 +19,7 @@ const WRITABLE_BY_GROUP: u32 = 0o020;
 const WRITABLE_BY_ALL: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Returns the program of the package in this folder, or, without one, of the one that was installed together with the package at `start`.
+/// Returns the program of the package in `folder`. Without a folder, uses the package that was installed together with the package at `start`.
 ///
 /// # Errors
 /// Returns the reason why the package cannot be used, as a part of a sentence.
@@ -39,9 +39,8 @@ fn resolve(start: &Path) -> Option<PathBuf> {
     package_folders(&fs::canonicalize(start).ok()?).into_iter().map(|modules| modules.join(PACKAGE)).find(|folder| folder.is_dir())
 }
 
-/// Returns the folders `node_modules` with what was installed together with a package, the innermost one first: those that contain the package, and
-/// those of folders between them. In the repository, it is the one of the repository. Node searches the folders above too, which other programs
-/// may write.
+/// Returns the folders `node_modules` that were installed together with a package, the innermost one first. For the repository itself, this is its
+/// own `node_modules`. Node also searches the folders above, which other programs may write.
 pub(crate) fn package_folders(package: &Path) -> Vec<PathBuf> {
     let is_modules = |folder: &Path| folder.file_name().is_some_and(|name| name == NODE_MODULES);
     let outermost = package.ancestors().filter(|folder| is_modules(folder)).last().and_then(Path::parent);

@@ -102,7 +102,7 @@ impl ForeignText {
         self.open(&Redactor::new(None, None))
     }
 
-    /// Returns the opened text, with `secret` treated as a secret. For tests.
+    /// Returns the text with `secret` redacted. For tests.
     #[cfg(test)]
     pub(crate) fn without(&self, secret: &str) -> String {
         let redactor = Redactor::new(None, None);

@@ -11,9 +11,9 @@ use crate::error::Result;
 use crate::text::displayed;
 
 impl Core {
-    /// Sends a warning for each path in the arguments at which nothing exists. The approval request shows such a path, but a box has only
-    /// what exists. Also sends a warning for each path that exists, but that no argument gives to a box. Also sends a warning for each argument that is only the name of something in the working folder, and for each path in a
-    /// variable of the entry, because neither adds anything to the box.
+    /// Sends a warning for each of these: a path in the arguments at which nothing exists, a path that exists but that no argument may give to a
+    /// box, an argument that is only the name of something in the working folder, and a path in a variable of the entry. None of them adds
+    /// anything to the box, although the approval request shows them.
     pub(super) async fn warn_of_absent_paths(&self, server: &ServerDefinition, target: &Target) -> Result<()> {
         let Target::Process { command, in_box: Some(in_box), .. } = target else { return Ok(()) };
         let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());
@@ -27,7 +27,7 @@ impl Core {
         for path in blocking(move || Ok(withheld_arguments(&arguments, &given, &Disk))).await? {
             let (name, path) = (&server.name, displayed(&path.to_string_lossy()));
             self.events.warn(format!(
-                "the box of server \"{name}\" does not have {path}, one of its arguments: no argument gives a box your home, a folder of this gateway, such as its stateDir, a folder above one of them, or a socket. Name a folder within it"
+                "the box of server \"{name}\" does not have {path}, one of its arguments. An argument cannot give a box your home, a folder of this gateway (such as stateDir), a folder above these, or a socket. Name a folder within it"
             ));
         }
         let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());
@@ -35,7 +35,7 @@ impl Core {
         for word in blocking(move || Ok(bare_names(&arguments, &folder, &given, &Disk))).await? {
             let (name, word) = (&server.name, displayed(&word));
             self.events.warn(format!(
-                "the argument {word} of server \"{name}\" is the name of something in its folder, and no path, so its box does not have it. If it is a path, write ./{word}"
+                "the argument {word} of server \"{name}\" is the name of something in its folder and not a path, so its box does not have it. If it is a path, write ./{word}"
             ));
         }
         let (variables, given) = (paths_in_variables(server, command), in_box.contents.given.clone());

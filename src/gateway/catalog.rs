@@ -15,10 +15,10 @@ use super::core::Core;
 use super::granted::granted_name;
 use super::sandbox::Sandbox;
 use super::server_details::ServerDetails;
-use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules, module_name};
+use crate::bridge::{ToolErrors, ToolMatch, ToolQuery, guest_modules};
 use crate::catalog::{
     AgentModuleInfo, Catalog, DeclarationStyle, Failures, Manifest, ModuleInfo, ModuleSummary, SeenResults, SeenTool, ServerOffer,
-    ToolInfo, Wording, estimate_tokens, has_words,
+    ToolInfo, Wording, estimate_tokens, has_words, module_specifier,
 };
 use crate::error::{Error, Result};
 use crate::registry::ServerStatus;
@@ -163,7 +163,7 @@ impl Core {
 /// Adds the names that were seen in results to the functions of the servers' modules.
 fn add_seen(modules: &mut [Importable], servers: &BTreeMap<String, Arc<Manifest>>, seen: &BTreeMap<String, SeenResults>) {
     for (server, seen) in seen {
-        let specifier = format!("host:{}", module_name(server));
+        let specifier = module_specifier(server);
         let (Some(module), Some(manifest)) = (modules.iter_mut().find(|module| module.specifier == specifier), servers.get(server)) else {
             continue;
         };

@@ -7,7 +7,7 @@ use super::core::Core;
 use crate::blocking::blocking;
 
 impl Core {
-    /// Waits for the next end of an approval, and ends the servers that have none then, until the gateway closes. Waits without a limit while no
+    /// Waits until the next approval ends, ends the servers that then have no valid approval, and repeats this until the gateway closes. Waits without a limit while no
     /// approval ends: a new approval, and a new connection to a server, start the wait again (`approvals_may_end`).
     pub(super) fn watch_expiry(&self) {
         let Some(runtime) = self.trust.approval_cache.runtime() else { return };

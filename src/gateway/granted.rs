@@ -158,7 +158,7 @@ impl Granted {
         (stack.stricter_timeout_ms(server, limit_ms), stack.stricter_max_timeout_ms(server, most_ms))
     }
 
-    /// Returns the limit of the agent's profiles for calls of a server at once. `None` if they set none.
+    /// Returns the limit of the agent's profiles for simultaneous calls of a server. `None` if they set none.
     pub(super) fn max_parallel_calls(&self, server: &str) -> Option<usize> {
         let limit = self.stack.as_ref()?.max_parallel_calls(granted_name(server))?;
         Some(usize::try_from(limit).unwrap_or(usize::MAX))

@@ -57,7 +57,8 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_providers_server_is_there_where_a_task_attaches_it_and_nowhere_else() {
     let scene = Scene::new();
-    let warning = "server \"acme--weather\" is not attached: it is not approved (the task's text has its keyword \"forecast\")";
+    let warning =
+        "server \"acme--weather\" is not attached: it is not approved (the task's text contains the server's keyword \"forecast\")";
     assert_eq!(scene.seen("a FORECAST"), (Vec::new(), vec![warning.to_owned()]));
     for name in ["mine", "acme--weather", "acme--other"] {
         scene.approve(name);
@@ -97,7 +98,7 @@ async fn a_resolution_gives_each_server_its_reason_and_a_key_that_programs_know(
         [
             "\"acme--other\" is left out: it is not approved; the task names it; it comes from the provider \"acme\".",
             "\"mine\" is left out: it is not approved; it comes from the config.",
-            "\"acme--weather\" is in force: the task's text has its keyword \"forecast\"; it comes from the provider \"acme\".",
+            "\"acme--weather\" is in force: the task's text contains the server's keyword \"forecast\"; it comes from the provider \"acme\".",
         ]
     );
     // Resolving has enabled nothing.

@@ -149,7 +149,7 @@ impl fmt::Display for AttachReason {
             Self::Always => formatter.write_str("it is available for every task"),
             Self::Capability(capability) => write!(formatter, "the task needs its capability \"{capability}\""),
             Self::CapabilityInText(capability) => write!(formatter, "the task's text mentions its capability \"{capability}\""),
-            Self::Keyword(keyword) => write!(formatter, "the task's text has its keyword \"{keyword}\""),
+            Self::Keyword(keyword) => write!(formatter, "the task's text contains the server's keyword \"{keyword}\""),
         }
     }
 }

@@ -20,7 +20,7 @@ const MAX_OF_AGENTS: usize = 1_000;
 pub(super) struct Earlier(VecDeque<(String, Arc<ServerDefinition>)>);
 
 impl Earlier {
-    /// Records the servers that a change has taken away or replaced. Returns all earlier servers that name something else than those of now.
+    /// Records the servers that a change has taken away or replaced. Returns all earlier servers that name other files than the current ones.
     pub(super) fn changed(&mut self, before: &Merged, now: &Merged) -> Vec<Arc<ServerDefinition>> {
         let is_same =
             |server: &Arc<ServerDefinition>| matches!(now.get(&server.name), Some(Entry::Valid(kept)) if Arc::ptr_eq(kept, server));

@@ -14,7 +14,7 @@ const RESERVED: usize = 4;
 pub(super) struct PlaceLimits {
     pub(super) of_all: usize,
     pub(super) of_caller: usize,
-    /// The number of places up to which a caller may also use the reserved places.
+    /// A caller that holds fewer places than this may also take a reserved one.
     pub(super) least_of_caller: usize,
 }
 

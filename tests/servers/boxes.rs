@@ -409,7 +409,7 @@ async fn a_box_does_not_change_what_runs_outside_of_it() {
     let allows = shown(&gateway).await.in_box.unwrap().allows;
     let workspace = test_folder.path("ws").canonicalize().unwrap();
     for sentence in [
-        format!("can change {}, and so what the server \"two\" runs", workspace.display()),
+        format!("can change {}, and so can change what the server \"two\" runs", workspace.display()),
         format!("can change package.json in {}: ", workspace.display()),
     ] {
         assert!(allows.iter().any(|said| said.starts_with(&sentence)), "{sentence}: {allows:?}");

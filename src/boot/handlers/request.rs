@@ -68,7 +68,7 @@ pub(in crate::boot) fn handler_request(material: HandlerMaterial<'_>) -> Generat
 pub(in crate::boot) fn cut_prompt(prompt: &str) -> Option<String> {
     let chars = prompt.chars().count();
     (chars > MAX_PROMPT_CHARS).then(|| {
-        format!("the prompt has {chars} characters: the requests for code have its beginning and its end, {MAX_PROMPT_CHARS} characters; the plan is made from all of it")
+        format!("the prompt has {chars} characters. The plan is made from all of it, but each request for code gets only its beginning and its end, together {MAX_PROMPT_CHARS} characters")
     })
 }
 

@@ -27,7 +27,7 @@ const MAX_WAITING_BYTES: usize = 4 << 20;
 const CONNECTING: (u32, Duration) = (200, Duration::from_millis(10));
 /// Limit for name queries of one box: this number at once, and then one in each period. Faster queries wait, and are lost if too many wait.
 const ASKING: (u32, Duration) = (200, Duration::from_millis(10));
-/// Limit for the kernel refusals that are read: this number at once, and then one in each period.
+/// Limit for reading refusals of the kernel: this number of them at once, and then one in each period.
 const WATCHING: (u32, Duration) = (200, Duration::from_millis(10));
 /// Number of refusals that are kept for the error of a failed start.
 const MAX_KEPT: usize = 20;

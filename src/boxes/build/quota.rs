@@ -16,7 +16,7 @@ const PART_OF_MEMORY: u64 = 4;
 const QUEUES: &str = "16";
 /// Semaphores of System V: in one set, in all, operations of one call, sets. The kernel had these defaults before version 3.19.
 const SEMAPHORES: &str = "250 32000 32 128";
-/// Limits that the kernel counts for each user, so that a box takes them from all programs of its user: the limit of the namespace, and the
+/// Limits that the kernel counts for each user, so a box shares them with all programs of its user: the limit of the namespace, and the
 /// file with that of the user.
 const OF_USER: [(&str, &str); 2] = [("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches")];
 /// The part of them that one box gets.

@@ -120,7 +120,7 @@ impl Step {
                  kernel.apparmor_restrict_unprivileged_userns to 0 (Ubuntu), or start the container with permission for user namespaces"
             }
             Self::MountProcesses => {
-                "A container that hides parts of /proc allows no process table of a box: start it with an unmasked /proc"
+                "In a container that hides parts of /proc, a box cannot have a process table: start it with an unmasked /proc"
             }
             Self::MakeGroup => {
                 "Start the agent in a cgroup that is its own: systemd-run --user --scope -p Delegate=yes -p CPUWeight=100 COMMAND (for root, \

@@ -58,7 +58,7 @@ pub(super) fn own_mark() -> io::Result<String> {
     Ok(format!("{id}-{start}"))
 }
 
-/// Returns whether the process with this mark has ended. False for a text that is no mark.
+/// Returns whether the process with this mark has ended. False for a text that is not a mark.
 pub(super) fn has_ended(mark: &str) -> bool {
     let read = || {
         let (id, start) = mark.split_once('-')?;

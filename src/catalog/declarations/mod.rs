@@ -46,7 +46,7 @@ use self::share::share;
 use self::text::comment;
 pub(in crate::catalog) use self::text::{key, quoted};
 use self::types::{Definition, Type};
-use super::{Manifest, SeenResults, SeenTool, Tool, Wording};
+use super::{Manifest, SeenResults, SeenTool, Tool, Wording, module_specifier};
 use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
 
 /// The way in which a failed call reports its error (the sandbox option `toolErrors`).
@@ -212,10 +212,6 @@ fn described(mut description: String, notes: [Option<(&str, &str)>; 2]) -> Strin
         }
     }
     description
-}
-
-fn module_specifier(server: &str) -> String {
-    format!("host:mcp-{server}")
 }
 
 fn types_of(schema: &Json, name: &str, kinds: Kinds, direction: Direction, style: &DeclarationStyle) -> Vec<Definition> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::declarations::{self, AgentFunction, DeclarationStyle, Failures};
-use super::{Manifest, SeenTool, Tool};
+use super::{Manifest, SeenTool, Tool, module_name, module_specifier};
 
 use agent::of_agent;
 pub(super) use builtin::{MCP_MODULE, mcp_module};
@@ -118,8 +118,8 @@ pub struct ParameterInfo {
 /// Returns the summary of a server's module.
 pub(super) fn server_summary(server: &str, manifest: &Manifest, style: &DeclarationStyle) -> ModuleSummary {
     ModuleSummary {
-        name: format!("mcp-{server}"),
-        specifier: format!("host:mcp-{server}"),
+        name: module_name(server),
+        specifier: module_specifier(server),
         kind: ModuleKind::Server,
         server: Some(server.to_owned()),
         purpose: server_purpose(manifest, style),

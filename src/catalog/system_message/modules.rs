@@ -3,7 +3,7 @@
 use super::Module;
 use crate::catalog::declarations::{DeclarationStyle, declare_agent_module, declare_some, key};
 use crate::catalog::hints::{self, AgentModuleInfo, FunctionInfo, example_of};
-use crate::catalog::{Manifest, Tool};
+use crate::catalog::{Manifest, Tool, module_specifier};
 
 /// Maximum number of parameters that a function's line contains.
 const MAX_NAMED: usize = 8;
@@ -40,7 +40,7 @@ pub(in crate::catalog) struct ServerPart<'a> {
 
 impl<'a> ServerPart<'a> {
     pub(in crate::catalog) fn new(server: &'a str, manifest: &'a Manifest, style: &'a DeclarationStyle) -> Self {
-        Self { server, specifier: format!("host:mcp-{server}"), manifest, style, tools: manifest.distinct_tools().collect() }
+        Self { server, specifier: module_specifier(server), manifest, style, tools: manifest.distinct_tools().collect() }
     }
 
     /// Returns the index of a tool's function.

@@ -34,7 +34,7 @@ impl LastDocument {
         }
     }
 
-    /// Records the answer. A status of 300 to 399 alone redirects nowhere.
+    /// Records the answer. A status of 300 to 399 without a usable `Location` is not a redirect.
     pub(super) fn answered(&mut self, url: &Url, status: http::StatusCode, headers: &HeaderMap) {
         let location = headers.get(LOCATION).filter(|_| status.is_redirection()).and_then(|location| location.to_str().ok());
         self.next = location.and_then(|location| url.join(location).ok()).filter(|next| next.origin() == url.origin());
@@ -53,8 +53,7 @@ pub(super) fn too_many(document: &Json) -> Option<String> {
     let limit = |field: &str| if field == ISSUERS { MAX_ISSUERS } else { MAX_ENTRIES };
     document.as_object()?.iter().find_map(|(field, value)| {
         let (entries, limit) = (value.as_array()?.len(), limit(field));
-        (entries > limit)
-            .then(|| format!("a document in which the list {} has {entries} entries, and at most {limit} are read", shown(field)))
+        (entries > limit).then(|| format!("a document whose list {} has {entries} entries, and at most {limit} are read", shown(field)))
     })
 }
 
@@ -111,7 +110,7 @@ mod tests {
         assert_eq!(too_many(&json!({ "authorization_servers": list(16), "scopes_supported": list(1_000), "x": {} })), None);
         assert_eq!(too_many(&json!([list(2_000)])), None);
         let problem = too_many(&json!({ "authorization_servers": list(17) })).unwrap();
-        assert_eq!(problem, "a document in which the list authorization_servers has 17 entries, and at most 16 are read");
+        assert_eq!(problem, "a document whose list authorization_servers has 17 entries, and at most 16 are read");
         assert!(too_many(&json!({ "scopes_supported": list(1_001) })).unwrap().contains("scopes_supported"));
     }
 

@@ -94,7 +94,7 @@ async fn the_requests_of_both_servers_say_that_one_can_change_what_the_other_run
     .collect();
     pairs.push((
         "linked".to_owned(),
-        format!("can change {}, and so what the server \"linked\" runs", at("linked/now")),
+        format!("can change {}, and so can change what the server \"linked\" runs", at("linked/now")),
         format!("the server \"one\" may write {}, and so change what this server runs", at("linked/now")),
     ));
     pairs.push((
