@@ -236,8 +236,7 @@ impl Core {
     /// Returns the private home of a server, its command and its approval.
     async fn home_of(&self, server: &ServerDefinition) -> GatewayResult<HeldHome> {
         let workspace = deciding_folder(server, &self.surroundings);
-        let approval = self.trust.approvals.approval(&server.key())?;
-        let approval = approval.map(|approval| approval.first_approval_id().to_owned()).unwrap_or_default();
+        let approval = self.trust.approvals.first_approval_id(&server.key())?.unwrap_or_default();
         let (homes, server) = (self.box_maker.homes.clone(), server.clone());
         blocking(move || homes.hold(&server, workspace.as_deref(), &approval)).await
     }

@@ -107,6 +107,7 @@ impl Core {
         let why = match connection.origin() {
             LeaseOrigin::Shared | LeaseOrigin::First | LeaseOrigin::After(Closed::Ended) => return,
             LeaseOrigin::After(Closed::Lost) => "it had ended",
+            LeaseOrigin::After(Closed::Revoked) => "it was revoked, and approved again",
             LeaseOrigin::After(Closed::Evicted) => "its connection had been closed to make room for another server (limits.maxConnections)",
             LeaseOrigin::After(Closed::IdledOut) => "its connection had been idle for too long (idleTimeoutMs)",
         };

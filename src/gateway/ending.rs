@@ -12,8 +12,9 @@ use super::Gateway;
 use super::agent::Identity;
 use super::core::Core;
 use crate::blocking::blocking;
+use crate::config::ServerDefinition;
 use crate::error::{Error, Result};
-use crate::trust::ApprovalStatus;
+use crate::trust::{ApprovalStatus, NotApprovedReason};
 
 /// The maximum time that `close` waits until the audit is written.
 const AUDIT_ENDING: Duration = Duration::from_secs(2);
@@ -48,11 +49,17 @@ impl Core {
             EndReason::ApprovalLost | EndReason::Disabled => {}
             EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
         }
-        self.forget_server(name);
-        if why != EndReason::Reconfigured {
-            self.requests.subscriptions.forget(name);
+        match why {
+            EndReason::Reconfigured => self.forget_server(name),
+            EndReason::Retired | EndReason::ApprovalLost | EndReason::Disabled | EndReason::SwitchedOff => self.forget_revoked(name),
         }
         self.connections.close(name)
+    }
+
+    /// Removes what ends with a server's approval: the data that agents keep about the server, and its subscriptions.
+    pub(super) fn forget_revoked(&self, name: &str) {
+        self.forget_server(name);
+        self.requests.subscriptions.forget(name);
     }
 
     /// Disables a server for a person, with the variants about which no person has decided. Returns when their processes have ended.
@@ -79,11 +86,20 @@ impl Core {
         }
     }
 
-    /// Ends everything that is active for a server, if its approval has expired or another process has revoked it.
+    /// Ends everything that is active for a server, if its approval has expired or another process has revoked it. If the server has been
+    /// approved again since, ends what began under the revoked approval.
     pub(super) async fn end_if_unapproved(&self, name: &str) {
         if self.is_unapproved(name) {
             self.end(name, EndReason::ApprovalLost).await;
+        } else {
+            self.connections.close_revoked(name).await;
         }
+    }
+
+    /// Returns the id of a server's approval, which later approvals keep and a revocation ends. Reads the approval again.
+    pub(super) fn approval_id(&self, server: &ServerDefinition) -> Result<String> {
+        let id = self.trust.approvals.first_approval_id(&server.key())?;
+        id.ok_or_else(|| NotApprovedReason::Never.refusal(&server.name))
     }
 
     /// Returns whether no stage of a server's approval is valid. Reads the approval again.

@@ -10,6 +10,7 @@ use super::events::Event;
 use super::granted::Granted;
 use crate::catalog::Manifest;
 use crate::client::{Caller, Notice, Observer};
+use crate::error::{Error, Result};
 use crate::store::audit::ConnectionChange;
 
 /// The reason that is shown for a lost connection if the server's messages may not be shown.
@@ -89,9 +90,20 @@ impl Observer for CoreObserver {
         self.0.upgrade().is_some_and(|core| core.may_send_messages(server))
     }
 
-    fn ends_unapproved(&self, server: &str) -> bool {
+    fn approval(&self, server: &str) -> Result<String> {
+        let core = self.0.upgrade().ok_or(Error::Closed { what: "gateway" })?;
+        core.approval_id(&*core.registry.server(server)?)
+    }
+
+    fn revoked(&self, server: &str) {
+        let Some(core) = self.0.upgrade() else { return };
+        core.record_connection(server, ConnectionChange::Closed, None, None);
+        core.forget_revoked(server);
+    }
+
+    fn ends_unapproved(&self, server: &str, approval: &str) -> bool {
         let Some(core) = self.0.upgrade() else { return false };
-        let ends = core.is_unapproved(server);
+        let ends = core.is_unapproved(server) || self.approval(server).is_ok_and(|now| now != approval);
         if ends {
             let server = server.to_owned();
             // This may run on a network thread, where a server can delay work. So a task of the runtime does the work.

@@ -178,6 +178,15 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| Approval::clone(approval)))
     }
 
+    /// Returns the id of a server's approval ([`Approval::first_approval_id`]), even if it is no longer valid.
+    ///
+    /// # Errors
+    /// The same as for [`Self::approval_status`].
+    pub fn first_approval_id(&self, key: &str) -> Result<Option<String>> {
+        let approvals = self.read()?;
+        Ok(self.counting(&approvals, key).map(|approval| approval.first_approval_id().to_owned()))
+    }
+
     /// Returns the ids of all approvals ([`Approval::first_approval_id`]), also of those that are no longer valid, by the keys of the servers.
     ///
     /// # Errors

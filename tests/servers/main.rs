@@ -6,6 +6,7 @@
 
 mod added_states;
 mod agents;
+mod approved_again;
 mod audit;
 mod boxes;
 mod client;

@@ -211,10 +211,24 @@ pub trait Observer: Send + Sync {
     /// Returns whether the server's questions and notifications may be forwarded to callers. This requires that the server is fully
     /// approved and enabled. The state is read again each time.
     fn may_send_messages(&self, server: &str) -> bool;
-    /// Starts to close the server's connection if no stage of its approval is valid any more. Returns whether the connection is being
-    /// closed. The state is read again each time.
-    fn ends_unapproved(&self, server: &str) -> bool {
+    /// Returns the id of the server's present approval. Later approvals keep this id, and a revocation ends it. So a connection that was
+    /// opened under another id belongs to an approval that was revoked. The approval is read again each time.
+    ///
+    /// # Errors
+    /// `ERR_NOT_APPROVED` if the server has no approval, and the errors of reading approvals.
+    fn approval(&self, server: &str) -> Result<String> {
         let _ = server;
+        Ok(String::new())
+    }
+    /// Reports that a connection is being closed because it was opened under an approval that was revoked since. The server has another
+    /// approval now.
+    fn revoked(&self, server: &str) {
+        let _ = server;
+    }
+    /// Starts to close the server's connection if no stage of its approval is valid any more, or if the connection was opened under
+    /// `approval`, and this is not the present approval. Returns whether the connection is being closed. The state is read again each time.
+    fn ends_unapproved(&self, server: &str, approval: &str) -> bool {
+        let _ = (server, approval);
         false
     }
     /// Returns the caller for questions that belong to no call.

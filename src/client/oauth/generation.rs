@@ -51,6 +51,11 @@ impl GenerationFile {
         Generation(files::private_folder(&self.folder).and_then(|_| self.read()).ok())
     }
 
+    /// Reads the current generation, but does not create the folder. Blocks the thread.
+    pub(super) fn last(&self) -> Generation {
+        Generation(self.read().ok())
+    }
+
     /// Calls `write` unless the tokens were forgotten since `began`. Blocks the thread.
     pub(super) fn unless_over(&self, began: &Generation, write: impl FnOnce() -> io::Result<()>) -> io::Result<Stored> {
         let Generation(Some(began)) = began else { return Err(io::Error::other("the folder of tokens could not be used when this began")) };

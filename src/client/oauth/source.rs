@@ -82,6 +82,7 @@ impl OAuth {
     }
 
     async fn current(&self, owner: &RequestOwner) -> Result<Option<SecretString>> {
+        self.manager.drop_forgotten().await;
         for _ in 0..MAX_TOKEN_TASKS {
             match self.manager.next_step() {
                 NextStep::Send(token) => return Ok(Some(token)),

@@ -161,6 +161,11 @@ impl TokenStore {
         self.generations(server).current()
     }
 
+    /// Returns the current generation of a server's tokens, for a comparison with an earlier one. Blocks the thread.
+    pub(super) fn last_generation(&self, server: &str) -> Generation {
+        self.generations(server).last()
+    }
+
     fn generations(&self, server: &str) -> GenerationFile {
         GenerationFile::new(&self.folder, short_digest(&["server", server]))
     }

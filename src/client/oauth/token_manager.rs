@@ -104,6 +104,20 @@ impl TokenManager {
         })
     }
 
+    /// Removes the token from memory if another process has forgotten the server's tokens since it was requested. The next step then looks
+    /// for a newer token in the store.
+    pub(super) async fn drop_forgotten(&self) {
+        if self.token().is_none() {
+            return;
+        }
+        let (store, key) = (self.context.store.clone(), self.context.key.clone());
+        let Ok(now) = tokio::task::spawn_blocking(move || store.last_generation(&key)).await else { return };
+        let mut state = self.state();
+        if matches!(&state.held, Held::Token(held) if held.began.is_over(&now)) {
+            state.held = Held::Unread;
+        }
+    }
+
     /// Returns the token to send now, or the work that must be done first.
     pub(super) fn next_step(&self) -> NextStep {
         let now = self.now();

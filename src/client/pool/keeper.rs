@@ -28,7 +28,14 @@ enum Due {
 }
 
 /// Maintains a connection until it has ended or has been closed.
-pub(in crate::client) async fn keep(entry: Weak<Entry>, shared: Weak<Shared>, connection: Arc<Connection>, wanted: ConnectionRequest) {
+/// `approval` is the id of the approval under which the connection was opened.
+pub(in crate::client) async fn keep(
+    entry: Weak<Entry>,
+    shared: Weak<Shared>,
+    connection: Arc<Connection>,
+    wanted: ConnectionRequest,
+    approval: String,
+) {
     let mut times = Times::new(&wanted);
     loop {
         let Some(entry) = entry.upgrade() else { return };
@@ -51,6 +58,8 @@ pub(in crate::client) async fn keep(entry: Weak<Entry>, shared: Weak<Shared>, co
                 return;
             }
             Due::ListsChanged => times.read = times.read.min(times.earliest_read.max(now + SETTLE)),
+            // The observer closes the connection in another task. This also ends the keeper's task.
+            Due::Read if shared.observer.ends_unapproved(&entry.server, &approval) => times.read = now + FAR,
             Due::Read => {
                 times.read = now + FAR;
                 // If a call has already read the changed lists, this line sends no request.
@@ -72,8 +81,7 @@ pub(in crate::client) async fn keep(entry: Weak<Entry>, shared: Weak<Shared>, co
                 }
                 times.used(&entry, &wanted);
             }
-            // The observer closes the connection in another task. This also ends the keeper's task.
-            Due::Ping if shared.observer.ends_unapproved(&entry.server) => times.schedule_ping(&wanted),
+            Due::Ping if shared.observer.ends_unapproved(&entry.server, &approval) => times.schedule_ping(&wanted),
             Due::Ping => match connection.ping().await {
                 Ok(()) => times.schedule_ping(&wanted),
                 Err(error) => {

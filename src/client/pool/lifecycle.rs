@@ -33,6 +33,8 @@ pub enum Closed {
     IdledOut,
     /// The connection was closed to make room for the connection of another server.
     Evicted,
+    /// The approval under which the connection was opened was revoked. The server has another approval now.
+    Revoked,
     /// A person or the gateway closed the connection.
     Ended,
 }
@@ -151,7 +153,7 @@ mod tests {
     use ConnectionState as State;
     use Transition::{Close, Connect, Failed, GivenUp, Ready};
 
-    const CLOSED: [Closed; 4] = [Closed::Lost, Closed::IdledOut, Closed::Evicted, Closed::Ended];
+    const CLOSED: [Closed; 5] = [Closed::Lost, Closed::IdledOut, Closed::Evicted, Closed::Revoked, Closed::Ended];
 
     #[test]
     fn every_transition_is_as_drawn_and_no_other_happens() {

@@ -92,6 +92,8 @@ pub(super) struct Entry {
 /// A live connection in its slot.
 struct LiveConnection {
     connection: Arc<Connection>,
+    /// Id of the approval under which the connection was opened ([`Observer::approval`]).
+    approval: String,
     pinned: bool,
     keeper: AbortHandle,
     _place: ConnectionPlace,
@@ -228,11 +230,12 @@ impl Connections {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the live connection of a server, or makes a new connection. `launch` is only awaited for a new connection, because it may
-    /// ask a person.
+    /// Returns the live connection of a server, or makes a new connection. A connection that was opened under an approval that was revoked
+    /// since is closed first. `launch` is only awaited for a new connection, because it may ask a person.
     ///
     /// # Errors
-    /// The error of `launch`, `ERR_TOO_MANY_CONNECTIONS`, `ERR_SERVER_UNAVAILABLE`, and the errors of [`Connection::open`].
+    /// The errors of `launch` and of [`Observer::approval`], `ERR_TOO_MANY_CONNECTIONS`, `ERR_SERVER_UNAVAILABLE`, and the errors of
+    /// [`Connection::open`].
     pub async fn get(&self, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let entry = self.entry(&wanted.server);
         // The token is read before the wait, so that a close cancels all waiting callers and not only the first.
@@ -259,14 +262,18 @@ impl Connections {
     async fn lease(&self, entry: &Arc<Entry>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let in_use = Use::new(entry, &self.shared);
         let mut place = entry.held.lock().await;
-        if let Some(held) = place.as_ref().filter(|held| held.connection.is_live()) {
+        // The approval is read under the lock: no caller can then compare an older approval with a newer connection. It is read before the
+        // launch checks it, so a connection is at worst taken for older than it is.
+        let approval = self.shared.observer.approval(&entry.server)?;
+        if let Some(held) = place.as_ref().filter(|held| held.connection.is_live() && held.approval == approval) {
             return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, in_use });
         }
-        if let Some(dead) = place.take() {
+        if let Some(old) = place.take() {
+            let reason = if old.connection.is_live() { Closed::Revoked } else { Closed::Lost };
             // The old connection is closed first, because its process may still hold resources that the new process needs.
-            let _ = self.shared.let_go(entry, dead, Closed::Lost, None).await;
+            let _ = self.shared.let_go(entry, old, reason, None).await;
         }
-        let (held, before) = self.connect(entry, wanted, launch).await?;
+        let (held, before) = self.connect(entry, wanted, approval, launch).await?;
         let connection = Arc::clone(&held.connection);
         *place = Some(held);
         Ok(Lease { connection, origin: before.map_or(LeaseOrigin::First, LeaseOrigin::After), in_use })
@@ -276,6 +283,7 @@ impl Connections {
         &self,
         entry: &Arc<Entry>,
         wanted: &ConnectionRequest,
+        approval: String,
         launch: impl Future<Output = Result<Launch>>,
     ) -> Result<(LiveConnection, Option<Closed>)> {
         entry.connect_decision().await?;
@@ -289,9 +297,20 @@ impl Connections {
         entry.on(if opened.is_ok() { Transition::Ready } else { Transition::Failed });
         drop(attempt);
         let connection = Arc::new(opened?);
-        let keeper =
-            tokio::spawn(keeper::keep(Arc::downgrade(entry), Arc::downgrade(&self.shared), Arc::clone(&connection), wanted.clone()));
-        Ok((LiveConnection { connection, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
+        let (of_entry, of_shared) = (Arc::downgrade(entry), Arc::downgrade(&self.shared));
+        let keeper = tokio::spawn(keeper::keep(of_entry, of_shared, Arc::clone(&connection), wanted.clone(), approval.clone()));
+        Ok((LiveConnection { connection, approval, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
+    }
+
+    /// Closes a server's connection if it was opened under an approval that was revoked since, and the server has another approval now. Does
+    /// not wait for a caller that is connecting, because each caller makes the same comparison.
+    pub async fn close_revoked(&self, server: &str) {
+        let Some(entry) = self.shared.entries().get(server).cloned() else { return };
+        let is_revoked = |held: &mut LiveConnection| self.shared.observer.approval(server).is_ok_and(|now| now != held.approval);
+        let revoked = entry.held.try_lock().ok().and_then(|mut place| place.take_if(is_revoked));
+        if let Some(revoked) = revoked {
+            let _ = self.shared.let_go(&entry, revoked, Closed::Revoked, None).await;
+        }
     }
 
     /// Closes a server's connection, and cancels an attempt to connect. Used when the server was revoked, disabled or changed.
@@ -424,6 +443,9 @@ impl Shared {
     /// counts as being closed.
     fn let_go(self: &Arc<Self>, entry: &Entry, held: LiveConnection, reason: Closed, why: Option<String>) -> JoinHandle<()> {
         entry.on(Transition::Close(reason));
+        if reason == Closed::Revoked {
+            self.observer.revoked(&entry.server);
+        }
         // The keeper is stopped before the slot gets a new connection. If the keeper itself calls this method, it does nothing
         // afterwards.
         held.keeper.abort();

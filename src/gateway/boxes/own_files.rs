@@ -206,8 +206,8 @@ impl Core {
             return;
         }
         let core = Arc::clone(self);
-        let own_programs = self.gateways_programs();
-        let Ok(programs) = blocking(move || Ok(core.code_of_servers())).await else { return };
+        let code = blocking(move || Ok((core.gateways_programs(), core.code_of_servers())));
+        let Ok((own_programs, programs)) = code.await else { return };
         let can_write_program = |name: &str, view: &View| {
             let others = programs.iter().filter(|(other, _)| other.name != name).flat_map(|(_, code)| &code.programs);
             let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);

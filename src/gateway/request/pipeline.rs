@@ -19,6 +19,9 @@ use crate::gateway::core::Core;
 use crate::registry::AgentId;
 use crate::telemetry::TraceContext;
 
+/// The reason why a request that waited during a revocation is refused, although the server has been approved again.
+const REVOKED_MEANWHILE: &str = "it was revoked and approved again while this request waited, so the request was not sent: send it again";
+
 /// A request while it passes through the steps.
 pub(super) struct Pipeline<'a> {
     pub(super) core: &'a Core,
@@ -36,6 +39,8 @@ pub(super) struct Pipeline<'a> {
 pub(super) struct FoundItem {
     pub(super) server: Arc<ServerDefinition>,
     pub(super) item: ApprovedItem,
+    /// Id of the approval, which a revocation ends.
+    approval: String,
 }
 
 impl<'a> Pipeline<'a> {
@@ -84,8 +89,10 @@ impl<'a> Pipeline<'a> {
     /// Finds the approved item of an enabled server.
     fn find(&self) -> Result<FoundItem> {
         let server = self.core.known_server(self.name, self.viewer().granted)?;
+        // The approval is read before the item, so that the item is not older than the approval. An error of the item says more.
+        let approval = self.core.approval_id(&server);
         let item = self.item(&server)?;
-        Ok(FoundItem { server, item })
+        Ok(FoundItem { approval: approval?, server, item })
     }
 
     /// Returns the id of the agent that makes the request.
@@ -103,7 +110,8 @@ impl<'a> Pipeline<'a> {
         ApprovedItem::find(server, &self.core.usable(server, &viewer)?, viewer.granted, self.request.target())
     }
 
-    /// Finds the item again. Returns an error if the server's command or the approved form of the item has changed since.
+    /// Finds the item again. Returns an error if the server's command or the approved form of the item has changed since, or if the approval
+    /// was revoked since, even if the server has been approved again.
     pub(super) fn find_again(&self, before: &FoundItem) -> Result<FoundItem> {
         let viewer = self.viewer();
         let server = self.core.known_server(self.name, viewer.granted)?;
@@ -112,7 +120,14 @@ impl<'a> Pipeline<'a> {
             return Err(Error::DigestChanged { server: self.name.to_owned() });
         }
         let item = ApprovedItem::find(&server, &manifest, viewer.granted, self.request.target())?;
-        if item == before.item { Ok(FoundItem { server, item }) } else { Err(before.item.changed(self.name)) }
+        if item != before.item {
+            return Err(before.item.changed(self.name));
+        }
+        let approval = self.core.approval_id(&server)?;
+        if approval != before.approval {
+            return Err(Error::NotApproved { server: self.name.to_owned(), reason: REVOKED_MEANWHILE.to_owned().into() });
+        }
+        Ok(FoundItem { server, item, approval })
     }
 
     /// Connects the server, and compares the item with the server's present offer. If this did not finish immediately, looks up the item

@@ -42,6 +42,25 @@ async fn a_token_that_is_held_is_not_renewed_once_another_process_has_forgotten_
     assert!(kept(&agent).is_empty() && world.asked("refresh_token").is_empty());
 }
 
+#[tokio::test]
+async fn a_token_that_is_held_is_not_sent_once_another_process_has_forgotten_it() {
+    let world = World::new().await;
+    let agent = Agent::new(Person::Opens);
+    let (oauth, other) = (agent.oauth(&world, settings()), agent.oauth(&world, settings()));
+    assert_eq!(call(&world, &oauth).await.unwrap(), 200);
+    let first = current(&oauth).await;
+    agent.other_process().forget("weather").unwrap();
+    assert!(oauth.token().await.unwrap().is_none(), "the forgotten token would be sent");
+    // A person logs in again, perhaps with another account.
+    assert_eq!(call(&world, &other).await.unwrap(), 200);
+    let second = current(&other).await;
+    agent.other_process().forget("forecast").unwrap();
+    assert_eq!((current(&other).await, agent.prompts()), (second.clone(), 2));
+    assert_ne!(second, first);
+    assert_eq!(call(&world, &oauth).await.unwrap(), 200);
+    assert_eq!((current(&oauth).await, agent.prompts()), (second, 2));
+}
+
 #[test]
 fn a_yes_to_an_issuer_that_began_before_is_not_kept() {
     let agent = Agent::new(None);
