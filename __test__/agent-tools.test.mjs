@@ -211,6 +211,15 @@ describe('finding tools', () => {
     const { error } = await tools.describe_mcp_tools.execute({ names: ['fixture.get_forcast'] })
     assert.equal(error.code, 'ERR_UNKNOWN_TOOL')
     assert.match(error.message, /did you mean "get-forecast"/)
+    const twice = await tools.describe_mcp_tools.execute({
+      names: ['fixture.sleep', 'fixture.get_forecast', 'host:mcp-fixture.sleep', 'fixture/sleep'],
+    })
+    assert.equal(twice.declarations.match(/function sleep\(/g).length, 1)
+    for (const names of ['.'.repeat(513), ['fixture', '.'.repeat(900_000)]]) {
+      const { error } = await tools.describe_mcp_tools.execute({ names })
+      assert.equal(error.code, 'ERR_INVALID_ARGUMENTS')
+      assert.match(error.message, /names: expected a list of 1 to 20 names, each of at most 512 bytes/)
+    }
   })
 
   test('describe_mcp_tools knows the own modules of the sandbox that is given', async () => {

@@ -263,6 +263,8 @@ describe('in the guest, host:mcp', () => {
       ['describe("fixture.slep")', 'ERR_UNKNOWN_TOOL', /did you mean "sleep"/],
       ['describe("sleep")', 'ERR_UNKNOWN_MODULE', /did you mean "fixture.sleep"/],
       ['describe(1)', 'ERR_INVALID_OPTION', /describe/],
+      ['describe(".".repeat(513))', 'ERR_INVALID_OPTION', /describe: a name has at most 512 bytes, not 513/],
+      ['describe(".".repeat(512))', 'ERR_UNKNOWN_MODULE', /there is no module/],
     ]) {
       const { value } = await sandbox.run(`import { search, describe } from "host:mcp";
         export const handler = () => { try { return ${expression} } catch (error) { return { code: error.code, message: error.message } } }`)

@@ -34,6 +34,9 @@ pub const MAX_ARGUMENT_LEVELS: usize = 125;
 /// tools are described together, `max_description_chars` applies.
 pub const MAX_WHOLE_DESCRIPTION_CHARS: usize = 64 * 1024;
 
+/// Maximum number of bytes in a name that `describe` takes, such as `weather.get_forecast`: 512.
+pub const MAX_DESCRIBED_NAME_BYTES: usize = 512;
+
 /// Milliseconds that the first start of a package runner (`npx`, `uvx`, `docker`, …) may take.
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::bridge::inexact;
 use crate::error::{Error, ErrorText, Result};
+use crate::limits::MAX_DESCRIBED_NAME_BYTES;
 use crate::text::json::inexact_integer;
 use crate::text::{nearest, sanitise_line};
 
@@ -37,6 +38,8 @@ pub(super) enum Kind {
     Whole,
     /// A list of up to [`MAX_TEXTS`] strings. A single string is accepted too.
     Texts,
+    /// A list of up to [`MAX_TEXTS`] names, each of at most [`MAX_DESCRIBED_NAME_BYTES`] bytes. A single name is accepted too.
+    Names,
     Choice(&'static [&'static str]),
 }
 
@@ -139,6 +142,12 @@ fn fit(kind: Kind, value: Json) -> std::result::Result<Json, String> {
         (Kind::Texts, Json::Array(texts)) if texts.len() <= MAX_TEXTS && !texts.is_empty() && texts.iter().all(Json::is_string) => {
             Ok(Json::Array(texts))
         }
+        (Kind::Names, Json::String(name)) if is_name(&name) => Ok(Json::Array(vec![name.into()])),
+        (Kind::Names, Json::Array(names))
+            if names.len() <= MAX_TEXTS && !names.is_empty() && names.iter().all(|name| name.as_str().is_some_and(is_name)) =>
+        {
+            Ok(Json::Array(names))
+        }
         (Kind::Choice(words), Json::String(word)) if words.contains(&word.as_str()) => Ok(word.into()),
         (Kind::Choice(words), Json::String(word)) => {
             let meant = nearest(&word, words.iter().copied()).map(|meant| format!(": did you mean \"{meant}\"?")).unwrap_or_default();
@@ -146,6 +155,10 @@ fn fit(kind: Kind, value: Json) -> std::result::Result<Json, String> {
         }
         (_, value) => wrong(&value),
     }
+}
+
+fn is_name(text: &str) -> bool {
+    text.trim().len() <= MAX_DESCRIBED_NAME_BYTES
 }
 
 /// Refuses integers that JavaScript cannot represent exactly, because rounding could change an identifier.
@@ -162,6 +175,7 @@ fn expected(kind: Kind) -> String {
         Kind::JsonText => "a value as JSON text, like \"{\\\"n\\\": 1}\"".to_owned(),
         Kind::Whole => "a whole number of 1 or more".to_owned(),
         Kind::Texts => format!("a list of 1 to {MAX_TEXTS} strings"),
+        Kind::Names => format!("a list of 1 to {MAX_TEXTS} names, each of at most {MAX_DESCRIBED_NAME_BYTES} bytes"),
         Kind::Choice(words) => format!("one of {}", words.join(", ")),
     }
 }
@@ -232,6 +246,22 @@ mod tests {
             assert!(text.contains("input: 9007199254740993 is an integer that JavaScript cannot hold"), "{text}");
         }
         assert!(run(json!({ "code": "x", "input": "hello" })).unwrap_err().to_string().contains("with quotes"));
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_to_be_one_is_refused() {
+        let (longest, long) = ("x".repeat(MAX_DESCRIBED_NAME_BYTES), ".".repeat(MAX_DESCRIBED_NAME_BYTES + 1));
+        let described = |names: Json| (Tool::Describe, "names", json!({ "names": names }));
+        let searched = |names: Json| (Tool::Search, "servers", json!({ "query": "x", "servers": names }));
+        for (tool, _, given) in [described(json!([longest])), searched(json!([longest]))] {
+            assert!(read("t", tool.fields(), &given).is_ok());
+        }
+        for names in [json!(long), json!(["weather", long])] {
+            for (tool, field, given) in [described(names.clone()), searched(names.clone())] {
+                let text = problem(tool, &given);
+                assert!(text.contains(&format!("{field}: expected a list of 1 to 20 names, each of at most 512 bytes, got ")), "{text}");
+            }
+        }
     }
 
     #[test]

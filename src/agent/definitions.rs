@@ -56,12 +56,12 @@ const RUN_FIELDS: [Field; 3] = [
 const SEARCH_FIELDS: [Field; 3] = [
     Field { name: "query", kind: Kind::Text, required: true, description: "What the tool should do, in a few words." },
     Field { name: "limit", kind: Kind::Whole, required: false, description: "Maximum number of tools, 1 to 100; null for 10." },
-    Field { name: "servers", kind: Kind::Texts, required: false, description: "Only tools of these servers; null for all." },
+    Field { name: "servers", kind: Kind::Names, required: false, description: "Only tools of these servers; null for all." },
 ];
 
 const DESCRIBE_FIELDS: [Field; 1] = [Field {
     name: "names",
-    kind: Kind::Texts,
+    kind: Kind::Names,
     required: true,
     description: "Servers (\"weather\") or single tools (\"weather.get_forecast\"), 1 to 20 of them.",
 }];
@@ -301,7 +301,7 @@ fn property(field: &Field) -> Json {
     let mut property = match field.kind {
         Kind::Text | Kind::JsonText => json!({ "type": kind("string") }),
         Kind::Whole => json!({ "type": kind("integer") }),
-        Kind::Texts => json!({ "type": kind("array"), "items": { "type": "string" } }),
+        Kind::Texts | Kind::Names => json!({ "type": kind("array"), "items": { "type": "string" } }),
         Kind::Choice(words) => json!({ "type": kind("string"), "enum": words }),
     };
     property["description"] = field.description.into();

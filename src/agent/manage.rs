@@ -3,7 +3,9 @@
 use serde_json::{Value as Json, json};
 
 use super::arguments::ToolArguments;
+use super::definitions::Tool;
 use super::tools::AgentTools;
+use super::views::View;
 use crate::error::{Error, ErrorText, Result};
 use crate::registry::Decider;
 use crate::trust::ApprovalRequest;
@@ -15,11 +17,11 @@ impl AgentTools {
         let action = given.text("action").unwrap_or_default();
         let server = || given.text("server").ok_or_else(|| without_server(action));
         match action {
-            "list" => self.list(),
-            "info" => self.server_info(server()?),
+            "list" => self.look(Tool::Manage, View::list).await,
+            "info" => self.info(server()?).await,
             "enable" => {
                 self.agent.enable_as(server()?, Decider::Model)?;
-                self.server_info(server()?)
+                self.info(server()?).await
             }
             "disable" => {
                 self.agent.disable_as(server()?, Decider::Model).await?;
@@ -31,6 +33,11 @@ impl AgentTools {
             "propose" => self.propose(server()?).await,
             _ => Ok(help()),
         }
+    }
+
+    async fn info(&self, server: &str) -> Result<Json> {
+        let server = server.to_owned();
+        self.look(Tool::Manage, move |view| view.server_info(&server)).await
     }
 
     /// Reads the config again, for all agents. Only the operator's own agent may do this, because no other agent's model may decide for all

@@ -13,6 +13,7 @@ mod plugin;
 mod proposed;
 mod servers;
 mod tools;
+mod views;
 
 pub use definitions::{Tool, ToolDefinition};
 pub use options::{AgentOptions, ExecuteOptions, RunSetup};

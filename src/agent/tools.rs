@@ -4,20 +4,20 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+use tokio_util::sync::CancellationToken;
 
 use super::advice::{advise, failure, wrong_code};
 use super::arguments::{ToolArguments, read};
 use super::definitions::{Tool, ToolDefinition};
 use super::options::{AgentOptions, ExecuteOptions, METHOD};
 use super::proposed::Proposed;
-use super::servers;
+use super::views::View;
 use crate::blocking::blocking;
-use crate::bridge::{ToolErrors, ToolQuery};
-use crate::error::{Error, Result};
+use crate::bridge::ToolErrors;
+use crate::error::{Error, ErrorText, Result};
 use crate::gateway::{Agent, ApprovalRead, CONTENT, CodeReport, RunOptions, Sandbox};
-use crate::registry::ServerStatus;
 use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{CodeOwner, Stop, Value};
 
@@ -154,14 +154,14 @@ impl AgentTools {
 
     async fn query_or_manage(&self, tool: Tool, given: ToolArguments) -> Result<Json> {
         match tool {
-            Tool::Search => self.search(&given).await,
-            Tool::Describe => self.describe(&given),
-            Tool::ServerInfo => self.server_info(given.text("server").unwrap_or_default()),
+            Tool::Search => self.look(tool, move |view| view.search(&given)).await,
+            Tool::Describe => self.look(tool, move |view| view.describe(&given)).await,
+            Tool::ServerInfo => self.look(tool, move |view| view.server_info(given.text("server").unwrap_or_default())).await,
             Tool::Manage => self.manage(&given).await,
             Tool::AddServer => self.add_server(given).await,
             Tool::UpdateServer => self.update_server(given).await,
             Tool::RemoveServer => self.remove_server(&given).await,
-            Tool::ListServers | Tool::RunJavascript => self.list(),
+            Tool::ListServers | Tool::RunJavascript => self.look(tool, View::list).await,
         }
     }
 
@@ -220,75 +220,18 @@ impl AgentTools {
         self.sandbox.get_or_try_init(make).await.cloned()
     }
 
-    /// Searches on a blocking thread, because a search may wait for the vector of its question.
-    async fn search(&self, given: &ToolArguments) -> Result<Json> {
-        let query = ToolQuery {
-            query: given.text("query").unwrap_or_default().to_owned(),
-            limit: given.whole("limit").map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
-            servers: given.texts("servers"),
-        };
-        let (agent, sandbox, errors) = (self.agent.clone(), self.sandbox.get().cloned(), self.errors());
-        let found = blocking(move || match sandbox {
-            Some(sandbox) => sandbox.search_tools(&query, Some(errors)),
-            None => agent.search_tools(&query, errors),
+    /// Answers a question about the servers on a blocking thread, within the time of one tool call. The names in a question are the model's,
+    /// and the servers may have very many tools. On a thread of the runtime, the answer would delay the calls and deadlines of others.
+    pub(super) async fn look(&self, tool: Tool, look: impl FnOnce(&View) -> Result<Json> + Send + 'static) -> Result<Json> {
+        let ended = CancellationToken::new();
+        let _ended = ended.clone().drop_guard();
+        let view = View { agent: self.agent.clone(), sandbox: self.sandbox.get().cloned(), errors: self.errors(), ended };
+        let limit_ms = self.agent.limits().call_timeout_ms;
+        let answer = tokio::time::timeout(Duration::from_millis(limit_ms), blocking(move || look(&view))).await;
+        answer.unwrap_or_else(|_| {
+            let (server, tool) = ("these tools".to_owned(), ErrorText::own(tool.name()));
+            Err(Error::CallTimeout { server, tool, limit_ms, limit_name: "limits.callTimeoutMs" })
         })
-        .await?;
-        let hits: Vec<_> = found
-            .iter()
-            .map(|hit| json!({ "module": hit.module, "function": hit.identifier, "signature": hit.signature, "purpose": hit.purpose }))
-            .collect();
-        if hits.is_empty() {
-            return Ok(json!({ "tools": [], "hint": "nothing fits: use other words, or call list_mcp_servers" }));
-        }
-        Ok(json!({ "tools": hits }))
-    }
-
-    /// Returns TypeScript declarations as one string, because a model can read code in a JSON string.
-    fn describe(&self, given: &ToolArguments) -> Result<Json> {
-        let names = given.texts("names").unwrap_or_default();
-        let described: Result<Vec<_>> = names.iter().map(|name| self.declared(name)).collect();
-        let mut texts = described?;
-        texts.dedup();
-        Ok(json!({ "declarations": texts.join("\n") }))
-    }
-
-    fn declared(&self, name: &str) -> Result<String> {
-        match self.sandbox.get() {
-            Some(sandbox) => sandbox.describe(name, Some(self.errors())),
-            None => self.agent.describe(name, self.errors()),
-        }
-    }
-
-    pub(super) fn list(&self) -> Result<Json> {
-        let statuses = self.agent.servers()?;
-        let modules = if statuses.iter().all(|status| status.source.kind.is_there_without_a_task()) { Vec::new() } else { self.modules()? };
-        let is_operator = self.agent.is_operator();
-        // A server that no task has attached does not exist for a model. This is also true of a variant of other agents.
-        let is_there = |status: &&ServerStatus| {
-            let module = || format!("host:mcp-{}", status.variant_of.as_ref().unwrap_or(&status.name));
-            let is_foreign = is_operator && status.variant_of.is_some();
-            !is_foreign && (status.source.kind.is_there_without_a_task() || modules.contains(&module()))
-        };
-        let statuses: Vec<_> = statuses.iter().filter(is_there).collect();
-        let infos: Result<Vec<_>> = statuses.iter().map(|status| self.agent.server_offer(&status.name)).collect();
-        let lines: Vec<_> = infos?.iter().map(|info| Json::Object(servers::line(info))).collect();
-        if lines.is_empty() {
-            return Ok(json!({ "servers": [], "hint": "no server is configured: the user has to add one to the config" }));
-        }
-        Ok(json!({ "servers": lines }))
-    }
-
-    /// Returns the specifiers of the modules that a run can import.
-    fn modules(&self) -> Result<Vec<String>> {
-        let modules = match self.sandbox.get() {
-            Some(sandbox) => sandbox.list_modules(),
-            None => self.agent.list_modules(),
-        };
-        Ok(modules?.into_iter().map(|module| module.specifier).collect())
-    }
-
-    pub(super) fn server_info(&self, server: &str) -> Result<Json> {
-        Ok(Json::Object(servers::whole(&self.agent.server_offer(server)?)))
     }
 
     fn errors(&self) -> ToolErrors {
@@ -303,4 +246,56 @@ impl AgentTools {
 /// Takes a permit. Returns `ERR_BUSY` immediately if there is none.
 fn place<'a>(places: &'a Semaphore, what: &'static str, limit: usize) -> Result<SemaphorePermit<'a>> {
     places.try_acquire().map_err(|_| Error::Busy { what, limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::gateway::{Gateway, GatewayOptions};
+
+    /// Opens a gateway with one server, `mine`, whose command nobody has approved.
+    fn opened(folder: &std::path::Path) -> Gateway {
+        let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+        options.config = Some(json!({ "mcpServers": { "mine": { "command": "mine" } } }));
+        options.state_dir = Some(folder.join("state"));
+        options.workspace_folder = Some(folder.to_owned());
+        Gateway::open(options).unwrap()
+    }
+
+    /// Asks while the only thread for blocking work is taken, so that an answer on a thread of the runtime would be there at once.
+    async fn asked(tools: &AgentTools, name: &str, arguments: Json) {
+        let (free, taken) = std::sync::mpsc::channel::<()>();
+        drop(tokio::task::spawn_blocking(move || taken.recv()));
+        let stop = Stop::new();
+        let mut call = pin!(tools.execute(name, &arguments, &stop));
+        let first = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(first, Poll::Pending), "{name} {arguments} {first:?}");
+        drop(free);
+        let answer = call.await.unwrap();
+        assert!(answer.get("error").is_none(), "{name}: {answer}");
+    }
+
+    #[test]
+    fn questions_about_servers_are_not_answered_on_a_thread_of_the_runtime() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        runtime.block_on(async {
+            let tools = AgentTools::new(opened(folder.path()), None, AgentOptions::default()).unwrap();
+            for (name, arguments) in [
+                ("search_mcp_tools", json!({ "query": "weather" })),
+                ("describe_mcp_tools", json!({ "names": ["mcp"] })),
+                ("list_mcp_servers", json!({})),
+                ("mcp_server_info", json!({ "server": "mine" })),
+                ("manage_mcp", json!({ "action": "list" })),
+                ("manage_mcp", json!({ "action": "info", "server": "mine" })),
+            ] {
+                asked(&tools, name, arguments).await;
+            }
+        });
+    }
 }

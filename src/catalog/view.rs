@@ -1,6 +1,6 @@
 //! Describes all modules that the code of a run can import.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -9,9 +9,10 @@ use serde_json::Value as Json;
 use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
 use super::direct_names::DirectNames;
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
-use super::system_message::{AgentPart, FunctionPosition, Module as Part, ServerPart, system_message};
+use super::system_message::{AgentPart, FunctionPosition, Module as MessagePart, ServerPart, system_message};
 use super::{Manifest, SeenResults, Tool, module_specifier};
 use crate::error::{Error, ErrorText, Result};
+use crate::limits::MAX_DESCRIBED_NAME_BYTES;
 use crate::text::nearest;
 
 /// Characters that may separate a server and its tool, as in `describe("weather.get_forecast")`.
@@ -92,11 +93,35 @@ pub struct ToolLine {
     pub purpose: String,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The number of errors about unknown modules that this thread has made.
+    static UNKNOWN_MODULES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// The module to which a name refers.
 enum Module<'a> {
     Server(&'a str, &'a Manifest),
     Agent(&'a AgentModuleInfo),
     Mcp,
+}
+
+/// The part of a catalog to which the name in a description refers.
+enum Part<'a> {
+    Module(Module<'a>),
+    Tool(&'a str, &'a Manifest, &'a Tool),
+}
+
+impl Part<'_> {
+    /// Returns the part's module, with the kind of the module, and the raw name of the tool. They tell parts apart.
+    fn place(&self) -> (&'static str, &str, Option<&str>) {
+        match self {
+            Self::Module(Module::Mcp) => ("mcp", "", None),
+            Self::Module(Module::Agent(module)) => ("agent", &module.name, None),
+            Self::Module(Module::Server(server, _)) => ("server", server, None),
+            Self::Tool(server, _, tool) => ("server", server, Some(&tool.name)),
+        }
+    }
 }
 
 impl Catalog {
@@ -190,27 +215,64 @@ impl Catalog {
     /// is whole, up to [`MAX_WHOLE_DESCRIPTION_CHARS`](crate::limits::MAX_WHOLE_DESCRIPTION_CHARS).
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`.
+    /// `ERR_INVALID_OPTION` for a name of more than [`MAX_DESCRIBED_NAME_BYTES`] bytes, `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`.
     pub fn describe(&self, what: &str) -> Result<String> {
+        Ok(self.declared_part(&self.part(what)?))
+    }
+
+    /// Returns the TypeScript declarations of several modules and functions. Each is declared once, also if it is named several times or in
+    /// different forms. Returns an error as soon as `wanted` returns false, because the declarations of large servers take long.
+    ///
+    /// # Errors
+    /// `ERR_ABORTED` if the declarations are no longer wanted, and the errors of [`Catalog::describe`].
+    pub fn describe_all<'a>(&self, names: impl IntoIterator<Item = &'a str>, wanted: &dyn Fn() -> bool) -> Result<String> {
+        let parts = names.into_iter().map(|name| self.part(name)).collect::<Result<Vec<_>>>()?;
+        let mut declared = BTreeSet::new();
+        let mut texts = Vec::new();
+        for part in &parts {
+            if !wanted() {
+                return Err(Error::Aborted { what: "tool call" });
+            }
+            if declared.insert(part.place()) {
+                texts.push(self.declared_part(part));
+            }
+        }
+        Ok(texts.join("\n"))
+    }
+
+    /// Returns the part of the catalog that a name stands for.
+    fn part(&self, what: &str) -> Result<Part<'_>> {
         let what = what.trim();
-        let unknown = match self.module(what) {
-            Ok(module) => return Ok(self.declared(&module)),
-            Err(error) => error,
-        };
+        if what.len() > MAX_DESCRIBED_NAME_BYTES {
+            let problem = format!("a name has at most {MAX_DESCRIBED_NAME_BYTES} bytes, not {}", what.len());
+            return Err(Error::InvalidOption { method: "describe", problem: problem.into() });
+        }
+        if let Some(module) = self.find_module(what) {
+            return Ok(Part::Module(module));
+        }
         // A raw name may itself contain a dot, so the text is split at each dot. The first split at a known module is used.
         for (index, _) in what.match_indices(SEPARATORS) {
-            let (Ok(module), function) = (self.module(&what[..index]), &what[index + 1..]) else { continue };
-            let (server, manifest, tool) = match module {
-                Module::Server(server, manifest) => (server, manifest, function),
+            let (Some(module), function) = (self.find_module(&what[..index]), &what[index + 1..]) else { continue };
+            match module {
+                Module::Server(server, manifest) => {
+                    let (tool, _) = manifest.tool_or_identifier(function).ok_or_else(|| manifest.unknown_tool(server, function))?;
+                    return Ok(Part::Tool(server, manifest, tool));
+                }
                 // Modules that belong to no server are short, so the whole module is declared.
-                other if functions_of(&other).iter().any(|known| known == function) => return Ok(self.declared(&other)),
-                _ => continue,
-            };
-            let found = manifest.tool_or_identifier(tool);
-            let found = found.and_then(|(found, _)| declare_tool(server, manifest, &found.name, &self.style_of_one(server)));
-            return found.ok_or_else(|| manifest.unknown_tool(server, tool));
+                other if functions_of(&other).iter().any(|known| known == function) => return Ok(Part::Module(other)),
+                _ => {}
+            }
         }
-        Err(unknown)
+        Err(self.unknown_module(what))
+    }
+
+    fn declared_part(&self, part: &Part<'_>) -> String {
+        match part {
+            Part::Module(module) => self.declared(module),
+            Part::Tool(server, manifest, tool) => {
+                declare_tool(server, manifest, &tool.name, &self.style_of_one(server)).unwrap_or_default()
+            }
+        }
     }
 
     /// Returns the part of a system prompt that describes the modules. It has at most `budget_tokens` tokens, and at least 85 % of them if
@@ -236,8 +298,8 @@ impl Catalog {
             Some((index, servers[index].index_of(tool)?))
         };
         let found: Vec<FunctionPosition> = found.iter().filter_map(place).collect();
-        let modules = self.modules.iter().map(|module| Box::new(AgentPart::new(module)) as Box<dyn Part + '_>);
-        let parts: Vec<_> = servers.into_iter().map(|server| Box::new(server) as Box<dyn Part + '_>).chain(modules).collect();
+        let modules = self.modules.iter().map(|module| Box::new(AgentPart::new(module)) as Box<dyn MessagePart + '_>);
+        let parts: Vec<_> = servers.into_iter().map(|server| Box::new(server) as Box<dyn MessagePart + '_>).chain(modules).collect();
         system_message(&parts, &found, self.style.failures, budget_tokens)
     }
 
@@ -294,15 +356,20 @@ impl Catalog {
     }
 
     fn module(&self, name: &str) -> Result<Module<'_>> {
-        let plain = name.trim().strip_prefix("host:").unwrap_or(name.trim());
+        self.find_module(name).ok_or_else(|| self.unknown_module(name))
+    }
+
+    /// Returns the module with this name. Makes no error, because the error compares the name with the names of all modules.
+    fn find_module(&self, name: &str) -> Option<Module<'_>> {
+        let plain = plain_name(name);
         if plain == hints::MCP_MODULE {
-            return Ok(Module::Mcp);
+            return Some(Module::Mcp);
         }
         if let Some(module) = self.modules.iter().find(|module| module.name == plain) {
-            return Ok(Module::Agent(module));
+            return Some(Module::Agent(module));
         }
-        let server = [plain.strip_prefix("mcp-"), Some(plain)].into_iter().flatten().find_map(|name| self.servers.get_key_value(name));
-        server.map(|(server, manifest)| Module::Server(server, manifest)).ok_or_else(|| self.unknown_module(name, plain))
+        let mut names = [plain.strip_prefix("mcp-"), Some(plain)].into_iter().flatten();
+        names.find_map(|name| self.servers.get_key_value(name)).map(|(server, manifest)| Module::Server(server, manifest))
     }
 
     /// Returns a tool's identifier together with the name of the first server that has the tool: `weather.get_forecast`.
@@ -312,7 +379,10 @@ impl Catalog {
         having.next()
     }
 
-    fn unknown_module(&self, name: &str, plain: &str) -> Error {
+    fn unknown_module(&self, name: &str) -> Error {
+        #[cfg(test)]
+        UNKNOWN_MODULES.set(UNKNOWN_MODULES.get() + 1);
+        let plain = plain_name(name);
         let modules = self.list_modules();
         // A server's module can also be found by the name of the server.
         let names = modules.iter().flat_map(|module| [Some(module.name.as_str()), module.server.as_deref()]).flatten();
@@ -332,6 +402,11 @@ impl Catalog {
     }
 }
 
+/// Returns the name of a module without the prefix of a specifier.
+fn plain_name(name: &str) -> &str {
+    name.trim().strip_prefix("host:").unwrap_or(name.trim())
+}
+
 fn functions_of(module: &Module<'_>) -> Vec<String> {
     match module {
         Module::Server(_, manifest) => manifest.tool_names(),
@@ -345,68 +420,5 @@ fn declared_agent(module: &AgentModuleInfo) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::names::ASSIGNMENTS;
-    use crate::catalog::{Failures, Wording};
-    use crate::text::{sanitise_line, sanitise_text};
-
-    const TOOLS: usize = 200;
-
-    fn catalog() -> Catalog {
-        let tool = |number: usize| serde_json::json!({ "name": format!("tool-{number}"), "inputSchema": { "type": "object" } });
-        let manifest = serde_json::json!({
-            "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": (0..TOOLS).map(tool).collect::<Vec<_>>(),
-        });
-        let manifest: Arc<Manifest> = Arc::new(serde_json::from_value(manifest).unwrap());
-        let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: 2_000 };
-        let style = DeclarationStyle { wording, failures: Failures::Returned, seen: SeenResults::default() };
-        Catalog::new(BTreeMap::from([("many".to_owned(), manifest)]), Vec::new(), style)
-    }
-
-    #[test]
-    fn identifiers_are_assigned_once_for_a_manifest_however_much_is_asked_of_it() {
-        let catalog = catalog();
-        let before = ASSIGNMENTS.get();
-        for number in 0..TOOLS {
-            let (specifier, line) = catalog.tool_line("many", &format!("tool-{number}")).unwrap();
-            assert_eq!((specifier.as_str(), line.name), ("host:mcp-many", format!("tool_{number}")));
-            assert!(catalog.tool_info("many", &format!("tool_{number}")).is_ok());
-            assert!(catalog.describe(&format!("many.tool-{number}")).unwrap().contains(&format!("function tool_{number}(")));
-            assert!(catalog.describe("many.none").is_err());
-        }
-        let _ = catalog.list_modules();
-        catalog.module_info("many").unwrap();
-        catalog.declarations(None).unwrap();
-        catalog.system_message(1_000).unwrap();
-        let (server, manifest) = catalog.servers.iter().next().unwrap();
-        let _ = Catalog::server_offer(server, manifest, &catalog.style);
-        assert_eq!(ASSIGNMENTS.get() - before, 1);
-    }
-
-    #[test]
-    fn a_description_that_is_cut_among_others_is_whole_where_its_tool_is_described_alone() {
-        let text = format!("Finds '**/*.ts'. {}The end.", "More. ".repeat(1_000));
-        let manifest = serde_json::json!({
-            "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": [{ "name": "find", "description": text }],
-        });
-        let manifest: Arc<Manifest> = Arc::new(serde_json::from_value(manifest).unwrap());
-        let catalog = Catalog { servers: BTreeMap::from([("files".to_owned(), manifest)]), ..catalog() };
-        let all = catalog.describe("files").unwrap();
-        assert!(all.contains("[cut: describe(\"files.find\") of host:mcp has all of it]") && !all.contains("The end."), "{all}");
-        let alone = catalog.describe("files.find").unwrap();
-        assert!(alone.contains(&text.replace("*/", "*\\/")) && !alone.contains("[cut"), "{alone}");
-        assert_eq!(catalog.tool_info("files", "find").unwrap().description, Some(text));
-    }
-
-    #[test]
-    fn a_raw_name_comes_before_an_identifier_that_is_the_same() {
-        let tools: Vec<_> = ["a-b", "a_b", "c-d"].iter().map(|name| serde_json::json!({ "name": name })).collect();
-        let manifest = serde_json::json!({ "protocolVersion": "", "serverName": "", "serverVersion": "", "tools": tools });
-        let manifest: Manifest = serde_json::from_value(manifest).unwrap();
-        let found = |name: &str| manifest.tool_or_identifier(name).map(|(tool, identifier)| (tool.name.as_str(), identifier));
-        assert_eq!(found("a_b"), Some(("a_b", "a_b")));
-        assert_eq!(found("c_d"), Some(("c-d", "c_d")));
-        assert_eq!(found("d"), None);
-    }
-}
+#[path = "view_tests.rs"]
+mod tests;

@@ -26,12 +26,14 @@ pub struct ApprovedServer {
 }
 
 impl Agent {
-    /// Returns the TypeScript declarations of a module or of one tool, for example `weather` or `weather.get_forecast`.
+    /// Returns the TypeScript declarations of modules and single tools, for example of `weather` and `weather.get_forecast`. Ends early if
+    /// `wanted` returns false.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_MODULE`, `ERR_UNKNOWN_TOOL`, and the errors of [`Agent::declarations`].
-    pub fn describe(&self, what: &str, errors: ToolErrors) -> Result<String> {
-        self.catalog(errors)?.describe(what).map_err(|error| self.core.redacted(error))
+    /// The errors of [`Catalog::describe_all`](crate::catalog::Catalog::describe_all) and of [`Agent::declarations`].
+    pub(crate) fn describe(&self, names: &[String], errors: ToolErrors, wanted: &dyn Fn() -> bool) -> Result<String> {
+        let described = self.catalog(errors)?.describe_all(names.iter().map(String::as_str), wanted);
+        described.map_err(|error| self.core.redacted(error))
     }
 
     /// Returns all approved servers, enabled or not. `approval_read` selects the approvals on disk or in the cache.
@@ -141,11 +143,12 @@ impl Agent {
 }
 
 impl Sandbox {
-    /// Returns the same as [`Agent::describe`], with the agent's own modules.
+    /// Returns the same as `Agent::describe`, with the agent's own modules.
     ///
     /// # Errors
-    /// The errors of [`Agent::describe`].
-    pub fn describe(&self, what: &str, errors: Option<ToolErrors>) -> Result<String> {
-        self.catalog(errors)?.describe(what).map_err(|error| self.core.redacted(error))
+    /// The errors of `Agent::describe`.
+    pub(crate) fn describe(&self, names: &[String], errors: Option<ToolErrors>, wanted: &dyn Fn() -> bool) -> Result<String> {
+        let described = self.catalog(errors)?.describe_all(names.iter().map(String::as_str), wanted);
+        described.map_err(|error| self.core.redacted(error))
     }
 }

@@ -53,30 +53,30 @@ impl Caller {
     fn declarations<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 2]) -> napi::Result<Object<'env>> {
         type Arguments = (Option<String>, Option<DeclarationOptions>);
         self.method(env, method, args, |agent, (name, options): Arguments| async move {
-            agent.declarations(name.as_deref(), options.unwrap_or_default().tool_errors.unwrap_or_default())
+            blocking(move || agent.declarations(name.as_deref(), options.unwrap_or_default().tool_errors.unwrap_or_default())).await
         })
     }
 
     fn list_modules<'env>(&self, env: &'env Env, method: &'static str) -> napi::Result<Object<'env>> {
-        self.method(env, method, [], |agent, []: [(); 0]| async move { agent.list_modules() })
+        self.method(env, method, [], |agent, []: [(); 0]| async move { blocking(move || agent.list_modules()).await })
     }
 
     fn module_info<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 2]) -> napi::Result<Object<'env>> {
         type Arguments = (String, Option<DeclarationOptions>);
         self.method(env, method, args, |agent, (name, options): Arguments| async move {
-            agent.module_info(&name, options.unwrap_or_default().tool_errors.unwrap_or_default())
+            blocking(move || agent.module_info(&name, options.unwrap_or_default().tool_errors.unwrap_or_default())).await
         })
     }
 
     fn tool_info<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 3]) -> napi::Result<Object<'env>> {
         type Arguments = (String, String, Option<DeclarationOptions>);
         self.method(env, method, args, |agent, (server, tool, options): Arguments| async move {
-            agent.tool_info(&server, &tool, options.unwrap_or_default().tool_errors.unwrap_or_default())
+            blocking(move || agent.tool_info(&server, &tool, options.unwrap_or_default().tool_errors.unwrap_or_default())).await
         })
     }
 
     fn server_info<'env>(&self, env: &'env Env, method: &'static str, name: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, method, [Some(name)], |agent, (name,): (String,)| async move { agent.server_info(&name) })
+        self.method(env, method, [Some(name)], |agent, (name,): (String,)| async move { blocking(move || agent.server_info(&name)).await })
     }
 
     fn search_tools<'env>(&self, env: &'env Env, method: &'static str, args: [Option<Unknown<'env>>; 2]) -> napi::Result<Object<'env>> {
@@ -95,13 +95,13 @@ impl Caller {
             let errors = tool_errors.unwrap_or(ToolErrors::FOR_MODELS);
             match task {
                 Some(task) => blocking(move || agent.system_message_for(&task, budget_tokens, errors)).await,
-                None => agent.system_message(budget_tokens, errors),
+                None => blocking(move || agent.system_message(budget_tokens, errors)).await,
             }
         })
     }
 
     fn check<'env>(&self, env: &'env Env, method: &'static str, code: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, method, [Some(code)], |agent, (code,): (String,)| async move { agent.check(&code) })
+        self.method(env, method, [Some(code)], |agent, (code,): (String,)| async move { blocking(move || agent.check(&code)).await })
     }
 }
 
@@ -288,14 +288,14 @@ impl Sandbox {
     ) -> napi::Result<Object<'env>> {
         type Arguments = (Option<String>, Option<DeclarationOptions>);
         self.method(env, "Sandbox.declarations", [name, options], |sandbox, (name, options): Arguments| async move {
-            sandbox.declarations(name.as_deref(), options.unwrap_or_default().tool_errors)
+            blocking(move || sandbox.declarations(name.as_deref(), options.unwrap_or_default().tool_errors)).await
         })
     }
 
     /// Does the same as `Gateway.listModules`, and includes the sandbox's own modules.
     #[napi(catch_unwind, ts_return_type = "Promise<ModuleSummary[]>")]
     pub fn list_modules<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
-        self.method(env, "Sandbox.listModules", [], |sandbox, []: [(); 0]| async move { sandbox.list_modules() })
+        self.method(env, "Sandbox.listModules", [], |sandbox, []: [(); 0]| async move { blocking(move || sandbox.list_modules()).await })
     }
 
     /// Does the same as `Gateway.moduleInfo`, and includes the sandbox's own modules.
@@ -303,7 +303,7 @@ impl Sandbox {
     pub fn module_info<'env>(&self, env: &'env Env, name: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         type Arguments = (String, Option<DeclarationOptions>);
         self.method(env, "Sandbox.moduleInfo", [Some(name), options], |sandbox, (name, options): Arguments| async move {
-            sandbox.module_info(&name, options.unwrap_or_default().tool_errors)
+            blocking(move || sandbox.module_info(&name, options.unwrap_or_default().tool_errors)).await
         })
     }
 
@@ -313,16 +313,19 @@ impl Sandbox {
         self.method(env, "Sandbox.systemMessage", [options], |sandbox, (options,): (Option<SystemMessageOptions>,)| async move {
             let SystemMessageOptions { budget_tokens, task, tool_errors } = options.unwrap_or_default();
             let budget_tokens = whole("Sandbox.systemMessage", "budgetTokens", budget_tokens)?;
-            match task {
+            blocking(move || match task {
                 Some(task) => sandbox.system_message_for(&task, budget_tokens, tool_errors),
                 None => sandbox.system_message(budget_tokens, tool_errors),
-            }
+            })
+            .await
         })
     }
 
     /// Does the same as `Gateway.check`, and includes the sandbox's own modules.
     #[napi(catch_unwind, ts_args_type = "code: string", ts_return_type = "Promise<CodeReport>")]
     pub fn check<'env>(&self, env: &'env Env, code: Unknown<'env>) -> napi::Result<Object<'env>> {
-        self.method(env, "Sandbox.check", [Some(code)], |sandbox, (code,): (String,)| async move { sandbox.check(&code) })
+        self.method(env, "Sandbox.check", [Some(code)], |sandbox, (code,): (String,)| async move {
+            blocking(move || sandbox.check(&code)).await
+        })
     }
 }

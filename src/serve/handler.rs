@@ -299,7 +299,9 @@ impl ServerHandler for Handler {
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {
         let session = self.session(&context)?;
         let has_own = self.served.0.options.direct.has_own_tools();
-        let definitions = if has_own { session.tools.definitions().map_err(|error| refused(&error))? } else { Vec::new() };
+        // A definition may describe all servers.
+        let defined = move || if has_own { session.tools.definitions() } else { Ok(Vec::new()) };
+        let definitions = blocking(defined).await.map_err(|error| refused(&error))?;
         let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
         tools.extend(self.direct_definitions(&context).await?);
         if has_own && stateless::owner(&context).is_some() {
