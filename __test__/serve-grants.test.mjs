@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { ERAS, overHttp } from './serving.mjs'
-import { afterwards, deferred, fixture, folder, gated, openApproved, waitFor } from './support.mjs'
+import { afterwards, deferred, failure, fixture, fixtureProgram, folder, gated, openApproved, waitFor } from './support.mjs'
 
 const TOKENS = {
   one: '0123456789abcdef0123456789abcdef',
@@ -86,4 +86,50 @@ test('Calls of one caller that wait for a person have a limit, and another calle
   answer.resolve({ action: 'accept', content: { allow: 'this call' } })
   for (const done of await Promise.all(waiting)) assert.equal(done.content[0].text, 'noted')
   assert.equal((await write(loud)).content[0].text, 'noted')
+})
+
+test("A task's server exists for no other agent and host, although they know its name", async (t) => {
+  const gateway = await openApproved(t, { fixture: fixture() })
+  const own = await gateway.agent('alice').sandbox({ task: { servers: [{ extra: fixture('--resources') }] } })
+  const name = gateway
+    .servers()
+    .map((server) => server.name)
+    .find((name) => name.startsWith('extra@task-'))
+  await gateway.approve(name)
+  const code = 'import { call } from "host:mcp"; export const handler = () => call("extra", "count", {}).structuredContent.count'
+  assert.equal((await own.run(code)).value, 1)
+  const bob = gateway.agent('bob')
+  assert.deepEqual(
+    bob.servers().map((server) => server.name),
+    ['fixture'],
+  )
+  const unknown = async (attempt) => {
+    const { message } = await failure(attempt, 'ERR_UNKNOWN_SERVER')
+    assert.match(message, /there are: fixture$/)
+  }
+  await unknown(bob.callTool(name, 'count', {}))
+  await unknown(bob.serverInfo(name))
+  await unknown(bob.resources(name))
+  const tools = Object.fromEntries(bob.agentTools().map((tool) => [tool.name, tool]))
+  for (const action of ['info', 'enable', 'test', 'disable', 'propose'])
+    assert.equal((await tools.manage_mcp.execute({ action, server: name })).error?.code, 'ERR_UNKNOWN_SERVER', action)
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t), direct: true })
+  const host = await overHttp(t, url, { token: TOKENS.one })
+  const direct = `mcp_${name.replace(/[^a-z0-9]+/g, '_')}_count`
+  await assert.rejects(host.callTool({ name: direct, arguments: {} }), /there is no tool/)
+  await assert.rejects(host.readResource({ uri: `mcp-resource://${name}/fixture%3A%2F%2Fnote.txt` }), /no server has this resource/)
+  assert.equal((await own.run(code)).value, 2)
+})
+
+test('A host calls and reads nothing of a server that no task attaches', async (t) => {
+  const gateway = await openApproved(t, { fixture: fixture() })
+  const server = { name: 'diary', command: fixtureProgram, args: ['--resources'], keywords: ['diary'] }
+  await gateway.registerProvider('acme', { servers: () => [server] })
+  await gateway.approve('acme--diary')
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t), direct: true })
+  const host = await overHttp(t, url, { token: TOKENS.one })
+  const listed = (await host.listTools()).tools.map((tool) => tool.name)
+  assert.ok(listed.includes('mcp_fixture_pid') && listed.every((name) => !name.includes('diary')))
+  await assert.rejects(host.callTool({ name: 'mcp_acme_diary_pid', arguments: {} }), /there is no tool/)
+  await assert.rejects(host.readResource({ uri: 'mcp-resource://acme--diary/fixture%3A%2F%2Fnote.txt' }), /no server has this resource/)
 })

@@ -17,6 +17,7 @@ use super::core::Core;
 use super::events::EventListener;
 use super::granted::Granted;
 use super::result_shapes::ResultShapes;
+use super::tasks::AgentTaskServers;
 use crate::config::ServerSource;
 use crate::config::{ServerDefinition, check_label};
 use crate::error::{Error, Result};
@@ -92,6 +93,8 @@ pub(super) struct Identity {
     pub(super) allowed_calls: AllowedCalls,
     /// The shapes of results that the agent has learnt.
     pub(super) shapes: Arc<ResultShapes>,
+    /// Servers that tasks of the agent define.
+    pub(super) task_servers: AgentTaskServers,
     /// Items that were refused to the agent and reported to the operator, as `server/item`.
     pub(super) refused: Mutex<BTreeSet<String>>,
     /// Values that runs of the agent's sandboxes have saved.
@@ -187,6 +190,7 @@ impl Identity {
             granted_name,
             profiles,
             only,
+            task_servers: AgentTaskServers::default(),
             refused: Mutex::default(),
             callbacks,
             listener,

@@ -11,6 +11,7 @@ use crate::catalog::Manifest;
 use crate::config::{ServerDefinition, ServerRef, ServerSource, SourceKind};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, Presence};
+use crate::text::{NameMark, marked_name};
 use crate::trust::ApprovalStatus;
 
 /// An agent, and its grants.
@@ -72,7 +73,7 @@ impl Core {
         }
         match self.agents.get(viewer.id) {
             Some(identity) => is_for(server, &identity, viewer.granted),
-            None => server.added_by.is_none(),
+            None => server.added_by.is_none() && !is_of_task(server),
         }
     }
 
@@ -161,10 +162,19 @@ pub(super) fn exists_for(server: ServerRef<'_>, identity: &Identity, granted: &G
 }
 
 /// Returns whether an agent may use a server, according to its origin. A server that an agent has added is for agents of that name, and for
-/// agents to which the operator has granted it by name.
+/// agents to which the operator has granted it by name. A server that a task defines is for the agent that has the task, whatever is
+/// granted to others.
 fn is_for(server: ServerRef<'_>, identity: &Identity, granted: &Granted) -> bool {
+    if is_of_task(server) {
+        return identity.is_operator() || identity.task_servers.has(server.registry_name);
+    }
     let own = if identity.is_operator() { Some("") } else { identity.granted_name.as_deref() };
     server.added_by.is_none() || server.added_by == own || granted.has_addition(server)
+}
+
+/// Returns whether a task defines the server.
+pub(super) fn is_of_task(server: ServerRef<'_>) -> bool {
+    marked_name(server.registry_name).1 == NameMark::Task
 }
 
 /// The servers that a task attaches: maps the names that its runs use to the names in the registry.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::availability::{AttachedServers, Viewer};
+use super::availability::{AttachedServers, Viewer, presence};
 use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::ToolErrors;
 use crate::catalog::{DirectNames, DirectTool, NameStyle};
 use crate::config::{Item, server_of_key};
 use crate::error::{Error, ErrorText, Result};
+use crate::registry::Presence;
 use crate::sandbox::Stop;
 use crate::text::json::json_bytes;
 use crate::text::marked_name;
@@ -44,7 +45,8 @@ impl Agent {
     }
 
     /// Returns the server and the original name of the approved tool with this direct name, in either form
-    /// ([`NameStyle`](crate::catalog::NameStyle)). The server need not be enabled.
+    /// ([`NameStyle`](crate::catalog::NameStyle)). The server need not be enabled. A server that is there only if a task attaches it has no
+    /// direct names, because its tools are not in [`Agent::direct_tools`] either.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_TOOL` with the nearest name, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -57,6 +59,7 @@ impl Agent {
             // checked here. A server and its variants share the names of tools, but the agent has at most one of them.
             if let Ok(server) = self.core.registry.server(server_of_key(&key))
                 && server.key() == key
+                && presence(&server.name, &server.source, self.identity.name(), &granted) == Presence::Always
                 && granted.allows(server.as_granted(), Item::Tool(&tool))
                 && let Some(server) = granted.name_in_code(server.as_granted())
             {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::agent::Identity;
 use super::approval_cache::ApprovalRead;
-use super::availability::exists_for;
+use super::availability::{exists_for, is_of_task};
 use super::core::Core;
 use super::grant_rows;
 use crate::bridge::ToolSearch;
@@ -378,10 +378,11 @@ impl Core {
 
     /// Returns the error for a server that does not exist for an agent. It lists the servers that exist for the agent.
     pub(super) fn unknown_server(&self, name: &str, granted: &Granted) -> Error {
-        // A server that another agent has added exists for this agent only if it was granted.
+        // A server that another agent has added exists for this agent only if it was granted. Servers of tasks are left out, because their names
+        // are made by the gateway, and exist only for the agent that has the task.
         let is_named = |server: &ServerDefinition| {
             let server = server.as_granted();
-            server.added_by.is_none() || granted.has_added(server) || granted.has_addition(server)
+            !is_of_task(server) && server.added_by.is_none() || granted.has_added(server) || granted.has_addition(server)
         };
         let seen = |server: &Arc<ServerDefinition>| is_named(server) && self.sees(server, granted);
         let known = self.registry.servers().into_iter().filter(seen).take(KNOWN_NAMES);

@@ -120,7 +120,7 @@ impl Sandbox {
     pub(super) fn new(agent: &Agent, options: SandboxOptions) -> Result<Self> {
         let SandboxOptions { tool_errors, max_result_tokens, callbacks, task } = options;
         let Agent { core, identity } = agent.clone();
-        let of_sandbox = task.map(|task| core.take_up("Gateway.sandbox", &task)).transpose()?;
+        let of_sandbox = task.map(|task| core.take_up(&identity, "Gateway.sandbox", &task)).transpose()?;
         let tasks = Mutex::new(SandboxTasks { of_sandbox, of_run: None });
         let closed = identity.closed.child_token();
         let callbacks = identity.callbacks.within(callbacks);
@@ -255,7 +255,7 @@ impl Sandbox {
 
     /// Registers the servers that a run's task defines, and returns the tasks that apply to the run, the innermost first.
     fn take_up(&self, task: Option<&Task>) -> Result<Vec<Arc<TakenTask>>> {
-        let taken = task.map(|task| self.core.take_up("Sandbox.run", task)).transpose()?;
+        let taken = task.map(|task| self.core.take_up(&self.identity, "Sandbox.run", task)).transpose()?;
         let mut tasks = self.tasks.lock();
         let before = taken.as_ref().and_then(|taken| tasks.of_run.replace(Arc::clone(taken)));
         let counting = taken.into_iter().chain(tasks.of_sandbox.clone()).collect();

@@ -123,6 +123,8 @@ impl ReadTask {
 pub(super) struct TakenTask {
     read: ReadTask,
     is_released: AtomicBool,
+    /// The agent that has the task.
+    identity: Arc<Identity>,
     core: Weak<Core>,
 }
 
@@ -130,6 +132,7 @@ impl TakenTask {
     /// Removes the task's own servers from the registry immediately.
     pub(super) fn release(&self) {
         if let Some(core) = self.core.upgrade().filter(|_| !self.is_released.swap(true, Ordering::Relaxed)) {
+            self.identity.task_servers.remove(self.read.own.values());
             core.let_go(self.read.own.values());
         }
     }
@@ -143,6 +146,7 @@ impl Drop for TakenTask {
             return;
         }
         let own = std::mem::take(&mut self.read.own);
+        self.identity.task_servers.remove(own.values());
         // Without a runtime the gateway is closed, so its servers have ended.
         if let Some(runtime) = core.trust.approval_cache.runtime() {
             drop(runtime.spawn(async move { core.let_go(own.values()) }));
@@ -153,6 +157,35 @@ impl Drop for TakenTask {
 /// The servers that tasks define, each with the number of its tasks. Two tasks that define the same entry share one server.
 #[derive(Default)]
 pub(super) struct BroughtServers(Mutex<BTreeMap<String, (Arc<ServerDefinition>, usize)>>);
+
+/// The servers that the tasks of one agent define, by their names in the registry, each with the number of its tasks. For all other agents,
+/// these servers do not exist.
+#[derive(Default)]
+pub(super) struct AgentTaskServers(Mutex<BTreeMap<String, usize>>);
+
+impl AgentTaskServers {
+    pub(super) fn has(&self, registry_name: &str) -> bool {
+        self.0.lock().contains_key(registry_name)
+    }
+
+    fn add<'s>(&self, servers: impl Iterator<Item = &'s Arc<ServerDefinition>>) {
+        let mut all = self.0.lock();
+        for server in servers {
+            *all.entry(server.name.clone()).or_default() += 1;
+        }
+    }
+
+    fn remove<'s>(&self, servers: impl Iterator<Item = &'s Arc<ServerDefinition>>) {
+        let mut all = self.0.lock();
+        for server in servers {
+            let Some(tasks) = all.get_mut(&server.name) else { continue };
+            *tasks -= 1;
+            if *tasks == 0 {
+                all.remove(&server.name);
+            }
+        }
+    }
+}
 
 /// A server, and the decision whether it is attached.
 pub(super) struct DecidedServer {
@@ -240,8 +273,8 @@ impl Core {
         Ok(ServerDefinition { name: format!("{name}@task-{digest}"), ..server })
     }
 
-    /// Parses a task, and adds its own servers to the registry until the result is released or dropped.
-    pub(super) fn take_up(&self, method: &'static str, task: &Task) -> Result<Arc<TakenTask>> {
+    /// Parses a task of an agent, and adds its own servers to the registry until the result is released or dropped.
+    pub(super) fn take_up(&self, identity: &Arc<Identity>, method: &'static str, task: &Task) -> Result<Arc<TakenTask>> {
         let read = self.read_task(method, task)?;
         if !read.own.is_empty() {
             let mut all = self.requests.tasks.0.lock();
@@ -249,8 +282,10 @@ impl Core {
                 all.entry(server.name.clone()).or_insert_with(|| (Arc::clone(server), 0)).1 += 1;
             }
             self.set_task_layer(&all);
+            identity.task_servers.add(read.own.values());
         }
-        Ok(Arc::new(TakenTask { read, is_released: AtomicBool::new(false), core: Weak::clone(&self.weak) }))
+        let (identity, core) = (Arc::clone(identity), Weak::clone(&self.weak));
+        Ok(Arc::new(TakenTask { read, is_released: AtomicBool::new(false), identity, core }))
     }
 
     /// Removes the servers of a task from the registry, and ends the servers that no other task has.

@@ -43,7 +43,7 @@ impl Scene {
     /// Returns the servers that a run of the operator's own agent sees with a task of this text, and the warnings.
     fn seen(&self, text: &str) -> (Vec<String>, Vec<String>) {
         let core = &self.gateway.core;
-        let task = core.take_up("test", &Task { text: Some(text.to_owned()), ..Task::default() }).unwrap();
+        let task = core.take_up(&core.people.operator, "test", &Task { text: Some(text.to_owned()), ..Task::default() }).unwrap();
         let identity = &core.people.operator;
         let Attachment { servers, warnings } = core.attach(identity, &[task], ApprovalRead::Fresh).unwrap();
         (core.visible_servers(&core.operator_viewer(), &servers).unwrap().into_keys().collect(), warnings)
@@ -115,7 +115,7 @@ async fn two_tasks_with_one_entry_share_a_server_that_ends_with_the_last() {
         Task { servers: vec![TaskServer::Own([("mine".to_owned(), entry)].into())].into(), ..Task::default() }
     };
     let names = || core.registry.entries().iter().filter(|entry| entry.source().kind == SourceKind::Task).count();
-    let [one, same, other] = ["a", "a", "b"].map(|level| core.take_up("test", &task(level)).unwrap());
+    let [one, same, other] = ["a", "a", "b"].map(|level| core.take_up(&core.people.operator, "test", &task(level)).unwrap());
     assert_eq!(names(), 2);
     one.release();
     one.release();

@@ -172,7 +172,8 @@ impl ResourcesAndPrompts {
         }
         let shared = uri.strip_prefix(SHARED).or_else(|| uri.strip_prefix(SHARED_VIEW));
         if let Some((server, encoded)) = shared.and_then(|rest| rest.split_once('/')) {
-            if !self.serves(server) {
+            // What is read is what is listed: the name of a server that has no list, for example of a server that no task attaches, leads nowhere.
+            if !self.serves(server) || !self.servers.iter().any(|listed| listed == server) {
                 return None;
             }
             let decoded = || percent_encoding::percent_decode_str(encoded).decode_utf8_lossy().into_owned();
