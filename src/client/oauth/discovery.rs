@@ -20,7 +20,7 @@ use super::recipient::is_place_of;
 use crate::config::OAuthSettings;
 
 /// Longest time for all requests that find the authorization server. A document can name several, and each request has a limit of its own.
-const TIME: Duration = Duration::from_secs(60);
+const TIME: Duration = Duration::from_mins(1);
 
 /// The authorization server that was found.
 pub(super) struct Discovery {
