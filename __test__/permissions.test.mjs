@@ -150,12 +150,17 @@ describe('An answer that comes late', () => {
   })
 
   test('is for its call alone where the same was approved anew meanwhile', async (t) => {
-    for (const change of [({ again }) => again(), ({ here }) => here.approve('fixture')]) {
-      const { here, outcome, asked, writes } = await late(t, change)
-      assert.deepEqual([outcome, writes()], ['sent', 1])
-      await failure(here.callTool(...CALL), 'ERR_CALL_DENIED')
-      assert.equal(asked.length, 2)
-    }
+    const { here, outcome, asked, writes } = await late(t, ({ here }) => here.approve('fixture'))
+    assert.deepEqual([outcome, writes()], ['sent', 1])
+    await failure(here.callTool(...CALL), 'ERR_CALL_DENIED')
+    assert.equal(asked.length, 2)
+  })
+
+  test('sends nothing where another process has taken the approval back and given the same again', async (t) => {
+    const { here, outcome, asked, writes } = await late(t, ({ again }) => again())
+    assert.deepEqual([outcome, writes()], ['ERR_NOT_APPROVED', 0])
+    await failure(here.callTool(...CALL), 'ERR_CALL_DENIED')
+    assert.equal(asked.length, 2)
   })
 
   test('sends nothing where the tool is approved in another way by then', async (t) => {
