@@ -185,7 +185,10 @@ class Emulation {
     this.#after(BOOT_SECONDS, () => this.#state === 'booting' && this.#fail(`did not start within ${BOOT_SECONDS} s`))
     // QEMU ends when this process ends for any reason. QEMU is in its own session, so that Ctrl-C at a terminal does not reach it.
     const stdio = ['ignore', 'ignore', 'pipe', 'pipe', ...PORTS.map(() => 'pipe')]
-    const args = ['--pdeathsig', 'KILL', '--', 'qemu-system-x86_64', ...qemuArguments(this.options)]
+    // This process may be killed before the signal is set. Then the parent is another one, and nobody would end QEMU.
+    const unlessOrphaned = '[ "$PPID" = "$1" ] || exit 1; shift; exec "$@"'
+    const shell = ['sh', '-c', unlessOrphaned, 'sh', String(process.pid)]
+    const args = ['--pdeathsig', 'KILL', '--', ...shell, 'qemu-system-x86_64', ...qemuArguments(this.options)]
     this.#qemu = spawn('setpriv', args, { stdio, detached: true })
     this.#qemu.on('error', (error) => this.#fail(`cannot start: ${error.message}`))
     this.#qemu.on('close', () => this.#machineEnded())
