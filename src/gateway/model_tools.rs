@@ -31,7 +31,7 @@ impl Agent {
     ///
     /// # Errors
     /// The errors of [`Catalog::describe_all`](crate::catalog::Catalog::describe_all) and of [`Agent::declarations`].
-    pub(crate) fn describe(&self, names: &[String], errors: ToolErrors, wanted: &dyn Fn() -> bool) -> Result<String> {
+    pub fn describe(&self, names: &[String], errors: ToolErrors, wanted: &dyn Fn() -> bool) -> Result<String> {
         let described = self.catalog(errors)?.describe_all(names.iter().map(String::as_str), wanted);
         described.map_err(|error| self.core.redacted(error))
     }
@@ -147,7 +147,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// The errors of `Agent::describe`.
-    pub(crate) fn describe(&self, names: &[String], errors: Option<ToolErrors>, wanted: &dyn Fn() -> bool) -> Result<String> {
+    pub fn describe(&self, names: &[String], errors: Option<ToolErrors>, wanted: &dyn Fn() -> bool) -> Result<String> {
         let described = self.catalog(errors)?.describe_all(names.iter().map(String::as_str), wanted);
         described.map_err(|error| self.core.redacted(error))
     }

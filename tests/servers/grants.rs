@@ -185,7 +185,7 @@ async fn whatever_an_agent_asks_for_by_name_is_there_if_it_is_granted_and_unknow
         assert_eq!(outcome, "ERR_UNKNOWN_SERVER");
     }
     assert_eq!(code(reader.tool_info("left", "pid", ToolErrors::Return)), "ERR_UNKNOWN_TOOL");
-    assert_eq!(code(reader.describe("right", ToolErrors::Return)), "ERR_UNKNOWN_MODULE");
+    assert_eq!(code(reader.describe(&["right".to_owned()], ToolErrors::Return, &|| true)), "ERR_UNKNOWN_MODULE");
     assert_eq!(code(reader.tool_named("mcp_left_pid")), "ERR_UNKNOWN_TOOL");
     assert_eq!(reader.tool_named("mcp_left_echo").unwrap().1, "echo");
     let functions: Vec<_> = reader.approved_module("left", ApprovalRead::Fresh).unwrap().functions;
