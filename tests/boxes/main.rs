@@ -332,7 +332,7 @@ fn what_uses_more_than_its_box_allows_is_ended() {
         // The kernel's own limit for a user who is not root holds before anything is counted.
         assert!(held || ran.output.starts_with("refused"), "{attempt}: {:?} {} {}", ran.status, ran.output, ran.errors);
         // Far above the usual time, as the emulated machine is slow beside other work.
-        assert!(started.elapsed() < Duration::from_secs(120), "{attempt}");
+        assert!(started.elapsed() < Duration::from_mins(2), "{attempt}");
         assert_eq!(scene::processes_with(&mark), 0, "{attempt}");
     }
 }
