@@ -100,7 +100,10 @@ test('of a long prompt, requests for code have the beginning and the end, and a 
   const local = await provider(t, 'anthropic', { generate })
   write(at, 'prompt.txt', `Add two numbers. ${'words '.repeat(10_000)}IMPORTANT-END: return strings.`)
   const made = await run(at, ['boot', '--prompt-file', 'prompt.txt', '--base-url', local.baseUrl, '--port', '0'], withKey('anthropic'))
-  assert.match(made.stderr, /warning: the prompt has 600\d\d characters\. The plan is made from all of it, but each request for code gets only its beginning and its end/)
+  assert.match(
+    made.stderr,
+    /warning: the prompt has 600\d\d characters\. The plan is made from all of it, but each request for code gets only its beginning and its end/,
+  )
   const [forPlan, forCode] = asked.map(({ user }) => user)
   assert.ok(forPlan.length > 60_000 && forCode.length < 30_000)
   for (const user of [forPlan, forCode]) assert.match(user, /Add two numbers\.[\s\S]*IMPORTANT-END: return strings\./)

@@ -34,7 +34,10 @@ test('a server of a provider is there where the text of a task has its keyword, 
   const code = 'import { echo } from "host:mcp-acme--shared"; export const handler = () => echo({ value: 1 })'
   const sandbox = await gateway.sandbox({ onApproval: () => 'run' })
   const { warnings } = await sandbox.run('export const handler = () => 1', { task: { text: 'two FORECASTS, one Forecast' } })
-  assert.match(warnings.join(), /"acme--shared" is not attached: it is not approved \(the task's text contains the server's keyword "forecast"\)/)
+  assert.match(
+    warnings.join(),
+    /"acme--shared" is not attached: it is not approved \(the task's text contains the server's keyword "forecast"\)/,
+  )
   await gateway.approve('acme--shared')
   await gateway.enable('acme--shared')
   await failure(sandbox.run(code), 'ERR_CODE_SYNTAX')

@@ -423,7 +423,7 @@ fn every_source_file_that_a_document_names_exists() {
         for (start, _) in text.match_indices("`src/") {
             let named: String = text[start + 1..].chars().take_while(|character| is_part(*character)).collect();
             // A pattern such as `src/node/*.d.ts` names no single file. `NAME` stands for any room, and JavaScript in examples belongs to others.
-            let is_example = named.contains("NAME") || named.ends_with(".js");
+            let is_example = named.contains("NAME") || Path::new(&named).extension().is_some_and(|extension| extension == "js");
             let is_whole = !is_example && text[start + 1 + named.len()..].starts_with(['`', ':']);
             if is_whole && !repository().join(&named).exists() {
                 missing.push(format!("{}: {named}", document.display()));

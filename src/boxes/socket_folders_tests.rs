@@ -29,7 +29,7 @@ fn a_folder_in_which_programs_make_sockets_is_not_given_whole_whether_one_is_the
         }
     }
     let problem = given(&machine, "/tmp")[0].clone().unwrap_err();
-    assert!(problem.ends_with("name a folder within it that the server needs, such as /tmp/data"), "{problem}");
+    assert!(problem.ends_with("Name a folder within it that the server needs, such as /tmp/data"), "{problem}");
     assert_eq!(given(&machine, "/data/all/mine"), [Ok(()), Ok(()), Ok(())]);
 }
 

@@ -27,8 +27,21 @@ enum Due {
     Used,
 }
 
-/// Maintains a connection until it has ended or has been closed.
-/// `approval` is the id of the approval under which the connection was opened.
+/// Waits for the next event or time at which the keeper has something to do.
+async fn next_due(entry: &Entry, connection: &Connection, times: &Times) -> Due {
+    let is_idle = entry.uses.is_idle_or_notifies();
+    tokio::select! {
+        biased;
+        reason = connection.ended() => Due::Ended(reason),
+        () = connection.lists.news.notified() => Due::ListsChanged,
+        () = sleep_until(times.read) => Due::Read,
+        () = sleep_until(times.idle), if is_idle => Due::Idle,
+        () = sleep_until(times.next_ping), if is_idle => Due::Ping,
+        () = entry.uses.ended() => Due::Used,
+    }
+}
+
+/// Maintains a connection until it has ended or has been closed. `approval` is the id of the approval under which the connection was opened.
 pub(in crate::client) async fn keep(
     entry: Weak<Entry>,
     shared: Weak<Shared>,
@@ -39,16 +52,7 @@ pub(in crate::client) async fn keep(
     let mut times = Times::new(&wanted);
     loop {
         let Some(entry) = entry.upgrade() else { return };
-        let is_idle = entry.uses.is_idle_or_notifies();
-        let due = tokio::select! {
-            biased;
-            reason = connection.ended() => Due::Ended(reason),
-            () = connection.lists.news.notified() => Due::ListsChanged,
-            () = sleep_until(times.read) => Due::Read,
-            () = sleep_until(times.idle), if is_idle => Due::Idle,
-            () = sleep_until(times.next_ping), if is_idle => Due::Ping,
-            () = entry.uses.ended() => Due::Used,
-        };
+        let due = next_due(&entry, &connection, &times).await;
         let Some(shared) = shared.upgrade() else { return };
         let now = Instant::now();
         match due {
