@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::gateway::{Agent, Sandbox};
 use crate::registry::ServerStatus;
 
-/// What an agent sees of the servers during one tool call of its model.
+/// The view that an agent has of the servers during one tool call of its model.
 pub(super) struct View {
     pub(super) agent: Agent,
     /// The sandbox whose runs the answers are about. `None`: the sandbox does not exist yet, and will have no modules of its own.

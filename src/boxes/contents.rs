@@ -83,7 +83,7 @@ pub struct Decided {
     /// The path by which the program is started in the box.
     pub program: PathBuf,
     pub places: Places,
-    /// What the box can change that decides what runs outside of it.
+    /// The places that the box can change and that decide what runs outside of it.
     pub changes: Changes,
 }
 

@@ -36,7 +36,7 @@ pub struct Kept {
     pub owner: Owner,
 }
 
-/// Who runs a file, or takes from it what runs.
+/// The owner of a file or folder: the program that runs it, or that takes code from it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
     /// The process of this gateway, which no box limits.
@@ -90,7 +90,7 @@ pub enum Effect {
     MayMake,
 }
 
-/// What a box can change outside of it.
+/// The changes that a box can make outside of it.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Changes {
     pub of_servers: BTreeSet<Change>,
@@ -168,7 +168,7 @@ fn places<'k>(kept: &'k [Kept], mounts: &OtherMounts, lookup: &impl Lookup) -> V
     places
 }
 
-/// What a box can do at a place.
+/// The action that a box can take at a place.
 struct Looked<'p> {
     place: &'p PathBuf,
     /// A link to the place that the box can replace.

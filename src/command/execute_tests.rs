@@ -5,7 +5,7 @@ use crate::command::Line;
 use crate::gateway::GatewayOptions;
 use crate::store::{Kind, Store};
 
-/// What a line of a model may do.
+/// The effect that a line of a model may have.
 #[derive(Debug, PartialEq)]
 enum Power {
     Reads,

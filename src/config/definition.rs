@@ -340,7 +340,7 @@ pub struct InvalidServer {
     /// The server without a box, if the entry has only one problem: the server's program cannot be in a box. If the server comes from
     /// another source than the config, the operator can set `"off"` for it in `boxes`.
     pub without_box: Option<Arc<ServerDefinition>>,
-    /// What the entry names, as far as it can be read. Nothing may start it: it only says which files belong to the entry.
+    /// The server that the entry names, as far as it can be read. Nothing may start it: it only says which files belong to the entry.
     pub as_written: Option<Arc<ServerDefinition>>,
 }
 

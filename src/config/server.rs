@@ -75,7 +75,7 @@ pub(super) struct Unusable {
     pub(super) problems: Vec<Problem>,
     /// The server without a box, if [`Reader::box_problem`] is the only problem of the entry.
     pub(super) without_box: Option<ServerDefinition>,
-    /// What the entry names, as far as it can be read.
+    /// The server that the entry names, as far as it can be read.
     pub(super) as_written: Option<ServerDefinition>,
 }
 

@@ -68,7 +68,7 @@ pub(super) struct Merged {
     /// The names of each server's variants.
     variants: HashMap<String, Vec<String>>,
     pub(super) inputs: Vec<InputDefinition>,
-    /// What hidden entries and entries with errors name. None of them can be used.
+    /// The servers that hidden entries and entries with errors name. None of them can be used.
     out_of_force: Vec<Arc<ServerDefinition>>,
     /// The servers that existed earlier, without those that name the same as one of now.
     pub(super) earlier: Vec<Arc<ServerDefinition>>,

@@ -134,7 +134,7 @@ mod tests {
         assert!(!in_repository.contains(&root));
     }
 
-    /// What comes to a project after the gateway has opened counts at the next start of a box.
+    /// A file that comes to a project after the gateway has opened counts at the next start of a box.
     #[test]
     fn what_is_added_to_a_project_is_found_later() {
         let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ async fn sentences(gateway: &Gateway, name: &str) -> Vec<String> {
 }
 
 // long: one line for each form of a word.
-/// What is no program is named in both requests, in whatever form the entry names it, and whether it exists or not.
+/// A file that is not a program is named in both requests, in whatever form the entry names it, and whether it exists or not.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_file_that_an_entry_names_is_named_in_both_requests() {
     let test_folder = TestFolder::new();
@@ -129,7 +129,7 @@ async fn folders_in_which_a_program_looks_for_packages_are_named_in_both_request
     gateway.close().await;
 }
 
-/// What comes to a project while the gateway is open is kept at the next start of a box, and said to be makeable before.
+/// A file that comes to a project while the gateway is open is kept at the next start of a box. Before, the approval says that the box can make it.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_to_a_project_later_is_kept() {
     let test_folder = TestFolder::new();
