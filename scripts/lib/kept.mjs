@@ -61,8 +61,8 @@ function builtFiles(root, paths) {
   const within = (path) =>
     statSync(join(root, path), { throwIfNoEntry: false })?.isDirectory() ? readdirSync(join(root, path)).sort() : []
   const files = paths.flatMap((path) => [path, ...within(path).map((name) => `${path}/${name}`)])
-  // Not the lists of sources, libraries that programs contain, and examples under their second name.
-  return files.filter((path) => !/\.(d|rlib)$|-[0-9a-f]{16}$/.test(path)).map((path) => [path, fileDigest(join(root, path))])
+  // Not the lists of sources, libraries that programs contain, what clippy leaves, and examples under their second name.
+  return files.filter((path) => !/\.(d|rlib|rmeta)$|-[0-9a-f]{16}$/.test(path)).map((path) => [path, fileDigest(join(root, path))])
 }
 
 /** Returns a text without lines that are comments, as these may name files that the program does not read. */
