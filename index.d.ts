@@ -952,7 +952,8 @@ export interface ServerProposedEvent {
   stage: 'command' | 'manifest'
   /**
    * The request that the person must see before anything of the server runs. If the event is sent because a gateway is opened, `box.allows` and
-   * `changeableBy` have only what the entry decides; `approvalRequest(server)` adds what is in its folders now, and has the same digest.
+   * `changeableBy` have only what the entry decides; `approvalRequest(server)` adds what is in its folders now, and has the same digest, unless
+   * its box cannot be made now.
    */
   request: CommandRequest
 }
@@ -2838,7 +2839,8 @@ export declare class Gateway {
   approvalRequest(name: string): Promise<ApprovalRequest>
   /**
    * Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Then it rejects with
-   * `ERR_DIGEST_CHANGED` if the request has changed since, and with `ERR_NOT_APPROVED` if the approval was revoked during the call.
+   * `ERR_DIGEST_CHANGED` if the request has changed since, with `ERR_NOT_APPROVED` if the approval was revoked during the call, and with
+   * `ERR_BOX_FAILED` if the server's box cannot be made now.
    * Without a digest, starts the server, and approves both its command and its manifest in their present state.
    *
    * ```js

@@ -53,7 +53,7 @@ const lastFetch = async (of = gateway) => (await of.audit({ kind: 'fetch' })).at
 
 test('a run that asks for hosts that no person has approved fails, and nothing is sent', async () => {
   const error = await failure(run('return (await fetch(origin)).text()'), 'ERR_FETCH_NOT_APPROVED')
-  assert.match(error.message, /the operator's own agent may not fetch from http:\/\/127\.0\.0\.1:\d+: no person has approved that/)
+  assert.match(error.message, /the operator's own agent may not fetch from http:\/\/127\.0\.0\.1:\d+: no person has approved these hosts/)
   assert.ok(error.message.includes(`npx hyperlight-mcp approve --fetch '${origin}' --private-hosts '${origin}' --state `), error.message)
   assert.deepEqual(asked, [])
   const { host, outcome, agent } = await lastFetch()
@@ -218,7 +218,10 @@ test("an agent's entry in the config is the default of its runs and their ceilin
   const ran = await tool.execute({ code: code(body), input: JSON.stringify(origin), timeoutMs: null })
   assert.equal(ran.value ?? ran.result, 200, JSON.stringify(ran))
   const beyond = await failure(reader.run(code(body), { fetch: { hosts: ['b.example'] } }), 'ERR_FETCH_NOT_APPROVED')
-  assert.match(beyond.message, /agent "reader" may not fetch from b\.example: agents\.NAME\.fetch\.hosts in the config does not have that/)
+  assert.match(
+    beyond.message,
+    /agent "reader" may not fetch from b\.example: agents\.NAME\.fetch\.hosts in the config does not have these hosts/,
+  )
   await failure((await ruled.agent('other').sandbox()).run(code(body), { fetch: { hosts } }), 'ERR_FETCH_NOT_APPROVED')
 })
 
@@ -307,7 +310,7 @@ test('a refusal that no approval can change says what can', async (t) => {
     (await ruled.agent('reader').sandbox()).run(code('return 1'), { fetch: { hosts } }),
     'ERR_FETCH_NOT_APPROVED',
   )
-  assert.match(beyond.message, /the config does not have that\. Add it there, and let a person approve it$/)
+  assert.match(beyond.message, /the config does not have these hosts\. Add them there, and let a person approve them$/)
 })
 
 test('after close() no thread of its fetches is left', async (t) => {

@@ -33,6 +33,9 @@ function showCommand(request) {
   if (request.denyTools.length > 0) console.log(`  never its tools ${request.denyTools.map(plain).join(', ')}`)
   console.log(`  asks            ${{ never: 'never', writes: 'before writes', always: 'before every call' }[request.confirm]}`)
   console.log(`  warning         ${request.warning}`)
+  // The box's rights, and what other servers can change of this one.
+  for (const sentence of [...(request.box?.allows ?? []), ...(request.changeableBy ?? [])])
+    console.log(`                  ${plain(sentence)}`)
 }
 
 function showManifest(request) {

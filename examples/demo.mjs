@@ -60,7 +60,7 @@ async function approve(gateway, name) {
       field(`${name}: command`, [request.command, ...request.args].map((word) => shorten(word, repository)).join(' '))
       field('environment', request.environment.map((entry) => entry.split('=')[0]).join(', ') || 'nothing of yours')
       field('warning', request.warning, 'yellow')
-      for (const sentence of request.box?.allows ?? []) field('', sentence, 'dim')
+      for (const sentence of [...(request.box?.allows ?? []), ...(request.changeableBy ?? [])]) field('', sentence, 'dim')
     } else {
       field(`${name}: tools`, `${request.serverName} ${request.serverVersion} has ${request.tools.length}; * may write`)
       field('', request.tools.map((tool) => tool.name + (tool.annotations?.readOnlyHint ? '' : '*')).join(', '), 'dim')

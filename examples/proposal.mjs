@@ -37,6 +37,9 @@ function show(request) {
     console.log(`  environment  ${request.environment.map(plain).join(', ') || '(nothing of yours)'}`)
     for (const name of request.loaders) console.log(`  LOOK         ${plain(name)} can make a program load other code`)
     console.log(`  warning      ${request.warning}`)
+    // The box's rights, and what other servers can change of this one.
+    for (const sentence of [...(request.box?.allows ?? []), ...(request.changeableBy ?? [])])
+      console.log(`               ${plain(sentence)}`)
   } else {
     for (const tool of request.tools) console.log(`  tool         ${plain(tool.name)}: ${plain(tool.description ?? '')}`)
     for (const { reason } of request.findings) console.log(`  LOOK         ${plain(reason)}`)

@@ -111,7 +111,7 @@ pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> 
         _ if !status.enabled => ("it is approved, but not enabled".to_owned(), "call manage_mcp with the action enable"),
         ServerState::Error => (
             format!("the last attempt to connect failed: {}", last()),
-            "call manage_mcp with the action test; if it fails again, tell the user, who sees more by /mcp logs",
+            "call manage_mcp with the action test; if it fails again, tell the user, who can see more with /mcp logs",
         ),
         _ => return None,
     })

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::kept::{Change, Changes, Effect};
+use super::shown::{OtherServer, shown_path, shown_server};
 
 /// Maximum number of paths that one sentence names.
 const MAX_PATHS: usize = 3;
 /// Maximum number of other servers that one request names.
 const MAX_SERVERS: usize = 10;
-/// Maximum length of a path in a sentence. A command can name paths longer than what a program may open.
-const MAX_PATH: usize = 300;
 
 /// Returns sentences for the approval of the box.
 pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
@@ -20,14 +19,14 @@ pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
         for (effect, paths) in changes {
             let paths = listed(paths);
             said.push(match effect {
-                Effect::Replaces => format!("can change {paths}, and so can change what the server \"{server}\" runs"),
-                Effect::Makes => format!("can make {paths}, which the server \"{server}\" runs"),
-                Effect::MayPlant => format!("can change files in {paths}, from which the server \"{server}\" may run code"),
+                Effect::Replaces => format!("can change {paths}, and so can change what {server} runs"),
+                Effect::Makes => format!("can make {paths}, which {server} runs"),
+                Effect::MayPlant => format!("can change files in {paths}, from which {server} may run code"),
                 Effect::MayAdd => {
-                    format!("can make or change node_modules, package.json and the like in {paths}, where the server \"{server}\" looks for them")
+                    format!("can make or change node_modules, package.json and the like in {paths}, where {server} looks for them")
                 }
-                Effect::Rewrites => format!("can change {paths}, which the server \"{server}\" uses"),
-                Effect::MayMake => format!("can make {paths}, which the server \"{server}\" uses"),
+                Effect::Rewrites => format!("can change {paths}, which {server} uses"),
+                Effect::MayMake => format!("can make {paths}, which {server} uses"),
             });
         }
     }
@@ -40,22 +39,25 @@ pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
 /// can change, by the name of its server.
 #[must_use]
 pub fn sentences_of_other(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &str) -> Vec<String> {
-    let of_this =
-        |changes: &BTreeSet<Change>| -> BTreeSet<Change> { changes.iter().filter(|change| change.server == runs).cloned().collect() };
+    let is_of_this = |change: &&Change| matches!(&change.server, OtherServer::Named(name) if name == runs);
+    let of_this = |changes: &BTreeSet<Change>| -> BTreeSet<Change> { changes.iter().filter(is_of_this).cloned().collect() };
     let others: Vec<_> = by_box.iter().map(|(name, changes)| (name, of_this(changes))).filter(|(_, changes)| !changes.is_empty()).collect();
     let mut said = Vec::new();
     for (name, changes) in others.iter().take(MAX_SERVERS) {
+        let name = shown_server(name);
         for (effect, paths) in by_server(changes).into_values().flatten() {
             let paths = listed(&paths);
             said.push(match effect {
-                Effect::Replaces => format!("the server \"{name}\" may write {paths}, and so change what this server runs"),
-                Effect::Makes => format!("the server \"{name}\" may make {paths}, which this server runs"),
-                Effect::MayPlant => format!("the server \"{name}\" may write in {paths}, from which this server may run code"),
+                Effect::Replaces => format!("{name} may write {paths}, and so change what this server runs"),
+                Effect::Makes => format!("{name} may make {paths}, which this server runs"),
+                Effect::MayPlant => format!("{name} may write in {paths}, from which this server may run code"),
                 Effect::MayAdd => {
-                    format!("the server \"{name}\" may make or change node_modules, package.json and the like in {paths}, where this server looks for them")
+                    format!(
+                        "{name} may make or change node_modules, package.json and the like in {paths}, where this server looks for them"
+                    )
                 }
-                Effect::Rewrites => format!("the server \"{name}\" may change {paths}, which this server uses"),
-                Effect::MayMake => format!("the server \"{name}\" may make {paths}, which this server uses"),
+                Effect::Rewrites => format!("{name} may change {paths}, which this server uses"),
+                Effect::MayMake => format!("{name} may make {paths}, which this server uses"),
             });
         }
     }
@@ -65,15 +67,18 @@ pub fn sentences_of_other(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &st
 }
 
 /// Returns the paths of each server and effect, the shortest first. A path within one that is said already is left out.
-fn by_server(changes: &BTreeSet<Change>) -> BTreeMap<&str, Vec<(Effect, Vec<&Path>)>> {
+fn by_server(changes: &BTreeSet<Change>) -> BTreeMap<&OtherServer, Vec<(Effect, Vec<&Path>)>> {
     let mut sorted: Vec<&Change> = changes.iter().collect();
     sorted.sort_by_key(|change| (&change.server, change.effect, change.path.components().count(), &change.path));
-    let mut by_server: BTreeMap<&str, Vec<(Effect, Vec<&Path>)>> = BTreeMap::new();
+    let mut by_server: BTreeMap<&OtherServer, Vec<(Effect, Vec<&Path>)>> = BTreeMap::new();
+    let mut known: BTreeSet<(&OtherServer, Effect, &Path)> = BTreeSet::new();
     for Change { server, effect, path } in sorted {
         let said = by_server.entry(server).or_default();
-        if said.iter().any(|(other, paths)| other.covers(*effect) && paths.iter().any(|above| path.starts_with(above))) {
+        let covers = |other: &Effect| other.covers(*effect) && path.ancestors().any(|above| known.contains(&(server, *other, above)));
+        if said.iter().any(|(other, _)| covers(other)) {
             continue;
         }
+        known.insert((server, *effect, path));
         match said.last_mut().filter(|(last, _)| last == effect) {
             Some((_, paths)) => paths.push(path),
             None => said.push((*effect, vec![path])),
@@ -104,12 +109,7 @@ pub(super) fn made_sentences(Changes { of_servers: _, packages, host_configs }: 
 }
 
 fn listed(paths: &[&Path]) -> String {
-    let shown = |path: &&Path| {
-        let text = path.to_string_lossy();
-        let end = text.char_indices().nth(MAX_PATH).map(|(end, _)| end);
-        end.map_or_else(|| text.to_string(), |end| format!("{}…", &text[..end]))
-    };
-    let mut said: Vec<String> = paths.iter().take(MAX_PATHS).map(shown).collect();
+    let mut said: Vec<String> = paths.iter().take(MAX_PATHS).map(|path| shown_path(path)).collect();
     let more = paths.len().saturating_sub(MAX_PATHS);
     said.extend((more > 0).then(|| format!("{more} more places")));
     said.join(", ")
@@ -118,9 +118,10 @@ fn listed(paths: &[&Path]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{ServerSource, SourceKind};
 
     fn change(server: &str, effect: Effect, path: &str) -> Change {
-        Change { server: server.to_owned(), effect, path: path.into() }
+        Change { server: server.into(), effect, path: path.into() }
     }
 
     #[test]
@@ -170,6 +171,41 @@ mod tests {
         assert_eq!(sentences_of_box(&changes), said);
         let long = BTreeSet::from([change("b", Effect::MayMake, &format!("/ws/{}", "x".repeat(5_000)))]);
         assert!(sentences_of_box(&long)[0].chars().count() < 400);
+    }
+
+    /// The author of an entry decides how many folders its `PATH` has.
+    #[test]
+    fn very_many_places_are_said_at_once() {
+        let changes: BTreeSet<Change> = (0..100_000).map(|number| change("b", Effect::MayPlant, &format!("/ws/p{number}"))).collect();
+        let said = crate::files::testing::at_once(move || sentences_of_box(&changes));
+        assert_eq!(said, ["can change files in /ws/p0, /ws/p1, /ws/p10, 99997 more places, from which the server \"b\" may run code"]);
+    }
+
+    #[test]
+    fn no_name_of_a_file_or_server_continues_a_sentence() {
+        let changes = BTreeSet::from([
+            change("b", Effect::Rewrites, "/ws/q, which was checked. Note"),
+            change("c\" runs, but only \"d", Effect::Rewrites, "/ws/x"),
+        ]);
+        let said = [
+            r#"can change "/ws/q, which was checked. Note", which the server "b" uses"#,
+            r#"can change /ws/x, which the server "c\" runs, but only \"d" uses"#,
+        ];
+        assert_eq!(sentences_of_box(&changes), said);
+        let by_box = BTreeMap::from([(format!("a\" {}", "x".repeat(50_000)), changes)]);
+        let said = sentences_of_other(&by_box, "b").remove(0);
+        assert!(
+            said.starts_with(r#"the server "a\" xxx"#)
+                && said.ends_with(r#"x…" may change "/ws/q, which was checked. Note", which this server uses"#)
+        );
+        assert!(said.len() < 300, "{said}");
+        let same_name = OtherServer::SameName("b".to_owned(), ServerSource::named(SourceKind::Config, "cursor"));
+        let changes = [same_name, OtherServer::OtherVersion].map(|server| Change { server, effect: Effect::Makes, path: "/ws/x".into() });
+        let said = [
+            "can make /ws/x, which the server \"b\" of the config of \"cursor\" runs",
+            "can make /ws/x, which another version of this server runs",
+        ];
+        assert_eq!(sentences_of_box(&changes.into()), said);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::contents::{BoxInput, Choice, MARKS, MAX_INTERPRETERS, Places, given_paths, own_folders, places};
+use super::contents::{BoxInput, Choice, MARKS, MAX_INTERPRETERS, Places, given_paths};
 use super::order::Access;
 use super::own_files::{access_of, followed};
 use super::paths::{Kind, Lookup, is_system};
@@ -13,7 +13,9 @@ use super::words::Folders;
 use crate::config::is_program_file;
 
 /// Extensions that a runtime appends to a name to find the program.
-const APPENDED: [&str; 6] = ["js", "cjs", "mjs", "node", "ts", "py"];
+const APPENDED: [&str; 14] = ["js", "cjs", "mjs", "node", "ts", "cts", "mts", "jsx", "tsx", "py", "rb", "so", "pl", "lua"];
+/// Maximum number of folders of `PATH` that are looked at. The author of an entry decides how many it has.
+const MAX_SEARCHED: usize = 1_024;
 /// Extensions of programs that look for nothing in the folders above them.
 const ALONE: [&str; 7] = ["bash", "bat", "dll", "exe", "jar", "sh", "zsh"];
 /// Folders next to `bin` from which programs load code.
@@ -25,18 +27,38 @@ const NODE_MODULES: &str = "node_modules";
 pub struct Code {
     /// Programs, runtimes and packages. Nothing but code is in them. A file that does not exist yet is among them if the server would run it.
     pub programs: BTreeSet<PathBuf>,
-    /// Folders that may have code beside other things: those in the arguments and variables, the working folder, the folders of `PATH`, and the
-    /// folder of a script without a package.
+    /// Folders that may have code beside other things: those in the arguments, variables and roots, those that its box is given, the working
+    /// folder, the folders of `PATH`, and the folder of a script without a package.
     pub folders: BTreeSet<PathBuf>,
     /// Folders above a program or the working folder. A runtime looks there for packages and settings, such as `node_modules` and `package.json`.
     pub searched: BTreeSet<PathBuf>,
-    /// All other files that the command and its variables name, whether they exist or not.
+    /// All other files that the entry names, whether they exist or not.
     pub files: BTreeSet<PathBuf>,
+}
+
+impl Code {
+    /// Returns what is not in the code of another version of the same server. A package in which the other version may have more than code is a
+    /// folder.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let rest = |own: &BTreeSet<PathBuf>, other: &BTreeSet<PathBuf>| -> BTreeSet<PathBuf> { own.difference(other).cloned().collect() };
+        let Self { programs, folders, searched, files } = self;
+        let programs = rest(programs, &other.programs);
+        let shared = programs.intersection(&other.folders).cloned();
+        Self {
+            folders: rest(folders, &other.folders).into_iter().chain(shared).collect(),
+            programs: rest(&programs, &other.folders),
+            searched: rest(searched, &other.searched),
+            files: rest(files, &other.files),
+        }
+    }
 }
 
 /// The command of a server, as far as it decides which code runs.
 pub struct Command<'a> {
     pub name: &'a str,
+    /// Returns the value of a variable that the command has, wherever it comes from.
+    pub value_of: &'a dyn Fn(&str) -> Option<String>,
     /// The variables of its entry, and those that load code.
     pub variables: &'a [Variable],
     /// The folder that the command takes for the home of its user.
@@ -51,11 +73,11 @@ pub struct Variable {
 
 /// Returns what decides which code a server runs. The program need not exist.
 pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup) -> Code {
-    let own_folders = own_folders(request, lookup);
-    let choice = Choice::new(request, lookup, &own_folders);
-    let folders = Folders { working: request.working_directory, home: command.home };
+    // A project is the package of a server's program, although the gateway's own folder within it keeps a box from having the project.
+    let choice = Choice::new(request, lookup, &[]);
+    let Places { runtime, packages, files, interpreters } = choice.places();
+    let folders = Folders { working: request.working_directory, home: command.home, value_of: command.value_of };
     let mut finder = Finder { code: Code::default(), choice, folders, lookup };
-    let Places { runtime, packages, files, interpreters } = places(request, lookup);
     // The folder `bin` of a package has programs that load their code from the folders beside it.
     let roots = runtime.iter().filter_map(|folder| package_above(folder, lookup));
     finder.code.programs.extend(roots.chain(packages).chain(runtime.iter().cloned()));
@@ -68,10 +90,15 @@ pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup)
     for (text, loads_code) in arguments.chain(command.variables.iter().map(|variable| (&variable.value, variable.loads_code))) {
         finder.add_text(text, loads_code);
     }
+    for path in request.read.iter().chain(&request.write).chain(&request.roots) {
+        finder.add_given(path);
+    }
     let mut code = finder.code;
     if let Some(folder) = request.working_directory {
         code.folders.insert(folder.to_owned());
-        code.searched.extend(folder.ancestors().skip(1).map(Path::to_owned));
+        // The process sees the folder without links.
+        let real = lookup.real(folder).unwrap_or_else(|| followed(folder, lookup).1);
+        code.searched.extend(folder.ancestors().chain(real.ancestors()).skip(1).filter(|above| *above != real).map(Path::to_owned));
     }
     // The whole machine is not a place of code.
     for folders in [&mut code.folders, &mut code.searched] {
@@ -80,8 +107,8 @@ pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup)
     code
 }
 
-/// Returns whether a program that is found by its name stays the same whatever the box of its server does. That is not so for a program of the
-/// workspace, and if the box may write a folder in which the name is looked up, or a link that leads to the program.
+/// Returns whether a program that is found by its name stays the same whatever the box of its server does. It may change if it is in the
+/// workspace, or if the box may write a folder in which the name is looked up, or a link that leads to the program.
 pub fn is_fixed_program(request: &BoxInput<'_>, command: &str, lookup: &impl Lookup) -> bool {
     let in_workspace = |path: &Path| request.workspace.is_some_and(|workspace| path.starts_with(workspace));
     if command.contains('/') || in_workspace(request.program) {
@@ -98,13 +125,18 @@ pub fn is_fixed_program(request: &BoxInput<'_>, command: &str, lookup: &impl Loo
 /// Returns the paths at which a program is looked up by its name, up to the one at which it is found.
 fn candidates(request: &BoxInput<'_>, command: &str) -> Vec<PathBuf> {
     let mut candidates: Vec<PathBuf> = Vec::new();
-    for folder in std::env::split_paths(request.search_path).filter(|_| !command.contains('/')) {
+    for folder in searched(request).into_iter().filter(|_| !command.contains('/')) {
         candidates.push(request.working_directory.unwrap_or(Path::new("/")).join(folder).join(command));
         if candidates.last().is_some_and(|candidate| candidate == request.program) {
             break;
         }
     }
     candidates
+}
+
+/// Returns the folders in which a command looks for its program.
+fn searched(request: &BoxInput<'_>) -> Vec<PathBuf> {
+    std::env::split_paths(request.search_path).take(MAX_SEARCHED).collect()
 }
 
 /// Collects the code of one server.
@@ -119,8 +151,7 @@ impl<L: Lookup> Finder<'_, L> {
     /// Adds the folders in which the program and its interpreters are looked up.
     fn add_search_path(&mut self, command: &str) {
         let request = self.choice.request;
-        let folders: Vec<PathBuf> = std::env::split_paths(request.search_path).collect();
-        self.code.folders.extend(folders.iter().filter_map(|folder| self.folders.placed(folder)));
+        self.code.folders.extend(searched(request).iter().filter_map(|folder| self.folders.placed(folder)));
         let candidates = candidates(request, command);
         let is_missing = self.lookup.kind(request.program).is_none();
         // An earlier folder can have the program, although nobody can tell it at this moment.
@@ -132,7 +163,11 @@ impl<L: Lookup> Finder<'_, L> {
     fn add_text(&mut self, text: &str, loads_code: bool) {
         for path in self.folders.paths_in(text, self.lookup) {
             match self.lookup.kind(&path) {
-                Some(Kind::Folder) => drop(self.code.folders.insert(path)),
+                Some(Kind::Folder) => {
+                    // A file with the name of the folder and an ending comes first.
+                    self.add_completed(&path);
+                    self.code.folders.insert(path);
+                }
                 Some(Kind::File) if loads_code || self.is_code(&path) => self.add_program(&path),
                 Some(Kind::File | Kind::Other) => drop(self.code.files.insert(path)),
                 None => self.add_missing(path, loads_code),
@@ -140,23 +175,35 @@ impl<L: Lookup> Finder<'_, L> {
         }
     }
 
-    /// Adds a path at which nothing is found now. A runtime may find a program by another name there.
+    /// Adds a path that the box of the server is given, or a root. The server may run what is there.
+    fn add_given(&mut self, path: &Path) {
+        let is_folder = self.lookup.kind(path) == Some(Kind::Folder);
+        let paths = if is_folder { &mut self.code.folders } else { &mut self.code.files };
+        paths.insert(path.components().collect());
+    }
+
+    /// Adds a path at which nothing is found now.
     fn add_missing(&mut self, path: PathBuf, loads_code: bool) {
         if !self.lookup.is_unknown(&path) {
-            let with = |ending: &str| {
-                let mut name = path.clone().into_os_string();
-                name.push(".");
-                name.push(ending);
-                PathBuf::from(name)
-            };
-            let found: Vec<PathBuf> =
-                APPENDED.iter().map(|ending| with(ending)).filter(|file| self.lookup.kind(file) == Some(Kind::File)).collect();
-            for file in found {
-                self.add_program(&file);
-            }
+            self.add_completed(&path);
         }
         let missing = if loads_code || is_program_file(&path) { &mut self.code.programs } else { &mut self.code.files };
         missing.insert(path);
+    }
+
+    /// Adds the programs that a runtime finds by a shorter name.
+    fn add_completed(&mut self, path: &Path) {
+        let with = |ending: &str| {
+            let mut name = path.to_owned().into_os_string();
+            name.push(".");
+            name.push(ending);
+            PathBuf::from(name)
+        };
+        let found: Vec<PathBuf> =
+            APPENDED.iter().map(|ending| with(ending)).filter(|file| self.lookup.kind(file) == Some(Kind::File)).collect();
+        for file in found {
+            self.add_program(&file);
+        }
     }
 
     fn is_code(&self, file: &Path) -> bool {

@@ -1,12 +1,14 @@
 use super::*;
 use crate::boxes::{Code, Command, Variable, code};
 
-/// Returns what decides about the code of a server with these variables. A name with `!` is one that loads code.
+/// Returns the files and folders that decide which code a server with these variables runs. A variable whose name ends with `!` loads code.
 fn code_of(entry: &Entry, variables: &[(&str, &str)], machine: &Machine) -> Code {
     let variables: Vec<Variable> =
         variables.iter().map(|(name, value)| Variable { value: (*value).to_owned(), loads_code: name.ends_with('!') }).collect();
+    let value_of = |name: &str| (name == "PLACE").then(|| "ws/lib".to_owned());
     let name = Path::new(entry.program).file_name().and_then(OsStr::to_str).unwrap();
-    entry.with(|request| code(request, &Command { name, variables: &variables, home: Path::new("/home/ada") }, machine))
+    entry
+        .with(|request| code(request, &Command { name, value_of: &value_of, variables: &variables, home: Path::new("/home/ada") }, machine))
 }
 
 fn has(paths: &BTreeSet<PathBuf>, path: &str) -> bool {
@@ -50,6 +52,31 @@ fn each_file_that_a_command_or_a_variable_names_is_code_or_another_file() {
         assert!(has(&code.files, file), "{file}: {code:#?}");
     }
     assert!(has(&code.folders, "/ws/lib") && has(&code.folders, "/ws"), "{code:#?}");
+}
+
+#[test]
+fn what_a_box_and_the_roots_name_is_code_or_another_file() {
+    let machine = machine(&["/usr/bin/node", "/ws/lib/x.mjs", "/ws/conf.json", "/ws/data/", "/ws/roots/"]);
+    let mut server = entry("/usr/bin/node", &[]);
+    server.read = ["/ws/lib", "/ws/conf.json", "/ws/later.mjs", "/"].map(PathBuf::from).into();
+    (server.write, server.roots) = (vec!["/ws/data".into()], vec!["/ws/roots".into()]);
+    let code = code_of(&server, &[], &machine);
+    for folder in ["/ws/lib", "/ws/data", "/ws/roots"] {
+        assert!(has(&code.folders, folder), "{folder}: {code:#?}");
+    }
+    assert!(has(&code.files, "/ws/conf.json") && has(&code.files, "/ws/later.mjs") && !has(&code.folders, "/"), "{code:#?}");
+}
+
+#[test]
+fn another_version_of_a_server_has_the_rest() {
+    let code = |programs: &[&str], folders: &[&str]| {
+        let [programs, folders] = [programs, folders].map(|paths| paths.iter().map(PathBuf::from).collect());
+        Code { programs, folders, ..Code::default() }
+    };
+    let own = code(&["/ws/own/main.mjs", "/usr/bin/node"], &["/ws/own", "/ws"]);
+    let earlier = code(&["/ws/own/main.mjs", "/ws/own", "/ws/old.mjs"], &["/ws", "/data"]);
+    assert_eq!(earlier.without(&own), code(&["/ws/old.mjs"], &["/ws/own", "/data"]));
+    assert_eq!(own.without(&own), Code::default());
 }
 
 #[test]
@@ -101,6 +128,49 @@ fn an_interpreter_is_code_wherever_it_is_found() {
     }
 }
 
+/// A name without an ending is completed by the runtime.
+#[test]
+fn a_file_that_a_runtime_finds_by_a_shorter_name_is_code() {
+    let files = ["/ws/lib.rb", "/ws/a.mts", "/ws/lib/x.mjs"];
+    let machine = machine(&["/usr/bin/node", files[0], files[1], files[2]]);
+    let code = code_of(&entry("/usr/bin/node", &["-r/ws/lib", "/ws/a", "exec node /$PLACE/x.mjs"]), &[], &machine);
+    assert!(files.iter().all(|file| has(&code.programs, file)), "{code:#?}");
+}
+
+/// The gateway's own folder keeps boxes from having the project, but does not change what the project is for its servers.
+#[test]
+fn a_project_with_the_gateways_own_folder_is_a_package_too() {
+    let machine =
+        machine(&["/usr/bin/node", "/srv/ws/package.json", "/srv/ws/dist/server.mjs", "/srv/ws/src/x.mjs", "/srv/ws/.state/store"]);
+    let own_folders = vec!["/srv/ws/.state".into()];
+    let code = code_of(&Entry { own_folders, ..entry("/usr/bin/node", &["/srv/ws/dist/server.mjs"]) }, &[], &machine);
+    assert!(has(&code.programs, "/srv/ws"), "{code:#?}");
+}
+
+#[test]
+fn the_folders_above_the_place_of_a_working_folder_are_searched() {
+    let machine = machine(&["/usr/bin/node", "/ws/b/sub/x", "/other/link -> /ws/b/sub"]);
+    let code = code_of(&Entry { working_directory: Some(Path::new("/other/link")), ..entry("/usr/bin/node", &[]) }, &[], &machine);
+    for folder in ["/ws/b", "/ws", "/other"] {
+        assert!(has(&code.searched, folder), "{folder}: {code:#?}");
+    }
+    assert!(!has(&code.searched, "/ws/b/sub") && !has(&code.searched, "/"), "{code:#?}");
+}
+
+/// The author of an entry decides how many folders its `PATH` has.
+#[test]
+fn a_bounded_number_of_folders_of_the_search_path_is_looked_at() {
+    let path: Vec<String> = (0..12_000).map(|number| format!("/ws/p{number}")).collect();
+    let machine = machine(&["/usr/bin/node"]);
+    let path = std::ffi::OsString::from(path.join(":"));
+    let found = entry("/usr/bin/node", &[]).with(|request| {
+        let command = Command { name: "gone", value_of: &|_| None, variables: &[], home: Path::new("/home/ada") };
+        code(&BoxInput { search_path: &path, program: Path::new("/gone"), ..request.clone() }, &command, &machine)
+    });
+    assert!(found.folders.len() <= 1_024 && found.programs.len() <= 1_030, "{} {}", found.folders.len(), found.programs.len());
+    assert!(has(&found.folders, "/ws/p0") && has(&found.programs, "/ws/p1023/gone"));
+}
+
 #[test]
 fn a_package_in_a_folder_of_the_system_is_code() {
     let machine = machine(&["/usr/bin/node", "/usr/local/lib/x/package.json", "/usr/local/lib/x/bin/cli.js", "/usr/local/bin/tool"]);
@@ -125,13 +195,13 @@ fn a_closed_folder_stops_only_the_boxes_that_have_it() {
     let machine =
         machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/tools/b.mjs", "/home/ada/q/", "closed /home/ada/p/tools"]);
     let mut server = entry("/usr/bin/node", &["/home/ada/p"]);
-    server.kept = vec![Kept { path: "/home/ada/p/tools/b.mjs".into(), owner: Owner::Server("b".to_owned()) }];
+    server.kept = vec![Kept { path: "/home/ada/p/tools/b.mjs".into(), owner: Owner::Server("b".into()) }];
     let error = server.contents(&machine).unwrap_err();
     assert!(error.contains("because /home/ada/p/tools cannot be searched: allow yourself to search it (chmod"), "{error}");
     let other = Entry { arguments: vec!["/home/ada/q".to_owned()], ..server };
     assert_eq!(other.own(&machine), ["w /home/ada/q"]);
     // A file that is only named stops nothing.
     let mut named = entry("/usr/bin/node", &["/home/ada/p"]);
-    named.kept = vec![Kept { path: "/home/ada/p/tools/x.yml".into(), owner: Owner::Uses("b".to_owned()) }];
+    named.kept = vec![Kept { path: "/home/ada/p/tools/x.yml".into(), owner: Owner::Uses("b".into()) }];
     assert!(named.present(&machine).contains(&"can change /home/ada/p/tools/x.yml, which the server \"b\" uses".to_owned()));
 }

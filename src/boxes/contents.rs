@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-use super::changes::{made_sentences, sentences_of_box};
-use super::kept::{Changes, Kept, keep, planting};
+use super::kept::{Changes, Kept, keep};
 use super::mounts::OtherMounts;
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
-use super::other_names::{check_other_names, other_names_sentence};
-use super::own_files::{OwnFile, access_of, check_own_folders, followed, held, makeable};
+use super::other_names::check_other_names;
+use super::own_files::{Held, OwnFile, access_of, check_own_folders, followed, held};
 use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
-use super::sentences::{SHARED, may_write};
-use super::services::{Service, check_services, check_socket_folders, sockets_sentences};
+use super::services::{Service, check_services, check_socket_folders};
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings, is_program_file};
 
 /// The home folder within a box.
@@ -97,13 +95,7 @@ pub fn contents(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<(Content
 
 /// Returns the files and folders that a box of this server has for its program. They do not depend on what else the box has.
 pub fn places(request: &BoxInput<'_>, lookup: &impl Lookup) -> Places {
-    let own_folders = own_folders(request, lookup);
-    let choice = Choice::new(request, lookup, &own_folders);
-    let mut places = Places::default();
-    choice.add_runtime(&mut places);
-    // A path that cannot be given ends the decision about the box, and belongs to no program.
-    let _ = choice.add_arguments(&mut BTreeMap::new(), &mut places);
-    places
+    Choice::new(request, lookup, &own_folders(request, lookup)).places()
 }
 
 /// Returns the paths that a box would have by its entry alone. The folders of the program that is found now are not among them, because an earlier
@@ -112,8 +104,7 @@ pub(super) fn given_paths(request: &BoxInput<'_>, lookup: &impl Lookup) -> BTree
     let own_folders = own_folders(request, lookup);
     let choice = Choice::new(request, lookup, &own_folders);
     let mut paths = BTreeMap::new();
-    // A path that cannot be given ends the decision about the box.
-    let _ = choice.add_arguments(&mut paths, &mut Places::default());
+    choice.add_arguments(&mut paths, &mut Places::default(), &mut Vec::new());
     paths.extend(request.read.iter().map(|path| (path.clone(), Access::Read)));
     paths.extend(request.write.iter().map(|path| (path.clone(), Access::Write)));
     paths
@@ -129,15 +120,31 @@ pub(super) fn own_folders(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<P
 /// # Errors
 /// The reason why a path cannot be given.
 pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, String> {
+    let Examined { decided, refused } = examine(request, lookup);
+    refused.into_iter().next().map_or(Ok(decided), Err)
+}
+
+/// What would exist in a box, and the reasons why the box cannot be made now.
+#[derive(Debug)]
+pub struct Examined {
+    /// If the box cannot be made, only `changes` and `places` are complete.
+    pub decided: Decided,
+    /// The reasons, in the order in which they were found. Empty if the box can be made.
+    pub refused: Vec<String>,
+}
+
+/// Examines a box. A reason why it cannot be made now, which may be gone in a moment, hides nothing of what the box could change.
+pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
     let own_folders = own_folders(request, lookup);
     let choice = Choice::new(request, lookup, &own_folders);
+    let mut refused = Vec::new();
     let mut places = Places::default();
     let program = choice.add_runtime(&mut places);
     let mut paths: BTreeMap<PathBuf, Access> = places.runtime.iter().map(|path| (path.clone(), Access::Read)).collect();
-    choice.add_arguments(&mut paths, &mut places)?;
+    choice.add_arguments(&mut paths, &mut places, &mut refused);
     for (named, access) in [(&request.read, Access::Read), (&request.write, Access::Write)] {
         for path in named {
-            check_named(path, access, &own_folders, Path::new("/box"))?;
+            refused.extend(check_named(path, access, &own_folders, Path::new("/box")).err());
             paths.insert(path.clone(), access);
         }
     }
@@ -145,17 +152,25 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
     let system: Vec<PathBuf> = SYSTEM.into_iter().map(PathBuf::from).collect();
     let mounts = OtherMounts::of(paths.keys().chain(&system), lookup);
     let all: Vec<&Path> = paths.keys().map(PathBuf::as_path).collect();
-    check_services(&all, &named, request.services, &mounts, lookup)?;
-    for path in all {
-        check_socket_folders(path, &named, request.socket_folders, &mounts, lookup)?;
-    }
-    check_own_folders(request.own_folders, &paths, &mounts, lookup)?;
-    choice.keep_programs(&places, &mut paths, &mounts)?;
+    refused.extend(check_services(&all, &named, request.services, &mounts, lookup).err());
+    refused.extend(all.iter().filter_map(|path| check_socket_folders(path, &named, request.socket_folders, &mounts, lookup).err()));
+    refused.extend(check_own_folders(request.own_folders, &paths, &mounts, lookup).err());
+    choice.keep_programs(&places, &mut paths, &mounts, &mut refused);
     let kept = if paths.values().any(|access| *access == Access::Write) { (request.kept)() } else { Vec::new() };
-    let changes = keep(&kept, &mut paths, &mounts, lookup)?;
-    check_other_names(&kept, places.files.iter(), &paths, lookup)?;
-    let held = held(request.own_files, &paths, &request.read, &mounts, lookup)?;
+    let changes = keep(&kept, &mut paths, &mounts, lookup, &mut refused);
+    let held = held(request.own_files, &paths, &request.read, &mounts, lookup).unwrap_or_else(|reason| {
+        refused.push(reason);
+        Held::default()
+    });
+    refused.extend(check_other_names(&kept, places.files.iter(), request.own_files, &paths, lookup).err());
     paths.extend(held.read.into_iter().map(|path| (path, Access::Read)));
+    let hidden = own_folders.into_iter().chain(held.hidden).collect();
+    let contents = contents_of(request, paths, hidden);
+    Examined { decided: Decided { contents, program, places, changes }, refused }
+}
+
+/// Returns the contents of a box with these paths, and with its network and limits.
+fn contents_of(request: &BoxInput<'_>, paths: BTreeMap<PathBuf, Access>, hidden: Vec<PathBuf>) -> Contents {
     let network = network_of(&request.settings.network, request.start_hosts);
     // A network of its own has its own table of names.
     let is_kept = |path: &&str| network == Network::Shared || !NAMING.contains(path);
@@ -178,47 +193,7 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
         home_bytes: disk_mb << 20,
         cpu_percent: *cpu_percent,
     };
-    let hidden = own_folders.into_iter().chain(held.hidden).collect();
-    let contents = Contents { given, hidden, home: request.private_home.to_owned(), network, is_nested, ceilings };
-    Ok(Decided { contents, program, places, changes })
-}
-
-/// Returns sentences about what the box has on this machine beside what the config names: the folders of the program, its runtime and its
-/// packages, the sockets in what is given, and what the box can change that runs outside. Returns none for a box that cannot be made.
-pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<String> {
-    let Ok(Decided { contents, places, changes, program: _ }) = decide(request, lookup) else { return Vec::new() };
-    let given: Vec<&Given> = contents.given.iter().filter(|given| given.link == Link::Refused).collect();
-    let named = request.arguments.iter().map(PathBuf::from).chain(request.read.iter().cloned()).chain(request.roots.iter().cloned());
-    let named: Vec<PathBuf> = named.map(|path| request.working_directory.map_or(path.clone(), |folder| folder.join(path))).collect();
-    let is_place = |path: &PathBuf| [&places.runtime, &places.packages, &places.files].iter().any(|places| places.contains(path));
-    let is_own = |given: &&&Given| given.access == Access::Read && is_place(&given.path) && !named.contains(&given.path);
-    let own = grouped(given.iter().filter(is_own).map(|given| given.path.as_path()));
-    let of_program = (!own.is_empty()).then(|| format!("its program, runtime and package are in {}", own.join(", ")));
-    let paths = given.iter().map(|given| (given.path.clone(), given.access)).collect();
-    let own_files = makeable(request.own_files, &paths, lookup);
-    let sockets = sockets_sentences(given.iter().map(|given| given.path.as_path()));
-    let written: Vec<&Path> = given.iter().filter(|given| given.access == Access::Write).map(|given| given.path.as_path()).collect();
-    // A folder can have the name of a program, so that the entry alone did not tell that it is written.
-    let is_unsaid = !written.is_empty() && !may_write(request.settings, request.arguments, !request.roots.is_empty());
-    let shared = is_unsaid.then(|| SHARED.to_owned());
-    let planted = written.iter().filter_map(|path| planting(path, &paths, lookup)).chain(other_names_sentence(&paths, lookup));
-    let outside = sentences_of_box(&changes.of_servers).into_iter().chain(made_sentences(&changes)).chain(planted);
-    of_program.into_iter().chain(sockets).chain(own_files).chain(shared).chain(outside).collect()
-}
-
-/// Returns paths as texts. Paths in the same folder share one text: `/a/{bin, lib}`. A path within another one is left out.
-fn grouped<'p>(paths: impl Iterator<Item = &'p Path>) -> Vec<String> {
-    let all: BTreeSet<&Path> = paths.collect();
-    let mut by_folder: BTreeMap<&Path, Vec<String>> = BTreeMap::new();
-    for path in all.iter().filter(|path| !path.ancestors().skip(1).any(|above| all.contains(above))) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        by_folder.entry(path.parent().unwrap_or(Path::new("/"))).or_default().push(name);
-    }
-    let text = |(folder, names): (&Path, Vec<String>)| match names.as_slice() {
-        [name] => folder.join(name).display().to_string(),
-        names => folder.join(format!("{{{}}}", names.join(", "))).display().to_string(),
-    };
-    by_folder.into_iter().map(text).collect()
+    Contents { given, hidden, home: request.private_home.to_owned(), network, is_nested, ceilings }
 }
 
 /// Returns the network of a box. A box without hosts also has its own network, so that refused hosts can be reported.
@@ -245,6 +220,13 @@ impl<'a, L: Lookup> Choice<'a, L> {
         Self { request, lookup, user_home, own_folders }
     }
 
+    pub(super) fn places(&self) -> Places {
+        let mut places = Places::default();
+        self.add_runtime(&mut places);
+        self.add_arguments(&mut BTreeMap::new(), &mut places, &mut Vec::new());
+        places
+    }
+
     /// Adds the files that the program and its interpreters need. Returns the path by which the program is started: its own path if it
     /// exists in the box, or else the file to which it leads.
     fn add_runtime(&self, places: &mut Places) -> PathBuf {
@@ -268,29 +250,29 @@ impl<'a, L: Lookup> Choice<'a, L> {
     }
 
     /// Keeps the programs themselves from being written, also within a folder that may be written. A box whose server rewrites the first line
-    /// of its own program would have other contents at the next start.
-    fn keep_programs(&self, places: &Places, paths: &mut BTreeMap<PathBuf, Access>, mounts: &OtherMounts) -> Result<(), String> {
+    /// of its own program would have other contents at the next start. `refused` gets the reasons why the box cannot be made.
+    fn keep_programs(&self, places: &Places, paths: &mut BTreeMap<PathBuf, Access>, mounts: &OtherMounts, refused: &mut Vec<String>) {
         let others = places.files.iter().flat_map(|file| mounts.other_names(file, self.lookup));
         for file in places.files.iter().cloned().chain(others) {
             if access_of(paths, &file) != Some(Access::Write) {
                 continue;
             }
             if paths.contains_key(&file) {
-                return Err(format!("{} cannot be written: it is this server's own program", file.display()));
+                refused.push(format!("{} cannot be written: it is this server's own program", file.display()));
+                continue;
             }
             paths.insert(file, Access::Read);
         }
         for program in places.interpreters.iter().map(PathBuf::as_path).chain([self.request.program]) {
             let (links, _) = followed(program, self.lookup);
             if let Some(link) = links.iter().find(|link| access_of(paths, link) == Some(Access::Write)) {
-                return Err(format!(
+                refused.push(format!(
                     "{}, which this server runs, leads through the link {}, which this box could replace: put it outside of what the box may write",
                     program.display(),
                     link.display()
                 ));
             }
         }
-        Ok(())
     }
 
     /// Returns the path with the links of its folder followed. A link at the path itself is kept, because a virtual environment is
@@ -355,8 +337,8 @@ impl<'a, L: Lookup> Choice<'a, L> {
         !self.user_home.starts_with(path) && !self.own_folders.iter().any(is_own) && !is_own_file && !is_system(path)
     }
 
-    /// Adds the paths in the arguments, and the roots.
-    fn add_arguments(&self, paths: &mut BTreeMap<PathBuf, Access>, places: &mut Places) -> Result<(), String> {
+    /// Adds the paths in the arguments, and the roots. `refused` gets the reasons why one of them cannot be given.
+    fn add_arguments(&self, paths: &mut BTreeMap<PathBuf, Access>, places: &mut Places, refused: &mut Vec<String>) {
         let access = match self.request.settings.base {
             BoxBase::Standard => Access::Write,
             BoxBase::Strict => Access::Read,
@@ -368,7 +350,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
             if kind == Kind::Other || !self.may_be_given(&real) || !self.may_be_given(&path) {
                 continue;
             }
-            // A person has named what `write` names itself.
+            // If `write` names the file itself, a person has chosen it, so it is not added here.
             if kind == Kind::File && is_program_file(&real) && !self.request.write.contains(&real) {
                 places.files.insert(real.clone());
             }
@@ -379,7 +361,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
             let is_link_in_package = || path.starts_with(self.package_of(&real)) && is_program_file(&real) && !has_parent_parts(&path);
             // `/a/../b` is not a link, but has no place of its own either.
             if real != path.components().collect::<PathBuf>() && !is_link_in_package() {
-                return Err(format!(
+                refused.push(format!(
                     "{} leads through a link, which a box does not follow: write {} instead",
                     path.display(),
                     real.display()
@@ -396,7 +378,6 @@ impl<'a, L: Lookup> Choice<'a, L> {
                 paths.insert(real, access);
             }
         }
-        Ok(())
     }
 
     /// Returns the path that an argument names by its form.

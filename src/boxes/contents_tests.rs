@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::boxes::{Identity, Mount, Owner, services, socket_folders};
+use crate::boxes::{Identity, Mount, Owner, present, services, socket_folders};
 
 #[path = "code_tests.rs"]
 mod code;
@@ -9,6 +9,8 @@ mod code;
 mod other_names;
 #[path = "own_files_tests.rs"]
 mod own_files;
+#[path = "refused_tests.rs"]
+mod refused;
 #[path = "socket_folders_tests.rs"]
 mod socket_folders_tests;
 
@@ -121,10 +123,10 @@ impl Lookup for Machine {
         Some(Identity { device: 1, inode, names: (*kind == Kind::File).then_some(names) })
     }
 
-    fn entries(&self, folder: &Path) -> Option<Vec<crate::boxes::Entry>> {
+    fn entries(&self, folder: &Path, most: usize) -> Option<Vec<crate::boxes::Entry>> {
         let within = self.kinds.iter().filter(|(path, _)| path.parent() == Some(folder));
         let entries = within.map(|(path, kind)| crate::boxes::Entry { path: path.clone(), is_folder: *kind == Kind::Folder });
-        (!self.is_closed(folder)).then(|| entries.collect())
+        (!self.is_closed(folder)).then(|| entries.take(most).collect())
     }
 
     fn is_unknown(&self, path: &Path) -> bool {
@@ -203,7 +205,7 @@ impl Entry {
     }
 
     fn present(&self, machine: &Machine) -> Vec<String> {
-        self.with(|request| present(request, machine))
+        self.with(|request| present(request, machine)).sentences
     }
 
     /// Returns what the box has beside the system, as `r PATH` or `w PATH`.
@@ -389,7 +391,7 @@ fn a_folder_with_the_socket_of_a_service_is_not_given_whole() {
         let problem = named(path, &[]).unwrap_err();
         assert!(problem.contains(&format!("socket of {service}")) || problem.contains(&format!("socket of the {service}")), "{problem}");
     }
-    // An argument gives no more than `read`.
+    // A folder that an argument names is refused in the same way as a folder in `read`.
     assert!(entry("/usr/bin/node", &["/run/user/1000"]).contents(&machine).is_err());
     // A session that has no bus yet can get one.
     assert!(named("/run/user/1000/systemd", &[]).is_err());
@@ -475,7 +477,7 @@ fn a_service_is_not_given_although_a_first_line_leads_to_its_socket() {
 fn what_runs_outside_is_only_read_and_the_rest_is_said() {
     let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/tools/b.mjs", "/home/ada/p/package.json"]);
     let mut server = entry("/usr/bin/node", &["/home/ada/p"]);
-    let kept = |path: &str| Kept { path: path.into(), owner: Owner::Server("b".to_owned()) };
+    let kept = |path: &str| Kept { path: path.into(), owner: Owner::Server("b".into()) };
     server.kept = vec![kept("/home/ada/p/tools/b.mjs"), kept("/home/ada/p")];
     assert_eq!(server.own(&machine), ["w /home/ada/p", "r /home/ada/p/tools/b.mjs"]);
     let said = server.present(&machine);

@@ -8,6 +8,7 @@ use super::mounts::OtherMounts;
 use super::order::Access;
 use super::own_files::{access_of, followed, unseen};
 use super::paths::Lookup;
+use super::shown::{OtherServer, shown_path};
 
 /// Files and folders of a project that programs of its user run, or from which they take what they run.
 const PLANTS: [&str; 16] = [
@@ -45,14 +46,14 @@ pub enum Owner {
     GatewayIfMade,
     /// A program of the user that starts servers, such as an editor. The file says which ones.
     Host,
-    /// The process of another server, with this name.
-    Server(String),
+    /// The process of another server.
+    Server(OtherServer),
     /// The process of another server. The folder may have code for it, and other things that boxes may write.
-    MayRun(String),
+    MayRun(OtherServer),
     /// The process of another server. It looks in the folder for packages and settings with certain names.
-    Searches(String),
+    Searches(OtherServer),
     /// The process of another server. The file is named by its command, and is not a program.
-    Uses(String),
+    Uses(OtherServer),
 }
 
 impl Owner {
@@ -68,7 +69,7 @@ impl Owner {
 /// Something that a box can change, and that decides what another server runs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
-    pub server: String,
+    pub server: OtherServer,
     pub effect: Effect,
     pub path: PathBuf,
 }
@@ -100,16 +101,15 @@ pub struct Changes {
     pub host_configs: BTreeSet<PathBuf>,
 }
 
-/// Takes the right to write from what runs outside. Returns what a box can change nevertheless.
-///
-/// # Errors
-/// The reason why a box with these paths could change the program of the gateway.
+/// Takes the right to write from what runs outside. Returns what a box can change nevertheless. `refused` gets the reasons why a box with these
+/// paths could change the program of the gateway.
 pub(super) fn keep(
     kept: &[Kept],
     paths: &mut BTreeMap<PathBuf, Access>,
     mounts: &OtherMounts,
     lookup: &impl Lookup,
-) -> Result<Changes, String> {
+    refused: &mut Vec<String>,
+) -> Changes {
     let given: BTreeMap<PathBuf, Access> = paths.clone();
     let places = places(kept, mounts, lookup);
     for Place { at: place, .. } in places.iter().filter(|place| place.is_kept()) {
@@ -121,21 +121,21 @@ pub(super) fn keep(
     let within_written = |place: &Path| access_of(&given, place) == Some(Access::Write);
     let mut programs = places.iter().filter(|place| place.is_kept()).map(|place| &place.at);
     if let Some(place) = programs.find(|place| within_written(place) && lookup.is_unknown(place)) {
-        return Err(unseen(place, lookup));
+        refused.push(unseen(place, lookup));
     }
     // A link within something that is kept cannot be replaced.
     let is_written = |path: &Path| access_of(paths, path) == Some(Access::Write);
     let mut changes = Changes::default();
     for Place { owners, links, at: place } in &places {
-        let link = links.iter().find(|link| is_written(link));
-        let has = given.iter().find(|(path, access)| **access == Access::Write && path.starts_with(place)).map(|(path, _)| path);
-        let is_missing = lookup.kind(place).is_none() && !lookup.is_unknown(place);
-        let looked = Looked { place, link, has, is_written: is_written(place), is_missing };
-        for owner in owners {
-            changes.add(owner, &looked)?;
-        }
+        let links: Vec<&PathBuf> = links.iter().filter(|link| is_written(link)).collect();
+        let has = given.iter().filter(|(path, access)| **access == Access::Write && path.starts_with(place)).map(|(path, _)| path);
+        let changeable: Vec<&PathBuf> = has.chain(links.iter().copied()).collect();
+        let is_unknown = lookup.is_unknown(place);
+        let is_missing = lookup.kind(place).is_none() && !is_unknown;
+        let looked = Looked { place, links: &links, changeable: &changeable, is_written: is_written(place), is_missing, is_unknown };
+        refused.extend(owners.iter().filter_map(|owner| changes.add(owner, &looked).err()));
     }
-    Ok(changes)
+    changes
 }
 
 /// A place, and the links that lead to it.
@@ -171,12 +171,14 @@ fn places<'k>(kept: &'k [Kept], mounts: &OtherMounts, lookup: &impl Lookup) -> V
 /// The action that a box can take at a place.
 struct Looked<'p> {
     place: &'p PathBuf,
-    /// A link to the place that the box can replace.
-    link: Option<&'p PathBuf>,
-    /// The first path within the place, or the place itself, that the box was given.
-    has: Option<&'p PathBuf>,
+    /// The links to the place that the box can replace.
+    links: &'p [&'p PathBuf],
+    /// The paths within the place, or the place itself, that the box was given, and the links.
+    changeable: &'p [&'p PathBuf],
     is_written: bool,
     is_missing: bool,
+    /// True if it cannot be told whether the place exists.
+    is_unknown: bool,
 }
 
 impl Changes {
@@ -185,61 +187,74 @@ impl Changes {
     /// # Errors
     /// The reason why no box may change it.
     fn add(&mut self, owner: &Owner, looked: &Looked<'_>) -> Result<(), String> {
-        let Looked { place, link, has, is_written, is_missing } = *looked;
-        let changeable = has.or(link);
-        let (server, effect, path) = match (owner, changeable) {
-            (Owner::Gateway | Owner::GatewayIfMade, Some(changeable)) => {
-                return Err(format!(
-                    "{} cannot be written: this gateway's own program is loaded through it, which runs without a box. Name other folders, or install \
-                     the program outside of them",
-                    changeable.display()
-                ));
-            }
-            (Owner::Gateway, None) if is_written && is_missing => {
+        let Looked { place, links, changeable, is_written, is_missing, is_unknown } = *looked;
+        let at_place: &[&PathBuf] = &[place];
+        let is_makeable = is_written && is_missing;
+        let (server, effect, paths) = match (owner, changeable) {
+            (Owner::Gateway | Owner::GatewayIfMade | Owner::Host, [first, ..]) => return Err(refusal(owner, first)),
+            (Owner::Gateway, []) if is_makeable => {
                 return Err(format!(
                     "{} does not exist, and this box could make it: this gateway would load it, and runs without a box. Make it first, or name \
                      other folders",
                     place.display()
                 ));
             }
-            (Owner::Host, Some(changeable)) => {
-                return Err(format!(
-                    "{} cannot be written: your other programs, such as editors, read a file there and start the servers that it names, without a box. Name other folders",
-                    changeable.display()
-                ));
-            }
-            (Owner::GatewayIfMade, None) if is_written && is_missing => {
+            (Owner::GatewayIfMade, []) if is_makeable => {
                 self.packages.insert(place.clone());
                 return Ok(());
             }
-            (Owner::Host, None) if is_written && is_missing => {
+            (Owner::Host, []) if is_makeable => {
                 self.host_configs.insert(place.clone());
                 return Ok(());
             }
-            (Owner::Server(server), Some(changeable)) => (server, Effect::Replaces, changeable),
-            (Owner::Server(server), None) if is_written && is_missing => (server, Effect::Makes, place),
-            (Owner::MayRun(server), _) if is_written => (server, Effect::MayPlant, place),
-            (Owner::MayRun(server), Some(changeable)) => (server, Effect::MayPlant, changeable),
+            (Owner::Gateway | Owner::GatewayIfMade | Owner::Host, []) => return Ok(()),
+            // A box is not made while a program cannot be looked at. It may be made later, when the program is missing.
+            (Owner::Server(server), []) => (server, Effect::Makes, if is_written && (is_missing || is_unknown) { at_place } else { &[] }),
+            (Owner::Server(server), _) => (server, Effect::Replaces, changeable),
+            (Owner::MayRun(server), _) => (server, Effect::MayPlant, if is_written { at_place } else { changeable }),
             // What lies elsewhere in the folder is not looked for.
-            (Owner::Searches(server), _) if is_written => (server, Effect::MayAdd, place),
-            (Owner::Searches(server), _) if link.is_some() => (server, Effect::MayAdd, link.unwrap_or(place)),
-            (Owner::Uses(server), Some(changeable)) => (server, Effect::Rewrites, changeable),
-            (Owner::Uses(server), None) if is_written && is_missing => (server, Effect::MayMake, place),
-            (Owner::Uses(server), None) if is_written => (server, Effect::Rewrites, place),
-            _ => return Ok(()),
+            (Owner::Searches(server), _) => (server, Effect::MayAdd, if is_written { at_place } else { links }),
+            (Owner::Uses(server), []) if is_missing => (server, Effect::MayMake, if is_written { at_place } else { &[] }),
+            (Owner::Uses(server), []) => (server, Effect::Rewrites, if is_written { at_place } else { &[] }),
+            (Owner::Uses(server), _) => (server, Effect::Rewrites, changeable),
         };
-        self.of_servers.insert(Change { server: server.clone(), effect, path: path.clone() });
+        let change = |path: &&PathBuf| Change { server: server.clone(), effect, path: PathBuf::clone(path) };
+        self.of_servers.extend(paths.iter().map(change));
         Ok(())
     }
 }
 
-/// Says what in a folder that a box may write is run by other programs of the user. `None` if nothing was found.
-pub(super) fn planting(folder: &Path, given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Option<String> {
+/// Returns the reason why no box may change a path of the gateway, or of a program of the user that starts servers.
+fn refusal(owner: &Owner, changeable: &Path) -> String {
+    let changeable = changeable.display();
+    if matches!(owner, Owner::Host) {
+        return format!(
+            "{changeable} cannot be written: your other programs, such as editors, read a file there and start the servers that it names, without a box. Name other folders"
+        );
+    }
+    format!(
+        "{changeable} cannot be written: this gateway's own program is loaded through it, and this program runs without a box. Name other folders, or install \
+         the program outside of them"
+    )
+}
+
+/// Says what in a path that a box may write, or around it, is run by other programs of the user. `None` if nothing was found.
+pub(super) fn planting(given_path: &Path, given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Option<String> {
     let may_exist = |path: &Path| lookup.kind(path).is_some() || lookup.is_unknown(path);
     let is_changeable = |path: &Path| access_of(given, path) == Some(Access::Write) && may_exist(path);
-    let found: Vec<&str> = PLANTS.into_iter().filter(|name| is_changeable(&folder.join(name))).collect();
-    let named = format!("can change {} in {}", found.join(", "), folder.display());
-    (!found.is_empty()).then(|| format!("{named}: git, package managers, editors and shells run what is there, with all of your rights"))
+    let is_plant = |path: &&Path| path.file_name().is_some_and(|name| PLANTS.iter().any(|plant| name == *plant));
+    // `.git/hooks` is a part of `.git`.
+    let what = if let Some(plant) = given_path.ancestors().find(is_plant) {
+        let part = if plant == given_path { String::new() } else { format!(", a part of {}", shown_path(plant)) };
+        format!("{}{part}", shown_path(given_path))
+    } else {
+        let found: Vec<&str> = PLANTS.into_iter().filter(|name| is_changeable(&given_path.join(name))).collect();
+        if found.is_empty() {
+            return None;
+        }
+        format!("{} in {}", found.join(", "), shown_path(given_path))
+    };
+    Some(format!("can change {what}: git, package managers, editors and shells run what is there, with all of your rights"))
 }
 
 #[cfg(test)]

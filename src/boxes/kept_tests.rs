@@ -32,7 +32,7 @@ impl Lookup for Files {
         None
     }
 
-    fn entries(&self, _folder: &Path) -> Option<Vec<Entry>> {
+    fn entries(&self, _folder: &Path, _most: usize) -> Option<Vec<Entry>> {
         Some(Vec::new())
     }
 
@@ -53,14 +53,20 @@ fn no_mounts(files: &Files) -> OtherMounts {
     OtherMounts::of([].into_iter(), files)
 }
 
-/// Returns what a box with these written paths can only read, and what it is said to change.
+fn kept_in(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, files: &Files) -> Result<Changes, String> {
+    let mut refused = Vec::new();
+    let changes = keep(kept, paths, &no_mounts(files), files, &mut refused);
+    refused.into_iter().next().map_or(Ok(changes), Err)
+}
+
+/// Returns the paths that a box, which may write `written`, can only read, and the sentences about what it can change.
 fn kept(written: &[&str], path: &str, owner: Owner) -> Result<(Vec<PathBuf>, Vec<String>), String> {
     let files = Files(
         [("/ws/node_modules/p/index.js", ""), ("/ws/tools/server.mjs", ""), ("/ws/link", "/opt/tool"), ("/opt/tool", ""), ("/ws/.git", "")]
             .into(),
     );
     let mut paths: BTreeMap<PathBuf, Access> = written.iter().map(|path| (path.into(), Access::Write)).collect();
-    let changes = keep(&[Kept { path: path.into(), owner }], &mut paths, &no_mounts(&files), &files)?;
+    let changes = kept_in(&[Kept { path: path.into(), owner }], &mut paths, &files)?;
     let read = paths.into_iter().filter(|(_, access)| *access == Access::Read);
     let said = sentences_of_box(&changes.of_servers).into_iter().chain(made_sentences(&changes)).collect();
     Ok((read.map(|(path, _)| path).collect(), said))
@@ -104,6 +110,21 @@ fn what_others_run_in_a_written_folder_is_said() {
 }
 
 #[test]
+fn what_others_run_is_said_if_it_or_a_part_of_it_is_given_itself() {
+    let files = Files([("/ws/.git/hooks/x", ""), ("/ws/package.json", "")].into());
+    for (path, said) in [
+        ("/ws/.git", "can change /ws/.git: git, "),
+        ("/ws/.git/hooks", "can change /ws/.git/hooks, a part of /ws/.git: git, "),
+        ("/ws/package.json", "can change /ws/package.json: git, "),
+        ("/ws/node_modules/x", "can change /ws/node_modules/x, a part of /ws/node_modules: git, "),
+    ] {
+        let given = [(path.into(), Access::Write)].into();
+        let sentence = planting(Path::new(path), &given, &files).unwrap();
+        assert!(sentence.starts_with(said), "{sentence}");
+    }
+}
+
+#[test]
 fn a_folder_with_code_of_another_server_stays_written_and_is_said() {
     let of = |written: &[&str], path: &str| kept(written, path, Owner::MayRun("b".into())).unwrap();
     let changes = |path: &str| vec![format!("can change files in {path}, from which the server \"b\" may run code")];
@@ -119,13 +140,29 @@ fn a_folder_with_code_of_another_server_stays_written_and_is_said() {
 }
 
 #[test]
+fn each_written_path_and_link_is_said() {
+    let written = ["/ws/node_modules/p", "/ws/tools"];
+    let of = |owner: Owner| kept(&written, "/ws", owner).unwrap().1;
+    let listed = "/ws/tools, /ws/node_modules/p";
+    assert_eq!(of(Owner::Server("b".into())), [format!("can change {listed}, and so can change what the server \"b\" runs")]);
+    assert_eq!(of(Owner::MayRun("b".into())), [format!("can change files in {listed}, from which the server \"b\" may run code")]);
+    assert_eq!(of(Owner::Uses("b".into())), [format!("can change {listed}, which the server \"b\" uses")]);
+    let files = Files([("/ws/one", "/ws/two"), ("/ws/two", "/opt/tool"), ("/opt/tool", "")].into());
+    let mut paths = BTreeMap::from([("/ws".into(), Access::Write)]);
+    let tool = Kept { path: "/ws/one".into(), owner: Owner::Server("b".into()) };
+    let changes = kept_in(&[tool], &mut paths, &files).unwrap();
+    let said = sentences_of_box(&changes.of_servers);
+    assert_eq!(said, ["can change /ws/one, /ws/two, and so can change what the server \"b\" runs"]);
+}
+
+#[test]
 fn a_link_in_something_kept_is_not_replaceable() {
     let files = Files([("/ws/node_modules/hyperlight-mcp", "/opt/tool"), ("/opt/tool", "")].into());
     let own = |path: &str| Kept { path: path.into(), owner: Owner::Gateway };
     let mut paths = BTreeMap::from([("/ws".into(), Access::Write)]);
     let link = own("/ws/node_modules/hyperlight-mcp");
-    assert!(keep(std::slice::from_ref(&link), &mut paths.clone(), &no_mounts(&files), &files).is_err());
-    assert_eq!(keep(&[link, own("/ws/node_modules")], &mut paths, &no_mounts(&files), &files), Ok(Changes::default()));
+    assert!(kept_in(std::slice::from_ref(&link), &mut paths.clone(), &files).is_err());
+    assert_eq!(kept_in(&[link, own("/ws/node_modules")], &mut paths, &files), Ok(Changes::default()));
     assert_eq!(paths.get(Path::new("/ws/node_modules")), Some(&Access::Read));
 }
 

@@ -15,16 +15,18 @@ mod order;
 mod other_names;
 mod own_files;
 pub(crate) mod paths;
+mod present;
 mod registry;
 pub(crate) mod sentences;
 mod services;
+mod shown;
 mod sockets;
 mod words;
 
 pub use absent::{absent_arguments, bare_names, variables_outside, withheld_arguments};
 pub use changes::sentences_of_other;
 pub use code::{Code, Command, Variable, code, is_fixed_program};
-pub use contents::{BoxInput, Decided, HOME, Places, contents, decide, places, present};
+pub use contents::{BoxInput, Decided, Examined, HOME, Places, contents, decide, examine, places};
 pub use kept::{Change, Changes, Effect, Kept, Owner};
 pub(crate) use machine::PROBE;
 pub use machine::{BoxPart, BoxPartName, BoxesReport};
@@ -34,6 +36,8 @@ pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report}
 pub(crate) use own_files::check_secret;
 pub use own_files::{OwnFile, OwnFileUse};
 pub use paths::{Disk, Entry, Identity, Kind, Lookup};
+pub use present::{Present, present};
 pub use registry::{Registry, Runner, RunnerSettings, registry};
 pub use sentences::sentences;
 pub use services::{Service, services, socket_folders};
+pub use shown::OtherServer;

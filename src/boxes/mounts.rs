@@ -12,7 +12,7 @@ use super::paths::Lookup;
 pub struct Mount {
     /// The number of the file system, as the kernel writes it.
     pub device: String,
-    /// The path within the file system of what is mounted.
+    /// The path, within the file system, of the folder or file that is mounted.
     pub root: PathBuf,
     pub point: PathBuf,
 }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::kept::Kept;
 use super::order::Access;
-use super::own_files::{access_of, followed};
+use super::own_files::{OwnFile, OwnFileUse, access_of, followed};
 use super::paths::{Entry, Identity, Lookup, is_system};
+use super::shown::shown_path;
 
 /// Maximum number of names that are looked at in the folders of one box, before it is made.
 const MAX_NAMES: usize = if cfg!(test) { 500 } else { 100_000 };
@@ -15,41 +16,54 @@ const MAX_NAMES_OF_SENTENCE: usize = if cfg!(test) { 100 } else { 20_000 };
 /// Maximum length of a path in a sentence.
 const MAX_SHOWN: usize = 300;
 
-/// Fails if a file that a box must not write has another name in a folder that the box may write. `own` are the programs of the box itself. If
-/// there are more names than can be looked at, the approval says so.
+/// Fails if a file that a box must not write has another name in a folder that the box may write, or if one of the gateway's own files has one
+/// in any folder of the box. `own_programs` are the programs of the box itself. If there are more names than can be looked at, the approval says
+/// so.
 ///
 /// # Errors
 /// A sentence that names the file and its other name.
 pub(super) fn check_other_names<'p>(
     kept: &[Kept],
-    own: impl Iterator<Item = &'p PathBuf>,
+    own_programs: impl Iterator<Item = &'p PathBuf>,
+    own_files: &[OwnFile],
     paths: &BTreeMap<PathBuf, Access>,
     lookup: &impl Lookup,
 ) -> Result<(), String> {
     let programs = kept.iter().filter(|kept| kept.owner.is_kept()).map(|kept| followed(&kept.path, lookup).1);
-    // Only root can give a file of the system another name.
-    let files = own.cloned().chain(programs).filter(|file| !is_system(file));
-    let named_twice = |file: PathBuf| {
+    let words = "a program that this box must not change";
+    let programs = own_programs.cloned().chain(programs).map(|file| (file, words));
+    check_names_of(programs, Reach { paths, is_any: false }, lookup)?;
+    // A base brings only entries that a person has to approve.
+    let own_files = own_files.iter().filter(|file| file.use_of != OwnFileUse::Base);
+    let own_files = own_files.map(|file| (followed(&file.path, lookup).1, file.use_of.words()));
+    // Those that the box has by their known names are judged by these.
+    let elsewhere = own_files.filter(|(place, _)| access_of(paths, place).is_none());
+    check_names_of(elsewhere, Reach { paths, is_any: true }, lookup)
+}
+
+/// Fails if one of the files, each with words that say what it is, has another name in what a box reaches.
+fn check_names_of(files: impl Iterator<Item = (PathBuf, &'static str)>, reach: Reach<'_>, lookup: &impl Lookup) -> Result<(), String> {
+    let named_twice = |(file, words): (PathBuf, &'static str)| {
         let Identity { device, inode, names } = lookup.identity(&file)?;
-        names.is_some_and(|names| names > 1).then_some(((device, inode), file))
+        names.is_some_and(|names| names > 1).then_some(((device, inode), (file, words)))
     };
-    let wanted: BTreeMap<(u64, u64), PathBuf> = files.filter_map(named_twice).collect();
-    if wanted.is_empty() {
-        return Ok(());
-    }
+    // Only root can give a file of the system another name.
+    let wanted: BTreeMap<(u64, u64), (PathBuf, &str)> = files.filter(|(file, _)| !is_system(file)).filter_map(named_twice).collect();
+    let Some((first, words)) = wanted.values().next() else { return Ok(()) };
     let is_wanted = |path: &Path, file: Identity| Some((path.to_owned(), wanted.get(&(file.device, file.inode))?));
-    // The file that a box must not change has another name somewhere.
+    let does = if reach.is_any { "would have" } else { "could write" };
+    // The file has another name somewhere.
     let unknown = |reason: String| {
-        let known = wanted.values().next().map(|path| path.display().to_string()).unwrap_or_default();
+        let known = first.display();
         format!(
-            "{known}, a program that this box must not change, has another name (a hard link) somewhere, and it cannot be told whether this box could \
-             write it: {reason}. Name smaller folders, or make {known} a file of its own, by copying it and moving the copy to its place"
+            "{known}, {words}, has another name (a hard link) somewhere, and it cannot be told whether this box {does} it: {reason}. Name smaller \
+             folders, or make {known} a file of its own, by copying it and moving the copy to its place"
         )
     };
-    match walk(paths, MAX_NAMES, lookup, is_wanted) {
-        Walk::Found((other, known)) => Err(format!(
-            "{}, which this box could write, is another name (a hard link) of {}, which is a program that it must not change: make each of them a \
-             file of its own, by copying it and moving the copy to its place",
+    match walk(reach, MAX_NAMES, lookup, is_wanted) {
+        Walk::Found((other, (known, words))) => Err(format!(
+            "{}, which this box {does}, is another name (a hard link) of {}, {words}: make each of them a file of its own, by copying it and \
+             moving the copy to its place",
             other.display(),
             known.display()
         )),
@@ -67,17 +81,17 @@ fn shortened(path: &Path) -> String {
 /// Says that a box may write files that have other names, or that nobody knows.
 pub(super) fn other_names_sentence(paths: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Option<String> {
     let has_other = |path: &Path, file: Identity| file.names.is_some_and(|names| names > 1).then(|| path.to_owned());
-    match walk(paths, MAX_NAMES_OF_SENTENCE, lookup, has_other) {
+    match walk(Reach { paths, is_any: false }, MAX_NAMES_OF_SENTENCE, lookup, has_other) {
         Walk::Found(path) => Some(format!(
             "can change files by other names that they have elsewhere (hard links, as pnpm and uv make them), such as that of {}",
-            path.display()
+            shown_path(&path)
         )),
         Walk::TooMany => Some(format!(
             "may write more than {MAX_NAMES_OF_SENTENCE} files, so it is not known whether some have other names elsewhere (hard links)"
         )),
         Walk::Unseen(place) => Some(format!(
             "may write files that cannot be looked at, such as those in {}, so it is not known whether they have other names elsewhere (hard links)",
-            shortened(&place)
+            shown_path(&place)
         )),
         Walk::Whole => None,
     }
@@ -92,17 +106,26 @@ enum Walk<T> {
     Unseen(PathBuf),
 }
 
-/// Looks at the names of all files that a box may write, until one is found. Follows no links. If something cannot be looked at, the rest is
-/// looked at nevertheless.
-fn walk<T>(
-    paths: &BTreeMap<PathBuf, Access>,
-    max_names: usize,
-    lookup: &impl Lookup,
-    found: impl Fn(&Path, Identity) -> Option<T>,
-) -> Walk<T> {
-    let written = paths.iter().filter(|(_, access)| **access == Access::Write);
-    let mut next: Vec<Entry> = written.map(|(path, _)| Entry { path: path.clone(), is_folder: true }).collect();
-    let (mut count, mut unseen) = (0, None);
+/// The paths of a box, and which of them count.
+#[derive(Clone, Copy)]
+struct Reach<'p> {
+    paths: &'p BTreeMap<PathBuf, Access>,
+    /// True if paths count that can only be read.
+    is_any: bool,
+}
+
+impl Reach<'_> {
+    fn has(self, access: Access) -> bool {
+        self.is_any || access == Access::Write
+    }
+}
+
+/// Looks at the names of all files that a box reaches, until one is found. Follows no links. If something cannot be looked at, the rest is
+/// looked at nevertheless. Lists no more names than it may look at: a server decides how many files a folder has.
+fn walk<T>(reach: Reach<'_>, max_names: usize, lookup: &impl Lookup, found: impl Fn(&Path, Identity) -> Option<T>) -> Walk<T> {
+    let given = reach.paths.iter().filter(|(_, access)| reach.has(**access));
+    let mut next: Vec<Entry> = given.map(|(path, _)| Entry { path: path.clone(), is_folder: true }).collect();
+    let (mut count, mut listed, mut unseen) = (0, next.len(), None);
     while let Some(Entry { path, is_folder }) = next.pop() {
         count += 1;
         if count > max_names {
@@ -112,11 +135,22 @@ fn walk<T>(
         if let Some(found) = identity.filter(|file| file.names.is_some()).and_then(|file| found(&path, file)) {
             return Walk::Found(found);
         }
-        let entries = if is_folder { lookup.entries(&path) } else { Some(Vec::new()) };
+        let most = max_names.saturating_sub(listed).saturating_add(1);
+        let entries = if is_folder { lookup.entries(&path, most) } else { Some(Vec::new()) };
         if entries.is_none() || (identity.is_none() && lookup.is_unknown(&path)) {
             unseen = unseen.or(Some(path));
         }
-        next.extend(entries.into_iter().flatten().filter(|entry| access_of(paths, &entry.path) == Some(Access::Write)));
+        let entries = entries.unwrap_or_default();
+        listed += entries.len();
+        // What is given itself is in the list already.
+        let is_new = |entry: &Entry| {
+            !reach.paths.contains_key(&entry.path) && access_of(reach.paths, &entry.path).is_some_and(|access| reach.has(access))
+        };
+        next.extend(entries.into_iter().filter(is_new));
     }
-    unseen.map_or(Walk::Whole, Walk::Unseen)
+    match unseen {
+        _ if listed > max_names => Walk::TooMany,
+        Some(place) => Walk::Unseen(place),
+        None => Walk::Whole,
+    }
 }

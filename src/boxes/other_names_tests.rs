@@ -13,7 +13,7 @@ fn a_program_with_another_name_in_a_written_folder_prevents_the_box() {
         "/home/ada/p/x/y",
         "/home/ada/p/kept/z",
     ];
-    let kept = |path: &str| Kept { path: path.into(), owner: Owner::Server("b".to_owned()) };
+    let kept = |path: &str| Kept { path: path.into(), owner: Owner::Server("b".into()) };
     let linked = |line: &'static str| machine(&lines.into_iter().chain([line]).collect::<Vec<_>>());
     let mut server = entry("/usr/bin/node", &["/home/ada/opt/own.mjs", "/home/ada/p"]);
     server.kept = vec![kept("/home/ada/opt/b.mjs"), kept("/home/ada/p/kept")];
@@ -48,7 +48,7 @@ fn mounted_twice(point: &str) -> Machine {
 fn what_runs_outside_is_only_read_by_a_second_mount_too() {
     let within = mounted_twice("/home/ada/p/again");
     let kept = |path: &str, owner: Owner| Kept { path: path.into(), owner };
-    let other = || Owner::Server("b".to_owned());
+    let other = || Owner::Server("b".into());
     let server = |given: &str, kept: Vec<Kept>| Entry { write: vec![given.into()], kept, ..entry("/usr/bin/node", &[]) };
     for owner in [other(), Owner::Gateway] {
         let of = |given: &str| server(given, vec![kept("/home/ada/q/b.mjs", owner.clone())]).own(&within);
@@ -73,8 +73,8 @@ fn a_second_mount_within_what_runs_outside_is_not_written_unseen() {
     };
     assert!(with(Owner::Gateway).contents(&machine).unwrap_err().contains("/mnt/data cannot be written"));
     let has = |owner: Owner, sentence: &str| with(owner).present(&machine).iter().any(|said| said == sentence);
-    assert!(has(Owner::Server("b".to_owned()), "can change /mnt/data, and so can change what the server \"b\" runs"));
-    assert!(has(Owner::MayRun("b".to_owned()), "can change files in /mnt/data, from which the server \"b\" may run code"));
+    assert!(has(Owner::Server("b".into()), "can change /mnt/data, and so can change what the server \"b\" runs"));
+    assert!(has(Owner::MayRun("b".into()), "can change files in /mnt/data, from which the server \"b\" may run code"));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_hard_link_is_not_hidden_from_the_search() {
         assert!(server.present(machine).iter().any(|said| said.contains(sentence)), "{:?}", server.present(machine));
         assert_eq!(of(&server, machine), Ok(()), "no program of another server is at stake");
     }
-    server.kept = vec![Kept { path: "/home/ada/opt/b.mjs".into(), owner: Owner::Server("b".to_owned()) }];
+    server.kept = vec![Kept { path: "/home/ada/opt/b.mjs".into(), owner: Owner::Server("b".into()) }];
     for (machine, reason) in [(&closed, "/home/ada/p/x cannot be looked at"), (&many, "more than 500 files")] {
         let problem = of(&server, machine).unwrap_err();
         assert!(problem.contains("/home/ada/opt/b.mjs, a program") && problem.contains(reason), "{problem}");
@@ -136,12 +136,12 @@ fn what_cannot_be_looked_at_is_not_taken_for_missing() {
         *if access == Access::Write { &mut server.write } else { &mut server.read } = vec!["/home/ada/p".into()];
         server
     };
-    for owner in [Owner::Gateway, Owner::Server("b".to_owned())] {
+    for owner in [Owner::Gateway, Owner::Server("b".into())] {
         let problem = at(owner.clone(), Access::Write).contents(&machine).unwrap_err();
-        assert!(problem.contains("/home/ada/p/x/b.mjs exists") && problem.contains(reason), "{problem}");
+        assert!(problem.contains("must not change /home/ada/p/x/b.mjs, ") && problem.contains(reason), "{problem}");
         assert!(at(owner, Access::Read).contents(&machine).is_ok());
     }
-    assert!(at(Owner::MayRun("b".to_owned()), Access::Write).contents(&machine).is_ok());
+    assert!(at(Owner::MayRun("b".into()), Access::Write).contents(&machine).is_ok());
     let mut server = entry("/usr/bin/node", &["/home/ada/p"]);
     server.own_files = vec![OwnFile { path: "/home/ada/p/x/base.json".into(), use_of: OwnFileUse::Base }];
     assert!(server.contents(&machine).unwrap_err().contains(reason));
@@ -181,4 +181,38 @@ fn a_socket_of_a_program_that_takes_commands_is_recognised_in_any_place() {
     let mut server = entry("/usr/bin/node", &[]);
     server.read = vec!["/mnt".into()];
     assert!(server.contents(&machine).unwrap_err().contains("the socket of Docker is within, /mnt/docker.sock"));
+}
+
+/// The config, an `envFile`, tokens and keys can lie outside of all given folders, and have another name within one.
+#[test]
+fn an_own_file_with_another_name_in_a_given_folder_prevents_the_box() {
+    let lines = ["/usr/bin/node", "/home/ada/.state/store", "/home/ada/conf/own", "/home/ada/p/x/y", "/home/ada/q/"];
+    let linked = |line: &'static str| machine(&lines.into_iter().chain([line]).collect::<Vec<_>>());
+    let other_name = linked("/home/ada/p/x/h same as /home/ada/conf/own");
+    let with = |access: Access, use_of: OwnFileUse| {
+        let (read, write) =
+            if access == Access::Read { (vec!["/home/ada/p".into()], vec![]) } else { (vec![], vec!["/home/ada/p".into()]) };
+        let own_files = vec![OwnFile { path: "/home/ada/conf/own".into(), use_of }];
+        Entry { read, write, own_files, ..entry("/usr/bin/node", &[]) }
+    };
+    for access in [Access::Read, Access::Write] {
+        for use_of in [OwnFileUse::Config, OwnFileUse::Secret, OwnFileUse::Variables { by_this: false }] {
+            let problem = with(access, use_of).contents(&other_name).unwrap_err();
+            let said = "/home/ada/p/x/h, which this box would have, is another name (a hard link) of /home/ada/conf/own, ";
+            assert!(problem.starts_with(said), "{problem}");
+            for elsewhere in [machine(&lines), linked("/home/ada/q/h same as /home/ada/conf/own")] {
+                assert!(with(access, use_of).contents(&elsewhere).is_ok());
+            }
+        }
+        // A base brings only entries that need an approval.
+        assert!(with(access, OwnFileUse::Base).contents(&other_name).is_ok());
+    }
+    let many: Vec<String> = (0..600).map(|number| format!("/home/ada/p/y/{number}")).collect();
+    let outside = "/home/ada/q/h same as /home/ada/conf/own";
+    let many = machine(&lines.into_iter().chain([outside]).chain(many.iter().map(String::as_str)).collect::<Vec<_>>());
+    let problem = with(Access::Read, OwnFileUse::Config).contents(&many).unwrap_err();
+    assert!(
+        problem.contains("/home/ada/conf/own, this gateway's config, has another name") && problem.contains("more than 500 files"),
+        "{problem}"
+    );
 }

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use super::mounts::OtherMounts;
 use super::order::{Access, Given};
 use super::paths::{Identity, Lookup, SYSTEM, is_system};
+use super::shown::shown_path;
 
 /// Maximum number of links that lead to one file, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -33,7 +34,7 @@ pub enum OwnFileUse {
 }
 
 impl OwnFileUse {
-    fn words(self) -> &'static str {
+    pub(super) fn words(self) -> &'static str {
         match self {
             Self::Config => "this gateway's config",
             Self::Base => "a config from which this gateway takes servers",
@@ -73,7 +74,7 @@ pub(super) fn held(
             && *use_of != OwnFileUse::Base
         {
             return Err(format!(
-                "{what}, {words}, leads through {}, which this box could replace: name {} itself, or put it outside",
+                "{what}, {words}, leads through {}, which this box could replace: name {} itself, or put it outside of the folders of this box",
                 passed.display(),
                 place.display()
             ));
@@ -129,7 +130,7 @@ pub(super) fn check_own_folders(
         let (passed, place) = replaceable(folder, given, lookup);
         if let Some(passed) = passed {
             return Err(format!(
-                "{}, this gateway's own folder, leads through {}, which this box could replace: name {} itself, or put it outside",
+                "{}, this gateway's own folder, leads through {}, which this box could replace: name {} itself, or put it outside of the folders of this box",
                 folder.display(),
                 passed.display(),
                 place.display()
@@ -137,7 +138,7 @@ pub(super) fn check_own_folders(
         }
         if let Some(other) = name_by_mount(&place, given, mounts, lookup) {
             return Err(format!(
-                "{}, this gateway's own folder, has another name in this box, {}: give folders without it, or put it outside",
+                "{}, this gateway's own folder, has another name in this box, {}: give folders without it, or put it outside of the folders of this box",
                 folder.display(),
                 other.display()
             ));
@@ -164,7 +165,7 @@ pub(super) fn makeable(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, loo
         passed.is_some() || (access_of(given, &place) == Some(Access::Write) && lookup.kind(&place).is_none())
     };
     let paths = bases.map(|file| &file.path).filter(can_be_made);
-    paths.map(|path| format!("can make {}, from which this gateway takes servers that need an approval", path.display())).collect()
+    paths.map(|path| format!("can make {}, from which this gateway takes servers that need an approval", shown_path(path))).collect()
 }
 
 /// Returns another name that a box has for a file: a given path is the same file, or the same folder as one that contains it, because the
@@ -233,7 +234,7 @@ pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, Path
 pub(super) fn unseen(path: &Path, lookup: &impl Lookup) -> String {
     let closed = path.ancestors().find(|above| !lookup.is_unknown(above)).unwrap_or(path);
     format!(
-        "it cannot be told whether {} exists, which this box must not change, because {} cannot be searched: allow yourself to search it (chmod \
+        "this box must not change {}, and it cannot be told whether it exists, because {} cannot be searched: allow yourself to search it (chmod \
          u+rwx), or name other folders",
         path.display(),
         closed.display()

@@ -11,6 +11,7 @@ use rustix::process::geteuid;
 
 use super::mounts::{Mount, mounts};
 use super::order::Access;
+use crate::files::{Links, open_regular};
 
 /// Folders and files of the system that exist in every box, and cannot be written. `/etc` is given in parts, because it also has secrets that
 /// root can read.
@@ -84,9 +85,9 @@ pub trait Lookup {
     fn is_program(&self, path: &Path) -> bool;
     /// Returns the identity of the file at the path, without following a link. `None` if nothing exists there.
     fn identity(&self, path: &Path) -> Option<Identity>;
-    /// Returns the entries of a folder. Returns no entries if there is no folder. `None` if the folder cannot be listed, although files in it
+    /// Returns at most `most` entries of a folder. Returns no entries if there is no folder. `None` if the folder cannot be listed, although files in it
     /// could be reached by their names, or after a change of its rights.
-    fn entries(&self, folder: &Path) -> Option<Vec<Entry>>;
+    fn entries(&self, folder: &Path, most: usize) -> Option<Vec<Entry>>;
     /// Returns whether it cannot be told what exists at the path, for example because a folder above it cannot be searched.
     fn is_unknown(&self, path: &Path) -> bool;
     /// Returns whether the path is a folder in which all users make files, and can remove only their own, as in `/tmp`.
@@ -134,12 +135,9 @@ impl Lookup for Disk {
     }
 
     fn interpreter(&self, path: &Path) -> Option<Vec<String>> {
-        // Opening a pipe would wait for its writer.
-        if self.kind(path)? != Kind::File {
-            return None;
-        }
         let mut start = Vec::new();
-        fs::File::open(path).ok()?.take(FIRST_LINE_BYTES as u64).read_to_end(&mut start).ok()?;
+        // A server can put a pipe to the place of a file at any moment. Opening one must not wait for its writer.
+        open_regular(path, Links::Follow).ok()?.take(FIRST_LINE_BYTES as u64).read_to_end(&mut start).ok()?;
         first_line(&start)
     }
 
@@ -152,9 +150,9 @@ impl Lookup for Disk {
         Some(Identity { device: data.dev(), inode: data.ino(), names: data.is_file().then(|| data.nlink()) })
     }
 
-    fn entries(&self, folder: &Path) -> Option<Vec<Entry>> {
+    fn entries(&self, folder: &Path, most: usize) -> Option<Vec<Entry>> {
         let entry = |entry: fs::DirEntry| Entry { path: entry.path(), is_folder: entry.file_type().is_ok_and(|kind| kind.is_dir()) };
-        let listed = fs::read_dir(folder).and_then(|entries| entries.map(|found| found.map(entry)).collect());
+        let listed = fs::read_dir(folder).and_then(|entries| entries.take(most).map(|found| found.map(entry)).collect());
         match listed {
             Ok(entries) => Some(entries),
             Err(error) if is_missing(&error) => Some(Vec::new()),
@@ -241,7 +239,11 @@ pub(super) fn find_program(name: &str, search_path: &OsStr, lookup: &impl Lookup
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+    use crate::files::testing::{at_once, pipe};
 
     #[test]
     fn a_first_line_is_read_as_the_kernel_reads_it() {
@@ -267,16 +269,45 @@ mod tests {
         assert!(read(&ended[..FIRST_LINE_BYTES]).unwrap().starts_with("/x|y"));
     }
 
+    /// A server can have the other name of a file at which the gateway looks.
+    #[test]
+    fn a_file_that_becomes_a_pipe_while_it_is_looked_at_is_no_script() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, script, place) = (pipe(folder.path(), "pipe"), folder.path().join("script"), folder.path().join("place"));
+        fs::write(&script, "#!/bin/sh\n").unwrap();
+        let (is_done, looked_at) = (Arc::new(AtomicBool::new(false)), place.clone());
+        let done = Arc::clone(&is_done);
+        let swapping = std::thread::spawn(move || {
+            let next = place.with_extension("next");
+            for source in [&pipe, &script].into_iter().cycle().take_while(|_| !done.load(Ordering::Acquire)) {
+                fs::hard_link(source, &next).unwrap();
+                fs::rename(&next, &place).unwrap();
+                let _ = fs::remove_file(&next);
+            }
+        });
+        let found = at_once(move || (0..20_000).filter(|_| Disk.interpreter(&looked_at).is_some()).count());
+        is_done.store(true, Ordering::Release);
+        swapping.join().unwrap();
+        assert!(found > 0, "no script was found");
+    }
+
+    #[test]
+    fn no_more_entries_of_a_folder_are_read_than_are_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        (0..20).for_each(|number| fs::write(folder.path().join(number.to_string()), "").unwrap());
+        assert_eq!([0, 7, 30].map(|most| Disk.entries(folder.path(), most).unwrap().len()), [0, 7, 20]);
+    }
+
     #[test]
     fn what_the_kernel_refuses_to_look_up_is_not_taken_for_missing() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("missing");
-        assert!(!Disk.is_unknown(&missing) && Disk.entries(&missing) == Some(vec![]));
+        assert!(!Disk.is_unknown(&missing) && Disk.entries(&missing, 9) == Some(vec![]));
         std::os::unix::fs::symlink("loop", folder.path().join("loop")).unwrap();
         let long: PathBuf =
             std::iter::repeat_n(folder.path().join("x").strip_prefix("/").unwrap(), 400).fold("/".into(), |path, part| path.join(part));
         for path in [folder.path().join("loop/x"), long] {
-            assert!(Disk.is_unknown(&path) && Disk.entries(&path).is_none() && Disk.kind(&path).is_none());
+            assert!(Disk.is_unknown(&path) && Disk.entries(&path, 9).is_none() && Disk.kind(&path).is_none());
         }
     }
 }

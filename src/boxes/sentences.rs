@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::contents::is_relative_path;
+use super::shown::shown_text;
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings, is_program_file};
 
 /// What is said about each box that may write something beside its private home. It does not depend on what exists on the machine now.
@@ -31,9 +32,9 @@ pub fn sentences(
         "may read the system's programs, and the folders of its own program, runtime and package".to_owned(),
         format!("may write a private home of {disk_mb} MiB, which is kept, and a private /tmp"),
     ];
-    said.extend(read.iter().map(|path| format!("may read {path}")));
-    said.extend(write.iter().map(|path| format!("may read and write {path}")));
-    let named: Vec<&str> = arguments.iter().filter(|text| is_path(text)).chain(roots).map(String::as_str).collect();
+    said.extend(read.iter().map(|path| format!("may read {}", shown_text(path))));
+    said.extend(write.iter().map(|path| format!("may read and write {}", shown_text(path))));
+    let named: Vec<String> = arguments.iter().filter(|text| is_path(text)).chain(roots).map(|path| shown_text(path)).collect();
     if !named.is_empty() {
         let may = match base {
             BoxBase::Standard => "may read and write",

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::mounts::OtherMounts;
 use super::paths::{Kind, Lookup};
+use super::shown::shown_path;
 use super::sockets::{files_of_each, matches, taking_commands};
 
 /// The folder in which services of this machine have their sockets.
@@ -238,7 +239,7 @@ pub(super) fn sockets_sentences<'p>(folders: impl Iterator<Item = &'p Path>) -> 
 }
 
 fn sockets_sentence(folder: &Path, left: &mut usize) -> Option<String> {
-    let place = folder.display();
+    let place = shown_path(folder);
     if *left == 0 {
         return folder
             .is_dir()
@@ -250,7 +251,7 @@ fn sockets_sentence(folder: &Path, left: &mut usize) -> Option<String> {
         let is_usual = folder.starts_with(RUN) || folder == Path::new(TEMPORARY);
         return (is_usual && folder.is_dir()).then_some(told);
     }
-    let named: Vec<String> = found.iter().take(MAX_NAMED).map(|socket| socket.display().to_string()).collect();
+    let named: Vec<String> = found.iter().take(MAX_NAMED).map(|socket| shown_path(socket)).collect();
     let more = match found.len() - named.len() {
         0 => String::new(),
         more => format!(" and {more} more"),

@@ -90,8 +90,8 @@ impl Lookup for Counted<'_> {
         self.0.identity(path)
     }
 
-    fn entries(&self, folder: &Path) -> Option<Vec<crate::boxes::Entry>> {
-        self.0.entries(folder)
+    fn entries(&self, folder: &Path, most: usize) -> Option<Vec<crate::boxes::Entry>> {
+        self.0.entries(folder, most)
     }
 
     fn is_unknown(&self, path: &Path) -> bool {
@@ -113,7 +113,7 @@ fn an_approval_request_looks_at_a_bounded_number_of_files() {
     let files: Vec<String> = (0..450).map(|number| format!("/home/ada/p/{number}")).collect();
     let machine = machine(&files.iter().map(String::as_str).chain(["/usr/bin/node"]).collect::<Vec<_>>());
     let counted = Counted(&machine, std::cell::Cell::new(0));
-    let said = entry("/usr/bin/node", &["/home/ada/p"]).with(|request| present(request, &counted));
+    let said = entry("/usr/bin/node", &["/home/ada/p"]).with(|request| present(request, &counted)).sentences;
     assert!(said.iter().any(|sentence| sentence.starts_with("may write more than 100 files")), "{said:?}");
     assert!(counted.1.get() <= 110, "{} files", counted.1.get());
 }

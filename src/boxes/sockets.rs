@@ -57,7 +57,7 @@ pub(super) fn taking_commands(path: &Path, named: &[&Path], mut left: usize, loo
     let mut folders = VecDeque::from([(path.to_owned(), 0)]);
     let at_path = found(path);
     while let Some((folder, depth)) = folders.pop_front().filter(|_| at_path.is_none()) {
-        for entry in lookup.entries(&folder).unwrap_or_default() {
+        for entry in lookup.entries(&folder, left.saturating_add(1)).unwrap_or_default() {
             left = left.checked_sub(1)?;
             if entry.is_folder && depth < MAX_DEPTH {
                 folders.push_back((entry.path, depth + 1));

@@ -7,9 +7,13 @@ use super::paths::Lookup;
 
 /// Maximum number of words of one text.
 const MAX_WORDS: usize = 16_384;
+/// Maximum number of letters that a short flag may have before its value: `-xf/path`.
+const MAX_FLAG_LETTERS: usize = 4;
+/// Maximum length in bytes of a text with the values of its variables.
+const MAX_FILLED: usize = 1 << 20;
 /// The characters that end a word, beside white space. A colon is not among them, because URLs have colons.
 const ENDS: &str = "=,;|&()<>'\"`{}[]";
-/// The characters that are split at by themselves, so that paths with white space are found too.
+/// The text is also split at each of these sets of characters alone, so that paths with white space are found too.
 const OUTER: [&str; 4] = ["'\"`", ":", ",", ";"];
 
 /// A word that may be a path.
@@ -27,13 +31,16 @@ pub(super) struct Folders<'a> {
     pub(super) working: Option<&'a Path>,
     /// The folder that `~` and `$HOME` mean.
     pub(super) home: &'a Path,
+    /// Returns the value of a variable that a shell would fill in.
+    pub(super) value_of: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl Folders<'_> {
     /// Returns the paths that a text names: the whole text, and each part of it. A part without the form of a path counts if the working folder
     /// has something with this name.
     pub(super) fn paths_in(&self, text: &str, lookup: &impl Lookup) -> Vec<PathBuf> {
-        words(text).into_iter().filter_map(|word| self.path_of(&word, lookup)).collect()
+        let value_of = |name: &str| if name == "HOME" { self.home.to_str().map(str::to_owned) } else { (self.value_of)(name) };
+        words(text, &value_of).into_iter().filter_map(|word| self.path_of(&word, lookup)).collect()
     }
 
     fn path_of(&self, Word { text, is_rest }: &Word, lookup: &impl Lookup) -> Option<PathBuf> {
@@ -66,12 +73,21 @@ impl Folders<'_> {
 }
 
 /// Returns a text, and each part of it that may be a path: the value of `--flag=path` or `-Ipath`, the file of `@path`, the path of a URL, or a
-/// file in the command line of `sh -c`. A text with percent-encoded characters is looked at in both forms.
-fn words(text: &str) -> Vec<Word> {
+/// file in the command line of `sh -c`. A text with percent-encoded characters, variables, quotes or backslashes is looked at in all forms.
+fn words(text: &str, value_of: &dyn Fn(&str) -> Option<String>) -> Vec<Word> {
     let mut found = Vec::new();
-    add_words(text, &mut found);
-    if let Some(decoded) = decoded(text) {
-        add_words(&decoded, &mut found);
+    let forms: Vec<String> = [Some(text.to_owned()), decoded(text), with_values(text, value_of)].into_iter().flatten().collect();
+    for form in &forms {
+        add_words(form, &mut found);
+        // JSON may have a backslash before each slash and each quote.
+        if form.contains('\\') {
+            add_words(&form.replace('\\', ""), &mut found);
+        }
+        if let Some(unquoted) = unquoted(form) {
+            let before = found.len();
+            add_words(&unquoted, &mut found);
+            found[before..].iter_mut().for_each(|word| word.text = word.text.chars().map(shown).collect());
+        }
     }
     let rests: Vec<Word> = found.iter().flat_map(|word| rests(&word.text)).collect();
     found.extend(rests);
@@ -81,17 +97,85 @@ fn words(text: &str) -> Vec<Word> {
     found
 }
 
+/// Returns whether a word ends before this character, in a text without quotes.
+fn ends(character: char) -> bool {
+    character.is_whitespace() || ENDS.contains(character)
+}
+
+/// Returns a command line without its quotes and backslashes. A blank that is no end of a word for a shell becomes another character ([`hidden`]).
+/// `None` if this changes nothing.
+fn unquoted(text: &str) -> Option<String> {
+    let (mut plain, mut quote, mut is_escaped) = (String::new(), None, false);
+    for character in text.chars() {
+        match character {
+            _ if is_escaped => {
+                plain.push(if ends(character) { hidden(character) } else { character });
+                is_escaped = false;
+            }
+            '\\' if quote != Some('\'') => is_escaped = true,
+            '\'' | '"' if quote.is_none() => quote = Some(character),
+            _ if quote == Some(character) => quote = None,
+            // A shell knows only blanks of ASCII.
+            _ if character.is_whitespace() && (quote.is_some() || !character.is_ascii()) => plain.push(hidden(character)),
+            _ => plain.push(character),
+        }
+    }
+    (plain != text).then_some(plain)
+}
+
+/// The characters of Unicode for private use that stand for characters within quotes.
+const HIDDEN: std::ops::Range<u32> = 0xF_0000..0xF_FFFE;
+
+/// Returns the character that stands for one within quotes.
+fn hidden(character: char) -> char {
+    Some(HIDDEN.start + u32::from(character)).filter(|code| HIDDEN.contains(code)).and_then(char::from_u32).unwrap_or(character)
+}
+
+fn shown(character: char) -> char {
+    let code = u32::from(character);
+    Some(code).filter(|code| HIDDEN.contains(code)).and_then(|code| char::from_u32(code - HIDDEN.start)).unwrap_or(character)
+}
+
+/// Returns a text with the values of its variables (`$NAME`, `${NAME}` and `${NAME:-default}`). `None` if it has no variable with a value.
+fn with_values(text: &str, value_of: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+    let (mut filled, mut rest, mut is_filled) = (String::new(), text, false);
+    while let Some((before, behind)) = rest.split_once('$') {
+        filled.push_str(before);
+        let in_braces = behind.strip_prefix('{').and_then(|behind| behind.split_once('}'));
+        let (inner, after) = in_braces.unwrap_or_else(|| behind.split_at(behind.find(|next| !is_name(next)).unwrap_or(behind.len())));
+        let (name, default) = inner.split_at(inner.find(|next| !is_name(next)).unwrap_or(inner.len()));
+        let default = default.strip_prefix(":-").or_else(|| default.strip_prefix('-')).map(str::to_owned);
+        if let Some(value) = value_of(name).filter(|value| !value.is_empty()).or(default) {
+            filled.push_str(&value);
+            rest = after;
+            is_filled = true;
+        } else {
+            filled.push('$');
+            rest = behind;
+        }
+        if filled.len() > MAX_FILLED {
+            return None;
+        }
+    }
+    filled.push_str(rest);
+    is_filled.then_some(filled)
+}
+
 fn add_words(text: &str, found: &mut Vec<Word>) {
     let text = without_hosts(text);
-    let ends = |character: char| character.is_whitespace() || ENDS.contains(character);
     let outer = OUTER.iter().flat_map(|ends| text.split(move |character| ends.contains(character)));
     let value = text.split_once('=').map(|(_, value)| value);
     let parts = text.split(ends).flat_map(|part| [part].into_iter().chain(part.split(':')));
-    let parts = [text.as_str()].into_iter().chain(value).chain(outer).chain(parts).map(str::trim).filter(|part| !part.is_empty());
+    let parts = [text.as_str()].into_iter().chain(value).chain(outer).chain(parts).map(str::trim);
+    // A name can end with a blank.
+    let whole = [text.as_str()].into_iter().chain(value);
+    let parts = whole.chain(parts).filter(|part| !part.trim().is_empty());
     found.extend(parts.map(|part| Word { text: part.to_owned(), is_rest: false }));
 }
 
-/// Returns the text with nothing but the path of each URL. A host, a user and a password are not paths.
+/// Removes the scheme, user, password and host of each URL in the text, and keeps everything else. A host, a user and a password are not
+/// paths.
 fn without_hosts(text: &str) -> String {
     let is_scheme = |character: char| character.is_ascii_alphanumeric() || "+-.".contains(character);
     let ends_host = |character: char| character.is_whitespace() || "/?#'\"`<>".contains(character);
@@ -109,15 +193,14 @@ fn before_query(path: &str) -> &str {
     path.split(['?', '#']).next().unwrap_or(path)
 }
 
-/// Returns what is left of a word without a flag of one letter, a sign that it names a file, or a query.
+/// Returns what is left of a word without a flag of some letters, a sign that it names a file, a query, or a place within an archive.
 fn rests(word: &str) -> Vec<Word> {
-    let behind_letter = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).and_then(|letters| {
-        let mut characters = letters.chars();
-        characters.next().map(|_| characters.as_str())
-    });
-    let file = word.strip_prefix('@');
+    let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
+    let behind_letters = letters.char_indices().skip(1).take(MAX_FLAG_LETTERS).map(|(start, _)| &letters[start..]);
+    let file = word.strip_prefix(['@', '+', '%']);
     let without_query = Some(before_query(word)).filter(|rest| rest.len() < word.len());
-    let rests = [behind_letter, file, without_query].into_iter().flatten().filter(|rest| !rest.is_empty());
+    let archive = word.split_once("!/").map(|(archive, _)| archive);
+    let rests = behind_letters.chain([file, without_query, archive].into_iter().flatten()).filter(|rest| !rest.is_empty());
     rests.map(|rest| Word { text: rest.to_owned(), is_rest: true }).collect()
 }
 
@@ -140,7 +223,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let working = folder.path().canonicalize().unwrap();
         std::fs::write(working.join("compose.yml"), "").unwrap();
-        let folders = Folders { working: Some(&working), home: Path::new("/home/ada") };
+        let value_of = |name: &str| (name == "USER").then(|| "ada".to_owned());
+        let folders = Folders { working: Some(&working), home: Path::new("/home/ada"), value_of: &value_of };
         let finds = |text: &str, path: &str| folders.paths_in(text, &Disk).contains(&working.join(path));
         for (text, path) in [
             ("/ws/x", "/ws/x"),
@@ -170,6 +254,26 @@ mod tests {
             ("~/x", "/home/ada/x"),
             ("cd $HOME/x; ls", "/home/ada/x"),
             ("../x", "../x"),
+            (r"sh -c node\ x /ws/my\ dir/x.mjs", "/ws/my dir/x.mjs"),
+            ("exec node /ws/q/\"my dir\"/x.mjs", "/ws/q/my dir/x.mjs"),
+            ("P='/ws/a b:/ws/c d' python -m x", "/ws/a b"),
+            ("P='/ws/a b:/ws/c d' python -m x", "/ws/c d"),
+            (r"node /ws/semi\;colon/x.mjs", "/ws/semi;colon/x.mjs"),
+            ("node /ws/a\u{a0}b.mjs", "/ws/a\u{a0}b.mjs"),
+            (r#"{"path":"\/ws\/x.mjs"}"#, "/ws/x.mjs"),
+            (r#"{\"path\":\"/ws/x.mjs\"}"#, "/ws/x.mjs"),
+            ("-xf/ws/x.tar", "/ws/x.tar"),
+            ("-sf/ws/Makefile", "/ws/Makefile"),
+            ("-czvf/ws/x.tar", "/ws/x.tar"),
+            ("-Dlogging.config=jar:file:/ws/x.jar!/log.xml", "/ws/x.jar"),
+            ("node /home/$USER/srv/x.mjs", "/home/ada/srv/x.mjs"),
+            ("node /home/${USER}/x.mjs", "/home/ada/x.mjs"),
+            ("node \"/home/$USER/my dir/x.mjs\"", "/home/ada/my dir/x.mjs"),
+            ("node /home/${NAME:-bob}/x.mjs", "/home/bob/x.mjs"),
+            ("--data=$HOME/x", "/home/ada/x"),
+            ("/ws/trail.sh ", "/ws/trail.sh "),
+            ("--file=/ws/trail.sh ", "/ws/trail.sh "),
+            ("/ws/trail.sh ", "/ws/trail.sh"),
         ] {
             assert!(finds(text, path), "{text}: {:?}", folders.paths_in(text, &Disk));
         }
@@ -178,15 +282,15 @@ mod tests {
     #[test]
     fn other_words_are_no_paths() {
         let folder = tempfile::tempdir().unwrap();
-        let folders = Folders { working: Some(folder.path()), home: Path::new("/home/ada") };
-        for text in ["-y", "server", "@scope/name", "https://host", "--flag=word", "", "a\0b"] {
+        let folders = Folders { working: Some(folder.path()), home: Path::new("/home/ada"), value_of: &|_| None };
+        for text in ["-y", "-abc", "server", "$UNSET", "@scope/name", "https://host", "--flag=word", "", "a\0b"] {
             assert_eq!(folders.paths_in(text, &Disk), [] as [PathBuf; 0], "{text}");
         }
         for url in ["https://ada:pass.js@host/x", "postgres://ada:pass,word@host:1/x", "ws://host/x"] {
             let found = folders.paths_in(url, &Disk);
             assert!(found.iter().all(|path| path.starts_with("/x")), "{url}: {found:?}");
         }
-        let elsewhere = Folders { working: None, home: Path::new("/home/ada") };
+        let elsewhere = Folders { working: None, home: Path::new("/home/ada"), value_of: &|_| None };
         assert_eq!(elsewhere.paths_in("./x", &Disk), [] as [PathBuf; 0]);
         assert_eq!(elsewhere.paths_in("./x:/ws/y", &Disk), [PathBuf::from("/ws/y")]);
     }

@@ -18,8 +18,8 @@ pub(crate) fn kept_icons(server: &str, icons: Option<&Json>) -> Option<Json> {
     kept(server, icons, |src| is_image(src) || is_remote(src))
 }
 
-/// Returns the icons that consist of an image within the text. Results and prompts keep no others: nobody has approved the address of an icon in
-/// them, and a host that fetches it sends what the server has put into it.
+/// Returns the icons whose `src` contains the image itself (`data:`). Results and prompts keep no other icons: nobody has approved the
+/// addresses of their icons, and a host that fetches such an address sends the data that the server has put into the address.
 pub(crate) fn enclosed_icons(server: &str, icons: Option<&Json>) -> Option<Json> {
     kept(server, icons, is_image)
 }

@@ -83,7 +83,7 @@ pub struct PromptArgument {
 
 impl Resource {
     /// Returns whether reading this resource has the same meaning as reading `other`. The fields for hosts are not compared. A host only
-    /// gets the approved ones, and older versions of this program approved resources without reading them.
+    /// gets the approved ones, and older versions of this program did not read these fields when they approved a resource.
     #[must_use]
     pub fn is_read_as(&self, other: &Self) -> bool {
         let Self { uri, name, title, description, mime_type, host: _ } = self;

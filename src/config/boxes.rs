@@ -253,7 +253,7 @@ impl Reader<'_> {
     fn box_settings(&mut self, node: &Node, entries: &[Entry]) -> Option<BoxDefinition> {
         // A key that is not known is an error here: it may be a limit that would not hold.
         for entry in entries.iter().filter(|entry| !KEYS.contains(&entry.name.as_str())) {
-            let problem = format!("is not a setting of a box. It has {}", KEYS.join(", "));
+            let problem = format!("is not a setting of a box. The settings are {}", KEYS.join(", "));
             self.wrong(&format!("box.{}", displayed(&entry.name)), &entry.node, problem);
         }
         let defaults = match node.get("base") {

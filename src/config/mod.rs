@@ -83,11 +83,11 @@ pub use redirectors::redirects_traffic;
 pub use rules::is_package_name;
 pub(crate) use sections::{SectionPath, section_for_new, servers_of};
 pub(crate) use server::is_setting;
-pub use source::{ServerSource, SourceKind, server_of_key};
+pub use source::{ServerSource, SourceKind, server_of_key, source_of_key};
 pub use substitute::{
     BoxPaths, ResolvedCommand, ResolvedHttp, Surroundings, resolve_box_paths, resolve_command, resolve_http, resolve_roots,
 };
-pub(crate) use substitute::{INPUT_ADVICE, environment_file};
+pub(crate) use substitute::{INPUT_ADVICE, environment_file, known_box_paths, with_known_values};
 pub use template::{Part, Placeholder, Template};
 pub use variant::{Changes, ProfileConflict, SetValue, Setting, Variant, variants_of};
 pub use workspace::{Locality, NEUTRAL_FOLDER};

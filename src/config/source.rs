@@ -29,6 +29,8 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
+    const ALL: [Self; 7] = [Self::Task, Self::Config, Self::Registered, Self::Provider, Self::Generated, Self::Catalogue, Self::Agent];
+
     /// Returns whether servers of this kind are available without a task that requests them.
     #[must_use]
     pub fn is_there_without_a_task(self) -> bool {
@@ -107,6 +109,20 @@ impl ServerSource {
         let escaped = name.contains(['%', ':']).then(|| name.replace('%', "%25").replace(':', "%3A"));
         [self.kind.key_word(), ":", escaped.as_deref().unwrap_or(name), ":", server].concat()
     }
+
+    /// Returns the words for the source in a sentence, before its name.
+    pub(crate) fn words(&self) -> &'static str {
+        match (self.kind, &self.name) {
+            (SourceKind::Config, Some(_)) => "the config of",
+            (SourceKind::Config, None) => "the config",
+            (SourceKind::Task, _) => "the task",
+            (SourceKind::Agent, _) => "the agent",
+            (SourceKind::Registered, _) => "the registered provider",
+            (SourceKind::Provider, _) => "the provider",
+            (SourceKind::Generated, _) => "the generated tools",
+            (SourceKind::Catalogue, _) => "the catalogue",
+        }
+    }
 }
 
 /// Returns the name of the server with this key ([`ServerSource::key`]).
@@ -121,19 +137,27 @@ pub fn server_of_key(key: &str) -> &str {
     key.rsplit(':').next().unwrap_or(key)
 }
 
+/// Returns the source of the server with this key ([`ServerSource::key`]). `None` if the key begins with no kind of source.
+///
+/// ```
+/// use hyperlight_mcp::config::{ServerSource, SourceKind, source_of_key};
+/// let source = ServerSource::named(SourceKind::Agent, "a:b");
+/// assert_eq!(source_of_key(&source.key("files")), Some(source));
+/// assert_eq!(source_of_key("files"), Some(ServerSource::default()));
+/// ```
+#[must_use]
+pub fn source_of_key(key: &str) -> Option<ServerSource> {
+    let Some((word, rest)) = key.split_once(':') else { return Some(ServerSource::default()) };
+    let kind = SourceKind::ALL.into_iter().find(|kind| kind.key_word() == word)?;
+    let (name, _) = rest.rsplit_once(':')?;
+    let name = name.replace("%3A", ":").replace("%25", "%");
+    Some(ServerSource { kind, name: Some(name).filter(|name| !name.is_empty()) })
+}
+
 /// Writes the source for use in a sentence: `the config`, `the provider "acme"`.
 impl fmt::Display for ServerSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = match (self.kind, &self.name) {
-            (SourceKind::Config, Some(_)) => "the config of",
-            (SourceKind::Config, None) => "the config",
-            (SourceKind::Task, _) => "the task",
-            (SourceKind::Agent, _) => "the agent",
-            (SourceKind::Registered, _) => "the registered provider",
-            (SourceKind::Provider, _) => "the provider",
-            (SourceKind::Generated, _) => "the generated tools",
-            (SourceKind::Catalogue, _) => "the catalogue",
-        };
+        let words = self.words();
         match &self.name {
             Some(name) => write!(formatter, "{words} \"{name}\""),
             None => formatter.write_str(words),
@@ -147,16 +171,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_source() -> impl Strategy<Value = ServerSource> {
-        let kinds = [
-            SourceKind::Task,
-            SourceKind::Config,
-            SourceKind::Agent,
-            SourceKind::Registered,
-            SourceKind::Provider,
-            SourceKind::Generated,
-            SourceKind::Catalogue,
-        ];
-        (prop::sample::select(kinds.to_vec()), prop::option::of("[a:%/-]{0,4}")).prop_map(|(kind, name)| ServerSource { kind, name })
+        (prop::sample::select(SourceKind::ALL.to_vec()), prop::option::of("[a:%/-]{0,4}"))
+            .prop_map(|(kind, name)| ServerSource { kind, name })
     }
 
     proptest! {
@@ -165,6 +181,9 @@ mod tests {
             let same_name = one.name.as_deref().unwrap_or_default() == other.name.as_deref().unwrap_or_default();
             let is_same = one.kind == other.kind && same_name && one.is_operators_config() == other.is_operators_config() && a == b;
             prop_assert_eq!(one.key(&a) == other.key(&b), is_same);
+            let without_name = one.name.as_deref().is_none_or(str::is_empty);
+            let name = if without_name { None } else { one.name.clone() };
+            prop_assert_eq!(source_of_key(&one.key(&a)), Some(ServerSource { kind: one.kind, name }));
         }
     }
 }

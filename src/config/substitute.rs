@@ -128,8 +128,34 @@ pub(crate) fn environment_file(server: &ServerDefinition, surroundings: &Surroun
     let Transport::Stdio { environment_file: Some(file), .. } = &server.transport else { return None };
     let (surroundings, inputs) = (&*locality.surroundings(surroundings), BTreeMap::new());
     let mut filler = Filler::new(&server.origin, surroundings, &inputs);
-    let path = surroundings.workspace_folder.join(filler.plain("envFile", file));
-    filler.finish().ok().map(|_| path)
+    let path = filler.plain("envFile", file);
+    let path = if filler.finish().is_ok() { path } else { with_known_values(file, surroundings) };
+    (!path.contains("${")).then(|| surroundings.workspace_folder.join(path))
+}
+
+/// Replaces those placeholders of a text whose values are known now, and leaves the others as they are. For texts that nothing uses yet: they only
+/// say which files an entry names.
+pub(crate) fn with_known_values(text: &str, surroundings: &Surroundings) -> String {
+    let folder = |path: &Path| path.to_string_lossy().into_owned();
+    let (workspace, home) = (folder(&surroundings.workspace_folder), folder(&surroundings.user_home));
+    let Ok(template) = Template::parse(text) else {
+        return text.replace("${workspaceFolder}", &workspace).replace("${userHome}", &home);
+    };
+    let value = |part: &Part<'_>| match *part {
+        Part::Literal(text) => text.to_owned(),
+        Part::Placeholder { meaning: Placeholder::WorkspaceFolder, .. } => workspace.clone(),
+        Part::Placeholder { meaning: Placeholder::UserHome, .. } => home.clone(),
+        Part::Placeholder { meaning: Placeholder::Variable { name, default }, source } => surroundings
+            .environment
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+            .or(default)
+            .unwrap_or(source)
+            .to_owned(),
+        Part::Placeholder { meaning: Placeholder::Input(_), source } => source.to_owned(),
+    };
+    template.parts().iter().map(value).collect()
 }
 
 /// Returns the folders of `roots` as URIs. A relative folder is resolved in the workspace folder.
@@ -187,6 +213,20 @@ pub fn resolve_box_paths(server: &ServerDefinition, settings: &BoxSettings, surr
         BoxPaths { read: fill("box.read", &settings.read), write: fill("box.write", &settings.write), roots: fill("roots", &server.roots) };
     filler.finish()?;
     Ok(paths)
+}
+
+/// Returns those of the paths of a box that [`resolve_box_paths`] can replace. The others are left out.
+pub(crate) fn known_box_paths(server: &ServerDefinition, settings: &BoxSettings, surroundings: &Surroundings) -> BoxPaths {
+    let inputs = BTreeMap::new();
+    let known = |texts: &[String]| -> Vec<PathBuf> {
+        let path = |text: &String| {
+            let mut filler = Filler::new(&server.origin, surroundings, &inputs);
+            let path = surroundings.workspace_folder.join(filler.plain("box", text));
+            filler.finish().ok().map(|_| path)
+        };
+        texts.iter().filter_map(path).collect()
+    };
+    BoxPaths { read: known(&settings.read), write: known(&settings.write), roots: known(&server.roots) }
 }
 
 /// Replaces the placeholders of a server over HTTP. Returns `None` for a server that has a command.

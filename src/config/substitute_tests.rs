@@ -224,3 +224,18 @@ fn what_does_not_depend_on_the_workspace_starts_outside_of_it() {
     let own = r#"{ "command": "npx", "cwd": "/srv", "env": { "PATH": "/opt:${PATH}" } }"#;
     assert_eq!(start(own, Locality::Anywhere), ("/srv".to_owned(), "PATH=/opt:/bin".to_owned()));
 }
+
+#[test]
+fn a_text_that_nothing_uses_yet_has_the_values_that_are_known() {
+    let environment = [("A".to_owned(), "1".to_owned()), ("EMPTY".to_owned(), String::new())].into();
+    let surroundings = Surroundings { environment, workspace_folder: "/w".into(), user_home: "/h".into() };
+    for (text, expected) in [
+        ("${workspaceFolder}/x ${userHome}", "/w/x /h"),
+        ("${A}/${env:A}/${NOT_SET}/${input:b}", "1/1/${NOT_SET}/${input:b}"),
+        ("${EMPTY:-d}/${NOT_SET:-e}", "d/e"),
+        ("${command:pick}/${workspaceFolder}/${userHome}", "${command:pick}//w//h"),
+        ("plain", "plain"),
+    ] {
+        assert_eq!(with_known_values(text, &surroundings), expected);
+    }
+}

@@ -1,5 +1,5 @@
-//! The program that computes vectors, as a process. Its answers are not trusted: each has a deadline, a maximum length, the number of its
-//! question, and exactly one vector.
+//! The program that computes vectors, as a process. Its answers are not trusted: each must come before a deadline, must not be longer than
+//! a maximum, and must have the number of its question and exactly one vector.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;

@@ -1,9 +1,9 @@
 //! Servers that agents add at run time. The store keeps them, and the servers of each agent form a layer of the registry. Such a server
 //! runs only after a person has approved it, unless the operator has set `requireApproval` to false.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
@@ -14,14 +14,10 @@ use super::{Agent, Gateway};
 use crate::blocking::blocking;
 use crate::config::{ServerDefinition, ServerSource, SourceKind};
 use crate::error::{Error, Result};
-use crate::registry::{AddedServer, Decider, Entry, MAX_ADDED_SERVERS, Registry, ServerChange, ServerStatus, source_of};
+use crate::registry::{AddedServer, Decider, Entry, MAX_ADDED_SERVERS, Registry, ServerChange, ServerStatus, source_of, take_proposal};
 use crate::store::{Kind, Rows, audit};
 use crate::text::{server_name_for, server_name_of};
 
-/// The maximum number of servers that the models of one agent can add or change within [`PROPOSAL_PERIOD`]. There is a limit because a
-/// person has to read each request.
-const MAX_PROPOSALS: usize = 20;
-const PROPOSAL_PERIOD: Duration = Duration::from_hours(1);
 const ADD: &str = "Agent.addServer";
 const UPDATE: &str = "Agent.updateServer";
 
@@ -31,15 +27,13 @@ type ByName = BTreeMap<String, Arc<AddedServer>>;
 /// The servers that agents have added, as the last read of the store returned them.
 pub(super) struct AddedServers {
     servers: Mutex<HashMap<String, Arc<AddedServer>>>,
-    /// The times of recent proposals by models, by the name of the agent.
-    proposals: Mutex<HashMap<Option<String>, VecDeque<Instant>>>,
     /// False if the servers that agents add are approved without a person.
     pub(super) require_approval: bool,
 }
 
 impl AddedServers {
     pub(super) fn new(require_approval: bool) -> Self {
-        Self { servers: Mutex::default(), proposals: Mutex::default(), require_approval }
+        Self { servers: Mutex::default(), require_approval }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Arc<AddedServer>> {
@@ -50,20 +44,6 @@ impl AddedServers {
         let mut all: Vec<_> = self.servers.lock().values().cloned().collect();
         all.sort_unstable_by(|one, other| one.definition.name.cmp(&other.definition.name));
         all
-    }
-
-    /// Records a proposal of a model. Returns an error if the agent's models have made too many proposals in the last hour. Agents of the
-    /// same name share the limit, so that nobody avoids it by opening a new agent.
-    fn take_proposal(&self, owner: Option<&str>, now: Instant) -> Result<()> {
-        let mut proposals = self.proposals.lock();
-        let times = proposals.entry(owner.map(str::to_owned)).or_default();
-        times.retain(|time| now.saturating_duration_since(*time) < PROPOSAL_PERIOD);
-        if times.len() >= MAX_PROPOSALS {
-            let what = "proposals within an hour, as a person has to read each. Ask the user, and try again later";
-            return Err(Error::TooManyProposals { what, limit: MAX_PROPOSALS });
-        }
-        times.push_back(now);
-        Ok(())
     }
 }
 
@@ -101,15 +81,22 @@ impl Core {
         }
     }
 
-    /// Changes the rows of added servers in the store, and closes the servers that the change affects.
+    /// Changes the rows of added servers in the store, and closes the servers that the change affects. `proposal` is the agent whose model proposes
+    /// the change, if a model does. The change and the proposal are recorded together, or neither of them.
     async fn change_added<T: Send + 'static>(
         self: &Arc<Self>,
+        proposal: Option<Proposal>,
         change: impl FnOnce(&mut Rows, &Registry) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let _one_at_a_time = self.reloading.lock().await;
         let core = Arc::clone(self);
         let (outcome, (servers, warnings)) = blocking(move || {
-            let outcome = core.store.change(Kind::Server, |rows| change(rows, &core.registry))?;
+            let outcome = core.store.change_all([Kind::Server, Kind::Proposal], |[servers, proposals]| {
+                if let Some(Proposal { owner }) = &proposal {
+                    take_proposal(proposals, owner.as_deref(), SystemTime::now())?;
+                }
+                change(servers, &core.registry)
+            })?;
             Ok((outcome, core.read_added()?))
         })
         .await?;
@@ -138,6 +125,12 @@ impl Core {
         let definition = &server.definition;
         self.registry.server(&definition.name).is_ok_and(|found| found.source == definition.source)
     }
+}
+
+/// A proposal of an agent's model.
+struct Proposal {
+    /// The name of the agent. `None` for the operator's own agent.
+    owner: Option<String>,
 }
 
 fn read(rows: &Rows) -> (ByName, Vec<String>) {
@@ -182,8 +175,8 @@ impl Agent {
     /// # Errors
     /// The errors of [`Self::add_server`].
     pub async fn add_server_as(&self, server: ServerChange, author: Decider) -> Result<ServerStatus> {
-        let owner = self.proposing(author)?;
-        let added = self.core.change_added(move |rows, registry| {
+        let owner = self.owner()?;
+        let added = self.core.change_added(proposal(author, owner.as_deref()), move |rows, registry| {
             let (known, _) = read(rows);
             if known.values().filter(|server| server.owner == owner).count() >= MAX_ADDED_SERVERS {
                 return Err(Error::TooManyProposals { what: "servers of its own. Remove one of them first", limit: MAX_ADDED_SERVERS });
@@ -219,9 +212,9 @@ impl Agent {
     /// The errors of [`Self::update_server`].
     pub async fn update_server_as(&self, name: &str, change: ServerChange, author: Decider) -> Result<ServerStatus> {
         self.own_server(name, Rights::Change)?;
-        let owner = self.proposing(author)?;
+        let owner = self.owner()?;
         let wanted = name.to_owned();
-        let changed = self.core.change_added(move |rows, _| {
+        let changed = self.core.change_added(proposal(author, owner.as_deref()), move |rows, _| {
             let body = rows.get(&wanted).ok_or_else(|| gone(&wanted))?;
             let server = AddedServer::from_row(&wanted, body).map_err(|problem| invalid(UPDATE, problem))?;
             // Another process may have removed the server, and then another agent may have added one of the same name.
@@ -270,7 +263,7 @@ impl Agent {
         let dropped = blocking(move || core.drop_grants_of(&definition, party_of(author)));
         dropped.await.map_err(|error| self.core.redacted(error))?;
         let (wanted, owner) = (name.to_owned(), server.owner.clone());
-        let removed = self.core.change_added(move |rows, _| {
+        let removed = self.core.change_added(None, move |rows, _| {
             let is_same = |body: &Arc<[u8]>| AddedServer::from_row(&wanted, body).is_ok_and(|server| server.owner == owner);
             if rows.get(&wanted).is_some_and(is_same) {
                 rows.remove(&wanted);
@@ -293,8 +286,8 @@ impl Agent {
         });
     }
 
-    /// Returns the name of the agent as the owner of added servers. Returns an error if the agent may propose nothing now.
-    fn proposing(&self, author: Decider) -> Result<Option<String>> {
+    /// Returns the name of the agent as the owner of added servers. Returns an error if the agent can own none.
+    fn owner(&self) -> Result<Option<String>> {
         self.identity.check_open()?;
         let Some(source) = self.identity.own_source() else {
             return Err(invalid(
@@ -302,9 +295,6 @@ impl Agent {
                 "an agent that an MCP host has named cannot add servers: the name is the host's own choice".to_owned(),
             ));
         };
-        if author == Decider::Model {
-            self.core.added.take_proposal(source.name.as_deref(), Instant::now())?;
-        }
         Ok(source.name)
     }
 
@@ -338,6 +328,11 @@ fn free_name(display_name: &str, owner: Option<&str>, author: Decider, is_taken:
     }
 }
 
+/// Returns the proposal that a change of this author is.
+fn proposal(author: Decider, owner: Option<&str>) -> Option<Proposal> {
+    (author == Decider::Model).then(|| Proposal { owner: owner.map(str::to_owned) })
+}
+
 /// Returns the audit's word for the author of a change to an added server.
 fn party_of(author: Decider) -> audit::AuditParty {
     match author {
@@ -368,23 +363,5 @@ impl Gateway {
     #[must_use]
     pub fn is_added(&self, name: &str) -> bool {
         self.core.added.get(name).is_some_and(|server| self.core.is_in_force(&server))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn models_of_one_name_make_a_limited_number_of_proposals_an_hour() {
-        let added = AddedServers::new(true);
-        let start = Instant::now();
-        for _ in 0..MAX_PROPOSALS {
-            added.take_proposal(Some("a"), start).unwrap();
-        }
-        assert_eq!(added.take_proposal(Some("a"), start).unwrap_err().code(), "ERR_TOO_MANY_PROPOSALS");
-        assert!(added.take_proposal(Some("a"), start + PROPOSAL_PERIOD / 2).is_err());
-        assert!(added.take_proposal(Some("b"), start).is_ok() && added.take_proposal(None, start).is_ok());
-        assert!(added.take_proposal(Some("a"), start + PROPOSAL_PERIOD).is_ok());
     }
 }

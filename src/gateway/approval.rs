@@ -90,7 +90,7 @@ impl Gateway {
     ///
     /// # Errors
     /// `ERR_DIGEST_CHANGED` if no shown request has the digest, or the request has changed since; `ERR_NOT_APPROVED` if the approval was revoked
-    /// meanwhile; without a digest, the errors of connecting.
+    /// meanwhile; `ERR_BOX_FAILED` if the box of an unapproved command cannot be made now; without a digest, the errors of connecting.
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         self.approve_by(AuditParty::Person, name, digest, valid_for).await
     }
@@ -121,12 +121,12 @@ impl Gateway {
         let basis = approvals.basis(&server.key())?;
         let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
-            let basis = self.record_command(party, &subject, valid_for, basis).await?;
+            let basis = self.record_command(party, &server, &subject, valid_for, basis).await?;
             let (_, manifest) = self.discover(&server).await?;
             return self.record_manifest(party, &subject, manifest, valid_for, basis).await;
         };
         if digest == subject.shown_digest {
-            return self.record_command(party, &subject, valid_for, basis).await.map(drop);
+            return self.record_command(party, &server, &subject, valid_for, basis).await.map(drop);
         }
         let of_command = |(command, manifest): &(String, Arc<Manifest>)| (*command == subject.digest).then(|| Arc::clone(manifest));
         let shown = self.shown().get(name).and_then(of_command);
@@ -136,6 +136,7 @@ impl Gateway {
         let command_holds = !matches!(approvals.approval_status(&subject)?, ApprovalStatus::Unapproved(_));
         match shown {
             Some(manifest) if command_holds => self.record_manifest(party, &subject, manifest, valid_for, basis).await,
+            _ if !command_holds && subject.present.refusal.is_some() => check_present(&subject),
             _ => Err(Error::DigestChanged { server: name.to_owned() }),
         }
     }
@@ -144,12 +145,18 @@ impl Gateway {
     async fn record_command(
         &self,
         party: AuditParty,
+        server: &Arc<ServerDefinition>,
         subject: &Subject,
         valid_for: Option<Duration>,
         basis: ApprovalBasis,
     ) -> Result<ApprovalBasis> {
-        let (core, approved) = (Arc::clone(&self.core), subject.clone());
-        let recorded = blocking(move || core.trust.approvals.approve_command(&approved, valid_for, &basis)).await?;
+        check_present(subject)?;
+        let (core, server, approved) = (Arc::clone(&self.core), Arc::clone(server), subject.clone());
+        let recorded = blocking(move || {
+            let approved = Subject { named: core.named_files(&server), ..approved };
+            core.trust.approvals.approve_command(&approved, valid_for, &basis)
+        });
+        let recorded = recorded.await?;
         self.record_approval(party, &subject.server, ApprovalStage::Command, subject.shown_digest.clone());
         // From now on, the program of a server that an agent has proposed is kept from the boxes of other servers.
         self.core.end_boxes_with_new_files(Some(&subject.server)).await;
@@ -203,7 +210,7 @@ impl Gateway {
         };
         self.core.trust.approvals.withhold(&key);
         self.shown().remove(name);
-        self.core.end(name, EndReason::Retired).await;
+        self.core.end(name, EndReason::Revoked).await;
         let (core, server) = (Arc::clone(&self.core), name.to_owned());
         let recorded = blocking(move || {
             let recorded = core.trust.approvals.revoke(&key);
@@ -249,6 +256,14 @@ impl Gateway {
     fn shown(&self) -> MutexGuard<'_, HashMap<String, (String, Arc<Manifest>)>> {
         self.core.trust.shown.lock()
     }
+}
+
+/// Fails if the box of a server cannot be made now. Then its request does not have all that this box can reach and change, and an approval would
+/// stay valid after the reason is gone.
+fn check_present(subject: &Subject) -> Result<()> {
+    let Some(reason) = &subject.present.refusal else { return Ok(()) };
+    let problem = format!("{reason}. Nothing was approved: solve this first, then look at the request again and approve it");
+    Err(Error::BoxFailed { server: subject.server.clone(), problem: problem.into() })
 }
 
 /// Returns the manifest as the config filters it. Uses a blocking thread, because filtering a manifest of the maximum size takes long.

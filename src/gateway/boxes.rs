@@ -189,15 +189,13 @@ impl Core {
         let program = command.working_directory.join(program);
         let (name, core) = (command.command.clone(), Weak::clone(&self.weak));
         let mut command = within(command, server, &settings.environment);
-        let hosts = match &settings.network {
-            BoxNetwork::Any => BTreeSet::new(),
-            BoxNetwork::Hosts(hosts) => hosts.clone(),
-        };
+        let hosts = if let BoxNetwork::Hosts(hosts) = &settings.network { hosts.clone() } else { BTreeSet::new() };
         let Registry { hosts: start_hosts, variables } = registry;
         add_missing(&mut command, variables);
         let (starting, search) = (start_hosts.clone(), search_path(&command));
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
-        let (own, workspace) = (server.name.clone(), self.surroundings.workspace_folder.clone());
+        let (own, workspace) = (server.clone(), self.surroundings.workspace_folder.clone());
+        let known = self.known_to_box();
         let found = blocking(move || {
             let kept = || core.upgrade().map(|core| core.kept_from(&own)).unwrap_or_default();
             let request = BoxInput {
@@ -226,6 +224,7 @@ impl Core {
         let (Decided { contents, program, places, changes: _ }, is_fixed) = found.await?.map_err(failed)?;
         self.check_places(server, &compared(server, is_fixed, places))?;
         let alive = self.note_view(server, &contents, &own_files)?;
+        self.check_current(server, &known).await?;
         let BoxMaker { program: box_program, threads, .. } = &self.box_maker;
         let border = self.border_settings(&server.name, hosts, start_hosts);
         let in_box =
@@ -242,18 +241,19 @@ impl Core {
     }
 
     /// Returns the approval request for the command. For a server in a box, the request also contains the hosts that a package runner may
-    /// reach until the server has started, and what the box has on this machine. For each process, it contains what other servers can change.
+    /// reach until the server has started, and what the subject says about the box on this machine. For each process, it contains what other servers can change.
     /// Reads the disk.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = self.request_of_entry(server, subject, lack);
-        request.changeable_by = self.changeable_by_others(server);
+        // Any program can choose the names of files, and a name must not write sentences of its own.
+        let in_one_line = |sentence: String| escaped(&sentence).replace('\n', "\\n");
+        request.changeable_by = self.changeable_by_others(server).into_iter().map(in_one_line).collect();
         let (Some(in_box), Some(BoxDefinition::On(settings))) = (&mut request.in_box, &server.in_box) else { return request };
         if let BoxNetwork::Hosts(hosts) = &settings.network {
             in_box.allows.extend(start_sentence(&subject.registry, hosts));
         }
-        in_box.allows.extend(self.present_in_box(server, subject));
-        // Any program can choose the names of files, and a name must not write sentences of its own.
-        in_box.allows.iter_mut().for_each(|sentence| *sentence = escaped(sentence).replace('\n', "\\n"));
+        in_box.allows.extend(subject.present.sentences.iter().cloned());
+        in_box.allows = std::mem::take(&mut in_box.allows).into_iter().map(in_one_line).collect();
         request
     }
 

@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json};
 
 use super::availability::{AttachedServers, Viewer, presence};
+use super::granted::Granted;
 use super::{Agent, ApprovalRead, CallOptions};
 use crate::bridge::ToolErrors;
-use crate::catalog::{DirectNames, DirectTool, NameStyle};
-use crate::config::{Item, server_of_key};
+use crate::catalog::{DirectNames, DirectTool, NameStyle, unshown_tool};
+use crate::config::{Item, ServerDefinition, server_of_key};
 use crate::error::{Error, ErrorText, Result};
 use crate::registry::Presence;
 use crate::sandbox::Stop;
 use crate::text::json::json_bytes;
 use crate::text::marked_name;
+use crate::trust::ApprovalStatus;
 
 impl Agent {
     /// Describes the tools that the agent can call, for a host that lists each tool under its own name. Leaves out a tool if a model would
@@ -46,7 +48,7 @@ impl Agent {
 
     /// Returns the server and the original name of the approved tool with this direct name, in either form
     /// ([`NameStyle`](crate::catalog::NameStyle)). The server need not be enabled. A server that is there only if a task attaches it has no
-    /// direct names, because its tools are not in [`Agent::direct_tools`] either.
+    /// direct names, because its tools are not in [`Agent::direct_tools`] either. The same is true of a tool that is left out there.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_TOOL` with the nearest name, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -61,6 +63,7 @@ impl Agent {
                 && server.key() == key
                 && presence(&server.name, &server.source, self.identity.name(), &granted) == Presence::Always
                 && granted.allows(server.as_granted(), Item::Tool(&tool))
+                && self.can_be_listed(&server, &granted, &tool)?
                 && let Some(server) = granted.name_in_code(server.as_granted())
             {
                 return Ok((server.to_owned(), tool));
@@ -69,6 +72,16 @@ impl Agent {
         let style = if name.contains('-') { NameStyle::Hyphen } else { NameStyle::Underscore };
         let known = self.direct_tools(style)?.into_iter().map(|tool| ErrorText::from(tool.name)).collect();
         Err(self.core.redacted(Error::UnknownDirectName { name: name.into(), known }))
+    }
+
+    /// Returns whether an approved tool may stand in a host's list. A tool that is not approved now is refused by its call, with the reason.
+    fn can_be_listed(&self, server: &ServerDefinition, granted: &Granted, tool: &str) -> Result<bool> {
+        let ApprovalStatus::Full(approved) = self.core.approval_status(server).map_err(|error| self.core.redacted(error))? else {
+            return Ok(true);
+        };
+        let wording = self.core.declaration_style(ToolErrors::default()).wording;
+        let manifest = granted.manifest(server, &approved);
+        Ok(manifest.is_none_or(|manifest| manifest.tool(tool).is_none_or(|tool| unshown_tool(tool, &wording).is_none())))
     }
 
     /// Returns the direct names of a tool. Returns `None` if the tool is not approved.

@@ -27,16 +27,30 @@ const AUDIT_KILLING: Duration = Duration::from_millis(1500);
 /// The reason why a server is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EndReason {
-    /// The approval was revoked, or the server's entry was removed from the config.
+    /// The server's entry was removed from the config, or the last task that defines it has ended.
     Retired,
+    /// A person revoked the approval, or a model removed the server of its own agent.
+    Revoked,
     /// Another process revoked the approval, or the approval has expired.
     ApprovalLost,
     /// A person has disabled the server, or the server of which it is a variant. The registry has already recorded this.
     Disabled,
     /// The server's entry in the config changed. Its subscriptions are kept, and are renewed if they are still approved.
     Reconfigured,
+    /// The server's box has a file that it must not have, or could write a program that was added since. The next call starts the server again.
+    BoxOutdated,
     /// The plugin was switched off.
     SwitchedOff,
+}
+
+impl EndReason {
+    /// Returns whether the server may do nothing more, so that its box is not given time to end by itself.
+    fn is_urgent(self) -> bool {
+        match self {
+            Self::Revoked | Self::ApprovalLost | Self::BoxOutdated => true,
+            Self::Retired | Self::Disabled | Self::Reconfigured | Self::SwitchedOff => false,
+        }
+    }
 }
 
 impl Core {
@@ -44,16 +58,18 @@ impl Core {
     /// waits for the process.
     pub(super) fn end(&self, name: &str, why: EndReason) -> impl Future<Output = ()> {
         match why {
-            EndReason::Retired => self.registry.retire(name),
+            EndReason::Retired | EndReason::Revoked => self.registry.retire(name),
             // Pending requests end with the connection. Then they check the approval themselves.
             EndReason::ApprovalLost | EndReason::Disabled => {}
-            EndReason::Reconfigured | EndReason::SwitchedOff => self.registry.interrupt(name),
+            EndReason::Reconfigured | EndReason::BoxOutdated | EndReason::SwitchedOff => self.registry.interrupt(name),
         }
         match why {
-            EndReason::Reconfigured => self.forget_server(name),
-            EndReason::Retired | EndReason::ApprovalLost | EndReason::Disabled | EndReason::SwitchedOff => self.forget_revoked(name),
+            EndReason::Reconfigured | EndReason::BoxOutdated => self.forget_server(name),
+            EndReason::Retired | EndReason::Revoked | EndReason::ApprovalLost | EndReason::Disabled | EndReason::SwitchedOff => {
+                self.forget_revoked(name);
+            }
         }
-        self.connections.close(name)
+        async move { if why.is_urgent() { self.connections.close_at_once(name).await } else { self.connections.close(name).await } }
     }
 
     /// Removes what ends with a server's approval: the data that agents keep about the server, and its subscriptions.

@@ -6,9 +6,12 @@ use std::time::{Duration, SystemTime};
 use super::core::Core;
 use crate::blocking::blocking;
 
+/// The longest time until approvals are read again while servers are connected. Another process can end an approval earlier than it was given for.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
 impl Core {
-    /// Waits until the next approval ends, ends the servers that then have no valid approval, and repeats this until the gateway closes. Waits without a limit while no
-    /// approval ends: a new approval, and a new connection to a server, start the wait again (`approvals_may_end`).
+    /// Waits until the next approval ends, ends the servers that then have no valid approval, and repeats this until the gateway closes. A new
+    /// approval, and a new connection to a server, start the wait again (`approvals_may_end`).
     pub(super) fn watch_expiry(&self) {
         let Some(runtime) = self.trust.approval_cache.runtime() else { return };
         let (core, closed) = (Weak::clone(&self.weak), self.closed.clone());
@@ -25,10 +28,12 @@ impl Core {
         self.trust.approvals_may_end.notify_one();
     }
 
-    /// Returns the time until the next approval ends. Reads the approvals.
-    fn time_to_next_end(&self, now: SystemTime) -> Option<Duration> {
-        let end = self.trust.approvals.snapshot().ok()?.next_end(now)?;
-        Some(end.duration_since(now).unwrap_or_default())
+    /// Returns the time to wait until the approvals are looked at again. `None` while no server is connected. Reads the approvals.
+    fn time_to_next_look(&self, now: SystemTime) -> Option<Duration> {
+        if self.connections.used().is_empty() {
+            return None;
+        }
+        Some(wait(self.trust.approvals.snapshot().ok().and_then(|approvals| approvals.next_end(now)), now))
     }
 
     async fn end_expired(&self) {
@@ -38,11 +43,16 @@ impl Core {
     }
 }
 
+/// Returns the time until the next approval ends, or until another process could have changed this end.
+fn wait(next_end: Option<SystemTime>, now: SystemTime) -> Duration {
+    next_end.map_or(LONGEST_WAIT, |end| end.duration_since(now).unwrap_or_default().min(LONGEST_WAIT))
+}
+
 async fn watch(core: Weak<Core>) {
     loop {
         let Some(open) = core.upgrade() else { return };
         let changed = std::sync::Arc::clone(&open.trust.approvals_may_end);
-        let Ok(wait) = blocking(move || Ok(open.time_to_next_end(SystemTime::now()))).await else { return };
+        let Ok(wait) = blocking(move || Ok(open.time_to_next_look(SystemTime::now()))).await else { return };
         let expired = async {
             match wait {
                 Some(wait) => tokio::time::sleep(wait).await,
@@ -55,5 +65,18 @@ async fn watch(core: Weak<Core>) {
         }
         let Some(open) = core.upgrade() else { return };
         open.end_expired().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn approvals_are_read_again_when_one_ends_and_at_least_each_minute() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_hours(1);
+        let of = |seconds| wait(Some(now + Duration::from_secs(seconds)), now).as_secs();
+        assert_eq!([of(0), of(5), of(60), of(3_600)], [0, 5, 60, 60]);
+        assert_eq!(wait(None, now), LONGEST_WAIT);
     }
 }

@@ -24,10 +24,17 @@ impl Core {
         self.subject_with(server, None, &read_env_file)
     }
 
-    /// Returns the subject with the program that would be started. Reads the program on a blocking thread, because the file may be large.
+    /// Returns the subject with the program that would be started, and with what its box has. Reads the program on a blocking thread, because
+    /// the file may be large. The folders for the program are left out if the box cannot be made now. So a request that was shown in this
+    /// state has another digest than one with all sentences.
     pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
         let (core, definition) = (Arc::clone(self), Arc::clone(server));
-        blocking(move || Ok(core.whole_subject(&definition))).await
+        let whole = move || {
+            let (subject, present) = (core.whole_subject(&definition), core.present_in_box(&definition));
+            let subject = if present.refusal.is_some() { subject.with_places(None) } else { subject };
+            Ok(Subject { present, ..subject })
+        };
+        blocking(whole).await
     }
 
     /// Returns the subject with the program that would be started and the folders that its box has for it. Reads the disk.

@@ -73,7 +73,8 @@ export interface ServerProposedEvent {
   stage: 'command' | 'manifest'
   /**
    * The request that the person must see before anything of the server runs. If the event is sent because a gateway is opened, `box.allows` and
-   * `changeableBy` have only what the entry decides; `approvalRequest(server)` adds what is in its folders now, and has the same digest.
+   * `changeableBy` have only what the entry decides; `approvalRequest(server)` adds what is in its folders now, and has the same digest, unless
+   * its box cannot be made now.
    */
   request: CommandRequest
 }

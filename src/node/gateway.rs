@@ -175,7 +175,8 @@ impl Gateway {
     }
 
     /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Then it rejects with
-    /// `ERR_DIGEST_CHANGED` if the request has changed since, and with `ERR_NOT_APPROVED` if the approval was revoked during the call.
+    /// `ERR_DIGEST_CHANGED` if the request has changed since, with `ERR_NOT_APPROVED` if the approval was revoked during the call, and with
+    /// `ERR_BOX_FAILED` if the server's box cannot be made now.
     /// Without a digest, starts the server, and approves both its command and its manifest in their present state.
     ///
     /// ```js

@@ -55,7 +55,8 @@
         clearInterval(looks);
         port.removeAllListeners("message");
         port.close();
-        // A thread that is in a system call ends only when the call ends. Nothing waits for it. `terminate` itself keeps the process alive.
+        // A thread that is in a system call ends only when the call ends, and nothing here waits for that. `terminate` alone would keep the
+        // process alive until then, so `unref` follows.
         worker.terminate();
         worker.unref();
         settlement(value);

@@ -12,8 +12,8 @@ const EDGE_BYTES: usize = 2;
 /// Secrets and their replacements.
 pub(crate) struct Replacements {
     known: Vec<(Known, Vec<u8>)>,
-    /// Number of bytes that are held back at the end of the data that has arrived. A form may begin in these bytes whose rest has not
-    /// arrived yet.
+    /// Number of bytes that are held back at the end of the data that has arrived. A form of a secret may begin in these bytes and end in
+    /// bytes that have not arrived yet.
     held: usize,
 }
 

@@ -63,8 +63,9 @@ fn named_by(server: &ServerDefinition) -> Option<String> {
     let variables: BTreeMap<&str, &str> = environment.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
     let variables = variables.into_iter().flat_map(|(name, value)| [name, value]);
     let single = [Some(command.as_str()), working_directory.as_deref(), environment_file.as_deref()];
-    let mut text = format!("{} ", arguments.len());
-    for part in single.into_iter().map(Option::unwrap_or_default).chain(arguments.iter().map(String::as_str)).chain(variables) {
+    let mut text = format!("{} {} ", arguments.len(), whole.roots.len());
+    let lists = arguments.iter().chain(&whole.roots).map(String::as_str);
+    for part in single.into_iter().map(Option::unwrap_or_default).chain(lists).chain(variables) {
         // Writing to a String cannot fail. The length keeps two lists of parts apart.
         let _ = write!(text, "{}:{part}", part.len());
     }
@@ -75,7 +76,7 @@ fn named_by(server: &ServerDefinition) -> Option<String> {
 mod tests {
     use super::*;
     use crate::config::{ServerSource, parse_text};
-    use crate::registry::{Registry, source_of};
+    use crate::registry::{KnownServer, Registry, source_of};
 
     fn entries(text: &str, source: &ServerSource) -> Vec<Entry> {
         let config = parse_text(&format!(r#"{{ "mcpServers": {text} }}"#), "config.json", 5000).unwrap();
@@ -92,7 +93,7 @@ mod tests {
             Transport::Stdio { environment_file, .. } => environment_file.clone(),
             Transport::Http { .. } | Transport::Generated(_) => None,
         };
-        let mut files: Vec<String> = registry.known_servers().iter().filter_map(file).collect();
+        let mut files: Vec<String> = registry.known_servers().iter().map(|known| &known.server).filter_map(file).collect();
         files.sort();
         files
     }
@@ -123,7 +124,7 @@ mod tests {
         let boxed = r#"{ "a": { "command": "x", "env": { "V": "1", "W": "2" }, "box": { "env": { "V": "/ws/x.mjs" } } } }"#;
         let registry = Registry::new(config(boxed));
         registry.replace(config("{}"));
-        let [server] = &registry.known_servers()[..] else { panic!("there is one") };
+        let [KnownServer { server, is_in_force: false }] = &registry.known_servers()[..] else { panic!("there is one") };
         let Transport::Stdio { environment, .. } = &server.transport else { panic!("it is a process") };
         let values: Vec<_> = environment.iter().map(|(name, value)| format!("{name}={}", value.expose_secret())).collect();
         assert_eq!((values.join(" ").as_str(), server.in_box.is_none()), ("W=2 V=/ws/x.mjs", true));

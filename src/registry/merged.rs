@@ -53,6 +53,8 @@ pub(super) struct Layers {
     pub(super) variants: Variants,
     /// The boxes that the operator gives servers of other sources, by name.
     pub(super) boxes: BTreeMap<String, BoxDefinition>,
+    /// The servers of base layers that another server of the same layer hides.
+    pub(super) hidden_in_bases: Vec<Arc<ServerDefinition>>,
     pub(super) earlier: Earlier,
 }
 
@@ -106,7 +108,7 @@ impl Layers {
         let (mut valid, mut invalid) = (Vec::new(), Vec::new());
         let mut owners: HashMap<&str, &ServerSource> = HashMap::new();
         let mut hidden: HashMap<String, Vec<Hidden>> = HashMap::new();
-        let mut not_in_force = Vec::new();
+        let mut not_in_force = self.hidden_in_bases.clone();
         for (Rank { source, .. }, entries) in &self.by_rank {
             for entry in entries {
                 if let Entry::Invalid(server) = entry {
@@ -191,8 +193,17 @@ impl Merged {
 
     /// Returns the servers of now, whether they can be used or not.
     pub(super) fn definitions(&self) -> impl Iterator<Item = &Arc<ServerDefinition>> {
-        let valid = self.entries.iter().filter_map(|entry| if let Entry::Valid(server) = entry { Some(server) } else { None });
-        valid.chain(&self.out_of_force)
+        self.in_force().chain(self.out_of_force())
+    }
+
+    /// Returns the servers that can be used.
+    pub(super) fn in_force(&self) -> impl Iterator<Item = &Arc<ServerDefinition>> {
+        self.entries.iter().filter_map(|entry| if let Entry::Valid(server) = entry { Some(server) } else { None })
+    }
+
+    /// Returns the servers of now that cannot be used: those of entries that are hidden or have errors.
+    pub(super) fn out_of_force(&self) -> impl Iterator<Item = &Arc<ServerDefinition>> {
+        self.out_of_force.iter()
     }
 
     /// Returns the names of a server's variants.

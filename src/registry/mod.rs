@@ -8,6 +8,7 @@ mod earlier;
 mod grants;
 mod merged;
 mod profiles;
+mod proposal_limit;
 pub mod providers;
 mod status;
 mod variants;
@@ -25,6 +26,7 @@ pub use decisions::LiveStatus;
 pub use grants::{Access, GrantInfo, GrantList, GrantSource, Grants, Patterns, ToolboxInfo, Verdict};
 pub use merged::{Hidden, RegistryView};
 pub use profiles::Stack;
+pub(crate) use proposal_limit::take_proposal;
 pub use status::{LastError, ServerState, ServerStatus};
 
 use self::decisions::{AgentState, AllLive, PersonDecision, decision_of, is_enabled};
@@ -70,6 +72,14 @@ impl Entry {
             Self::Invalid(server) => &server.source,
         }
     }
+}
+
+/// A server whose files must be kept out of the boxes of other servers.
+#[derive(Debug, Clone)]
+pub struct KnownServer {
+    pub server: Arc<ServerDefinition>,
+    /// True if this definition can be used. Each name has at most one such definition.
+    pub is_in_force: bool,
 }
 
 /// The party that enables or disables a server.
@@ -118,10 +128,12 @@ impl Registry {
         let settings = std::mem::take(&mut config.grants);
         self.change(|layers| {
             (layers.inputs, layers.variants.settings, layers.boxes) = (inputs, settings, config.boxes);
+            layers.hidden_in_bases.clear();
             layers.by_rank.retain(|rank, _| !rank.is_config());
             layers.by_rank.insert(Rank::of(ServerSource::default()), entries_of(config.servers, config.invalid));
             for (position, base) in bases.into_iter().enumerate() {
                 layers.inputs.extend(base.inputs);
+                layers.hidden_in_bases.extend(base.hidden);
                 layers.by_rank.insert(Rank::at(base.source, position + 1), entries_of(base.servers, base.invalid));
             }
         });
@@ -229,11 +241,12 @@ impl Registry {
     }
 
     /// Returns all servers whose files must be kept out of boxes: those that can be used, those of entries that are hidden or have errors, and those
-    /// that existed earlier, because the same entry can come back. The latter have no box.
+    /// that existed earlier, because the same entry can come back. Only the first have a box.
     #[must_use]
-    pub fn known_servers(&self) -> Vec<Arc<ServerDefinition>> {
+    pub fn known_servers(&self) -> Vec<KnownServer> {
         let merged = self.merged();
-        merged.definitions().chain(&merged.earlier).cloned().collect()
+        let known = |is_in_force: bool| move |server: &Arc<ServerDefinition>| KnownServer { server: Arc::clone(server), is_in_force };
+        merged.in_force().map(known(true)).chain(merged.out_of_force().chain(&merged.earlier).map(known(false))).collect()
     }
 
     /// Returns the server with this name.

@@ -146,8 +146,9 @@ fn format_of(kind: MediaKind, data: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Returns the width and height of an image that a provider can be expected to accept: both are within bounds, and the image has its end.
-/// `None` means that a provider would refuse the image, and with it each later request of the conversation.
+/// Returns the width and height of an image that a provider can be expected to accept: both are within bounds, and the image ends with the
+/// end of its format, so it was not cut. `None` means that a provider would refuse the image, and with it each later request of the
+/// conversation.
 fn size_of(data: &[u8]) -> Option<(u64, u64)> {
     let size = imagesize::blob_size(data).ok()?;
     let is_accepted = |pixels: usize| (1..=MAX_SIDE_PIXELS).contains(&pixels);

@@ -150,7 +150,7 @@ struct Key<'a> {
 struct KnownKey {
     /// True if this is the key of placeholders.
     is_mark: bool,
-    /// The object's shape with this key.
+    /// The object's shape after this key was added.
     shape: Shape,
 }
 

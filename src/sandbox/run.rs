@@ -142,7 +142,7 @@ impl RunContext<'_> {
         state.end_calls();
         let outcome = outcome.map_err(Failure::Guest)?;
         match (state.take_finished(), outcome) {
-            // The guest finished before the run was ended from outside. After that, no outcome would be accepted.
+            // The guest finished before the run was ended from outside. No outcome is accepted from a run that was ended.
             (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
             (None, _) if state.control.is_over() => Err(Failure::Stopped),
             (None, Err(error)) => Err(Failure::Guest(error)),

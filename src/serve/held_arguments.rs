@@ -60,7 +60,7 @@ impl ArgumentMemory {
         }
         let most = if own > LEAST_OF_CALLER { MAX_OF_ALL - RESERVED } else { MAX_OF_ALL };
         if taken.all.saturating_add(bytes) > most {
-            return busy("bytes of arguments in all calls (or nearly as many)", MAX_OF_ALL);
+            return busy("bytes of arguments in all calls (or up to a quarter fewer)", MAX_OF_ALL);
         }
         taken.all += bytes;
         taken.of_callers.insert(caller.to_owned(), own);

@@ -55,6 +55,8 @@ pub enum Kind {
     Fetch,
     /// Servers of config files, as they were last recorded in the audit. They decide nothing.
     Config,
+    /// The times at which models of agents proposed servers. They decide only about the limit of proposals.
+    Proposal,
 }
 
 impl Kind {
@@ -70,6 +72,7 @@ impl Kind {
             Self::Provider => "provider",
             Self::Fetch => "fetch",
             Self::Config => "config",
+            Self::Proposal => "proposal",
         }
     }
 }

@@ -11,7 +11,7 @@ use self::earlier_file::EarlierFile;
 use self::rows::{parsed, write_changed};
 use super::approval_status::{ApprovalStatus, NotApprovedReason, approval_status};
 use super::digest::manifest_digest;
-use super::document::{Approval, Approvals, new_id};
+use super::document::{Approval, Approvals, NamedFiles, new_id};
 use super::revocations::{ApprovalBasis, Revocations, revoked_meanwhile};
 use super::subject::Subject;
 use crate::catalog::Manifest;
@@ -56,6 +56,12 @@ impl ApprovalSnapshot {
     pub fn next_end(&self, now: SystemTime) -> Option<SystemTime> {
         let ends = self.0.servers.values().filter_map(|approval| approval.expires_at);
         ends.map(|end| UNIX_EPOCH + Duration::from_secs(end)).filter(|end| *end > now).min()
+    }
+
+    /// Returns the files that the entries of all approved commands named at their approval, each with the key of its server.
+    pub fn named_files(&self, now: SystemTime) -> impl Iterator<Item = (&str, &NamedFiles)> {
+        let valid = self.0.servers.iter().filter(move |(_, approval)| !approval.is_expired(now));
+        valid.map(|(key, approval)| (key.as_str(), &approval.named))
     }
 
     /// Returns whether this is the very same snapshot, so that no approval has changed in between.
@@ -263,6 +269,7 @@ impl ApprovalStore {
             *known = Approval {
                 executable: known.executable.take(),
                 places: std::mem::take(&mut known.places),
+                named: std::mem::take(&mut known.named),
                 direct_names: std::mem::take(&mut known.direct_names),
                 prompt_names: std::mem::take(&mut known.prompt_names),
                 first_id: known.first_approval_id().to_owned(),
@@ -422,6 +429,7 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
         command_digest: subject.digest.clone(),
         executable: subject.executable.clone(),
         places: subject.places.clone().unwrap_or_default(),
+        named: subject.named.clone(),
         manifest: None,
         manifest_digest: None,
         direct_names: BTreeMap::new(),

@@ -29,6 +29,9 @@ pub struct Approval {
     /// The folders of the program, its interpreters and its packages that the box had at the time of the approval.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<String>,
+    /// The files that the entry named at the time of the approval.
+    #[serde(default, skip_serializing_if = "NamedFiles::is_empty")]
+    pub named: NamedFiles,
     /// The approved tools. `None` if only the command is approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Arc<Manifest>>,
@@ -51,6 +54,25 @@ pub struct Approval {
     /// Time of expiry in seconds since 1970. `None` if the approval is valid until it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
+}
+
+/// The files that an entry names, as far as boxes of other servers must not have them. They are kept out of these boxes while the approval counts,
+/// also if the entry is gone: the same entry can come back, for example with another branch of a repository.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NamedFiles {
+    /// Programs and packages, whether they exist or not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
+    /// The file with variables, `envFile`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environment_file: Option<String>,
+}
+
+impl NamedFiles {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Approval {
@@ -199,6 +221,7 @@ mod tests {
             command_digest: "abc".into(),
             executable: None,
             places: Vec::new(),
+            named: NamedFiles::default(),
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),

@@ -26,7 +26,7 @@ pub use allowed_writes::AllowedWrites;
 pub use approval_status::{ApprovalStatus, NotApprovedReason};
 pub use approvals::{ApprovalSnapshot, ApprovalStore, IncidentListener};
 pub use digest::{manifest_digest, tool_digest};
-pub use document::{Approval, Approvals, Content, read as read_approvals};
+pub use document::{Approval, Approvals, Content, NamedFiles, read as read_approvals};
 pub use drift::{Changes, Difference, Drift, Item, ToolComparison, compare_tool, differences};
 pub use executable::{Executable, Executables, locate_program};
 pub use fetch_approval::{FetchApproval, FetchHosts, fetch_row};

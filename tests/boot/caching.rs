@@ -54,7 +54,7 @@ async fn a_network_that_is_down_does_not_replace_tools_by_worse_ones() {
     let found = run(&prompt, &options, &service, &Model::none()).await;
     assert_eq!((found.prepared().origin, found.prepared().digest()), (Origin::Cache, before.digest()));
     assert!(
-        found.prepared().warnings[0].ends_with("the tools stay as they were made from its earlier content"),
+        found.prepared().warnings[0].ends_with("the tools that were made from the page's earlier content are kept"),
         "{:?}",
         found.prepared().warnings
     );

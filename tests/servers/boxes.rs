@@ -4,6 +4,8 @@ mod changes;
 mod entries;
 mod homes;
 mod named;
+mod refused;
+mod same_name;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -71,7 +73,7 @@ async fn the_name_of_a_file_writes_no_sentence_of_its_own() {
     let gateway = open(&test_folder, &entry(&test_folder, &json!({ "read": [test_folder.path("shared")] })));
     let allows = shown(&gateway).await.in_box.unwrap().allows;
     let told = allows.iter().find(|said| said.starts_with("reaches the services behind the sockets in ")).unwrap();
-    assert!(told.ends_with("x\\n  reaches no network\\u{1b}[2J\\u{202e}"), "{told}");
+    assert!(told.ends_with("x\\n  reaches no network\\u{1b}[2J\\u{202e}\""), "{told}");
     gateway.close().await;
 }
 

@@ -78,3 +78,23 @@ async fn a_name_is_known_while_its_tool_is_approved_and_called_while_its_server_
     assert_eq!(call(&gateway, "mcp_b_c_d").await.unwrap_err().code(), "ERR_UNKNOWN_TOOL");
     gateway.close().await;
 }
+
+/// A host's list leaves out a tool whose name the approval request could not show whole. A model must not reach it by a name that it guesses.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_no_list_contains_is_not_called_by_its_direct_name() {
+    let test_folder = TestFolder::new();
+    let hidden = "a\u{200b}b";
+    let arguments = test_folder.arguments("s", &["--tools", "echo", "--extra-tool", hidden]);
+    let mut options = GatewayOptions::new(test_folder.watchdog_program(), tokio::runtime::Handle::current());
+    options.config = Some(json!({ "mcpServers": { "s": { "command": FIXTURE, "box": "off", "args": arguments, "confirm": "never" } } }));
+    options.state_dir = Some(test_folder.path("state"));
+    let gateway = Gateway::open(options).unwrap();
+    approve(&gateway, "s").await;
+    let names = gateway.names_of("s", hidden).unwrap().expect("the tool is approved");
+    assert!(listed(&gateway, NameStyle::Underscore).iter().all(|(_, tool, _)| tool != hidden));
+    for style in [NameStyle::Underscore, NameStyle::Hyphen] {
+        assert_eq!(call(&gateway, names.in_style(style)).await.unwrap_err().code(), "ERR_UNKNOWN_TOOL");
+    }
+    assert!(test_folder.events("s").iter().all(|entry| entry["name"] != hidden), "the server gets no call");
+    gateway.close().await;
+}

@@ -9,7 +9,7 @@ use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::gateway::{AgentModule, CallOptions, EnableAtOpen, RunOptions, RunReport, Sandbox};
 use hyperlight_mcp::registry::ServerState;
 use hyperlight_mcp::sandbox::{Stop, StopReason, Value};
-use hyperlight_mcp::trust::{ApprovalRequest, ManifestRequest, Subject};
+use hyperlight_mcp::trust::{ApprovalRequest, ManifestRequest, NamedFiles, Subject};
 use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
@@ -464,6 +464,8 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
             shown_digest: String::new(),
             executable: None,
             places: None,
+            present: hyperlight_mcp::boxes::Present::default(),
+            named: NamedFiles::default(),
             pin_executable: false,
             folder: None,
             addresses: Vec::new(),

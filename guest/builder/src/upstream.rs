@@ -212,7 +212,7 @@ impl Entries {
     }
 }
 
-/// Maps one page with Hyperlight's own code, in page tables of this program. Returns the flags of the page's entry.
+/// Uses Hyperlight's own code to map one page, in page tables of this program. Returns the flags of the page's entry.
 fn leaf(kind: MappingKind) -> u64 {
     let tables = Tables(RefCell::new(vec![0; PAGE_TABLE_ENTRIES_PER_TABLE]));
     let mapping = Mapping { phys_base: 0x1_0000, virt_base: 0x1_0000, len: PAGE, kind };

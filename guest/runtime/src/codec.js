@@ -225,7 +225,7 @@
       if (typeof inner !== "object" || inner === null) continue;
       const part = filled(inner, blobs);
       if (part === undefined) delete value[key];
-      // The key exists, so that no setter is called, not even that of "__proto__".
+      // The object has this key already, so this assignment calls no setter, not even that of "__proto__".
       else if (part !== inner) value[key] = part;
     }
     if (isList || !hasOwn(value, MARK)) return value;

@@ -237,8 +237,8 @@ fn finish<'js>(ctx: Ctx<'js>, json: String, blobs: Vec<TypedArray<'js, u8>>) -> 
     host_finish(outcome).map_err(|error| throw(&ctx, &error.message))
 }
 
-/// Sends a value to the host as the run's outcome. The object around the JSON is added here; a value that is too large is sent without it,
-/// because only its size matters then.
+/// Sends a value to the host as the run's outcome. The object around the JSON (`{"value":…}`) is added here. A JSON text that is too large
+/// is sent without this object, because then only the size of the text matters.
 #[rquickjs::function]
 fn finish_value<'js>(ctx: Ctx<'js>, mut json: String, blobs: Vec<TypedArray<'js, u8>>) -> Result<()> {
     if json.len() < payload_limit() {

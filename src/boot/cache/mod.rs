@@ -120,7 +120,11 @@ impl Cache {
             check(&metadata)?;
             let bytes = files::read_own(&path, MAX_ENTRY_BYTES).map_err(|error| error.to_string())?;
             let entry = CacheEntry::from_bytes(&bytes)?;
-            if name_of(&entry.prompt_digest, &entry.key()) == name { Ok(entry) } else { Err("it has the key of another entry".to_owned()) }
+            if name_of(&entry.prompt_digest, &entry.key()) == name {
+                Ok(entry)
+            } else {
+                Err("its content belongs to an entry with another name".to_owned())
+            }
         };
         if matches!(fs::symlink_metadata(&path), Err(error) if error.kind() == ErrorKind::NotFound) {
             return None;

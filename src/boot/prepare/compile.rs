@@ -74,7 +74,7 @@ async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Written
         (parts.progress)(Progress::CodeRefused { tool: tool.name.clone(), problems: problems.clone() });
         request = first.again(&text, &problems);
     }
-    Err(Error::Internal("code was asked for more than twice".into()))
+    Err(Error::Internal("the model was asked for the code more than twice".into()))
 }
 
 /// The result of checking an answer.

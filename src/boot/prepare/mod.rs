@@ -148,7 +148,7 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
         && let Some(entry) = hit(cache, prompt, options, &reading, newest.as_ref(), &mut notes).await?
     {
         for missed in reading.missed() {
-            notes.warn(format!("{missed}; the tools stay as they were made from its earlier content"));
+            notes.warn(format!("{missed}; the tools that were made from the page's earlier content are kept"));
         }
         return Ok(from_cache(entry, Origin::Cache, notes));
     }

@@ -6,7 +6,7 @@ use crate::boot::generate::GenerateRequest;
 use crate::error::{Error, ErrorText, Result};
 use crate::text::sanitise_line;
 
-/// The largest number of bytes in all problems in an error.
+/// Maximum total size, in bytes, of the problems that an error lists.
 const MAX_PROBLEM_BYTES: usize = 1_000;
 
 /// The data from which all requests to the model in one call of `prepare` are made.

@@ -27,7 +27,7 @@ pub(super) async fn make_plan(asking: Asking<'_>) -> Result<Plan> {
         (parts.progress)(Progress::PlanRefused { problems: problems.clone() });
         request = first.again(&text, &problems);
     }
-    Err(Error::Internal("a plan was asked for more than twice".into()))
+    Err(Error::Internal("the model was asked for a plan more than twice".into()))
 }
 
 enum Judged {

@@ -122,7 +122,7 @@ const SYSTEM_V: [c_long; 3] = [libc::SYS_shmget, libc::SYS_msgget, libc::SYS_sem
 const INIT: u64 = 1;
 /// `ioctl` requests that insert input into a terminal as if a person had typed it.
 const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
-/// The first number of the calls of x32, a second set of calls on the same machine.
+/// The lowest number of a system call of x32, a second set of system calls on the same machine.
 const X32: u32 = 0x4000_0000;
 
 /// Applies the filters to this process and its later children.

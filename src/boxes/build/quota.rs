@@ -14,7 +14,8 @@ use crate::boxes::order::Ceilings;
 const PART_OF_MEMORY: u64 = 4;
 /// Queues for messages of System V. Each takes about a MiB at most.
 const QUEUES: &str = "16";
-/// Semaphores of System V: in one set, in all, operations of one call, sets. The kernel had these defaults before version 3.19.
+/// Limits of System V semaphores, in this order: semaphores in one set, semaphores in all sets, operations in one call, number of sets. The
+/// kernel had these defaults before version 3.19.
 const SEMAPHORES: &str = "250 32000 32 128";
 /// Limits that the kernel counts for each user, so a box shares them with all programs of its user: the limit of the namespace, and the
 /// file with that of the user.

@@ -96,7 +96,8 @@ fn writable(contents: &Contents) -> Vec<&Path> {
     WRITABLE.into_iter().map(Path::new).chain(writes).chain(maps).collect()
 }
 
-/// Limits files a second time, with Landlock. So read-only mounts cannot be written even if a mount is lost, and nothing can be mounted.
+/// Limits the access to files a second time, with Landlock. So a file that is mounted read-only cannot be written even if the mount is
+/// lost, and nothing can be mounted.
 pub(super) fn limit_files_of(writable: &[&Path], fault: &Fault) -> Outcome<()> {
     fault.begin(Step::LimitFiles)?;
     let status = restrict(writable).map_err(|error| Failure::missing(Step::LimitFiles, error))?;

@@ -81,7 +81,7 @@ impl Step {
             Self::Namespaces => "make namespaces",
             Self::UserMap => "map the user",
             Self::StartInit => "start its first process",
-            Self::TieInit => "tie its first process to this one",
+            Self::TieInit => "tie its first process to the process that started it",
             Self::PrivateMounts => "separate its mounts",
             Self::MakeNetwork => "make its network",
             Self::OpenBorder => "open the sockets of its network",

@@ -74,7 +74,7 @@ pub(super) fn target<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
     root.pointer(&pointer)
 }
 
-/// Returns the given subschemas, and all further subschemas through which they apply to the same value.
+/// Returns the given subschemas, and all further subschemas that these apply to the same value, for example by `$ref` or `allOf`.
 fn spread<'a>(root: &'a Json, start: Vec<&'a Json>) -> Vec<&'a Json> {
     let (mut all, mut seen, mut next) = (start, HashSet::new(), 0);
     all.retain(|part| seen.insert(std::ptr::from_ref(*part)));

@@ -14,7 +14,7 @@ pub(super) enum Type {
     /// Text that contains encoded bytes. The caller may also pass the bytes themselves.
     Bytes,
     BooleanLiteral(bool),
-    /// A number literal, with the digits that TypeScript code contains.
+    /// A number literal, as it is written in TypeScript code.
     NumberLiteral(String),
     StringLiteral(String),
     Array(Box<Type>),

@@ -12,7 +12,7 @@ const FUNCTIONS: [[&str; 5]; 13] = [
         "call",
         "(server: string, tool: string, input?: object)",
         "ToolResult",
-        "Calls any tool by its raw name; throws where it fails.",
+        "Calls any tool by its raw name; throws if the call fails.",
         "call(\"weather\", \"get-forecast\", { city: \"Rome\" })",
     ],
     ["tools", "(server?: string)", "Tool[]", "Lists tools with their schemas.", "tools()"],

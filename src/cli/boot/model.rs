@@ -96,8 +96,8 @@ impl ModelSettings {
         settings
     }
 
-    /// Returns the reason why the provider cannot be asked: its address is wrong, or there is no key. With another address no key is
-    /// needed, because a local server may take none.
+    /// Returns the reason why the provider cannot be asked: its address is wrong, or there is no key. If an address is given, no key is
+    /// needed, because a local server may not use one.
     fn misses(&self) -> Option<String> {
         match &self.address {
             Some(address) => address.check().err(),

@@ -192,7 +192,7 @@ fn record_with(session: &Session, gateway: &Gateway, path: &std::path::Path) {
 
 /// Warns that the audit lacks a change. The change itself is made.
 fn not_recorded(session: &Session, error: &Error) {
-    session.terminal.note(Tone::Warning, "warning:", &format!("the audit does not have this change: {error}"));
+    session.terminal.note(Tone::Warning, "warning:", &format!("the change was made, but it could not be recorded in the audit: {error}"));
 }
 
 /// Prints the change that was written, and suggests the next command.

@@ -159,6 +159,11 @@ impl Link {
         }
     }
 
+    /// Returns whether the server is a process in a box.
+    pub(super) fn is_in_box(&self) -> bool {
+        matches!(self, Self::Process(process) if process.is_in_box())
+    }
+
     pub(in crate::client) fn kill(&self) {
         match self {
             Self::Process(process) => process.kill(),

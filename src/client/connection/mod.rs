@@ -75,6 +75,16 @@ pub struct Connection {
     pub(super) runtime: Handle,
 }
 
+/// The way in which a server's process is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) enum Ending {
+    /// The server gets time to end by itself (MCP 2025-11-25, lifecycle, "Shutdown").
+    Orderly,
+    /// A process in a box is killed at once. A process without a box gets time: it may have started others, such as a container, that only it
+    /// ends.
+    AtOnce,
+}
+
 /// Counters of list changes. They show whether the server announced changes since its lists were last read.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
@@ -309,6 +319,14 @@ impl Connection {
 
     /// Closes the connection, and ends the server's process with all its children.
     pub async fn close(&self) {
+        self.close_by(Ending::Orderly).await;
+    }
+
+    /// Closes the connection in one of two ways.
+    pub(in crate::client) async fn close_by(&self, ending: Ending) {
+        if ending == Ending::AtOnce && self.link.is_in_box() {
+            self.link.kill();
+        }
         self.link.cancel_all().await;
         let mut service = self.service.lock().await;
         let _ = service.close_with_timeout(self.link.close_timeout()).await;

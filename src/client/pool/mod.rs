@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::Connection;
 use super::connection::open::Launch;
+use super::connection::{Connection, Ending};
 use super::inbound::caller::Observer;
 use super::pool::lease::Use;
 pub use super::pool::lease::{Lease, LeaseOrigin};
@@ -102,9 +102,9 @@ struct LiveConnection {
 impl LiveConnection {
     /// Closes the connection. Before that, stops the keeper (the maintenance task), because the next connection of this slot gets its own
     /// keeper.
-    async fn close(&self) {
+    async fn close(&self, ending: Ending) {
         self.keeper.abort();
-        self.connection.close().await;
+        self.connection.close_by(ending).await;
     }
 }
 
@@ -168,7 +168,7 @@ impl Entry {
     }
 
     /// Closes the connection. Also cancels an attempt to connect, and the calls of all callers that wait for the connection.
-    async fn end(&self, observer: &dyn Observer) {
+    async fn end(&self, observer: &dyn Observer, ending: Ending) {
         let taking = self.held.lock();
         tokio::pin!(taking);
         let mut place = tokio::select! {
@@ -182,7 +182,7 @@ impl Entry {
         if let Some(held) = held {
             self.on(Transition::Close(Closed::Ended));
             observer.closed(&self.server);
-            held.close().await;
+            held.close(ending).await;
         }
     }
 
@@ -316,7 +316,18 @@ impl Connections {
     /// Closes a server's connection, and cancels an attempt to connect. Used when the server was revoked, disabled or changed.
     pub async fn close(&self, server: &str) {
         let Some(entry) = self.shared.entries().get(server).cloned() else { return };
-        entry.end(&*self.shared.observer).await;
+        self.close_by(&entry, Ending::Orderly).await;
+    }
+
+    /// Closes a server's connection like [`Self::close`], but gives a process in a box no time to end by itself. Used when a person no longer
+    /// trusts the server, or the box has a file that it must not have.
+    pub async fn close_at_once(&self, server: &str) {
+        let Some(entry) = self.shared.entries().get(server).cloned() else { return };
+        self.close_by(&entry, Ending::AtOnce).await;
+    }
+
+    async fn close_by(&self, entry: &Entry, ending: Ending) {
+        entry.end(&*self.shared.observer, ending).await;
         entry.lifecycle().reset();
     }
 
@@ -327,7 +338,7 @@ impl Connections {
         if let Some(held) = held {
             entry.on(Transition::Close(Closed::Ended));
             self.shared.observer.closed(server);
-            held.close().await;
+            held.close(Ending::Orderly).await;
         }
         entry.lifecycle().reset();
     }
@@ -339,7 +350,7 @@ impl Connections {
         let entries: Vec<_> = self.shared.entries().drain().map(|(_, entry)| entry).collect();
         for entry in entries {
             let observer = Arc::clone(&self.shared.observer);
-            self.shared.closings.spawn(async move { entry.end(&*observer).await });
+            self.shared.closings.spawn(async move { entry.end(&*observer, Ending::Orderly).await });
         }
         self.shared.closings.close();
         self.shared.closings.wait().await;
@@ -459,7 +470,7 @@ impl Shared {
                 };
                 shared.observer.lost(&server, &why);
             }
-            held.connection.close().await;
+            held.connection.close_by(if reason == Closed::Revoked { Ending::AtOnce } else { Ending::Orderly }).await;
             drop(held);
             shared.giving_way.fetch_sub(1, Ordering::AcqRel);
             shared.freed.notify_waiters();

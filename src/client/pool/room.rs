@@ -151,7 +151,7 @@ impl Connections {
 }
 
 impl Entry {
-    /// Returns whether the connection may be closed to make room: nobody uses it, and no run that goes on holds it.
+    /// Returns whether the connection may be closed to make room: nobody uses it, and each run that holds it waits for a person.
     pub(super) fn can_give_way(&self) -> bool {
         self.uses.is_idle() && !self.holders.keep()
     }

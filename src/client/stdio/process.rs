@@ -203,6 +203,11 @@ impl ServerProcess {
         self.watchdog.release(self.group).await;
     }
 
+    /// Returns whether the process is in a box.
+    pub(in crate::client) fn is_in_box(&self) -> bool {
+        self.border.is_some()
+    }
+
     /// Sends SIGKILL to the process group immediately.
     pub(in crate::client) fn kill(&self) {
         let _ = kill_process_group(self.group, Signal::KILL);

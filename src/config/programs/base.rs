@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 
 use super::{FreeNames, Program, ProgramServer, inputs_of_entry, renamed_input, servers_in, starts_gateway, valid_name};
-use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerSource, SourceKind, parse_object};
+use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerSource, SourceKind, out_of_force, parse_object};
 use crate::error::Error;
 use crate::redact::Redactor;
 
@@ -29,6 +29,8 @@ pub struct BaseLayer {
     pub source: ServerSource,
     pub servers: Vec<ServerDefinition>,
     pub invalid: Vec<InvalidServer>,
+    /// The servers of later files that servers of earlier files hide. None of them can be used. They only say which files belong to them.
+    pub hidden: Vec<Arc<ServerDefinition>>,
     /// The inputs of these servers. Each id begins with the name of the program, so that an answer for an input of the operator's config is
     /// never used for them.
     pub inputs: Vec<InputDefinition>,
@@ -62,7 +64,11 @@ pub fn base_layer(program: Program, files: &[BaseFile], folder: &str, inputs: &[
         };
         exists = true;
         match read {
-            Ok((servers, declared)) => layer.add(path, named(servers, path, &mut owners), renamed(program, declared, &mut ids)),
+            Ok((servers, declared)) => {
+                let NamedServers { used, hidden } = named(servers, path, &mut owners);
+                layer.add(path, used, renamed(program, declared, &mut ids));
+                layer.hidden.extend(hidden.into_iter().filter_map(|(name, server)| names_of_hidden(&name, &server, path, &layer.source)));
+            }
             Err(problem) => layer.warnings.push(format!("base {}: {path} cannot be read: {problem}", program.word())),
         }
     }
@@ -110,18 +116,35 @@ fn readable(error: &Error) -> String {
     error.clone().redacted(&Redactor::new(None, None)).to_string()
 }
 
-/// Gives each server of a file a valid name. Omits servers that start hyperlight-mcp itself, and servers whose name an earlier file has.
-fn named(servers: Vec<ProgramServer>, path: &str, owners: &mut HashMap<String, String>) -> Vec<(String, ProgramServer)> {
-    let (mut named, mut free) = (Vec::new(), FreeNames::default());
+/// Returns what the entry of a server names that an earlier file hides. Its inputs have no values, because nobody asks for them.
+fn names_of_hidden(name: &str, server: &ProgramServer, path: &str, source: &ServerSource) -> Option<Arc<ServerDefinition>> {
+    let mut config = parse_object(&json!({ "mcpServers": { name: server.entry } }), path, 1).ok()?;
+    let invalid = config.invalid.pop().and_then(|server| server.as_written).map(|server| ServerDefinition::clone(&server));
+    let server = config.servers.pop().or(invalid)?;
+    Some(Arc::new(out_of_force(&ServerDefinition { source: source.clone(), ..server })))
+}
+
+/// The servers of a file, with valid names.
+#[derive(Default)]
+struct NamedServers {
+    used: Vec<(String, ProgramServer)>,
+    /// The servers whose name an earlier file has.
+    hidden: Vec<(String, ProgramServer)>,
+}
+
+/// Gives each server of a file a valid name. Omits servers that start hyperlight-mcp itself.
+fn named(servers: Vec<ProgramServer>, path: &str, owners: &mut HashMap<String, String>) -> NamedServers {
+    let (mut named, mut free) = (NamedServers::default(), FreeNames::default());
     for server in servers.into_iter().filter(|server| !starts_gateway(&server.entry)) {
         let valid = valid_name(&server.name);
         if owners.get(&valid).is_some_and(|owner| owner != path) {
+            named.hidden.push((valid, server));
             continue;
         }
         // Two names in one file may become equal when they are made valid.
         let valid = free.choose(&valid, |name| owners.contains_key(name));
         owners.insert(valid.clone(), path.to_owned());
-        named.push((valid, server));
+        named.used.push((valid, server));
     }
     named
 }
@@ -154,6 +177,7 @@ fn renamed(program: Program, declared: Vec<Json>, taken: &mut HashSet<String>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Transport;
 
     fn file(path: &str, text: &str) -> BaseFile {
         BaseFile { path: path.to_owned(), content: Ok(Some(text.to_owned())) }
@@ -183,6 +207,26 @@ mod tests {
         assert_eq!(layer.warnings.len(), 2, "{:?}", layer.warnings);
         assert!(layer.warnings[0].starts_with("base cursor: b cannot be read: "), "{:?}", layer.warnings);
         assert_eq!(layer.warnings[1], "base cursor: d cannot be read: permission denied");
+    }
+
+    #[test]
+    fn what_a_hidden_server_names_is_known_whether_its_entry_has_errors_or_not() {
+        let hidden = r#"{ "mcpServers": {
+            "x": { "command": "second", "envFile": "/1", "env": { "T": "${input:token}" } },
+            "X": { "command": "third", "envFile": "/2" }, "y": { "url": "https://a.example/mcp" } } }"#;
+        let files = [
+            file("a", r#"{ "mcpServers": { "x": { "command": "first" }, "y": { "command": "first" } } }"#),
+            file("b", hidden),
+            file("c", hidden),
+        ];
+        let layer = base_layer(Program::ClaudeCode, &files, "/w", &[]);
+        assert_eq!((names(&layer), layer.warnings.len(), layer.invalid.len()), (vec!["x", "y"], 0, 0), "{:?}", layer.warnings);
+        let named = layer.hidden.iter().filter_map(|server| match &server.transport {
+            Transport::Stdio { environment_file, .. } => Some((server.key(), environment_file.clone()?)),
+            Transport::Http { .. } | Transport::Generated(_) => None,
+        });
+        let of = |file: &str| ("config:claude-code:x".to_owned(), file.to_owned());
+        assert_eq!(named.collect::<Vec<_>>(), [of("/1"), of("/2"), of("/1"), of("/2")]);
     }
 
     #[test]

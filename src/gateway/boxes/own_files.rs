@@ -1,15 +1,16 @@
 //! Keeps the gateway's own files out of boxes: decides which files these are, and what happens if one of them is replaced while a box has
 //! the folder of the file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf, absolute};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
 use super::covered::{Covered, Marked};
+use super::programs::others;
 use crate::blocking::blocking;
 use crate::boxes::{Access, Contents, Disk, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, check_secret};
 use crate::client::{ConnectionState, KeptAlive, Life};
@@ -18,6 +19,8 @@ use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::gateway::core::Core;
 use crate::gateway::ending::EndReason;
+use crate::registry::RegistryView;
+use crate::trust::ApprovalSnapshot;
 
 /// The time between two checks whether a covered file was replaced.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -40,6 +43,20 @@ struct View {
     covered: Vec<Covered>,
     /// Whether the box is to be made, or has processes.
     life: Life,
+}
+
+/// The servers and approvals on which the making of a box is based.
+pub(super) struct KnownToBox {
+    servers: RegistryView,
+    approvals: Option<ApprovalSnapshot>,
+}
+
+impl KnownToBox {
+    /// Returns whether nothing has changed in between.
+    fn is(&self, other: &Self) -> bool {
+        let same = |(one, two): (&ApprovalSnapshot, &ApprovalSnapshot)| one.is(two);
+        self.servers.is(&other.servers) && self.approvals.as_ref().zip(other.approvals.as_ref()).is_some_and(same)
+    }
 }
 
 impl View {
@@ -66,8 +83,13 @@ impl Core {
         let of = |server: &ServerDefinition| environment_file(server, &self.surroundings, self.locality(server));
         let own = of(server);
         // An entry that cannot be used now can be used later, with the same file.
-        let variables = self.registry.known_servers().into_iter().filter_map(|other| of(&other));
-        let variables = variables.filter_map(|path| file(&path, OwnFileUse::Variables { by_this: Some(&path) == own.as_ref() }));
+        let known = self.registry.known_servers().into_iter().filter_map(|known| of(&known.server));
+        // Without a snapshot of the approvals, no server starts.
+        let approvals = self.trust.approvals.snapshot().ok();
+        let approved = approvals.iter().flat_map(|approvals| approvals.named_files(SystemTime::now()));
+        let approved = approved.filter_map(|(_, named)| named.environment_file.as_ref().map(PathBuf::from));
+        let variables: BTreeSet<PathBuf> = known.chain(approved).collect();
+        let variables = variables.iter().filter_map(|path| file(path, OwnFileUse::Variables { by_this: Some(path) == own.as_ref() }));
         let secrets = self.box_maker.own_files.secrets.lock().clone();
         let secrets = secrets.iter().filter_map(|path| file(path, OwnFileUse::Secret));
         let configs = config.into_iter().filter_map(|path| file(path, OwnFileUse::Config));
@@ -177,7 +199,7 @@ impl Core {
                 continue;
             }
             let files: Vec<String> = replaced().map(|file| file.path.display().to_string()).collect();
-            self.end(&name, EndReason::Reconfigured).await;
+            self.end(&name, EndReason::BoxOutdated).await;
             let problem = format!(
                 "{} was replaced while the box of server \"{name}\" had its folder: the server was ended, and starts again",
                 files.join(", ")
@@ -202,34 +224,58 @@ impl Core {
     /// what a new entry runs. `starting` is a server that is about to start, and so has no box yet.
     pub(in crate::gateway) async fn end_boxes_with_new_files(self: &Arc<Self>, starting: Option<&str>) {
         let mut views = self.box_maker.own_files.views.lock().clone();
+        views.retain(|name, _| starting != Some(name));
+        for name in self.outdated(views).await {
+            self.box_maker.own_files.views.lock().remove(&name);
+            self.end(&name, EndReason::BoxOutdated).await;
+        }
+    }
+
+    /// Fails if a server was added or approved while the box of another one was made, and this box could write what the added server runs.
+    ///
+    /// # Errors
+    /// `ERR_BOX_FAILED`.
+    pub(super) async fn check_current(&self, server: &ServerDefinition, known: &KnownToBox) -> Result<()> {
+        let Some(core) = self.weak.upgrade().filter(|core| !known.is(&core.known_to_box())) else { return Ok(()) };
+        let mut views = core.box_maker.own_files.views.lock().clone();
+        views.retain(|name, _| *name == server.name);
+        if core.outdated(views).await.is_empty() {
+            return Ok(());
+        }
+        core.box_maker.own_files.views.lock().remove(&server.name);
+        let problem = "another server was added while the box was made, and the box could write what that server runs: try again";
+        Err(Error::BoxFailed { server: server.name.clone(), problem: problem.into() })
+    }
+
+    /// Returns the servers and approvals on which the making of a box is based.
+    pub(super) fn known_to_box(&self) -> KnownToBox {
+        KnownToBox { servers: self.registry.view(), approvals: self.trust.approvals.snapshot().ok() }
+    }
+
+    /// Returns the servers among these whose boxes contain a file that has become a file of this gateway, or can write what another server runs.
+    async fn outdated(self: &Arc<Self>, mut views: HashMap<String, Arc<View>>) -> Vec<String> {
         if views.is_empty() {
-            return;
+            return Vec::new();
         }
         let core = Arc::clone(self);
         let code = blocking(move || Ok((core.gateways_programs(), core.code_of_servers())));
-        let Ok((own_programs, programs)) = code.await else { return };
-        let can_write_program = |name: &str, view: &View| {
-            let others = programs.iter().filter(|(other, _)| other.name != name).flat_map(|(_, code)| &code.programs);
+        let Ok((own_programs, programs)) = code.await else { return Vec::new() };
+        let can_write_program = |server: &ServerDefinition, view: &View| {
             let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);
             let writes = |path: &PathBuf| view.writes(path) || mounts.other_names(path, &Disk).iter().any(|name| view.writes(name));
-            others.chain(own_programs.iter().map(|kept| &kept.path)).any(writes)
+            let mut others = others(server, &programs);
+            own_programs.iter().any(|kept| writes(&kept.path)) || others.any(|(_, code)| code.programs.iter().any(writes))
         };
         views.retain(|name, view| {
-            if starting == Some(name) {
-                return false;
-            }
             let Ok(server) = self.registry.server(name) else { return false };
             let is_new = |file: &OwnFile| {
                 let real = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
                 let has = view.given.iter().any(|given| real.starts_with(&given.path) && real != given.path);
                 has && file.use_of != OwnFileUse::Variables { by_this: true } && view.covered.iter().all(|known| known.path != real)
             };
-            self.own_files(&server).iter().any(is_new) || can_write_program(name, view)
+            self.own_files(&server).iter().any(is_new) || can_write_program(&server, view)
         });
-        for name in views.keys() {
-            self.box_maker.own_files.views.lock().remove(name);
-            self.end(name, EndReason::Reconfigured).await;
-        }
+        views.into_keys().collect()
     }
 }
 

@@ -2,21 +2,25 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::{Path, PathBuf, absolute};
+use std::time::SystemTime;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::homes::HOMES;
 use super::{PRIVATE, within};
-use crate::boxes::{BoxInput, Code, Command, Disk, HOME, Kept, OwnFile, Owner, Places, Variable, code, is_fixed_program, places};
+use crate::boxes::{
+    BoxInput, Code, Command, Disk, HOME, Kept, Lookup as _, OtherServer, OwnFile, Owner, Places, Variable, code, is_fixed_program, places,
+};
 use crate::config::{
-    BoxBase, BoxDefinition, BoxPaths, BoxSettings, ResolvedCommand, ServerDefinition, SourceKind, Transport, loads_code, resolve_box_paths,
+    BoxBase, BoxDefinition, BoxPaths, BoxSettings, ResolvedCommand, ServerDefinition, ServerSource, SourceKind, Transport,
+    environment_file, known_box_paths, loads_code, resolve_box_paths, server_of_key, source_of_key, with_known_values,
 };
 use crate::error::Result;
 use crate::gateway::core::Core;
 use crate::gateway::launch::search_path;
-use crate::trust::{NotApprovedReason, locate_program};
+use crate::registry::KnownServer;
+use crate::trust::{NamedFiles, NotApprovedReason, locate_program};
 
 /// Variables that lead to folders with all kinds of files. They count only if the entry sets them, and no file that they name is code for this
 /// reason alone. The folders of `PATH` are looked at by themselves.
@@ -33,6 +37,25 @@ struct Found {
     command: ResolvedCommand,
     program: PathBuf,
     paths: BoxPaths,
+}
+
+/// Something of a server's command that is not there now.
+pub(super) enum Lack {
+    /// A value of a placeholder.
+    Value,
+    Program(String),
+}
+
+impl Lack {
+    /// Returns the sentence for an approval request.
+    pub(super) fn sentence(&self) -> String {
+        match self {
+            Self::Value => {
+                "a value that its entry names is not set now, so it is not known which files this value gives to the box".to_owned()
+            }
+            Self::Program(name) => format!("its program {name} was not found now, so the folders of the program are not known"),
+        }
+    }
 }
 
 impl Outside<'_> {
@@ -54,6 +77,28 @@ impl Core {
         let program = locate_program(&command.command, &search_path(&command), &command.working_directory)?;
         let found = Found { program: command.working_directory.join(program), command, paths };
         Some(self.with_found(server, settings, outside, found, use_input))
+    }
+
+    /// Calls a function with what decides about the box of a server, as far as it can be known, and with what is missing for the whole. A program
+    /// that is missing brings no folders. Returns `None` for a server without a command. Reads the disk.
+    pub(super) fn with_possible_box<T>(
+        &self,
+        server: &ServerDefinition,
+        settings: &BoxSettings,
+        outside: &Outside<'_>,
+        use_input: impl FnOnce(&BoxInput<'_>, Option<Lack>) -> T,
+    ) -> Option<T> {
+        let resolved = self.command_without_inputs(server);
+        let lack = resolved.is_none().then_some(Lack::Value);
+        let command = resolved.or_else(|| self.command_as_written(server))?;
+        let program = locate_program(&command.command, &search_path(&command), &command.working_directory);
+        let is_there = program.as_ref().is_some_and(|program| Disk.kind(program).is_some());
+        let lack = lack.or_else(|| (!is_there).then(|| Lack::Program(command.command.clone())));
+        // Nothing belongs to a program in the root folder.
+        let program = program.unwrap_or_else(|| Path::new("/").join(&command.command));
+        let paths = known_box_paths(server, settings, &self.surroundings);
+        let found = Found { program: command.working_directory.join(program), command, paths };
+        Some(self.with_found(server, settings, outside, found, |request, _| use_input(request, lack)))
     }
 
     /// Calls a function with what decides about the box of a server, and with its command.
@@ -92,9 +137,39 @@ impl Core {
     }
 
     /// Returns what runs outside of the box of a server: the gateway itself, and the programs of all other servers. Reads the disk.
-    pub(super) fn kept_from(&self, server: &str) -> Vec<Kept> {
-        let others = kept_among(server, &self.code_of_servers());
-        self.gateways_programs().into_iter().chain(others).collect()
+    pub(super) fn kept_from(&self, server: &ServerDefinition) -> Vec<Kept> {
+        let servers = self.code_of_servers();
+        let others = others(server, &servers).flat_map(|(other, code)| kept_of(&other, &code));
+        let mut kept: Vec<Kept> = self.gateways_programs().into_iter().chain(others).collect();
+        let known: BTreeSet<Kept> = kept.iter().cloned().collect();
+        kept.extend(self.approved_programs(server).into_iter().filter(|program| !known.contains(program)));
+        kept
+    }
+
+    /// Returns the programs of all approved commands except that of one server, as they were at the approval. An entry can be gone, for example
+    /// because another branch of a repository is checked out, and come back with its approval.
+    fn approved_programs(&self, own: &ServerDefinition) -> Vec<Kept> {
+        let Ok(approvals) = self.trust.approvals.snapshot() else { return Vec::new() };
+        let own_key = own.key();
+        let named = approvals.named_files(SystemTime::now()).filter(|(key, _)| *key != own_key);
+        let kept = |(key, named): (&str, &NamedFiles)| {
+            let other = seen_from(own, server_of_key(key), &source_of_key(key).unwrap_or_default());
+            let kept = |program: &String| Kept { path: program.into(), owner: Owner::Server(other.clone()) };
+            named.programs.iter().map(kept).collect::<Vec<_>>()
+        };
+        named.flat_map(kept).collect()
+    }
+
+    /// Returns the files that a server's entry names, for its approval. A name that is not Unicode is left out, as rows of the store are JSON.
+    /// Reads the disk.
+    pub(in crate::gateway) fn named_files(&self, server: &ServerDefinition) -> NamedFiles {
+        if !matches!(server.transport, Transport::Stdio { .. }) {
+            return NamedFiles::default();
+        }
+        let text = |path: PathBuf| path.into_os_string().into_string().ok();
+        let programs = self.code_of(server).programs.into_iter().filter_map(text).collect();
+        let file = environment_file(server, &self.surroundings, self.locality(server));
+        NamedFiles { programs, environment_file: file.and_then(|file| absolute(file).ok()).and_then(text) }
     }
 
     /// Returns what runs in this process: the gateway's own programs, and the packages of providers.
@@ -105,35 +180,50 @@ impl Core {
         own.chain(packages).collect()
     }
 
-    /// Returns each server that is a process, was one earlier, or has an entry that cannot be used now, and from where it takes its code. A
-    /// server that an agent has proposed counts once a person has approved it: otherwise a model could make folders of other servers read-only
-    /// by proposals. Reads the disk.
-    pub(super) fn code_of_servers(&self) -> Vec<(Arc<ServerDefinition>, Code)> {
+    /// Returns each server that is a process, was one earlier, or has an entry that cannot be used now. A server that an agent has proposed counts
+    /// once a person has approved it: otherwise a model could make folders of other servers read-only by proposals.
+    pub(super) fn processes(&self) -> impl Iterator<Item = KnownServer> {
         // Without a snapshot, each server counts.
         let approvals = self.trust.approvals.snapshot().ok();
-        let is_approved = |server: &ServerDefinition| approvals.as_ref().is_none_or(|approvals| approvals.has(&server.key()));
-        let is_process = |server: &Arc<ServerDefinition>| {
+        let is_approved = move |server: &ServerDefinition| approvals.as_ref().is_none_or(|approvals| approvals.has(&server.key()));
+        let is_process = move |KnownServer { server, .. }: &KnownServer| {
             matches!(server.transport, Transport::Stdio { .. }) && (server.source.kind != SourceKind::Agent || is_approved(server))
         };
-        let with_code = |server: Arc<ServerDefinition>| (Arc::clone(&server), self.code_of(&server));
-        self.registry.known_servers().into_iter().filter(is_process).map(with_code).collect()
+        self.registry.known_servers().into_iter().filter(is_process)
+    }
+
+    /// Returns all [processes](Self::processes), and from where each takes its code. Reads the disk.
+    pub(super) fn code_of_servers(&self) -> Vec<(KnownServer, Code)> {
+        let with_code = |known: KnownServer| {
+            let code = self.code_of(&known.server);
+            (known, code)
+        };
+        self.processes().map(with_code).collect()
     }
 
     /// Returns from where a server takes its code, as far as it can be known now. Its program may be missing, and so may values of placeholders.
-    fn code_of(&self, server: &ServerDefinition) -> Code {
+    pub(super) fn code_of(&self, server: &ServerDefinition) -> Code {
         let standard = BoxSettings::of(BoxBase::Standard);
         let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
         let Some(command) = self.command_without_inputs(server).or_else(|| self.command_as_written(server)) else { return Code::default() };
         let search = search_path(&command);
         let program = locate_program(&command.command, &search, &command.working_directory);
-        // A missing program can come to each folder of `PATH`. The last one is as good as the others.
-        let last = || std::env::split_paths(&search).last().unwrap_or_default().join(&command.command);
+        // A missing program can come to each folder of `PATH`. The last one is as good as the others. An entry without a command names only files, so
+        // a program of the system takes its place.
+        let last = || match command.command.as_str() {
+            "" => PathBuf::from("/bin/sh"),
+            name => std::env::split_paths(&search).last().unwrap_or_default().join(name),
+        };
         let program = command.working_directory.join(program.unwrap_or_else(last));
         let paths = resolve_box_paths(server, settings, &self.surroundings).unwrap_or_default();
         self.with_found(server, settings, &Outside::NOTHING, Found { command, program, paths }, |request, command| {
             let home = command.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.expose_secret());
             let home = home.map_or(Cow::Borrowed(request.user_home), |home| Cow::Owned(PathBuf::from(home)));
-            let command = Command { name: &command.command, variables: &self.variables(server, command), home: &home };
+            let known =
+                |name: &str| command.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose_secret().to_owned());
+            let value_of = |name: &str| known(name).or_else(|| self.surroundings.environment.get(name).cloned());
+            let variables = self.variables(server, command);
+            let command = Command { name: &command.command, value_of: &value_of, variables: &variables, home: &home };
             // Outside of a box, a command starts in the root folder.
             let working_directory =
                 request.working_directory.or((!matches!(server.in_box, Some(BoxDefinition::On(_)))).then_some(Path::new("/")));
@@ -152,24 +242,26 @@ impl Core {
         // The command has no variables if the value of one of them is not set.
         let Transport::Stdio { environment, .. } = &server.transport else { return Vec::new() };
         let is_missing = |name: &String| command.environment.iter().all(|(known, _)| known != name);
-        let written = environment.iter().filter(|(name, _)| is_missing(name)).map(|(name, value)| (name, value.expose_secret()));
-        let variable = |(name, value): (&String, &str)| Variable {
-            value: value.to_owned(),
-            loads_code: loads_code(name) && !GENERAL.contains(&name.as_str()),
-        };
-        known.chain(written).map(variable).collect()
+        let written = environment.iter().filter(|(name, _)| is_missing(name));
+        let written = written.map(|(name, value)| (name, with_known_values(value.expose_secret(), &self.surroundings)));
+        let variable =
+            |(name, value): (&String, String)| Variable { value, loads_code: loads_code(name) && !GENERAL.contains(&name.as_str()) };
+        // The folders of `PATH` are looked at by themselves.
+        let all = known.map(|(name, value)| (name, value.to_owned())).chain(written);
+        all.filter(|(name, _)| name.as_str() != "PATH").map(variable).collect()
     }
 
-    /// Returns the command of an entry with its placeholders, some of which have no value now.
+    /// Returns the command of an entry, in which some placeholders have no value now.
     fn command_as_written(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
         let Transport::Stdio { command, arguments, working_directory, .. } = &server.transport else { return None };
         let workspace = &self.surroundings.workspace_folder;
+        let known = |text: &String| with_known_values(text, &self.surroundings);
         let path = self.surroundings.environment.get("PATH").map(|path| ("PATH".to_owned(), SecretString::from(path.clone())));
         Some(ResolvedCommand {
-            command: command.clone(),
-            arguments: arguments.clone(),
+            command: known(command),
+            arguments: arguments.iter().map(known).collect(),
             environment: path.into_iter().collect(),
-            working_directory: workspace.join(working_directory.as_deref().unwrap_or_default()),
+            working_directory: workspace.join(working_directory.as_ref().map(known).unwrap_or_default()),
             secrets: Vec::new(),
         })
     }
@@ -212,15 +304,38 @@ fn has_inputs_for_packages(server: &ServerDefinition) -> bool {
     texts.chain(search_path).any(|text| text.contains("${input:"))
 }
 
-/// Returns the programs and folders with code of all servers but one.
-pub(super) fn kept_among(server: &str, code: &[(Arc<ServerDefinition>, Code)]) -> Vec<Kept> {
-    let others = code.iter().filter(|(other, _)| other.name != server);
-    let owned = |(other, Code { programs, folders, searched, files }): &(Arc<ServerDefinition>, Code)| {
-        let kept = |owner: fn(String) -> Owner| move |path: &PathBuf| Kept { path: path.clone(), owner: owner(other.name.clone()) };
-        let programs = programs.iter().map(kept(Owner::Server)).chain(folders.iter().map(kept(Owner::MayRun)));
-        programs.chain(searched.iter().map(kept(Owner::Searches))).chain(files.iter().map(kept(Owner::Uses))).collect::<Vec<_>>()
-    };
-    others.flat_map(owned).collect()
+/// Returns all servers but the one of a box, and from where they take their code. Only the definition that is in force is the box's own. Each other
+/// definition of its name can come into force later, with other rights, so it counts as another server. But another entry of the same source needs
+/// a new approval then, so it shares with the box's own entry what both take their code from.
+pub(super) fn others<'a>(
+    own: &'a ServerDefinition,
+    servers: &'a [(KnownServer, Code)],
+) -> impl Iterator<Item = (OtherServer, Cow<'a, Code>)> {
+    let key = own.key();
+    let is_own = move |known: &KnownServer| known.is_in_force && known.server.key() == key;
+    let own_code = servers.iter().find(|(known, _)| is_own(known)).map(|(_, code)| code);
+    servers.iter().filter(move |(known, _)| !is_own(known)).map(move |(KnownServer { server, .. }, code)| {
+        match (seen_from(own, &server.name, &server.source), own_code) {
+            (OtherServer::OtherVersion, Some(own)) => (OtherServer::OtherVersion, Cow::Owned(code.without(own))),
+            (other, _) => (other, Cow::Borrowed(code)),
+        }
+    })
+}
+
+/// Returns a server as the approval of another one names it.
+fn seen_from(own: &ServerDefinition, name: &str, source: &ServerSource) -> OtherServer {
+    match () {
+        () if name != own.name => OtherServer::Named(name.to_owned()),
+        () if *source == own.source => OtherServer::OtherVersion,
+        () => OtherServer::SameName(name.to_owned(), source.clone()),
+    }
+}
+
+/// Returns the programs, folders and files from which a server takes its code.
+pub(super) fn kept_of(server: &OtherServer, Code { programs, folders, searched, files }: &Code) -> Vec<Kept> {
+    let kept = |owner: fn(OtherServer) -> Owner| move |path: &PathBuf| Kept { path: path.clone(), owner: owner(server.clone()) };
+    let programs = programs.iter().map(kept(Owner::Server)).chain(folders.iter().map(kept(Owner::MayRun)));
+    programs.chain(searched.iter().map(kept(Owner::Searches))).chain(files.iter().map(kept(Owner::Uses))).collect()
 }
 
 /// Returns whether a server finds its program in the `PATH` of the gateway's own user. The values of a pinned environment file are approved, but
@@ -230,4 +345,46 @@ fn has_inherited_path(server: &ServerDefinition) -> bool {
     let is_set_by_box = matches!(&server.in_box, Some(BoxDefinition::On(settings)) if settings.environment.contains_key("PATH"));
     let is_in_file = environment_file.is_some() && server.pin_values;
     !is_set_by_box && !is_in_file && environment.iter().all(|(name, _)| name != "PATH")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::parse_text;
+
+    fn known(name: &str, source: &ServerSource, is_in_force: bool, program: &str) -> (KnownServer, Code) {
+        let text = format!(r#"{{ "mcpServers": {{ "{name}": {{ "command": "x" }} }} }}"#);
+        let server = parse_text(&text, "config.json", 20).unwrap().servers.remove(0);
+        let server = Arc::new(ServerDefinition { source: source.clone(), ..server });
+        let programs = ["/shared".into(), program.into()].into();
+        (KnownServer { server, is_in_force }, Code { programs, ..Code::default() })
+    }
+
+    #[test]
+    fn only_the_definition_in_force_is_the_boxs_own() {
+        let [config, base] = [ServerSource::default(), ServerSource::named(SourceKind::Config, "cursor")];
+        let servers = [
+            known("files", &config, true, "/own"),
+            known("files", &config, false, "/earlier"),
+            known("files", &base, false, "/hidden"),
+            known("b", &base, true, "/b"),
+        ];
+        let seen: Vec<_> = others(&servers[0].0.server, &servers)
+            .map(|(other, code)| (other, code.programs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")))
+            .collect();
+        let expected = [
+            // A program of the box's own stays its own.
+            (OtherServer::OtherVersion, "/earlier"),
+            (OtherServer::SameName("files".to_owned(), base), "/hidden /shared"),
+            (OtherServer::from("b"), "/b /shared"),
+        ];
+        assert_eq!(seen, expected.map(|(other, programs)| (other, programs.to_owned())));
+        // A definition that is no longer in force is another version of itself.
+        let (stale, _) = &servers[2];
+        let of_source = OtherServer::SameName("files".to_owned(), config);
+        let seen: Vec<_> = others(&stale.server, &servers).map(|(other, _)| other).collect();
+        assert_eq!(seen, [of_source.clone(), of_source, OtherServer::OtherVersion, OtherServer::from("b")]);
+    }
 }

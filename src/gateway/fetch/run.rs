@@ -146,8 +146,8 @@ impl Core {
             let ceiling = configured.texts();
             let beyond: Vec<_> = hosts.texts().into_iter().filter(|host| !ceiling.contains(host)).collect();
             if !beyond.is_empty() {
-                let reason = "agents.NAME.fetch.hosts in the config does not have that";
-                return Err(refusal(identity, &beyond, reason, "Add it there, and let a person approve it".to_owned()));
+                let reason = "agents.NAME.fetch.hosts in the config does not have these hosts";
+                return Err(refusal(identity, &beyond, reason, "Add them there, and let a person approve them".to_owned()));
             }
         }
         let (wanted, approved) = (self.shown(hosts), self.approved_hosts(agent)?);
@@ -157,7 +157,7 @@ impl Core {
         }
         let way_out =
             format!("A person approves them with: {}", self.runs.next_command.with(&approval_words(agent, &wanted.with(&approved))));
-        Err(refusal(identity, &Vec::from_iter(missing), "no person has approved that", way_out))
+        Err(refusal(identity, &Vec::from_iter(missing), "no person has approved these hosts", way_out))
     }
 
     fn record_refused_run(&self, identity: &Identity, hosts: &AllowedHosts, run_id: Option<u64>) {

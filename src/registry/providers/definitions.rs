@@ -31,7 +31,7 @@ const REFUSED_KEYS: [(&str, &str); 4] = [
     ("confirm", "decides which calls ask a person, so only the operator sets it; put the server into your config to set it"),
     ("reads", "decides which calls need no question, so only the operator sets it; put the server into your config to set it"),
     ("box", "decides what a server's process may do, so only the operator sets it; put the server into your config to set it"),
-    ("envFile", "would pass variables that envRequired does not name; name them there"),
+    ("envFile", "would pass variables that envRequired does not name; name these variables in envRequired instead"),
 ];
 
 /// The servers of one provider, after the policy was applied.

@@ -98,7 +98,7 @@ fn not_allowed(list: &str, patterns: Option<&[String]>, texts: &[&str]) -> Optio
     let is_allowed = texts.iter().any(|text| matches_any(patterns.unwrap_or_default(), text));
     (patterns.is_some() && !is_allowed).then(|| match texts.first() {
         Some(text) => format!("providers.allow.{list} does not have \"{}\"", displayed_within(text, MAX_TEXT_CHARS)),
-        None => format!("providers.allow.{list} is set, and its command starts no package"),
+        None => format!("providers.allow.{list} is set, and this server starts no package"),
     })
 }
 

@@ -11,7 +11,7 @@ use std::thread;
 const NESTING_IN_PLACE: usize = 48;
 /// The stack in bytes that one level of nesting needs, in the parser or in a visitor of its tree. The value is measured, with a margin.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 6 * 1024 };
-/// The stack in bytes that a thread needs in addition to the levels.
+/// The stack in bytes that a thread needs in addition to the stack for the levels of nesting.
 const STACK_AT_LEAST: usize = 512 * 1024;
 /// The maximum bound on the nesting of code that is parsed. It needs 192 MiB of stack in a release build, but only code that is really
 /// nested so deeply uses all of it. Ordinary code reaches this bound at a size of about 130 KB.

@@ -18,8 +18,8 @@ use super::sessions::Sessions;
 use super::streams::MAX_STREAMS_PER_CALLER;
 use crate::serve::places::{PlaceLimits, Places, Share};
 
-/// The number of callers above which idle callers are removed. Tasks, handles and waiting calls can be kept for fewer callers than this. So
-/// the callers that are kept only for this reason cannot reach this number.
+/// The number of callers above which idle callers are removed. Fewer callers than this can have tasks, handles and waiting calls. So
+/// callers that are kept only because they have these cannot reach this number.
 const MAX_CALLERS: usize = 4096;
 
 /// Creates the MCP handler of a session, or of a request without a session.

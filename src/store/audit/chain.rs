@@ -243,14 +243,17 @@ impl<'a> Verification<'a> {
             HeadFound::Missing if self.report.rows == 0 => {}
             HeadFound::Missing => self.problem("the head of the chain is missing, so that rows may be missing at both ends".to_owned()),
             HeadFound::Changed => {
-                self.problem("the head of the chain or the list of gateways that write was changed, or comes from another machine, so that rows may be missing".to_owned());
+                self.problem("the head of the chain or the list of gateways that write the audit was changed, or comes from another machine, so that rows may be missing".to_owned());
             }
             HeadFound::Sound(head) => {
                 let (next, digest) = self.next.take().unwrap_or((head.first, head.anchor.clone()));
                 if next <= head.last {
                     self.problem(missing(next, head.last));
                 } else if next > head.last + 1 {
-                    self.problem(format!("the rows after row {} were added by another program, or the head is an older one", head.last));
+                    self.problem(format!(
+                        "the rows after row {} were added by another program, or the head of the chain is from an older copy",
+                        head.last
+                    ));
                 } else if digest != head.digest {
                     self.problem(format!("the last row, {}, is not the one that was written", head.last));
                 }

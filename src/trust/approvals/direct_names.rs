@@ -105,22 +105,11 @@ mod tests {
     use super::*;
     use crate::catalog::Manifest;
     use crate::trust::Subject;
-    use crate::trust::approvals::tests::open;
+    use crate::trust::approvals::tests::{open, subject as approved};
     use crate::trust::document::write;
 
     fn subject(server: &str, digest: &str) -> Subject {
-        Subject {
-            server: server.into(),
-            key: server.into(),
-            digest: digest.into(),
-            shown_digest: digest.into(),
-            executable: None,
-            places: None,
-            pin_executable: false,
-            folder: None,
-            addresses: Vec::new(),
-            registry: crate::boxes::Registry::default(),
-        }
+        Subject { server: server.into(), key: server.into(), ..approved(digest) }
     }
 
     fn manifest(tools: &[&str]) -> Arc<Manifest> {

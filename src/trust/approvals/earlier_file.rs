@@ -157,7 +157,7 @@ mod tests {
     use super::super::tests::{open, open_with, subject};
     use super::*;
     use crate::files::testing::{at_once, pipe};
-    use crate::trust::document::{Approval, write};
+    use crate::trust::document::{Approval, NamedFiles, write};
     use crate::trust::{ApprovalStatus, NotApprovedReason};
 
     const NEVER: ApprovalStatus = ApprovalStatus::Unapproved(NotApprovedReason::Never);
@@ -172,6 +172,7 @@ mod tests {
             command_digest: "1".to_owned(),
             executable: None,
             places: Vec::new(),
+            named: NamedFiles::default(),
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),

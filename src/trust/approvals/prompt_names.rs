@@ -108,21 +108,10 @@ mod tests {
     use super::*;
     use crate::catalog::Manifest;
     use crate::trust::Subject;
-    use crate::trust::approvals::tests::open;
+    use crate::trust::approvals::tests::{open, subject as approved};
 
     fn subject(server: &str) -> Subject {
-        Subject {
-            server: server.into(),
-            key: server.into(),
-            digest: "1".into(),
-            shown_digest: "1".into(),
-            executable: None,
-            places: None,
-            pin_executable: false,
-            folder: None,
-            addresses: Vec::new(),
-            registry: crate::boxes::Registry::default(),
-        }
+        Subject { server: server.into(), key: server.into(), ..approved("1") }
     }
 
     fn approve(store: &ApprovalStore, server: &str, prompts: &[&str]) {

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::*;
 use crate::config::{ServerSource, SourceKind};
-use crate::trust::Executable;
+use crate::trust::{Executable, NamedFiles};
 
 pub(super) fn subject(digest: &str) -> Subject {
     Subject {
@@ -14,6 +14,8 @@ pub(super) fn subject(digest: &str) -> Subject {
         shown_digest: digest.into(),
         executable: None,
         places: None,
+        present: crate::boxes::Present::default(),
+        named: NamedFiles::default(),
         pin_executable: false,
         folder: None,
         addresses: Vec::new(),
@@ -362,4 +364,44 @@ fn one_yes_among_many_approvals_writes_one_row() {
     let after = other.read().unwrap();
     assert!(["b", "c"].iter().all(|name| Arc::ptr_eq(&before.servers[*name], &after.servers[*name])), "they were read again");
     assert_eq!(after.servers.len(), 3);
+}
+
+#[test]
+fn the_files_of_an_entry_stay_with_its_approval_until_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let named = NamedFiles { programs: vec!["/p/a.mjs".into()], environment_file: Some("/p/.env".into()) };
+    let subject = Subject { named: named.clone(), ..subject("1") };
+    let of = |now: SystemTime| {
+        store.snapshot().unwrap().named_files(now).map(|(key, named)| (key.to_owned(), named.clone())).collect::<Vec<_>>()
+    };
+    let now = SystemTime::now();
+    let basis = store.yes_to_command(&subject, Some(Duration::from_mins(5))).unwrap();
+    assert_eq!(of(now), [("a".to_owned(), named.clone())]);
+    // The approval of the tools has the files of the command's approval.
+    let of_tools = Subject { named: NamedFiles::default(), ..subject };
+    store.approve_manifest(&of_tools, manifest(), None, &basis).unwrap();
+    assert_eq!(of(now), [("a".to_owned(), named)]);
+    assert!(of(now + Duration::from_mins(6)).is_empty(), "an approval that has expired keeps nothing");
+    store.revoke("a").unwrap();
+    assert!(of(now).is_empty());
+}
+
+#[test]
+fn the_next_end_is_that_of_the_first_approval_that_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let now = SystemTime::now();
+    let minutes = |now: SystemTime| {
+        let end = store.snapshot().unwrap().next_end(now)?;
+        end.duration_since(now).ok().map(|left| left.as_secs().div_ceil(60))
+    };
+    let approve = |key: &str, valid_for| store.yes_to_command(&Subject { key: key.into(), ..subject("1") }, valid_for).unwrap();
+    approve("forever", None);
+    assert_eq!(minutes(now), None);
+    approve("long", Some(Duration::from_mins(50)));
+    approve("short", Some(Duration::from_mins(10)));
+    assert!(matches!(minutes(now), Some(10 | 11)));
+    assert!(matches!(minutes(now + Duration::from_mins(20)), Some(30 | 31)));
+    assert_eq!(minutes(now + Duration::from_hours(2)), None);
 }

@@ -8,7 +8,8 @@ use super::rules::{self, Measure, Severity};
 
 /// Maximum number of findings. A person would not read more than these.
 const MAX_FINDINGS: usize = 200;
-/// Maximum number of findings of one rule. Further ones are counted, so that many findings of one kind displace none of another.
+/// Maximum number of findings of one rule. Further ones are only counted, so that many findings of one rule do not push out the findings of
+/// other rules.
 const MAX_OF_A_RULE: usize = 20;
 /// Maximum number of further places that a finding names.
 const MAX_PLACES: usize = 5;

@@ -1,4 +1,4 @@
-//! The findings in one text, without its position.
+//! Finds what a person should check in one text. The caller adds where the text is.
 
 use std::sync::LazyLock;
 

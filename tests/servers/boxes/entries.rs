@@ -107,3 +107,79 @@ async fn opening_a_gateway_looks_into_no_folder_of_a_proposal() {
     assert!(looked(), "a request looks at the folder");
     gateway.close().await;
 }
+
+/// Another branch of a repository can be checked out, and the first one come back: then the entry has its approval still.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_files_of_an_approved_entry_that_is_gone_are_kept_out_of_boxes_after_a_restart() {
+    let test_folder = TestFolder::new();
+    write_files(&test_folder);
+    // The entry is approved with its program. `true` ends at once, so only its command can be approved.
+    let two = json!({ "command": "true", "args": ["${workspaceFolder}/other.mjs"], "envFile": ".env", "box": "off" });
+    let gateway = beside(&test_folder, SCRIPT, &json!({ "two": two }));
+    let request = gateway.approval_request("two").await.unwrap();
+    gateway.approve("two", Some(request.digest()), None).await.unwrap();
+    gateway.close().await;
+    let gateway = beside(&test_folder, SCRIPT, &json!({}));
+    keeps_the_files(&test_folder, &gateway).await;
+    // An approval that is revoked keeps nothing.
+    gateway.close().await;
+    let gateway = beside(&test_folder, SCRIPT, &json!({ "two": two }));
+    gateway.revoke("two").await.unwrap();
+    gateway.close().await;
+    let gateway = beside(&test_folder, SCRIPT, &json!({}));
+    gateway.approve("one", None, None).await.unwrap();
+    assert_eq!(fs::read_to_string(test_folder.path("ws/other.mjs")).unwrap(), "evil\n");
+    gateway.close().await;
+}
+
+/// The end of its input tells a server that it must end, and it would use the time. `close` gives it this time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_server_in_a_box_does_nothing_more() {
+    for (is_revoked, expected) in [(true, ""), (false, "after\n")] {
+        let test_folder = TestFolder::new();
+        let files = |name: &str| test_folder.path("ws").join(name);
+        fs::create_dir_all(files("")).unwrap();
+        fs::write(test_folder.path("log-one"), "").unwrap();
+        fs::write(files("done"), "").unwrap();
+        let script = "\"$0\" --log \"$1\"; echo after > done";
+        let one = json!({ "command": "/bin/sh", "args": ["-c", script, FIXTURE, test_folder.path("log-one"), "."] });
+        let gateway = Gateway::open(GatewayOptions { workspace_folder: Some(files("")), ..options(&test_folder, &one) }).unwrap();
+        gateway.approve("one", None, None).await.unwrap();
+        if is_revoked {
+            gateway.revoke("one").await.unwrap();
+        }
+        gateway.close().await;
+        assert_eq!(fs::read_to_string(files("done")).unwrap(), expected, "revoked: {is_revoked}");
+    }
+}
+
+/// An entry can have any shape before its author has corrected it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_entry_names_that_cannot_be_used_now_is_read_only_in_boxes() {
+    let test_folder = TestFolder::new();
+    fs::create_dir_all(test_folder.path("ws")).unwrap();
+    let others = json!({
+        // Valid entries, but a variable is not set.
+        "s0": { "command": "node", "args": ["-e", "0"], "env": { "NODE_OPTIONS": "--import=${workspaceFolder}/s0.mjs", "TOKEN": "${NOT_SET_HERE}" } },
+        "s1": { "command": "node", "args": ["${workspaceFolder}/s1.mjs"], "env": { "TOKEN": "${NOT_SET_HERE}" } },
+        // Entries with errors.
+        "s2": { "command": "node", "args": ["${workspaceFolder}/s2.mjs", "${NOT_SET_HERE}"] },
+        "s3": { "command": "node", "args": ["-e", "0"], "timeoutMs": "?", "box": { "env": { "NODE_OPTIONS": "--import=${workspaceFolder}/s3.mjs" } } },
+        "s4": { "command": ["node", "${workspaceFolder}/s4.mjs"] },
+        "s5": { "command": "node", "args": "${workspaceFolder}/s5.mjs" },
+        "s6": { "args": ["${workspaceFolder}/s6.mjs"] },
+        "s7": { "command": "node", "args": ["s7.mjs", "${NOT_SET_HERE}"], "cwd": "${workspaceFolder}" },
+        "s8": { "command": "node", "timeoutMs": "?", "arguments": { "script": "${workspaceFolder}/s8.mjs" } },
+    });
+    let files: Vec<String> = others.as_object().unwrap().keys().map(|name| format!("{name}.mjs")).collect();
+    for file in &files {
+        fs::write(test_folder.path("ws").join(file), "good").unwrap();
+    }
+    let script = format!("for file in {}; do (echo evil > $file) 2>> errors; done; echo ran > ran; ", files.join(" "));
+    let gateway = beside(&test_folder, &script, &others);
+    gateway.approve("one", None, None).await.unwrap();
+    let read = |name: &str| fs::read_to_string(test_folder.path("ws").join(name)).unwrap();
+    let changed: Vec<&String> = files.iter().filter(|file| read(file) != "good").collect();
+    assert!(read("ran") == "ran\n" && changed.is_empty(), "{changed:?} {}", read("errors"));
+    gateway.close().await;
+}

@@ -14,6 +14,10 @@ async fn sentences(gateway: &Gateway, name: &str) -> Vec<String> {
     request_of(gateway, name).await.in_box.map(|in_box| in_box.allows).unwrap_or_default()
 }
 
+fn shown(path: &str) -> String {
+    if path.contains(' ') { format!("\"{path}\"") } else { path.to_owned() }
+}
+
 // long: one line for each form of a word.
 /// A file that is not a program is named in both requests, in whatever form the entry names it, and whether it exists or not.
 #[tokio::test(flavor = "multi_thread")]
@@ -40,6 +44,8 @@ async fn each_file_that_an_entry_names_is_named_in_both_requests() {
         ("new", with_variable("SETTINGS", at("new.toml")), "make", "new.toml"),
         ("prefix", shell(&[format!("--userconfig={}", at("npmrc"))]), "make", "npmrc"),
         ("gone", json!({ "command": "no-such-program", "args": [at("plain")], "box": "off" }), "change", "plain"),
+        ("root", json!({ "command": "/bin/sh", "roots": [at("root.md")], "box": "off" }), "make", "root.md"),
+        ("read", json!({ "command": "/bin/sh", "box": { "read": [at("plain")] } }), "change", "plain"),
         (
             "unset",
             json!({ "command": "/bin/sh", "env": { "FILE": at("plain"), "X": "${NO_SUCH_VARIABLE}" }, "box": "off" }),
@@ -55,7 +61,7 @@ async fn each_file_that_an_entry_names_is_named_in_both_requests() {
     for chunk in named.chunks(5) {
         for (name, _, effect, file) in chunk {
             let said = request_of(&gateway, name).await.changeable_by;
-            let expected = format!("the server \"one\" may {effect} {}, which this server uses", at(file));
+            let expected = format!("the server \"one\" may {effect} {}, which this server uses", shown(&at(file)));
             assert!(said.contains(&expected), "{name}: {expected}: {said:#?}");
         }
     }
@@ -69,7 +75,7 @@ async fn each_file_that_an_entry_names_is_named_in_both_requests() {
         let gateway = with_servers(&test_folder, &servers);
         let allows = sentences(&gateway, "one").await;
         for (name, _, effect, file) in chunk {
-            let expected = format!("can {effect} {}, which the server \"{name}\" uses", at(file));
+            let expected = format!("can {effect} {}, which the server \"{name}\" uses", shown(&at(file)));
             assert!(allows.contains(&expected), "{expected}: {allows:#?}");
         }
         gateway.close().await;
@@ -189,5 +195,24 @@ async fn a_place_that_cannot_be_looked_at_stops_no_other_server() {
     for name in ["two", "three"] {
         gateway.approve(name, None, None).await.unwrap();
     }
+    gateway.close().await;
+}
+
+/// The author of an entry decides how many folders its `PATH` has. More than some thousand took half a minute for each request.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_path_of_very_many_folders_delays_no_request() {
+    let test_folder = TestFolder::new();
+    let data = data_of(&test_folder);
+    let folders: Vec<String> = (0..12_000).map(|number| data.join(format!("p{number}")).display().to_string()).collect();
+    let servers = json!({
+        "one": { "command": FIXTURE, "box": { "write": [data] } },
+        "slow": { "command": "/bin/sh", "env": { "PATH": folders.join(":") }, "box": "off" },
+    });
+    let gateway = with_servers(&test_folder, &servers);
+    let start = std::time::Instant::now();
+    let said = sentences(&gateway, "one").await;
+    assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
+    let expected = "1021 more places, from which the server \"slow\" may run code";
+    assert!(said.iter().any(|said| said.ends_with(expected)), "{said:#?}");
     gateway.close().await;
 }

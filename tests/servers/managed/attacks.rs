@@ -1,8 +1,11 @@
 //! A model that has the tools to manage servers, and tries to get more rights than it may have.
 
+use std::sync::Arc;
+
 use hyperlight_mcp::agent::{AgentOptions, AgentTools};
 use hyperlight_mcp::registry::ServerState;
 use hyperlight_mcp::sandbox::Stop;
+use hyperlight_mcp::store::{Kind, Store};
 use serde_json::{Value as Json, json};
 
 use super::{EVIL, Model, OURS, SECRET, World, change};
@@ -242,5 +245,42 @@ async fn a_flood_of_proposals_ends() {
     }
     assert_eq!(agent.add_server(change(world.entry("One more", &[]))).await.unwrap_err().code(), "ERR_TOO_MANY_PROPOSALS");
     assert_nothing_gained(&world, "a flood");
+    // A host starts a process for each conversation, so the next process does not begin anew.
+    let world = world.reopened(|_| {}).await;
+    let answer = Model::of(world.agent("model")).calls("add_mcp_server", world.entry("Files", &[])).await;
+    assert_eq!(answer["error"]["code"], "ERR_TOO_MANY_PROPOSALS", "{answer}");
+    world.gateway.close().await;
+}
+
+/// Returns everything that people have decided.
+fn decisions(world: &World) -> Vec<String> {
+    let store = Store::open(&world.test_folder.path("state"), Arc::new(|problem| panic!("{problem}"))).unwrap();
+    let kinds = [Kind::Approval, Kind::Revocation, Kind::Server, Kind::Grant, Kind::Toolbox, Kind::Provider, Kind::Fetch];
+    kinds.map(|kind| format!("{:?}", store.rows(kind).unwrap())).into()
+}
+
+/// The actions come from the tool's own help, so an action that is added later is tried as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_action_of_a_model_changes_what_a_person_has_decided() {
+    let world = World::open().await;
+    let model = Model::of(world.agent("model"));
+    let pending = model.adds(world.entry("Files", &[])).await;
+    let before = decisions(&world);
+    let help = model.calls("manage_mcp", json!({ "action": "help" })).await;
+    let actions: Vec<&String> = help.as_object().expect("the help names the actions").keys().collect();
+    assert!(actions.len() >= 7 && actions.iter().any(|action| *action == "propose"), "{actions:?}");
+    for action in actions {
+        for server in [None, Some(OURS), Some(pending.as_str()), Some("nobody")] {
+            let mut arguments = json!({ "action": action });
+            if let Some(server) = server {
+                arguments["server"] = server.into();
+            }
+            let answer = model.calls("manage_mcp", arguments).await;
+            assert_eq!(decisions(&world), before, "{action} {server:?}: {answer}");
+        }
+        // What a model has disabled, it may enable again.
+        model.calls("manage_mcp", json!({ "action": "enable", "server": OURS })).await;
+        assert_nothing_gained(&world, action);
+    }
     world.gateway.close().await;
 }

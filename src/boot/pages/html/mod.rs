@@ -12,7 +12,7 @@ use reduce::reduce;
 /// The largest number of bytes of HTML that are read. The rest of a longer page is dropped.
 const MAX_HTML_BYTES: usize = 4 * 1024 * 1024;
 /// The minimum size of the main text, in percent of the page's text without navigation. If the rules of readability find less, they have
-/// missed something, because they take the lists and tables of a reference for navigation.
+/// missed something, because they treat the lists and tables of reference documentation as navigation.
 const LEAST_PART: usize = 40;
 /// Elements around the main text.
 const AROUND: &str = "nav, aside, header, footer, [role=navigation], [role=banner], [role=contentinfo], [role=search], [aria-hidden=true]";

@@ -108,7 +108,7 @@ fn a_head_that_is_gone_forged_or_older_is_told() {
     let (older, _) = chain(&key, 3);
     let problems = |head, rows: &[Linked]| verified(&key, head, rows).problems.join("; ");
     assert!(problems(HeadFound::Missing, &rows).contains("head of the chain is missing"));
-    assert!(problems(HeadFound::Changed, &rows).contains("head of the chain or the list of gateways that write was changed"));
+    assert!(problems(HeadFound::Changed, &rows).contains("head of the chain or the list of gateways that write the audit was changed"));
     assert!(problems(HeadFound::Sound(older.clone()), &rows).contains("after row 3"));
     let other = Head { digest: older.digest, ..head.clone() };
     assert!(problems(HeadFound::Sound(other), &rows).contains("the last row, 5, is not the one"));

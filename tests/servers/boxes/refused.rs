@@ -1,0 +1,158 @@
+//! Tests of boxes that cannot be made at the moment of an approval request, and of programs without a digest.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use hyperlight_mcp::Gateway;
+use serde_json::{Value as Json, json};
+
+use super::changes::{data_of, put, put_program, request_of, with_servers};
+use super::options;
+use crate::support::{FIXTURE, TestFolder, told};
+
+/// What the server `one` of these tests can change of the server `two`, as both requests say it.
+const OF_BOX: &str = "from which the server \"two\" may run code";
+const OF_OTHER: &str = "from which this server may run code";
+
+async fn allows(gateway: &Gateway, name: &str) -> Vec<String> {
+    request_of(gateway, name).await.in_box.unwrap().allows
+}
+
+async fn both_requests_say_it(gateway: &Gateway) {
+    let said = allows(gateway, "one").await;
+    assert!(said.iter().any(|said| said.ends_with(OF_BOX)) && said.iter().any(|said| said.contains("can change .git in ")), "{said:#?}");
+    let said = request_of(gateway, "two").await.changeable_by;
+    assert!(said.iter().any(|said| said.starts_with("the server \"one\" may write in ") && said.ends_with(OF_OTHER)), "{said:#?}");
+}
+
+/// Returns servers of which `one` may write the working folder of `two`.
+fn servers(test_folder: &TestFolder, one: &Json) -> Json {
+    let data = data_of(test_folder);
+    fs::create_dir_all(data.join("project")).unwrap();
+    fs::create_dir_all(data.join(".git")).unwrap();
+    let mut one = one.clone();
+    one["box"] = json!({ "write": [data] });
+    json!({ "one": one, "two": { "command": "/bin/sh", "args": ["-c", "true"], "cwd": data.join("project"), "box": "off" } })
+}
+
+/// The reason can be gone a moment after the approval. So nothing is approved that was not shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_that_cannot_be_made_now_is_shown_whole_and_not_approved() {
+    let test_folder = TestFolder::new();
+    let mut servers = servers(&test_folder, &json!({ "command": FIXTURE }));
+    let file = data_of(&test_folder).join(".env");
+    servers["three"] = json!({ "command": "/bin/sh", "envFile": file, "box": "off" });
+    let gateway = with_servers(&test_folder, &servers);
+    both_requests_say_it(&gateway).await;
+    let request = request_of(&gateway, "one").await;
+    let reason = format!("{}, the envFile of a server, does not exist, and this box could make it", file.display());
+    let said = request.in_box.unwrap().allows;
+    assert!(said.iter().any(|said| said.starts_with(&format!("this box cannot be made now: {reason}"))), "{said:#?}");
+    for digest in [Some(request.digest.as_str()), Some("another"), None] {
+        let error = gateway.approve("one", digest, None).await.unwrap_err();
+        assert!(error.code() == "ERR_BOX_FAILED" && told(&error).contains("this box could make it"), "{}", told(&error));
+        assert!(told(&error).contains("Nothing was approved"), "{}", told(&error));
+    }
+    put(&file, "X=1\n");
+    let error = gateway.approve("one", Some(&request.digest), None).await.unwrap_err();
+    assert_eq!(error.code(), "ERR_DIGEST_CHANGED", "{}", told(&error));
+    both_requests_say_it(&gateway).await;
+    let request = request_of(&gateway, "one").await;
+    assert!(request.in_box.unwrap().allows.iter().all(|said| !said.contains("cannot be made")));
+    gateway.approve("one", Some(&request.digest), None).await.unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.close().await;
+}
+
+/// A server that is running can make such a socket at any moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_in_a_folder_hides_nothing_of_the_requests() {
+    let test_folder = TestFolder::new();
+    let gateway = with_servers(&test_folder, &servers(&test_folder, &json!({ "command": FIXTURE })));
+    let socket = data_of(&test_folder).join("project/docker.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    both_requests_say_it(&gateway).await;
+    let error = gateway.approve("one", None, None).await.unwrap_err();
+    assert!(error.code() == "ERR_BOX_FAILED" && told(&error).contains("the socket of Docker is within"), "{}", told(&error));
+    fs::remove_file(socket).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.close().await;
+}
+
+/// Somebody can install the program after the approval, which then covers no folders that were not shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_missing_hides_nothing_of_the_requests() {
+    let test_folder = TestFolder::new();
+    let tools = test_folder.path("tools/bin");
+    let path = format!("{}:/usr/bin:/bin", tools.display());
+    let servers = servers(&test_folder, &json!({ "command": "mytool", "env": { "PATH": path } }));
+    let gateway = with_servers(&test_folder, &servers);
+    both_requests_say_it(&gateway).await;
+    let said = allows(&gateway, "one").await;
+    assert!(said.contains(&"its program mytool was not found now, so the folders of the program are not known".to_owned()), "{said:#?}");
+    let error = gateway.approve("one", None, None).await.unwrap_err();
+    assert_eq!(error.code(), "ERR_SPAWN_FAILED", "{}", told(&error));
+    put_program(&tools.join("mytool"), &format!("#!/bin/sh\nexec {FIXTURE}\n"));
+    let error = gateway.approve("one", Some("another"), None).await.unwrap_err();
+    assert_eq!(error.code(), "ERR_DIGEST_CHANGED", "{}", told(&error));
+    // The approval of the command holds no folder of the program, so the request is shown again.
+    let request = request_of(&gateway, "one").await;
+    assert!(request.in_box.unwrap().allows.iter().any(|said| said.starts_with("its program, runtime and package are in ")));
+    gateway.close().await;
+}
+
+/// A program that is too large to be read before each start has no digest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_without_a_digest_hides_nothing_of_the_requests() {
+    let test_folder = TestFolder::new();
+    let program = test_folder.path("tools/large");
+    put(&program, "");
+    fs::copy(FIXTURE, &program).unwrap();
+    fs::File::options().write(true).open(&program).unwrap().set_len(513 << 20).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let gateway = with_servers(&test_folder, &servers(&test_folder, &json!({ "command": program })));
+    assert!(request_of(&gateway, "one").await.executable.is_none());
+    both_requests_say_it(&gateway).await;
+    let said = allows(&gateway, "one").await;
+    assert!(said.iter().any(|said| said.starts_with("its program, runtime and package are in ")), "{said:#?}");
+    gateway.close().await;
+}
+
+/// A file of the gateway can lie outside of all given folders, and have another name within one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_file_with_another_name_in_a_given_folder_prevents_the_start() {
+    let test_folder = TestFolder::new();
+    let file = test_folder.path("conf/two.env");
+    put(&file, "TOKEN=of-another-server\n");
+    fs::hard_link(&file, data_of(&test_folder).join("notes.txt")).unwrap();
+    for access in ["read", "write"] {
+        let servers = json!({
+            "one": { "command": FIXTURE, "box": { access: [data_of(&test_folder)] } },
+            "two": { "command": "/bin/sh", "envFile": file, "box": "off" },
+        });
+        let gateway = with_servers(&test_folder, &servers);
+        let error = gateway.approve("one", None, None).await.unwrap_err();
+        assert!(
+            error.code() == "ERR_BOX_FAILED" && told(&error).contains("/data/notes.txt, which this box would have"),
+            "{}",
+            told(&error)
+        );
+        assert_eq!(test_folder.count("one", "spawn"), 0);
+        gateway.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_that_can_never_be_made_is_not_approved() {
+    let test_folder = TestFolder::new();
+    fs::create_dir_all(test_folder.path("elsewhere")).unwrap();
+    let mut options = options(&test_folder, &Json::Null);
+    options.config = Some(json!({ "mcpServers": { "one": { "command": FIXTURE, "box": { "write": [test_folder.path("state")] } } } }));
+    options.workspace_folder = Some(test_folder.path("elsewhere"));
+    let gateway = Gateway::open(options).unwrap();
+    let request = request_of(&gateway, "one").await;
+    let error = gateway.approve("one", Some(&request.digest), None).await.unwrap_err();
+    assert!(error.code() == "ERR_BOX_FAILED" && told(&error).contains("this gateway's own folder"), "{}", told(&error));
+    assert!(!request_of(&gateway, "one").await.approved);
+    gateway.close().await;
+}
