@@ -125,7 +125,7 @@ impl Lookup for Machine {
 
     fn entries(&self, folder: &Path, most: usize) -> Option<Vec<crate::boxes::Entry>> {
         let within = self.kinds.iter().filter(|(path, _)| path.parent() == Some(folder));
-        let entries = within.map(|(path, kind)| crate::boxes::Entry { path: path.clone(), is_folder: *kind == Kind::Folder });
+        let entries = within.map(|(path, kind)| crate::boxes::Entry { path: path.clone(), kind: *kind });
         (!self.is_closed(folder)).then(|| entries.take(most).collect())
     }
 

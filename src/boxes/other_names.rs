@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::kept::Kept;
 use super::order::Access;
 use super::own_files::{OwnFile, OwnFileUse, access_of, followed};
-use super::paths::{Entry, Identity, Lookup, is_system};
+use super::paths::{Entry, Identity, Kind, Lookup, is_system};
 use super::shown::shown_path;
 
 /// Maximum number of names that are looked at in the folders of one box, before it is made.
@@ -124,9 +124,9 @@ impl Reach<'_> {
 /// looked at nevertheless. Lists no more names than it may look at: a server decides how many files a folder has.
 fn walk<T>(reach: Reach<'_>, max_names: usize, lookup: &impl Lookup, found: impl Fn(&Path, Identity) -> Option<T>) -> Walk<T> {
     let given = reach.paths.iter().filter(|(_, access)| reach.has(**access));
-    let mut next: Vec<Entry> = given.map(|(path, _)| Entry { path: path.clone(), is_folder: true }).collect();
+    let mut next: Vec<Entry> = given.map(|(path, _)| Entry { path: path.clone(), kind: Kind::Folder }).collect();
     let (mut count, mut listed, mut unseen) = (0, next.len(), None);
-    while let Some(Entry { path, is_folder }) = next.pop() {
+    while let Some(Entry { path, kind }) = next.pop() {
         count += 1;
         if count > max_names {
             return Walk::TooMany;
@@ -136,7 +136,7 @@ fn walk<T>(reach: Reach<'_>, max_names: usize, lookup: &impl Lookup, found: impl
             return Walk::Found(found);
         }
         let most = max_names.saturating_sub(listed).saturating_add(1);
-        let entries = if is_folder { lookup.entries(&path, most) } else { Some(Vec::new()) };
+        let entries = if kind == Kind::Folder { lookup.entries(&path, most) } else { Some(Vec::new()) };
         if entries.is_none() || (identity.is_none() && lookup.is_unknown(&path)) {
             unseen = unseen.or(Some(path));
         }

@@ -66,7 +66,7 @@ const FIRST_LINE_BYTES: usize = 256;
 pub enum Kind {
     File,
     Folder,
-    /// A socket, a device or a pipe.
+    /// A socket, a device or a pipe. For an entry of a folder, also a link.
     Other,
 }
 
@@ -100,8 +100,8 @@ pub trait Lookup {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub path: PathBuf,
-    /// True if it is a folder itself, and no link to one.
-    pub is_folder: bool,
+    /// The kind of the entry itself. A link is [`Kind::Other`].
+    pub kind: Kind,
 }
 
 /// The identity of a file, whatever its name is.
@@ -126,12 +126,7 @@ impl Lookup for Disk {
     }
 
     fn kind(&self, path: &Path) -> Option<Kind> {
-        let kind = fs::metadata(path).ok()?.file_type();
-        Some(match () {
-            () if kind.is_dir() => Kind::Folder,
-            () if kind.is_file() => Kind::File,
-            () => Kind::Other,
-        })
+        Some(kind_of(fs::metadata(path).ok()?.file_type()))
     }
 
     fn interpreter(&self, path: &Path) -> Option<Vec<String>> {
@@ -151,7 +146,7 @@ impl Lookup for Disk {
     }
 
     fn entries(&self, folder: &Path, most: usize) -> Option<Vec<Entry>> {
-        let entry = |entry: fs::DirEntry| Entry { path: entry.path(), is_folder: entry.file_type().is_ok_and(|kind| kind.is_dir()) };
+        let entry = |entry: fs::DirEntry| Entry { path: entry.path(), kind: entry.file_type().map_or(Kind::Other, kind_of) };
         let listed = fs::read_dir(folder).and_then(|entries| entries.take(most).map(|found| found.map(entry)).collect());
         match listed {
             Ok(entries) => Some(entries),
@@ -171,6 +166,16 @@ impl Lookup for Disk {
 
     fn mounts(&self) -> Vec<Mount> {
         fs::read(MOUNTS).map(|text| mounts(&text)).unwrap_or_default()
+    }
+}
+
+fn kind_of(kind: fs::FileType) -> Kind {
+    if kind.is_dir() {
+        Kind::Folder
+    } else if kind.is_file() {
+        Kind::File
+    } else {
+        Kind::Other
     }
 }
 

@@ -59,10 +59,15 @@ pub(super) fn taking_commands(path: &Path, named: &[&Path], mut left: usize, loo
     while let Some((folder, depth)) = folders.pop_front().filter(|_| at_path.is_none()) {
         for entry in lookup.entries(&folder, left.saturating_add(1)).unwrap_or_default() {
             left = left.checked_sub(1)?;
-            if entry.is_folder && depth < MAX_DEPTH {
-                folders.push_back((entry.path, depth + 1));
-            } else if let Some(found) = found(&entry.path) {
-                return Some(found);
+            match entry.kind {
+                Kind::Folder if depth < MAX_DEPTH => folders.push_back((entry.path, depth + 1)),
+                // Most entries are files. To compare their names with all patterns would take most of the time of a start.
+                Kind::Folder | Kind::File => {}
+                Kind::Other => {
+                    if let Some(found) = found(&entry.path) {
+                        return Some(found);
+                    }
+                }
             }
         }
     }

@@ -294,12 +294,8 @@ fn holds_alone() -> bool {
 
 /// Copies this program, and those that it runs, into a folder that other users can read. Returns the folder and the program.
 fn installed() -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
     let own = std::env::current_exe().unwrap();
-    // Another test that forks while this process writes a program would keep it from being started. So another process writes it.
-    let mut install = Command::new("install");
-    install.args(["-m", "755"]).arg(&own).args([scene::BOX.as_str(), &scene::ATTACKER]).arg(folder.path());
-    assert!(install.status().unwrap().success());
+    let folder = scene::install(&[own.as_os_str(), scene::BOX.as_str().as_ref(), scene::ATTACKER.as_str().as_ref()]);
     let program = folder.path().join(own.file_name().unwrap());
     (folder, program)
 }

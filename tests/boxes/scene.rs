@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Shutdown};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -27,14 +28,31 @@ use tokio::runtime::Runtime;
 /// The variable with the folder of the programs, if they are not where they were built.
 pub const PROGRAMS: &str = "HYPERLIGHT_MCP_TEST_PROGRAMS";
 /// The program that makes boxes, and the one that tries to leave them.
-pub static BOX: LazyLock<String> = LazyLock::new(|| placed(env!("CARGO_BIN_EXE_hyperlight-mcp-box")));
-pub static ATTACKER: LazyLock<String> = LazyLock::new(|| placed(env!("CARGO_BIN_EXE_fixture-attacker")));
+pub static BOX: LazyLock<String> = LazyLock::new(|| placed(BUILT_BOX));
+pub static ATTACKER: LazyLock<String> = LazyLock::new(|| placed(BUILT_ATTACKER));
+const BUILT_BOX: &str = env!("CARGO_BIN_EXE_hyperlight-mcp-box");
+const BUILT_ATTACKER: &str = env!("CARGO_BIN_EXE_fixture-attacker");
 const PATIENCE: Duration = Duration::from_mins(1);
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 fn placed(built: &'static str) -> String {
+    static FOLDER: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+        let named = std::env::var_os(PROGRAMS).map(PathBuf::from);
+        // A box of a program in this repository has the whole package, whose folders are looked through at each start. The emulated machine
+        // needs seconds for that. The copies end with the machine.
+        named.or_else(|| is_emulated().then(|| install(&[BUILT_BOX, BUILT_ATTACKER]).keep()))
+    });
     let name = Path::new(built).file_name().unwrap();
-    std::env::var(PROGRAMS).map_or_else(|_| built.to_owned(), |folder| Path::new(&folder).join(name).display().to_string())
+    FOLDER.as_ref().map_or_else(|| built.to_owned(), |folder| folder.join(name).display().to_string())
+}
+
+/// Copies programs to a new folder that all users can read.
+pub fn install(programs: &[impl AsRef<OsStr>]) -> tempfile::TempDir {
+    let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+    // Another test that forks while this process writes a program would keep it from being started. So another process writes it.
+    let copied = Command::new("install").args(["-m", "755"]).args(programs).arg(folder.path()).status();
+    assert!(copied.unwrap().success());
+    folder
 }
 
 /// A folder of the machine with a user's home, the gateway's own folder and the private home of one server.
