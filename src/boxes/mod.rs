@@ -34,7 +34,7 @@ pub use mounts::Mount;
 pub(crate) use mounts::OtherMounts;
 pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report};
 pub(crate) use own_files::check_secret;
-pub use own_files::{OwnFile, OwnFileUse};
+pub use own_files::{FileOwner, OwnFile, OwnFileUse};
 pub use paths::{Disk, Entry, Identity, Kind, Lookup};
 pub use present::{Present, present};
 pub use registry::{Registry, Runner, RunnerSettings, registry};

@@ -31,24 +31,24 @@ pub(super) fn check_other_names<'p>(
 ) -> Result<(), String> {
     let programs = kept.iter().filter(|kept| kept.owner.is_kept()).map(|kept| followed(&kept.path, lookup).1);
     let words = "a program that this box must not change";
-    let programs = own_programs.cloned().chain(programs).map(|file| (file, words));
+    let programs = own_programs.cloned().chain(programs).map(|file| (file, words.to_owned()));
     check_names_of(programs, Reach { paths, is_any: false }, lookup)?;
     // A base brings only entries that a person has to approve.
     let own_files = own_files.iter().filter(|file| file.use_of != OwnFileUse::Base);
-    let own_files = own_files.map(|file| (followed(&file.path, lookup).1, file.use_of.words()));
+    let own_files = own_files.map(|file| (followed(&file.path, lookup).1, file.words()));
     // Those that the box has by their known names are judged by these.
     let elsewhere = own_files.filter(|(place, _)| access_of(paths, place).is_none());
     check_names_of(elsewhere, Reach { paths, is_any: true }, lookup)
 }
 
 /// Fails if one of the files, each with words that say what it is, has another name in what a box reaches.
-fn check_names_of(files: impl Iterator<Item = (PathBuf, &'static str)>, reach: Reach<'_>, lookup: &impl Lookup) -> Result<(), String> {
-    let named_twice = |(file, words): (PathBuf, &'static str)| {
+fn check_names_of(files: impl Iterator<Item = (PathBuf, String)>, reach: Reach<'_>, lookup: &impl Lookup) -> Result<(), String> {
+    let named_twice = |(file, words): (PathBuf, String)| {
         let Identity { device, inode, names } = lookup.identity(&file)?;
         names.is_some_and(|names| names > 1).then_some(((device, inode), (file, words)))
     };
     // Only root can give a file of the system another name.
-    let wanted: BTreeMap<(u64, u64), (PathBuf, &str)> = files.filter(|(file, _)| !is_system(file)).filter_map(named_twice).collect();
+    let wanted: BTreeMap<(u64, u64), (PathBuf, String)> = files.filter(|(file, _)| !is_system(file)).filter_map(named_twice).collect();
     let Some((first, words)) = wanted.values().next() else { return Ok(()) };
     let is_wanted = |path: &Path, file: Identity| Some((path.to_owned(), wanted.get(&(file.device, file.inode))?));
     let does = if reach.is_any { "would have" } else { "could write" };

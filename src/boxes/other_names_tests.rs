@@ -81,7 +81,7 @@ fn a_second_mount_within_what_runs_outside_is_not_written_unseen() {
 fn an_own_file_within_a_second_mount_is_recognised() {
     let machine = mounted_twice("/home/ada/p/again");
     for (use_of, path) in [(OwnFileUse::Config, "mcp.json"), (OwnFileUse::Secret, "mcp.json"), (OwnFileUse::Config, "missing.json")] {
-        let own_files = vec![OwnFile { path: Path::new("/home/ada/q").join(path), use_of }];
+        let own_files = vec![OwnFile::new(Path::new("/home/ada/q").join(path), use_of)];
         let reading = Entry { read: vec!["/home/ada/p".into()], own_files, ..entry("/usr/bin/node", &[]) };
         let problem = reading.contents(&machine).unwrap_err();
         assert!(problem.contains(&format!("another name in this box, /home/ada/p/again/{path}: give")), "{problem}");
@@ -143,7 +143,7 @@ fn what_cannot_be_looked_at_is_not_taken_for_missing() {
     }
     assert!(at(Owner::MayRun("b".into()), Access::Write).contents(&machine).is_ok());
     let mut server = entry("/usr/bin/node", &["/home/ada/p"]);
-    server.own_files = vec![OwnFile { path: "/home/ada/p/x/base.json".into(), use_of: OwnFileUse::Base }];
+    server.own_files = vec![OwnFile::new("/home/ada/p/x/base.json", OwnFileUse::Base)];
     assert!(server.contents(&machine).unwrap_err().contains(reason));
     server.own_files = vec![];
     server.services = vec![Service { name: "Docker", socket: "/home/ada/p/x/docker.sock".into() }];
@@ -192,7 +192,7 @@ fn an_own_file_with_another_name_in_a_given_folder_prevents_the_box() {
     let with = |access: Access, use_of: OwnFileUse| {
         let (read, write) =
             if access == Access::Read { (vec!["/home/ada/p".into()], vec![]) } else { (vec![], vec!["/home/ada/p".into()]) };
-        let own_files = vec![OwnFile { path: "/home/ada/conf/own".into(), use_of }];
+        let own_files = vec![OwnFile::new("/home/ada/conf/own", use_of)];
         Entry { read, write, own_files, ..entry("/usr/bin/node", &[]) }
     };
     for access in [Access::Read, Access::Write] {

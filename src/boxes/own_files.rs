@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use super::mounts::OtherMounts;
 use super::order::{Access, Given};
 use super::paths::{Identity, Lookup, SYSTEM, is_system};
-use super::shown::shown_path;
+use super::shown::{OtherServer, shown_path};
 
 /// Maximum number of links that lead to one file, as in the kernel.
 const MAX_LINKS: usize = 40;
@@ -17,6 +17,37 @@ const MAX_LINKS: usize = 40;
 pub struct OwnFile {
     pub path: PathBuf,
     pub use_of: OwnFileUse,
+    /// The other server that has its variables from the file. `None` for any other file.
+    pub server: Option<FileOwner>,
+}
+
+/// Another server that has its variables from a file (`envFile`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileOwner {
+    pub server: OtherServer,
+    /// True if the server is approved and has no entry now. The entry may come back.
+    pub is_gone: bool,
+}
+
+impl OwnFile {
+    /// Returns a file whose use needs no name of a server.
+    pub fn new(path: impl Into<PathBuf>, use_of: OwnFileUse) -> Self {
+        Self { path: path.into(), use_of, server: None }
+    }
+
+    /// Describes the file to the person who has to change something.
+    pub(super) fn words(&self) -> String {
+        let Some(FileOwner { server, is_gone }) = &self.server else { return self.use_of.words().to_owned() };
+        let gone = if *is_gone { ", which is approved and has no entry now" } else { "" };
+        format!("the envFile of {server}{gone}")
+    }
+
+    /// Returns the sentence end with what can be done if the file does not exist.
+    fn way_out_if_missing(&self) -> String {
+        let revoking = self.server.as_ref().filter(|owner| owner.is_gone);
+        let revoking = revoking.map(|owner| format!(", or revoke the approval of {}", owner.server));
+        format!("make it first, even if it is empty{}", revoking.unwrap_or_default())
+    }
 }
 
 /// The use that the gateway makes of one of its files.
@@ -34,12 +65,13 @@ pub enum OwnFileUse {
 }
 
 impl OwnFileUse {
-    pub(super) fn words(self) -> &'static str {
+    fn words(self) -> &'static str {
         match self {
             Self::Config => "this gateway's config",
             Self::Base => "a config from which this gateway takes servers",
             Self::Secret => "a file with tokens or a key of this gateway",
-            Self::Variables { .. } => "the envFile of a server",
+            Self::Variables { by_this: true } => "the envFile of this server",
+            Self::Variables { by_this: false } => "the envFile of a server",
         }
     }
 }
@@ -67,8 +99,8 @@ pub(super) fn held(
     let mut held = Held::default();
     let (given, elsewhere) = (&with_system(given), system_elsewhere(lookup));
     let identities: Vec<(&Path, Identity)> = given.keys().filter_map(|path| Some((path.as_path(), lookup.identity(path)?))).collect();
-    for OwnFile { path, use_of } in files {
-        let (words, what) = (use_of.words(), path.display());
+    for file @ OwnFile { path, use_of, server: _ } in files {
+        let (words, what) = (file.words(), path.display());
         let (passed, place) = replaceable(path, given, lookup);
         if let Some(passed) = passed
             && *use_of != OwnFileUse::Base
@@ -106,7 +138,7 @@ pub(super) fn held(
             _ if is_given_itself => return Err(format!("{what} cannot be given: it is {words}")),
             // A program that makes the file writes what the gateway reads. A base brings only entries that a person has to approve.
             OwnFileUse::Config | OwnFileUse::Variables { .. } if access == Access::Write && lookup.kind(&place).is_none() => {
-                return Err(format!("{what}, {words}, does not exist, and this box could make it: make it first, even if it is empty"));
+                return Err(format!("{what}, {words}, does not exist, and this box could make it: {}", file.way_out_if_missing()));
             }
             OwnFileUse::Variables { by_this: true } => held.read.push(place),
             _ => held.hidden.push(place),
@@ -154,7 +186,7 @@ pub(super) fn check_own_folders(
 pub(crate) fn check_secret(path: &Path, given: &[Given], lookup: &impl Lookup) -> Result<(), String> {
     let given = given.iter().map(|given| (given.path.clone(), given.access)).collect();
     let mounts = OtherMounts::of(with_system(&given).keys(), lookup);
-    held(&[OwnFile { path: path.to_owned(), use_of: OwnFileUse::Secret }], &given, &[], &mounts, lookup).map(drop)
+    held(&[OwnFile::new(path, OwnFileUse::Secret)], &given, &[], &mounts, lookup).map(drop)
 }
 
 /// Returns a sentence for each config that does not exist and that a box can make.

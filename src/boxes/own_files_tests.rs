@@ -1,10 +1,10 @@
 //! Tests of what a box has of the gateway's own files.
 
 use super::*;
-use crate::boxes::OwnFileUse;
+use crate::boxes::{FileOwner, OwnFileUse};
 
 fn own_file(path: &str, use_of: OwnFileUse) -> OwnFile {
-    OwnFile { path: path.into(), use_of }
+    OwnFile::new(path, use_of)
 }
 
 /// Returns what the box of a server with the folder `/home/ada/p` has of an own file: what is hidden, and what can only be read.
@@ -60,6 +60,25 @@ fn own_files_of_the_gateway_are_hidden_or_refused() {
         assert!(write("/home/ada/p/../conf/c.json", use_of).unwrap().is_empty(), "the box cannot replace what it was given");
     }
     assert!(read("/home/ada/p/link/c.json", Config).unwrap().is_empty());
+}
+
+#[test]
+fn a_missing_file_is_told_with_its_server_and_the_way_out() {
+    let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/"]);
+    let refused = |server: Option<FileOwner>, by_this| {
+        let file = OwnFile { path: "/home/ada/p/.env".into(), use_of: OwnFileUse::Variables { by_this }, server };
+        Entry { write: vec!["/home/ada/p".into()], own_files: vec![file], ..entry("/usr/bin/node", &[]) }.contents(&machine).unwrap_err()
+    };
+    let missing = |owner: &str, way_out: &str| {
+        format!(
+            "/home/ada/p/.env, the envFile of {owner}, does not exist, and this box could make it: make it first, even if it is empty{way_out}"
+        )
+    };
+    let owner = |is_gone| Some(FileOwner { server: "b".into(), is_gone });
+    assert_eq!(refused(None, true), missing("this server", ""));
+    assert_eq!(refused(owner(false), false), missing("the server \"b\"", ""));
+    let gone = missing("the server \"b\", which is approved and has no entry now", ", or revoke the approval of the server \"b\"");
+    assert_eq!(refused(owner(true), false), gone);
 }
 
 #[test]

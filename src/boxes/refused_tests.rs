@@ -21,7 +21,7 @@ fn a_box_that_cannot_be_made_now_says_why_and_what_it_could_change() {
         let kept = own.into_iter().chain([kept("/home/ada/p", Owner::MayRun), kept("/home/ada/p/b.mjs", Owner::Server)]).collect();
         Entry { own_files, kept, ..entry("/usr/bin/node", arguments) }
     };
-    let missing = vec![OwnFile { path: "/home/ada/p/.env".into(), use_of: OwnFileUse::Variables { by_this: false } }];
+    let missing = vec![OwnFile::new("/home/ada/p/.env", OwnFileUse::Variables { by_this: false })];
     for (server, reason) in [
         (with(&["/home/ada/p"], vec![], None), "the socket of Docker is within"),
         (Entry { services: vec![], ..with(&["/home/ada/p/link", "/home/ada/p"], vec![], None) }, "leads through a link"),

@@ -88,7 +88,7 @@ fn a_config_in_a_written_folder_can_be_neither_read_nor_changed_nor_replaced() {
         fs::write(path, "kept").unwrap();
     }
     fs::write(ws.join("other"), "other").unwrap();
-    let own = |path: &PathBuf, use_of| OwnFile { path: path.clone(), use_of };
+    let own = |path: &PathBuf, use_of| OwnFile::new(path, use_of);
     let attempts = [
         "cat mcp.json",
         "cat a/b/mcp.json",
@@ -135,7 +135,7 @@ fn a_config_in_a_folder_of_the_system_can_not_be_read() {
     let scene = Scene::new();
     let script = format!("cat {} {}", config.display(), other.display());
     let mut command = scene.command(SHELL, &["-c", &script]);
-    command.own_files = vec![OwnFile { path: config, use_of: OwnFileUse::Config }];
+    command.own_files = vec![OwnFile::new(config, OwnFileUse::Config)];
     let ran = command.run("");
     assert_eq!((ran.output.as_str(), ran.report), ("other", Some(Report::Ready)), "{}", ran.errors);
 }

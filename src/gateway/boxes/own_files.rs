@@ -1,7 +1,7 @@
 //! Keeps the gateway's own files out of boxes: decides which files these are, and what happens if one of them is replaced while a box has
 //! the folder of the file.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf, absolute};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,16 +10,16 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 
 use super::covered::{Covered, Marked};
-use super::programs::others;
+use super::programs::{approved_seen_from, others, seen_from};
 use crate::blocking::blocking;
-use crate::boxes::{Access, Contents, Disk, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, check_secret};
+use crate::boxes::{Access, Contents, Disk, FileOwner, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, check_secret};
 use crate::client::{ConnectionState, KeptAlive, Life};
 use crate::config::{ServerDefinition, environment_file};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::gateway::core::Core;
 use crate::gateway::ending::EndReason;
-use crate::registry::RegistryView;
+use crate::registry::{KnownServer, RegistryView};
 use crate::trust::ApprovalSnapshot;
 
 /// The time between two checks whether a covered file was replaced.
@@ -76,24 +76,43 @@ impl View {
 impl Core {
     /// Returns the files of this gateway that the box of a server must not change.
     pub(super) fn own_files(&self, server: &ServerDefinition) -> Vec<OwnFile> {
-        let file = |path: &Path, use_of| Some(OwnFile { path: absolute(path).ok()?, use_of });
+        let file = |path: &Path, use_of| Some(OwnFile::new(absolute(path).ok()?, use_of));
         let config = self.source.path();
         let bases = self.source.last_read();
         let bases = bases.iter().map(|(path, _)| path.as_path()).filter(|path| Some(*path) != config);
-        let of = |server: &ServerDefinition| environment_file(server, &self.surroundings, self.locality(server));
-        let own = of(server);
-        // An entry that cannot be used now can be used later, with the same file.
-        let known = self.registry.known_servers().into_iter().filter_map(|known| of(&known.server));
-        // Without a snapshot of the approvals, no server starts.
-        let approvals = self.trust.approvals.snapshot().ok();
-        let approved = approvals.iter().flat_map(|approvals| approvals.named_files(SystemTime::now()));
-        let approved = approved.filter_map(|(_, named)| named.environment_file.as_ref().map(PathBuf::from));
-        let variables: BTreeSet<PathBuf> = known.chain(approved).collect();
-        let variables = variables.iter().filter_map(|path| file(path, OwnFileUse::Variables { by_this: Some(path) == own.as_ref() }));
         let secrets = self.box_maker.own_files.secrets.lock().clone();
         let secrets = secrets.iter().filter_map(|path| file(path, OwnFileUse::Secret));
         let configs = config.into_iter().filter_map(|path| file(path, OwnFileUse::Config));
-        configs.chain(bases.filter_map(|path| file(path, OwnFileUse::Base))).chain(variables).chain(secrets).collect()
+        configs.chain(bases.filter_map(|path| file(path, OwnFileUse::Base))).chain(self.variables_files(server)).chain(secrets).collect()
+    }
+
+    /// Returns the files with variables of all servers (`envFile`), each with one server that has it. `own` is the server in the box.
+    fn variables_files(&self, own: &ServerDefinition) -> Vec<OwnFile> {
+        let of = |server: &ServerDefinition| absolute(environment_file(server, &self.surroundings, self.locality(server))?).ok();
+        let of_own = of(own);
+        // An entry that cannot be used now can be used later, with the same file.
+        let servers = self.registry.known_servers();
+        let keys: BTreeSet<String> = servers.iter().map(|known| known.server.key()).collect();
+        let known = servers.iter().filter_map(|KnownServer { server, .. }| {
+            let owner = FileOwner { server: seen_from(own, &server.name, &server.source), is_gone: false };
+            Some((of(server)?, owner))
+        });
+        // Without a snapshot of the approvals, no server starts.
+        let approvals = self.trust.approvals.snapshot().ok();
+        let approved = approvals.iter().flat_map(|approvals| approvals.named_files(SystemTime::now()));
+        let approved = approved.filter_map(|(key, named)| {
+            let owner = FileOwner { server: approved_seen_from(own, key), is_gone: !keys.contains(key) };
+            Some((PathBuf::from(named.environment_file.as_ref()?), owner))
+        });
+        let mut files = BTreeMap::new();
+        for (path, owner) in known.chain(approved) {
+            files.entry(path).or_insert(owner);
+        }
+        let file = |(path, owner)| {
+            let by_this = of_own.as_ref() == Some(&path);
+            OwnFile { path, use_of: OwnFileUse::Variables { by_this }, server: (!by_this).then_some(owner) }
+        };
+        files.into_iter().map(file).collect()
     }
 
     /// Returns whether a file is the config of this gateway, or a config from which it takes servers.
@@ -135,7 +154,8 @@ impl Core {
         let view = Arc::new(View { given: given.clone(), covered, life });
         self.box_maker.own_files.views.lock().insert(server.name.clone(), view);
         // Another file can have become one of this gateway while the paths were looked up. From now on, the view is compared with it.
-        if self.own_files(server).iter().any(|file| !files.contains(file)) {
+        let is_known = |file: &OwnFile| files.iter().any(|known| (&known.path, known.use_of) == (&file.path, file.use_of));
+        if !self.own_files(server).iter().all(is_known) {
             return Err(failed("this gateway has got other files of its own while the box was made: try again".to_owned()));
         }
         if is_to_watch && !self.box_maker.own_files.is_watching.swap(true, Ordering::AcqRel) {

@@ -153,7 +153,7 @@ impl Core {
         let own_key = own.key();
         let named = approvals.named_files(SystemTime::now()).filter(|(key, _)| *key != own_key);
         let kept = |(key, named): (&str, &NamedFiles)| {
-            let other = seen_from(own, server_of_key(key), &source_of_key(key).unwrap_or_default());
+            let other = approved_seen_from(own, key);
             let kept = |program: &String| Kept { path: program.into(), owner: Owner::Server(other.clone()) };
             named.programs.iter().map(kept).collect::<Vec<_>>()
         };
@@ -323,12 +323,19 @@ pub(super) fn others<'a>(
 }
 
 /// Returns a server as the approval of another one names it.
-fn seen_from(own: &ServerDefinition, name: &str, source: &ServerSource) -> OtherServer {
-    match () {
-        () if name != own.name => OtherServer::Named(name.to_owned()),
-        () if *source == own.source => OtherServer::OtherVersion,
-        () => OtherServer::SameName(name.to_owned(), source.clone()),
+pub(super) fn seen_from(own: &ServerDefinition, name: &str, source: &ServerSource) -> OtherServer {
+    if name != own.name {
+        OtherServer::Named(name.to_owned())
+    } else if *source == own.source {
+        OtherServer::OtherVersion
+    } else {
+        OtherServer::SameName(name.to_owned(), source.clone())
     }
+}
+
+/// Returns the server of an approval as the approval of another one names it.
+pub(super) fn approved_seen_from(own: &ServerDefinition, key: &str) -> OtherServer {
+    seen_from(own, server_of_key(key), &source_of_key(key).unwrap_or_default())
 }
 
 /// Returns the programs, folders and files from which a server takes its code.

@@ -121,6 +121,12 @@ async fn the_files_of_an_approved_entry_that_is_gone_are_kept_out_of_boxes_after
     gateway.close().await;
     let gateway = beside(&test_folder, SCRIPT, &json!({}));
     keeps_the_files(&test_folder, &gateway).await;
+    // Without the file, no box may make it, and the reason tells whose approval is the cause.
+    fs::remove_file(test_folder.path("ws/.env")).unwrap();
+    gateway.revoke("one").await.unwrap();
+    let error = told(&gateway.approve("one", None, None).await.unwrap_err());
+    let owner = "the envFile of the server \"two\", which is approved and has no entry now, does not exist";
+    assert!(error.contains(owner) && error.contains("or revoke the approval of the server \"two\""), "{error}");
     // An approval that is revoked keeps nothing.
     gateway.close().await;
     let gateway = beside(&test_folder, SCRIPT, &json!({ "two": two }));

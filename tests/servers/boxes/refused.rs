@@ -45,7 +45,7 @@ async fn a_box_that_cannot_be_made_now_is_shown_whole_and_not_approved() {
     let gateway = with_servers(&test_folder, &servers);
     both_requests_say_it(&gateway).await;
     let request = request_of(&gateway, "one").await;
-    let reason = format!("{}, the envFile of a server, does not exist, and this box could make it", file.display());
+    let reason = format!("{}, the envFile of the server \"three\", does not exist, and this box could make it", file.display());
     let said = request.in_box.unwrap().allows;
     assert!(said.iter().any(|said| said.starts_with(&format!("this box cannot be made now: {reason}"))), "{said:#?}");
     for digest in [Some(request.digest.as_str()), Some("another"), None] {
