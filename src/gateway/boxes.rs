@@ -245,21 +245,23 @@ impl Core {
     /// Reads the disk.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = self.request_of_entry(server, subject, lack);
-        // Any program can choose the names of files, and a name must not write sentences of its own.
-        let in_one_line = |sentence: String| escaped(&sentence).replace('\n', "\\n");
-        request.changeable_by = self.changeable_by_others(server).into_iter().map(in_one_line).collect();
+        request.changeable_by = self.changeable_by_others(server).iter().map(|sentence| in_one_line(sentence)).collect();
         let (Some(in_box), Some(BoxDefinition::On(settings))) = (&mut request.in_box, &server.in_box) else { return request };
         if let BoxNetwork::Hosts(hosts) = &settings.network {
-            in_box.allows.extend(start_sentence(&subject.registry, hosts));
+            in_box.allows.extend(start_sentence(&subject.registry, hosts).map(|sentence| in_one_line(&sentence)));
         }
-        in_box.allows.extend(subject.present.sentences.iter().cloned());
-        in_box.allows = std::mem::take(&mut in_box.allows).into_iter().map(in_one_line).collect();
+        in_box.allows.extend(subject.present.sentences.iter().map(|sentence| in_one_line(sentence)));
         request
     }
 
     /// Returns the approval request for the command as far as the entry decides it.
     pub(super) fn request_of_entry(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
+        if let Some(in_box) = &mut request.in_box {
+            for sentence in &mut in_box.allows {
+                *sentence = in_one_line(sentence);
+            }
+        }
         let Transport::Stdio { working_directory, .. } = &server.transport else { return request };
         // Folders that the box gives can tie the approval to the workspace, although the command does not start there.
         if request.in_box.is_some() && working_directory.is_none() && self.locality(server) == Locality::Anywhere {
@@ -300,6 +302,11 @@ impl Gateway {
         let name = self.server_info(server)?.status.name;
         Ok(self.core.box_maker.refused.lock().get(&name).cloned().unwrap_or_default())
     }
+}
+
+/// Returns a sentence of an approval request in one line. Any program can choose the names of files, and a name must not write sentences of its own.
+fn in_one_line(sentence: &str) -> String {
+    escaped(sentence).replace('\n', "\\n")
 }
 
 /// Adds variables that the entry does not set itself.

@@ -328,3 +328,54 @@ impl Gateway {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::client::Target;
+    use crate::config::read_env_file;
+    use crate::gateway::GatewayOptions;
+    use crate::gateway::core::Inputs;
+
+    /// Between the look at the other servers and the start, an entry can come that the box was not made for.
+    #[tokio::test]
+    async fn a_box_does_not_start_if_it_could_write_what_a_server_runs_that_was_added_meanwhile() {
+        let home = tempfile::tempdir().unwrap();
+        let [work, elsewhere, config] = ["work", "elsewhere", "mcp.json"].map(|name| home.path().join(name));
+        for folder in [&work, &elsewhere] {
+            fs::create_dir_all(folder).unwrap();
+            fs::write(folder.join("b.mjs"), "").unwrap();
+        }
+        let write_config = |others: serde_json::Value| {
+            let mut servers = json!({ "a": { "command": "/bin/sh", "box": { "write": [work] } } });
+            servers.as_object_mut().unwrap().extend(others.as_object().unwrap().clone());
+            fs::write(&config, json!({ "mcpServers": servers }).to_string()).unwrap();
+        };
+        write_config(json!({}));
+        let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+        (options.config_path, options.state_dir) = (Some(config.clone()), Some(home.path().join("state")));
+        let gateway = Gateway::open(options).unwrap();
+        let core = &gateway.core;
+        let server = core.registry.server("a").unwrap();
+        let subject = core.full_subject(&server).await.unwrap();
+        core.trust.approvals.approve_command(&subject, None, &core.trust.approvals.basis("a").unwrap()).unwrap();
+        let (_, command) = core.approved_command(&server, &Inputs::new(), &read_env_file).unwrap();
+        let target = core.target(&server, command.unwrap(), "/bin/sh".into(), subject.registry.clone()).await.unwrap();
+        let Target::Process { in_box: Some(in_box), .. } = target else { panic!("it has no box") };
+        for (folder, is_refused) in [(&elsewhere, false), (&work, true)] {
+            let known = core.known_to_box();
+            write_config(json!({ "b": { "command": "node", "args": [folder.join("b.mjs")] } }));
+            gateway.reload().await.unwrap();
+            // The paths were decided before the entry came, and are noted after it.
+            let _alive = core.note_view(&server, &in_box.contents, &core.own_files(&server)).unwrap();
+            let checked = core.check_current(&server, &known).await;
+            assert_eq!(checked.as_ref().err().map(Error::code), is_refused.then_some("ERR_BOX_FAILED"), "{}", folder.display());
+            assert!(core.check_current(&server, &core.known_to_box()).await.is_ok(), "nothing came meanwhile");
+        }
+        gateway.close().await;
+    }
+}

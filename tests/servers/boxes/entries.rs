@@ -87,7 +87,9 @@ async fn opening_a_gateway_looks_into_no_folder_of_a_proposal() {
         options
     };
     let gateway = Gateway::open(configured()).unwrap();
-    let proposed = json!({ "name": "Files", "command": FIXTURE, "args": [test_folder.path("large")] });
+    // Its words are in one line, as in a request.
+    let read = test_folder.path("large/a\u{202e}b");
+    let proposed = json!({ "name": "Files", "command": FIXTURE, "args": [test_folder.path("large")], "box": { "read": [read] } });
     gateway.add_server(serde_json::from_value(proposed).unwrap()).await.unwrap();
     gateway.close().await;
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
@@ -104,6 +106,8 @@ async fn opening_a_gateway_looks_into_no_folder_of_a_proposal() {
     let told = events.lock().unwrap().iter().find(|event| event["type"] == "server-proposed").cloned().unwrap();
     let request = gateway.approval_request("files").await.unwrap();
     assert_eq!(told["request"]["digest"], request.digest(), "what was told can be approved");
+    let sentences = told["request"]["box"]["allows"].to_string();
+    assert!(sentences.contains(r"a\\u{202e}b"), "{sentences}");
     assert!(looked(), "a request looks at the folder");
     gateway.close().await;
 }
