@@ -126,7 +126,7 @@ describe('A package', () => {
 
   test('that fills buffers, which no limit of its heap bounds, is ended before it has the memory of the machine', async (t) => {
     const path = folder(t)
-    const fillers = Array.from({ length: 6 }, (_, place) => `buffering-${place}`)
+    const fillers = Array.from({ length: 15 }, (_, place) => `buffering-${place}`)
     for (const name of fillers) install(path, name, CODE.buffering)
     install(path, 'overflowing', CODE.overflowing)
     const { gateway } = await open(t, path, { providers: [...fillers, 'overflowing'] })

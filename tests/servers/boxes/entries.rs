@@ -88,8 +88,8 @@ async fn opening_a_gateway_looks_into_no_folder_of_a_proposal() {
     };
     let gateway = Gateway::open(configured()).unwrap();
     // Its words are in one line, as in a request.
-    let read = test_folder.path("large/a\u{202e}b");
-    let proposed = json!({ "name": "Files", "command": FIXTURE, "args": [test_folder.path("large")], "box": { "read": [read] } });
+    let folders = ["large", "large/a\u{202e}b"].map(|name| test_folder.path(name));
+    let proposed = json!({ "name": "Files", "command": FIXTURE, "args": folders });
     gateway.add_server(serde_json::from_value(proposed).unwrap()).await.unwrap();
     gateway.close().await;
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();

@@ -33,11 +33,11 @@ fn runtime_of_server() -> Runtime {
 #[tokio::test]
 async fn what_a_server_sends_without_end_takes_no_time_of_the_threads_of_deadlines() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
-    let informational = vec![Piece::Bytes(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n".repeat(1 << 18))];
-    let chunks = vec![Piece::Bytes(head.into()), Piece::Bytes(b"1\r\n \r\n".repeat(1 << 19))];
+    let informational = vec![Piece::Bytes(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n".repeat(1 << 16))];
+    let chunks = vec![Piece::Bytes(head.into()), Piece::Bytes(b"1\r\n \r\n".repeat(1 << 17))];
     let comments = vec![
         Piece::Bytes(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n".into()),
-        Piece::Bytes(b":\n\n".repeat(1 << 19)),
+        Piece::Bytes(b":\n\n".repeat(1 << 17)),
         Piece::Close,
     ];
     for (what, flood) in [("informational responses", informational), ("tiny chunks", chunks), ("comments of events", comments)] {
