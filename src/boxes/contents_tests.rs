@@ -125,7 +125,12 @@ impl Lookup for Machine {
 
     fn entries(&self, folder: &Path, most: usize) -> Option<Vec<crate::boxes::Entry>> {
         let within = self.kinds.iter().filter(|(path, _)| path.parent() == Some(folder));
-        let entries = within.map(|(path, kind)| crate::boxes::Entry { path: path.clone(), kind: *kind });
+        // The entry tells the kind of what a mount hides. A socket is mounted over a file.
+        let hidden = |path: &PathBuf| self.mounts.iter().any(|mount| mount.point == *path).then_some(Kind::File);
+        let entries = within.map(|(path, kind)| crate::boxes::Entry {
+            path: path.clone(),
+            kind: if *kind == Kind::Other { hidden(path).unwrap_or(Kind::Other) } else { *kind },
+        });
         (!self.is_closed(folder)).then(|| entries.take(most).collect())
     }
 

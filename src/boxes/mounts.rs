@@ -71,6 +71,12 @@ impl OtherMounts {
         Self { reached, ..mounts }
     }
 
+    /// Returns the places at or in a path at which something is mounted. The entry of such a place in its folder tells the kind of what the mount
+    /// hides.
+    pub(super) fn points_in<'m>(&'m self, path: &'m Path) -> impl Iterator<Item = &'m Path> {
+        self.by_point.range(path.to_owned()..).map(|(point, _)| point.as_path()).take_while(move |point| point.starts_with(path))
+    }
+
     /// Returns other names in the box of what is at a path without links, or of what it contains.
     pub(crate) fn other_names(&self, path: &Path, lookup: &impl Lookup) -> Vec<PathBuf> {
         if self.reached.is_empty() {

@@ -150,6 +150,28 @@ fn what_cannot_be_looked_at_is_not_taken_for_missing() {
     assert!(server.contents(&machine).unwrap_err().contains("the socket of Docker is within"));
 }
 
+/// Containers get sockets so: over a file that was made for that. The entry of its folder is that of the file.
+#[test]
+fn a_socket_that_is_mounted_over_a_file_is_recognised() {
+    let lines = [
+        "/usr/bin/node",
+        "/home/ada/.state/store",
+        "/home/ada/p/in/docker.sock=",
+        "/home/ada/p/in/docker.sock mounts /real.sock",
+        "/home/ada/p/in/other mounts /other",
+        "/home/ada/p-other/docker.sock",
+    ];
+    let machine = machine(&lines);
+    let listed = machine.entries(Path::new("/home/ada/p/in"), 10).unwrap();
+    assert_eq!(listed[0].kind, Kind::File);
+    let of = |path: &str| Entry { read: vec![path.into()], ..entry("/usr/bin/node", &[]) }.contents(&machine).map(drop);
+    for folder in ["/home/ada/p", "/home/ada/p/in"] {
+        assert!(of(folder).unwrap_err().contains("the socket of Docker is within, /home/ada/p/in/docker.sock"), "{folder}");
+    }
+    assert_eq!(of("/home/ada/p-other"), Ok(()));
+    assert_eq!(of("/home/ada/p/in/docker.sock"), Ok(()), "a person has named it");
+}
+
 #[test]
 fn a_socket_of_a_program_that_takes_commands_is_recognised_in_any_place() {
     let lines = [

@@ -178,7 +178,7 @@ fn check_path(
             return Err(refusal(name, socket));
         }
     }
-    taking_commands(path, named, files, lookup).map_or(Ok(()), |(name, socket)| Err(refusal(name, &socket)))
+    taking_commands(path, named, mounts, files, lookup).map_or(Ok(()), |(name, socket)| Err(refusal(name, &socket)))
 }
 
 /// Checks that a given path is neither a folder in which programs make their sockets, nor contains one, nor lies in one that a program has

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use super::mounts::OtherMounts;
 use super::paths::{Kind, Lookup};
 
 /// Programs, and the names of their sockets with those of the folders, in any place. A star stands for any text.
@@ -51,11 +52,18 @@ pub(super) fn files_of_each(paths: usize) -> usize {
 
 /// Returns the first socket at or in a path that belongs to a program which runs what it is told, and the name of the program. Looks at
 /// most at `left` files, the nearest first, and follows no links. `named` are paths that a person has named.
-pub(super) fn taking_commands(path: &Path, named: &[&Path], mut left: usize, lookup: &impl Lookup) -> Option<(&'static str, PathBuf)> {
+pub(super) fn taking_commands(
+    path: &Path,
+    named: &[&Path],
+    mounts: &OtherMounts,
+    mut left: usize,
+    lookup: &impl Lookup,
+) -> Option<(&'static str, PathBuf)> {
     let is_socket = |path: &Path| !named.contains(&path) && lookup.kind(path) == Some(Kind::Other);
     let found = |path: &Path| Some((program(path)?, path.to_owned())).filter(|_| is_socket(path));
     let mut folders = VecDeque::from([(path.to_owned(), 0)]);
-    let at_path = found(path);
+    // A socket that is mounted over a file is listed as a file.
+    let at_path = found(path).or_else(|| mounts.points_in(path).find_map(found));
     while let Some((folder, depth)) = folders.pop_front().filter(|_| at_path.is_none()) {
         for entry in lookup.entries(&folder, left.saturating_add(1)).unwrap_or_default() {
             left = left.checked_sub(1)?;

@@ -70,5 +70,9 @@ mod tests {
         let text = r#"{ "limits": { "maxServers": 1 }, "mcpServers": { "a": { "command": "x" }, "b": { "command": "x" } } }"#;
         assert_eq!(parse_text(text, "c.json", None).unwrap_err().code(), "ERR_TOO_MANY_SERVERS");
         assert_eq!(parse_text(text, "c.json", 2).unwrap().servers.len(), 2);
+        // With a limit that cannot be read, the default applies, and the error tells the cause.
+        let servers: Vec<String> = (0..21).map(|at| format!(r#""s{at}": {{ "command": "x" }}"#)).collect();
+        let text = format!(r#"{{ "limits": {{ "maxServers": 5000 }}, "mcpServers": {{ {} }} }}"#, servers.join(", "));
+        assert_eq!(fatal(&text), "c.json:1:29: limits.maxServers: must be from 1 to 1000, not 5000");
     }
 }

@@ -97,7 +97,11 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
     let count = sources.entries().count();
     let limit = max_servers.or(sources.limits.max_servers).unwrap_or_else(|| Limits::default().max_servers);
     if count > limit {
-        return Err(Error::TooManyServers { count, limit });
+        // The limit itself may be what is wrong.
+        if sources.fatal.is_empty() {
+            return Err(Error::TooManyServers { count, limit });
+        }
+        return Err(unusable(file, sources.fatal));
     }
     sources.find_names_used_twice();
     let mut config = Config {
@@ -135,8 +139,7 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
         }
     }
     if is_fatal {
-        text::sort_problems(&mut fatal);
-        return Err(Error::ConfigInvalid { file: file.into(), problems: fatal.into() });
+        return Err(unusable(file, fatal));
     }
     text::sort_problems(&mut warnings);
     config.warnings = warnings.iter().map(|warning| warning.in_file(file)).collect();
@@ -145,6 +148,12 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
     config.grants = grants;
     config.boxes = boxes;
     Ok(config)
+}
+
+/// Returns the error for a config with these problems.
+fn unusable(file: &str, mut problems: Vec<Problem>) -> Error {
+    text::sort_problems(&mut problems);
+    Error::ConfigInvalid { file: file.into(), problems: problems.into() }
 }
 
 /// Reads the sections about agents. Their problems make the whole config unusable.

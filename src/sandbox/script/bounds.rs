@@ -168,7 +168,9 @@ mod tests {
         for unit in units {
             for start in ["", "x = ", "type T = ", "x", "if(a);"] {
                 // Some of these depths are parsed, and some are too large.
-                for times in [8, 30, 92, 1_000, 30_000] {
+                // The largest one takes most of the time, and what is before it makes no difference there.
+                let depths = if start.is_empty() { &[8, 30, 92, 1_000, 30_000][..] } else { &[8, 30, 92, 1_000] };
+                for &times in depths {
                     // The parser parses nested `A<` again and again. The time limit of the reader process stops this (tests/reader.rs).
                     if unit == "A<" && times > 1_000 {
                         continue;
