@@ -37,7 +37,8 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Present {
     let of_program = (!own.is_empty()).then(|| format!("its program, runtime and package are in {}", own.join(", ")));
     let paths = given.iter().map(|given| (given.path.clone(), given.access)).collect();
     let own_files = makeable(request.own_files, &paths, lookup);
-    let sockets = sockets_sentences(given.iter().map(|given| given.path.as_path()));
+    let mounted: Vec<PathBuf> = lookup.mounts().into_iter().map(|mount| mount.point).collect();
+    let sockets = sockets_sentences(given.iter().map(|given| given.path.as_path()), &mounted);
     let written: Vec<&Path> = given.iter().filter(|given| given.access == Access::Write).map(|given| given.path.as_path()).collect();
     // A folder can have the name of a program, so that the entry alone did not tell that it is written.
     let is_unsaid = !written.is_empty() && !may_write(request.settings, request.arguments, !request.roots.is_empty());

@@ -232,20 +232,21 @@ pub(super) fn check_socket_folders(
 }
 
 /// Returns sentences about the sockets in folders. Looks at a bounded number of files in all folders together. Returns no sentence about a
-/// folder in which no socket is found, unless it is one in which services put their sockets: `/tmp`, and those within `/run`.
-pub(super) fn sockets_sentences<'p>(folders: impl Iterator<Item = &'p Path>) -> Vec<String> {
+/// folder in which no socket is found, unless it is one in which services put their sockets: `/tmp`, and those within `/run`. `mounted` are the
+/// places at which something is mounted.
+pub(super) fn sockets_sentences<'p>(folders: impl Iterator<Item = &'p Path>, mounted: &[PathBuf]) -> Vec<String> {
     let mut left = MAX_FILES;
-    folders.filter_map(|folder| sockets_sentence(folder, &mut left)).collect()
+    folders.filter_map(|folder| sockets_sentence(folder, mounted, &mut left)).collect()
 }
 
-fn sockets_sentence(folder: &Path, left: &mut usize) -> Option<String> {
+fn sockets_sentence(folder: &Path, mounted: &[PathBuf], left: &mut usize) -> Option<String> {
     let place = shown_path(folder);
     if *left == 0 {
         return folder
             .is_dir()
             .then(|| format!("may reach services that have their sockets in {place} (this folder was not searched for sockets)"));
     }
-    let found = sockets_in(folder, left);
+    let found = sockets_in(folder, mounted, left);
     if found.is_empty() {
         let told = format!("reaches services that have their sockets in {place}, also if it may only read there");
         let is_usual = folder.starts_with(RUN) || folder == Path::new(TEMPORARY);
@@ -261,8 +262,11 @@ fn sockets_sentence(folder: &Path, left: &mut usize) -> Option<String> {
 
 /// Finds sockets in a folder, in at most `left` files, and counts these. Follows no links. First come those of programs that take commands, then
 /// all others by name.
-fn sockets_in(folder: &Path, left: &mut usize) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+fn sockets_in(folder: &Path, mounted: &[PathBuf], left: &mut usize) -> Vec<PathBuf> {
+    // A folder lists a socket that is mounted over a file as this file.
+    let is_socket = |path: &&PathBuf| fs::metadata(path).is_ok_and(|data| data.file_type().is_socket());
+    let mut found: Vec<PathBuf> =
+        mounted.iter().filter(|point| point.starts_with(folder)).filter(is_socket).take(MAX_FOUND).cloned().collect();
     let mut folders = vec![(folder.to_owned(), 0)];
     'search: while let Some((folder, depth)) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -279,6 +283,7 @@ fn sockets_in(folder: &Path, left: &mut usize) -> Vec<PathBuf> {
         }
     }
     found.sort_by_cached_key(|socket| (!takes_commands(socket), socket.clone()));
+    found.dedup();
     found
 }
 
@@ -328,7 +333,7 @@ mod tests {
     fn the_sockets_of_a_folder_are_told() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("within")).unwrap();
-        let sentence = |folder: &Path| sockets_sentences([folder].into_iter()).pop();
+        let sentence = |folder: &Path| sockets_sentences([folder].into_iter(), &[]).pop();
         assert_eq!(sentence(folder.path()), None);
         let socket = folder.path().join("within/app.sock");
         let _listener = UnixListener::bind(&socket).unwrap();
@@ -337,12 +342,27 @@ mod tests {
     }
 
     #[test]
+    fn a_mounted_socket_is_told_once_wherever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a/b/c/d/e/f/g");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("file"), "").unwrap();
+        let sockets = [folder.path().join("app.sock"), deep.join("deep.sock")];
+        let _listeners = sockets.each_ref().map(|socket| UnixListener::bind(socket).unwrap());
+        let mounted = [sockets.to_vec(), vec![deep.join("file"), "/elsewhere".into()]].concat();
+        let told = sockets_sentences([folder.path()].into_iter(), &mounted).remove(0);
+        assert!(told.ends_with(&format!(": {}, {}", sockets[1].display(), sockets[0].display())), "{told}");
+        let told = sockets_sentences([folder.path()].into_iter(), &[]).remove(0);
+        assert!(told.ends_with(&format!(": {}", sockets[0].display())), "too deep to be found otherwise: {told}");
+    }
+
+    #[test]
     fn a_socket_that_takes_commands_is_named_before_all_others() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("tmux-7")).unwrap();
         let listen = |name: &str| UnixListener::bind(folder.path().join(name)).unwrap();
         let _listeners = ["a", "b", "c", "d", "tmux-7/default"].map(listen);
-        let told = sockets_sentences([folder.path()].into_iter()).remove(0);
+        let told = sockets_sentences([folder.path()].into_iter(), &[]).remove(0);
         let first = folder.path().join("tmux-7/default").display().to_string();
         assert!(told.contains(&format!(": {first}, ")) && told.ends_with(" and 2 more"), "{told}");
     }
@@ -355,10 +375,10 @@ mod tests {
             (0..5).for_each(|number| fs::write(folder.path().join(name).join(number.to_string()), "").unwrap());
         }
         let mut left = 8;
-        assert_eq!(sockets_sentence(&folder.path().join("a"), &mut left), None);
-        assert_eq!(sockets_sentence(&folder.path().join("b"), &mut left), None);
+        assert_eq!(sockets_sentence(&folder.path().join("a"), &[], &mut left), None);
+        assert_eq!(sockets_sentence(&folder.path().join("b"), &[], &mut left), None);
         assert_eq!(left, 0);
-        let told = sockets_sentence(&folder.path().join("a"), &mut left).unwrap();
+        let told = sockets_sentence(&folder.path().join("a"), &[], &mut left).unwrap();
         assert!(told.ends_with("(this folder was not searched for sockets)"), "{told}");
     }
 }
