@@ -27,6 +27,9 @@ pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
                 }
                 Effect::Rewrites => format!("can change {paths}, which {server} uses"),
                 Effect::MayMake => format!("can make {paths}, which {server} uses"),
+                Effect::Unexamined => {
+                    format!("can write {paths}, and may so be able to change what {server} runs: its entry is too long to be examined")
+                }
             });
         }
     }
@@ -58,6 +61,11 @@ pub fn sentences_of_other(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &st
                 }
                 Effect::Rewrites => format!("{name} may change {paths}, which this server uses"),
                 Effect::MayMake => format!("{name} may make {paths}, which this server uses"),
+                Effect::Unexamined => {
+                    format!(
+                        "{name} may write {paths}, and may so be able to change what this server runs: the entry of this server is too long to be examined"
+                    )
+                }
             });
         }
     }
@@ -91,10 +99,13 @@ impl Effect {
     /// Returns whether a sentence about a folder says enough about another effect within this folder.
     fn covers(self, other: Self) -> bool {
         match (self, other) {
-            // A missing program is named, although its folder is.
-            (Self::MayPlant, Self::Makes | Self::Replaces) => false,
-            (Self::Replaces | Self::MayPlant, _) | (Self::MayAdd, Self::MayAdd) | (Self::Rewrites, Self::Rewrites) => true,
-            (Self::Makes | Self::MayAdd | Self::Rewrites | Self::MayMake, _) => false,
+            // A missing program is named, although its folder is. That an entry was not examined is always said.
+            (Self::MayPlant, Self::Makes | Self::Replaces) | (Self::Replaces | Self::MayPlant, Self::Unexamined) => false,
+            (Self::Replaces | Self::MayPlant, _)
+            | (Self::MayAdd, Self::MayAdd)
+            | (Self::Rewrites, Self::Rewrites)
+            | (Self::Unexamined, Self::Unexamined) => true,
+            (Self::Makes | Self::MayAdd | Self::Rewrites | Self::MayMake | Self::Unexamined, _) => false,
         }
     }
 }
@@ -169,6 +180,12 @@ mod tests {
             "can make /data/y.db, which the server \"b\" uses",
         ];
         assert_eq!(sentences_of_box(&changes), said);
+        // An entry that was not examined is always said, beside what is known of it.
+        let unexamined = BTreeSet::from([change("b", Effect::MayPlant, "/ws"), change("b", Effect::Unexamined, "/ws")]);
+        let said = "can write /ws, and may so be able to change what the server \"b\" runs: its entry is too long to be examined";
+        assert_eq!(sentences_of_box(&unexamined)[1], said);
+        let said = "the server \"a\" may write /ws, and may so be able to change what this server runs: the entry of this server is too long to be examined";
+        assert_eq!(sentences_of_other(&BTreeMap::from([("a".to_owned(), unexamined)]), "b")[1], said);
         let long = BTreeSet::from([change("b", Effect::MayMake, &format!("/ws/{}", "x".repeat(5_000)))]);
         assert!(sentences_of_box(&long)[0].chars().count() < 400);
     }

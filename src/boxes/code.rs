@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use super::budget::{Budget, is_usable};
 use super::contents::{BoxInput, Choice, MARKS, MAX_INTERPRETERS, Places, given_paths};
 use super::order::Access;
 use super::own_files::{access_of, followed};
@@ -34,6 +35,8 @@ pub struct Code {
     pub searched: BTreeSet<PathBuf>,
     /// All other files that the entry names, whether they exist or not.
     pub files: BTreeSet<PathBuf>,
+    /// True if the entry names more than is looked at. Then it may name any file.
+    pub is_too_long: bool,
 }
 
 impl Code {
@@ -42,7 +45,7 @@ impl Code {
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let rest = |own: &BTreeSet<PathBuf>, other: &BTreeSet<PathBuf>| -> BTreeSet<PathBuf> { own.difference(other).cloned().collect() };
-        let Self { programs, folders, searched, files } = self;
+        let Self { programs, folders, searched, files, is_too_long } = self;
         let programs = rest(programs, &other.programs);
         let shared = programs.intersection(&other.folders).cloned();
         Self {
@@ -50,6 +53,7 @@ impl Code {
             programs: rest(&programs, &other.folders),
             searched: rest(searched, &other.searched),
             files: rest(files, &other.files),
+            is_too_long: *is_too_long,
         }
     }
 }
@@ -73,11 +77,17 @@ pub struct Variable {
 
 /// Returns what decides which code a server runs. The program need not exist.
 pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup) -> Code {
+    // The kernel takes none of these paths, so the entry starts nothing.
+    if ![request.program].into_iter().chain(request.working_directory).all(is_usable) {
+        return Code { is_too_long: true, ..Code::default() };
+    }
+    let mut budget = Budget::new();
+    let request = &BoxInput { arguments: budget.take_arguments(request.arguments), ..request.clone() };
     // A project is the package of a server's program, although the gateway's own folder within it keeps a box from having the project.
     let choice = Choice::new(request, lookup, &[]);
     let Places { runtime, packages, files, interpreters } = choice.places();
     let folders = Folders { working: request.working_directory, home: command.home, value_of: command.value_of };
-    let mut finder = Finder { code: Code::default(), choice, folders, lookup };
+    let mut finder = Finder { code: Code::default(), choice, folders, budget, lookup };
     // The folder `bin` of a package has programs that load their code from the folders beside it.
     let roots = runtime.iter().filter_map(|folder| package_above(folder, lookup));
     finder.code.programs.extend(roots.chain(packages).chain(runtime.iter().cloned()));
@@ -86,14 +96,25 @@ pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup)
         finder.add_program(file);
     }
     finder.add_search_path(command.name);
-    let arguments = request.arguments.iter().map(|argument| (argument, false));
-    for (text, loads_code) in arguments.chain(command.variables.iter().map(|variable| (&variable.value, variable.loads_code))) {
-        finder.add_text(text, loads_code);
-    }
     for path in request.read.iter().chain(&request.write).chain(&request.roots) {
         finder.add_given(path);
     }
-    let mut code = finder.code;
+    let arguments = request.arguments.iter().map(|argument| (argument, false));
+    let variables = command.variables.iter().map(|variable| (&variable.value, variable.loads_code));
+    let mut texts: Vec<(&String, bool)> = arguments.chain(variables).collect();
+    // The most important texts come first, and no long text hides the others.
+    texts.sort_by_key(|(text, loads_code)| (!loads_code, text.len()));
+    for (text, loads_code) in &texts {
+        finder.add_text(text, *loads_code);
+    }
+    // A short text can have long values.
+    for (text, loads_code) in texts {
+        if let Some(filled) = finder.folders.filled(text, &finder.budget) {
+            finder.add_text(&filled, loads_code);
+        }
+    }
+    let is_too_long = finder.budget.is_exceeded();
+    let mut code = Code { is_too_long, ..finder.code };
     if let Some(folder) = request.working_directory {
         code.folders.insert(folder.to_owned());
         // The process sees the folder without links.
@@ -136,7 +157,7 @@ fn candidates(request: &BoxInput<'_>, command: &str) -> Vec<PathBuf> {
 
 /// Returns the folders in which a command looks for its program.
 fn searched(request: &BoxInput<'_>) -> Vec<PathBuf> {
-    std::env::split_paths(request.search_path).take(MAX_SEARCHED).collect()
+    std::env::split_paths(request.search_path).take(MAX_SEARCHED).filter(|folder| is_usable(folder)).collect()
 }
 
 /// Collects the code of one server.
@@ -144,6 +165,7 @@ struct Finder<'a, L> {
     code: Code,
     choice: Choice<'a, L>,
     folders: Folders<'a>,
+    budget: Budget,
     lookup: &'a L,
 }
 
@@ -161,7 +183,7 @@ impl<L: Lookup> Finder<'_, L> {
 
     /// Adds the files and folders that an argument or the value of a variable names.
     fn add_text(&mut self, text: &str, loads_code: bool) {
-        for path in self.folders.paths_in(text, self.lookup) {
+        for path in self.folders.paths_in(text, &mut self.budget, self.lookup) {
             match self.lookup.kind(&path) {
                 Some(Kind::Folder) => {
                     // A file with the name of the folder and an ending comes first.
@@ -177,6 +199,9 @@ impl<L: Lookup> Finder<'_, L> {
 
     /// Adds a path that the box of the server is given, or a root. The server may run what is there.
     fn add_given(&mut self, path: &Path) {
+        if !self.budget.take_given(path) {
+            return;
+        }
         let is_folder = self.lookup.kind(path) == Some(Kind::Folder);
         let paths = if is_folder { &mut self.code.folders } else { &mut self.code.files };
         paths.insert(path.components().collect());
@@ -193,6 +218,9 @@ impl<L: Lookup> Finder<'_, L> {
 
     /// Adds the programs that a runtime finds by a shorter name.
     fn add_completed(&mut self, path: &Path) {
+        if !self.budget.take_completed() {
+            return;
+        }
         let with = |ending: &str| {
             let mut name = path.to_owned().into_os_string();
             name.push(".");
@@ -226,10 +254,13 @@ impl<L: Lookup> Finder<'_, L> {
     /// Adds what the first line of a script names. Returns its interpreter.
     fn add_first_line(&mut self, script: &Path) -> Option<PathBuf> {
         let words = self.lookup.interpreter(script)?;
-        for path in words.iter().flat_map(|word| self.folders.paths_in(word, self.lookup)) {
-            match self.lookup.kind(&path) {
-                Some(Kind::Folder) => drop(self.code.folders.insert(path)),
-                _ => drop(self.code.programs.insert(path)),
+        let filled: Vec<String> = words.iter().filter_map(|word| self.folders.filled(word, &self.budget)).collect();
+        for word in words.iter().chain(&filled) {
+            for path in self.folders.paths_in(word, &mut self.budget, self.lookup) {
+                match self.lookup.kind(&path) {
+                    Some(Kind::Folder) => drop(self.code.folders.insert(path)),
+                    _ => drop(self.code.programs.insert(path)),
+                }
             }
         }
         self.choice.interpreter_of(script)

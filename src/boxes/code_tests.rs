@@ -171,6 +171,96 @@ fn a_bounded_number_of_folders_of_the_search_path_is_looked_at() {
     assert!(has(&found.folders, "/ws/p0") && has(&found.programs, "/ws/p1023/gone"));
 }
 
+/// A machine with nothing on it, which counts how often it is looked at.
+#[derive(Default)]
+struct Counted(std::cell::Cell<usize>);
+
+impl Counted {
+    fn look<T>(&self, seen: Option<T>) -> Option<T> {
+        self.0.set(self.0.get() + 1);
+        seen
+    }
+}
+
+impl Lookup for Counted {
+    fn real(&self, _path: &Path) -> Option<PathBuf> {
+        self.look(None)
+    }
+    fn link(&self, _path: &Path) -> Option<PathBuf> {
+        self.look(None)
+    }
+    fn kind(&self, _path: &Path) -> Option<Kind> {
+        self.look(None)
+    }
+    fn interpreter(&self, _path: &Path) -> Option<Vec<String>> {
+        self.look(None)
+    }
+    fn is_program(&self, _path: &Path) -> bool {
+        self.look(Some(false)).is_some_and(|is_program| is_program)
+    }
+    fn identity(&self, _path: &Path) -> Option<Identity> {
+        self.look(None)
+    }
+    fn entries(&self, _folder: &Path, _most: usize) -> Option<Vec<crate::boxes::Entry>> {
+        self.look(Some(Vec::new()))
+    }
+    fn is_unknown(&self, _path: &Path) -> bool {
+        self.look(Some(false)).is_some_and(|is_unknown| is_unknown)
+    }
+    fn is_shared(&self, _path: &Path) -> bool {
+        false
+    }
+    fn mounts(&self) -> Vec<Mount> {
+        Vec::new()
+    }
+}
+
+/// Looks for the code of an entry with the same long variable in each argument. Returns the code, and the number of looks at the machine.
+fn repeated(arguments: usize, names: usize) -> (Code, usize) {
+    let value = (0..names).map(|number| format!("/a{number}")).collect::<Vec<_>>().join(",");
+    let arguments: Vec<String> = (0..arguments).map(|number| format!("$A,/b{number}")).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let machine = Counted::default();
+    let value_of = |name: &str| (name == "A").then(|| value.clone());
+    let variables = [Variable { value: "--import=/ws/hook.mjs".to_owned(), loads_code: true }];
+    let command = Command { name: "node", value_of: &value_of, variables: &variables, home: Path::new("/home/ada") };
+    let code = entry("/usr/bin/node", &arguments).with(|request| code(request, &command, &machine));
+    (code, machine.0.get())
+}
+
+/// The author of an entry decides how many words it has, and the boxes of all other servers wait.
+#[test]
+fn the_work_for_an_entry_grows_no_faster_than_its_length_and_is_bounded() {
+    let (code, one) = repeated(10, 10);
+    assert!(!code.is_too_long && has(&code.files, "/a9") && has(&code.files, "/b9"), "{code:#?}");
+    let (_, two) = repeated(20, 10);
+    let (_, four) = repeated(20, 20);
+    assert!(two <= 2 * one && four <= 2 * two, "{one} {two} {four}");
+    for (arguments, names) in [(20, 5_000), (1_000, 5_000), (100_000, 10)] {
+        let (code, looks) = repeated(arguments, names);
+        assert!(code.is_too_long && looks < 250_000, "{arguments} {looks}");
+        assert!(has(&code.programs, "/ws/hook.mjs"), "what loads code comes first");
+    }
+}
+
+#[test]
+fn one_long_text_or_path_hides_no_other() {
+    let machine = machine(&["/usr/bin/node", "/ws/main.mjs"]);
+    for long in ["a,".repeat(1 << 20), "/a".repeat(1 << 20), (0..200_000).map(|number| format!("{number},")).collect()] {
+        let code = code_of(&entry("/usr/bin/node", &["/ws/main.mjs"]), &[("X", &long), ("Y!", "--import=/ws/y.mjs")], &machine);
+        assert!(code.is_too_long && has(&code.programs, "/ws/main.mjs") && has(&code.programs, "/ws/y.mjs"), "{}", &long[..10]);
+    }
+    let long: &'static str = "/a".repeat(1 << 20).leak();
+    for working_directory in [Path::new("/ws"), Path::new(long)] {
+        let mut server = Entry { working_directory: Some(working_directory), ..entry("/usr/bin/node", &["/ws/main.mjs"]) };
+        assert_eq!(code_of(&server, &[], &machine).is_too_long, working_directory != Path::new("/ws"));
+        server.read = vec![PathBuf::from(long)];
+        assert!(code_of(&server, &[], &machine).is_too_long);
+    }
+    let command = code_of(&entry("/usr/bin/node", &["/ws/main.mjs"]), &[("PATH_LIKE", "/ws/lib"), ("Z", "x")], &machine);
+    assert!(!command.is_too_long);
+}
+
 #[test]
 fn a_package_in_a_folder_of_the_system_is_code() {
     let machine = machine(&["/usr/bin/node", "/usr/local/lib/x/package.json", "/usr/local/lib/x/bin/cli.js", "/usr/local/bin/tool"]);

@@ -156,8 +156,16 @@ pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
     refused.extend(all.iter().filter_map(|path| check_socket_folders(path, &named, request.socket_folders, &mounts, lookup).err()));
     refused.extend(check_own_folders(request.own_folders, &paths, &mounts, lookup).err());
     choice.keep_programs(&places, &mut paths, &mounts, &mut refused);
-    let kept = if paths.values().any(|access| *access == Access::Write) { (request.kept)() } else { Vec::new() };
-    let changes = keep(&kept, &mut paths, &mounts, lookup, &mut refused);
+    let missing = choice.missing_arguments();
+    let has_written = paths.values().chain(missing.values()).any(|access| *access == Access::Write);
+    let kept = if has_written { (request.kept)() } else { Vec::new() };
+    let has_missing = !missing.is_empty();
+    let mut with_missing: BTreeMap<PathBuf, Access> = missing.into_iter().chain(paths.clone()).collect();
+    let mut changes = keep(&kept, &mut paths, &mounts, lookup, &mut refused);
+    if has_missing {
+        // A box that starts when these exist has them, without another approval. Whether it can be made is decided then.
+        changes = keep(&kept, &mut with_missing, &mounts, lookup, &mut Vec::new());
+    }
     let held = held(request.own_files, &paths, &request.read, &mounts, lookup).unwrap_or_else(|reason| {
         refused.push(reason);
         Held::default()
@@ -339,10 +347,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
 
     /// Adds the paths in the arguments, and the roots. `refused` gets the reasons why one of them cannot be given.
     fn add_arguments(&self, paths: &mut BTreeMap<PathBuf, Access>, places: &mut Places, refused: &mut Vec<String>) {
-        let access = match self.request.settings.base {
-            BoxBase::Standard => Access::Write,
-            BoxBase::Strict => Access::Read,
-        };
+        let access = self.access_of_arguments();
         let arguments = self.request.arguments.iter().filter_map(|argument| self.path_of(argument));
         for path in arguments.chain(self.request.roots.iter().cloned()) {
             // An argument such as `/api` is not a path.
@@ -377,6 +382,24 @@ impl<'a, L: Lookup> Choice<'a, L> {
             } else {
                 paths.insert(real, access);
             }
+        }
+    }
+
+    /// Returns the places of arguments and roots at which nothing exists now, with the access that a box gets to them if something does later.
+    fn missing_arguments(&self) -> BTreeMap<PathBuf, Access> {
+        let arguments = self.request.arguments.iter().filter_map(|argument| self.path_of(argument));
+        let missing = arguments.chain(self.request.roots.iter().cloned()).filter(|path| self.lookup.kind(path).is_none());
+        let places = missing.map(|path| followed(&path, self.lookup).1);
+        places
+            .filter(|place| self.may_be_given(place) && !self.is_named(place) && !is_program_file(place))
+            .map(|place| (place, self.access_of_arguments()))
+            .collect()
+    }
+
+    fn access_of_arguments(&self) -> Access {
+        match self.request.settings.base {
+            BoxBase::Standard => Access::Write,
+            BoxBase::Strict => Access::Read,
         }
     }
 

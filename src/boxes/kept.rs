@@ -48,12 +48,16 @@ pub enum Owner {
     Host,
     /// The process of another server.
     Server(OtherServer),
+    /// The process of another server that nobody has approved. The path is that of a program or package, which boxes may write until then.
+    Runs(OtherServer),
     /// The process of another server. The folder may have code for it, and other things that boxes may write.
     MayRun(OtherServer),
     /// The process of another server. It looks in the folder for packages and settings with certain names.
     Searches(OtherServer),
     /// The process of another server. The file is named by its command, and is not a program.
     Uses(OtherServer),
+    /// The process of another server. Its entry names more than is looked at, so it may run anything at the path.
+    Unexamined(OtherServer),
 }
 
 impl Owner {
@@ -61,7 +65,7 @@ impl Owner {
     pub(super) fn is_kept(&self) -> bool {
         match self {
             Self::Gateway | Self::GatewayIfMade | Self::Host | Self::Server(_) => true,
-            Self::MayRun(_) | Self::Searches(_) | Self::Uses(_) => false,
+            Self::Runs(_) | Self::MayRun(_) | Self::Searches(_) | Self::Uses(_) | Self::Unexamined(_) => false,
         }
     }
 }
@@ -89,6 +93,8 @@ pub enum Effect {
     Rewrites,
     /// The path is that of a missing file that the command of the server names.
     MayMake,
+    /// The path is one that the box may write. It is not known whether the server takes code from it.
+    Unexamined,
 }
 
 /// The changes that a box can make outside of it.
@@ -182,6 +188,11 @@ struct Looked<'p> {
 }
 
 impl Changes {
+    /// Returns the missing programs of other servers that the box can make.
+    pub(crate) fn makes(&self) -> impl Iterator<Item = &PathBuf> {
+        self.of_servers.iter().filter(|change| change.effect == Effect::Makes).map(|change| &change.path)
+    }
+
     /// Adds what a box can change at a place.
     ///
     /// # Errors
@@ -211,12 +222,15 @@ impl Changes {
             // A box is not made while a program cannot be looked at. It may be made later, when the program is missing.
             (Owner::Server(server), []) => (server, Effect::Makes, if is_written && (is_missing || is_unknown) { at_place } else { &[] }),
             (Owner::Server(server), _) => (server, Effect::Replaces, changeable),
+            (Owner::Runs(server), []) if is_missing => (server, Effect::Makes, if is_written { at_place } else { &[] }),
+            (Owner::Runs(server), _) => (server, Effect::Replaces, if is_written { at_place } else { changeable }),
             (Owner::MayRun(server), _) => (server, Effect::MayPlant, if is_written { at_place } else { changeable }),
             // What lies elsewhere in the folder is not looked for.
             (Owner::Searches(server), _) => (server, Effect::MayAdd, if is_written { at_place } else { links }),
             (Owner::Uses(server), []) if is_missing => (server, Effect::MayMake, if is_written { at_place } else { &[] }),
             (Owner::Uses(server), []) => (server, Effect::Rewrites, if is_written { at_place } else { &[] }),
             (Owner::Uses(server), _) => (server, Effect::Rewrites, changeable),
+            (Owner::Unexamined(server), _) => (server, Effect::Unexamined, changeable),
         };
         let change = |path: &&PathBuf| Change { server: server.clone(), effect, path: PathBuf::clone(path) };
         self.of_servers.extend(paths.iter().map(change));

@@ -53,6 +53,18 @@ fn no_mounts(files: &Files) -> OtherMounts {
     OtherMounts::of([].into_iter(), files)
 }
 
+/// Boxes may write what nobody has approved, so the request says that the box can write it.
+#[test]
+fn a_program_that_is_not_kept_yet_can_be_written_and_is_named() {
+    let files = Files([("/ws/b/package.json", ""), ("/ws/b/server.mjs", "")].into());
+    let kept = ["/ws/b", "/ws/b/server.mjs", "/ws/later", "/opt/x"].map(|path| Kept { path: path.into(), owner: Owner::Runs("b".into()) });
+    let mut paths = BTreeMap::from([("/ws".into(), Access::Write)]);
+    let changes = kept_in(&kept, &mut paths, &files).unwrap();
+    assert_eq!(paths.len(), 1, "nothing is read-only");
+    let said = ["can change /ws/b, and so can change what the server \"b\" runs", "can make /ws/later, which the server \"b\" runs"];
+    assert_eq!(sentences_of_box(&changes.of_servers), said);
+}
+
 fn kept_in(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, files: &Files) -> Result<Changes, String> {
     let mut refused = Vec::new();
     let changes = keep(kept, paths, &no_mounts(files), files, &mut refused);
@@ -137,6 +149,14 @@ fn a_folder_with_code_of_another_server_stays_written_and_is_said() {
         assert_eq!(of(&[written], path), (vec![], changes(said)), "{written} {path}");
     }
     assert_eq!(of(&["/ws/tools"], "/ws/other"), (vec![], vec![]));
+}
+
+#[test]
+fn all_that_a_box_may_write_is_said_for_a_server_that_was_not_examined() {
+    let unexamined = || Owner::Unexamined("b".into());
+    let said = "can write /opt, /ws, and may so be able to change what the server \"b\" runs: its entry is too long to be examined";
+    assert_eq!(kept(&["/ws", "/ws/tools", "/opt"], "/", unexamined()).unwrap(), (vec![], vec![said.to_owned()]));
+    assert_eq!(kept(&[], "/", unexamined()).unwrap(), (vec![], vec![]));
 }
 
 #[test]

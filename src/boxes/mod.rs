@@ -4,6 +4,7 @@
 
 mod absent;
 pub mod border;
+mod budget;
 pub mod build;
 mod changes;
 mod code;
@@ -33,8 +34,8 @@ pub use machine::{BoxPart, BoxPartName, BoxesReport};
 pub use mounts::Mount;
 pub(crate) use mounts::OtherMounts;
 pub use order::{Access, Ceilings, Contents, Given, Link, Network, Order, Report};
-pub(crate) use own_files::check_secret;
 pub use own_files::{FileOwner, OwnFile, OwnFileUse};
+pub(crate) use own_files::{check_secret, place_of};
 pub use paths::{Disk, Entry, Identity, Kind, Lookup};
 pub use present::{Present, present};
 pub use registry::{Registry, Runner, RunnerSettings, registry};

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::mounts::OtherMounts;
 use super::order::{Access, Given};
-use super::paths::{Identity, Lookup, SYSTEM, is_system};
+use super::paths::{Disk, Identity, Lookup, SYSTEM, is_system};
 use super::shown::{OtherServer, shown_path};
 
 /// Maximum number of links that lead to one file, as in the kernel.
@@ -232,6 +232,11 @@ fn system_elsewhere(lookup: &impl Lookup) -> Vec<(&'static str, PathBuf)> {
 /// Returns the access that a box has to a path, by the innermost given folder that contains it.
 pub(super) fn access_of(given: &BTreeMap<PathBuf, Access>, path: &Path) -> Option<Access> {
     path.ancestors().find_map(|above| given.get(above)).copied()
+}
+
+/// Returns the place at which a path ends on this machine, with all links followed, whether something exists there or not.
+pub(crate) fn place_of(path: &Path) -> PathBuf {
+    followed(path, &Disk).1
 }
 
 /// Returns the files through which a path leads by more than their names, and the place at which it ends, whether something exists there or

@@ -20,6 +20,8 @@ pub struct Present {
     pub sentences: Vec<String>,
     /// The reason why the box cannot be made now. It is among the sentences too.
     pub refusal: Option<String>,
+    /// The missing programs of other servers that the box could make. They are among the sentences too.
+    pub makes: Vec<String>,
 }
 
 /// Returns sentences about what the box has on this machine beside what the config names: the folders of the program, its runtime and its
@@ -47,7 +49,7 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Present {
     let outside = sentences_of_box(&changes.of_servers).into_iter().chain(made_sentences(&changes)).chain(planted);
     let of_refusal = refusal.as_ref().map(|reason| format!("this box cannot be made now: {reason}"));
     let sentences = of_refusal.into_iter().chain(of_program).chain(sockets).chain(own_files).chain(shared).chain(outside).collect();
-    Present { sentences, refusal }
+    Present { sentences, refusal, makes: changes.makes().filter_map(|path| path.to_str().map(str::to_owned)).collect() }
 }
 
 /// Returns paths as texts. Paths in the same folder share one text: `/a/{bin, lib}`. A path within another one is left out.

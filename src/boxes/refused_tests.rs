@@ -49,3 +49,25 @@ fn a_box_that_cannot_be_made_now_says_why_and_what_it_could_change() {
     let change = Change { server: "b".into(), effect: Effect::Makes, path: "/home/ada/p/x/b.mjs".into() };
     assert!(refused[0].contains("cannot be searched") && decided.changes.of_servers.contains(&change), "{decided:?}");
 }
+
+/// A drive, or another branch, can come later. The box has it then, without another approval.
+#[test]
+fn an_argument_that_is_missing_counts_for_what_a_box_can_change() {
+    let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/", "/link -> /home/ada/p"]);
+    let kept = |path: &str, owner: fn(OtherServer) -> Owner| Kept { path: path.into(), owner: owner("b".into()) };
+    let kept = vec![kept("/home/ada/p/later/srv", Owner::MayRun), kept("/home/ada/p/later/srv/b.mjs", Owner::Server)];
+    let changes = |argument: &str| {
+        let server = Entry { kept: kept.clone(), ..entry("/usr/bin/node", &[argument]) };
+        let Examined { decided, refused } = server.with(|request| examine(request, &machine));
+        assert_eq!(refused, [] as [String; 0]);
+        assert!(decided.contents.given.iter().all(|given| !given.path.starts_with("/home/ada/p")), "it is not given");
+        decided.changes.of_servers.into_iter().map(|change| (change.effect, change.path)).collect::<Vec<_>>()
+    };
+    let expected = [(Effect::Makes, "/home/ada/p/later/srv/b.mjs".into()), (Effect::MayPlant, "/home/ada/p/later/srv".into())];
+    for argument in ["/home/ada/p/later", "/home/ada/p/later/srv/", "/link/later"] {
+        assert_eq!(changes(argument), expected, "{argument}");
+    }
+    for argument in ["/home/ada/p/other", "/home/ada/p/later/srv/main.mjs", "/api"] {
+        assert_eq!(changes(argument), [], "{argument}");
+    }
+}

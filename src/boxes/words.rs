@@ -1,28 +1,27 @@
 //! Finds the words of a command line or of a variable that may be paths.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::budget::{Budget, is_usable};
 use super::contents::is_relative_path;
 use super::paths::Lookup;
 
-/// Maximum number of words of one text.
-const MAX_WORDS: usize = 16_384;
 /// Maximum number of letters that a short flag may have before its value: `-xf/path`.
 const MAX_FLAG_LETTERS: usize = 4;
-/// Maximum length in bytes of a text with the values of its variables.
-const MAX_FILLED: usize = 1 << 20;
 /// The characters that end a word, beside white space. A colon is not among them, because URLs have colons.
 const ENDS: &str = "=,;|&()<>'\"`{}[]";
 /// The text is also split at each of these sets of characters alone, so that paths with white space are found too.
 const OUTER: [&str; 4] = ["'\"`", ":", ",", ";"];
 
-/// A word that may be a path.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Word {
-    text: String,
-    /// True if the word is the rest of another one, such as that of `-fcompose.yml` or `@options`. It counts as a relative path only if something
-    /// is there.
-    is_rest: bool,
+/// The words of one text. Each of them is there once, however often the text has it.
+struct Words<'b> {
+    /// Words that may be paths.
+    whole: BTreeSet<String>,
+    /// The rests of others, such as those of `-fcompose.yml` or `@options`. They count as relative paths only if something is there.
+    rests: BTreeSet<String>,
+    budget: &'b mut Budget,
 }
 
 /// The folders to which the words of a command refer.
@@ -36,23 +35,30 @@ pub(super) struct Folders<'a> {
 }
 
 impl Folders<'_> {
-    /// Returns the paths that a text names: the whole text, and each part of it. A part without the form of a path counts if the working folder
-    /// has something with this name.
-    pub(super) fn paths_in(&self, text: &str, lookup: &impl Lookup) -> Vec<PathBuf> {
+    /// Returns a text with the values of its variables. `None` if it has no variable with a value.
+    pub(super) fn filled(&self, text: &str, budget: &Budget) -> Option<String> {
         let value_of = |name: &str| if name == "HOME" { self.home.to_str().map(str::to_owned) } else { (self.value_of)(name) };
-        words(text, &value_of).into_iter().filter_map(|word| self.path_of(&word, lookup)).collect()
+        with_values(text, &value_of, budget.text_bytes())
     }
 
-    fn path_of(&self, Word { text, is_rest }: &Word, lookup: &impl Lookup) -> Option<PathBuf> {
+    /// Returns the paths that a text names, without the values of its variables: the whole text, and each part of it. A part without the form of a
+    /// path counts if the working folder has something with this name.
+    pub(super) fn paths_in(&self, text: &str, budget: &mut Budget, lookup: &impl Lookup) -> Vec<PathBuf> {
+        let Words { whole, rests, .. } = words(text, budget);
+        let all = whole.iter().map(|word| (word, false)).chain(rests.iter().map(|word| (word, true)));
+        all.filter_map(|(word, is_rest)| self.path_of(word, is_rest, lookup)).filter(|path| budget.take_path(path)).collect()
+    }
+
+    fn path_of(&self, text: &str, is_rest: bool, lookup: &impl Lookup) -> Option<PathBuf> {
         // No file name has this byte.
-        if text.contains('\0') {
+        if text.contains('\0') || !is_usable(Path::new(text)) {
             return None;
         }
         if let Some(rest) = ["~/", "$HOME/", "${HOME}/"].iter().find_map(|start| text.strip_prefix(start)) {
-            return self.placed(&self.home.join(rest.trim_start_matches('/')));
+            return self.placed(&Some(self.home).filter(|home| is_usable(home))?.join(rest.trim_start_matches('/')));
         }
-        if matches!(text.as_str(), "~" | "$HOME" | "${HOME}") {
-            return Some(self.home.to_owned());
+        if matches!(text, "~" | "$HOME" | "${HOME}") {
+            return Some(self.home.to_owned()).filter(|home| is_usable(home));
         }
         let path = self.placed(Path::new(text))?;
         let is_path = text.starts_with('/') || is_relative_path(text);
@@ -73,27 +79,21 @@ impl Folders<'_> {
 }
 
 /// Returns a text, and each part of it that may be a path: the value of `--flag=path` or `-Ipath`, the file of `@path`, the path of a URL, or a
-/// file in the command line of `sh -c`. A text with percent-encoded characters, variables, quotes or backslashes is looked at in all forms.
-fn words(text: &str, value_of: &dyn Fn(&str) -> Option<String>) -> Vec<Word> {
-    let mut found = Vec::new();
-    let forms: Vec<String> = [Some(text.to_owned()), decoded(text), with_values(text, value_of)].into_iter().flatten().collect();
-    for form in &forms {
-        add_words(form, &mut found);
+/// file in the command line of `sh -c`. A text with percent-encoded characters, quotes or backslashes is looked at in all forms.
+fn words<'b>(text: &str, budget: &'b mut Budget) -> Words<'b> {
+    let text = budget.take_text(text);
+    let mut found = Words { whole: BTreeSet::new(), rests: BTreeSet::new(), budget };
+    for form in [Some(text.to_owned()), decoded(text)].into_iter().flatten() {
+        found.add_parts(&form, false);
         // JSON may have a backslash before each slash and each quote.
         if form.contains('\\') {
-            add_words(&form.replace('\\', ""), &mut found);
+            found.add_parts(&form.replace('\\', ""), false);
         }
-        if let Some(unquoted) = unquoted(form) {
-            let before = found.len();
-            add_words(&unquoted, &mut found);
-            found[before..].iter_mut().for_each(|word| word.text = word.text.chars().map(shown).collect());
+        if let Some(unquoted) = unquoted(&form) {
+            found.add_parts(&unquoted, true);
         }
     }
-    let rests: Vec<Word> = found.iter().flat_map(|word| rests(&word.text)).collect();
-    found.extend(rests);
-    found.sort_unstable();
-    found.dedup();
-    found.truncate(MAX_WORDS);
+    found.add_rests();
     found
 }
 
@@ -136,17 +136,26 @@ fn shown(character: char) -> char {
     Some(code).filter(|code| HIDDEN.contains(code)).and_then(|code| char::from_u32(code - HIDDEN.start)).unwrap_or(character)
 }
 
-/// Returns a text with the values of its variables (`$NAME`, `${NAME}` and `${NAME:-default}`). `None` if it has no variable with a value.
-fn with_values(text: &str, value_of: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+/// Returns a text with the values of its variables (`$NAME`, `${NAME}` and `${NAME:-default}`), up to the first value with which it has more than
+/// `most` bytes. `None` if it has no variable with a value.
+fn with_values(text: &str, value_of: &dyn Fn(&str) -> Option<String>, most: usize) -> Option<String> {
     let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let (mut filled, mut rest, mut is_filled) = (String::new(), text, false);
+    // The length of the text behind the next brace. Each brace is looked for once, whatever number of `${` is before it.
+    let mut behind_brace = rest.find('}').map(|place| rest.len() - place - 1);
     while let Some((before, behind)) = rest.split_once('$') {
         filled.push_str(before);
-        let in_braces = behind.strip_prefix('{').and_then(|behind| behind.split_once('}'));
+        while behind_brace.is_some_and(|length| length >= behind.len()) {
+            behind_brace = behind.find('}').map(|place| behind.len() - place - 1);
+        }
+        let in_braces = behind.strip_prefix('{').zip(behind_brace).map(|(inner, length)| {
+            let (inner, after) = inner.split_at(inner.len() - length);
+            (&inner[..inner.len() - 1], after)
+        });
         let (inner, after) = in_braces.unwrap_or_else(|| behind.split_at(behind.find(|next| !is_name(next)).unwrap_or(behind.len())));
         let (name, default) = inner.split_at(inner.find(|next| !is_name(next)).unwrap_or(inner.len()));
-        let default = default.strip_prefix(":-").or_else(|| default.strip_prefix('-')).map(str::to_owned);
-        if let Some(value) = value_of(name).filter(|value| !value.is_empty()).or(default) {
+        let default = default.strip_prefix(":-").or_else(|| default.strip_prefix('-'));
+        if let Some(value) = value_of(name).filter(|value| !value.is_empty()).map(Cow::Owned).or(default.map(Cow::Borrowed)) {
             filled.push_str(&value);
             rest = after;
             is_filled = true;
@@ -154,24 +163,47 @@ fn with_values(text: &str, value_of: &dyn Fn(&str) -> Option<String>) -> Option<
             filled.push('$');
             rest = behind;
         }
-        if filled.len() > MAX_FILLED {
-            return None;
+        if filled.len() > most {
+            return is_filled.then_some(filled);
         }
     }
     filled.push_str(rest);
     is_filled.then_some(filled)
 }
 
-fn add_words(text: &str, found: &mut Vec<Word>) {
-    let text = without_hosts(text);
-    let outer = OUTER.iter().flat_map(|ends| text.split(move |character| ends.contains(character)));
-    let value = text.split_once('=').map(|(_, value)| value);
-    let parts = text.split(ends).flat_map(|part| [part].into_iter().chain(part.split(':')));
-    let parts = [text.as_str()].into_iter().chain(value).chain(outer).chain(parts).map(str::trim);
-    // A name can end with a blank.
-    let whole = [text.as_str()].into_iter().chain(value);
-    let parts = whole.chain(parts).filter(|part| !part.trim().is_empty());
-    found.extend(parts.map(|part| Word { text: part.to_owned(), is_rest: false }));
+impl Words<'_> {
+    /// Adds the parts of a text. `is_unquoted` tells that it may have characters that stand for others ([`hidden`]).
+    fn add_parts(&mut self, text: &str, is_unquoted: bool) {
+        let text = without_hosts(text);
+        let outer = OUTER.iter().flat_map(|ends| text.split(move |character| ends.contains(character)));
+        let value = text.split_once('=').map(|(_, value)| value);
+        let parts = text.split(ends).flat_map(|part| [part].into_iter().chain(part.split(':')));
+        let parts = [text.as_str()].into_iter().chain(value).chain(outer).chain(parts).map(str::trim);
+        // A name can end with a blank.
+        let whole = [text.as_str()].into_iter().chain(value);
+        for part in whole.chain(parts).filter(|part| !part.trim().is_empty()) {
+            let part = if is_unquoted { Cow::Owned(part.chars().map(shown).collect()) } else { Cow::Borrowed(part) };
+            if self.whole.contains(&*part) {
+                continue;
+            }
+            if !self.budget.take_word() {
+                break;
+            }
+            self.whole.insert(part.into_owned());
+        }
+    }
+
+    fn add_rests(&mut self) {
+        for rest in self.whole.iter().flat_map(|word| rests(word)) {
+            if self.rests.contains(rest) {
+                continue;
+            }
+            if !self.budget.take_word() {
+                break;
+            }
+            self.rests.insert(rest.to_owned());
+        }
+    }
 }
 
 /// Removes the scheme, user, password and host of each URL in the text, and keeps everything else. A host, a user and a password are not
@@ -193,15 +225,17 @@ fn before_query(path: &str) -> &str {
     path.split(['?', '#']).next().unwrap_or(path)
 }
 
-/// Returns what is left of a word without a flag of some letters, a sign that it names a file, a query, or a place within an archive.
-fn rests(word: &str) -> Vec<Word> {
+/// Returns what is left of a word without a flag of some letters, a sign that it names a file, a query, a place within an archive, or the start of a
+/// placeholder (`/p/x.env${…}`).
+fn rests(word: &str) -> impl Iterator<Item = &str> {
     let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
     let behind_letters = letters.char_indices().skip(1).take(MAX_FLAG_LETTERS).map(|(start, _)| &letters[start..]);
     let file = word.strip_prefix(['@', '+', '%']);
     let without_query = Some(before_query(word)).filter(|rest| rest.len() < word.len());
     let archive = word.split_once("!/").map(|(archive, _)| archive);
-    let rests = behind_letters.chain([file, without_query, archive].into_iter().flatten()).filter(|rest| !rest.is_empty());
-    rests.map(|rest| Word { text: rest.to_owned(), is_rest: true }).collect()
+    // The folder in which an unknown file lies is not named.
+    let before_placeholder = word.strip_suffix('$').filter(|rest| !rest.ends_with('/'));
+    behind_letters.chain([file, without_query, archive, before_placeholder].into_iter().flatten()).filter(|rest| !rest.is_empty())
 }
 
 /// Returns the text with its percent-encoded characters decoded. `None` if it has none.
@@ -218,6 +252,7 @@ mod tests {
     use super::*;
     use crate::boxes::Disk;
 
+    // long: one line for each form of a word.
     #[test]
     fn a_path_is_found_in_each_form() {
         let folder = tempfile::tempdir().unwrap();
@@ -225,7 +260,12 @@ mod tests {
         std::fs::write(working.join("compose.yml"), "").unwrap();
         let value_of = |name: &str| (name == "USER").then(|| "ada".to_owned());
         let folders = Folders { working: Some(&working), home: Path::new("/home/ada"), value_of: &value_of };
-        let finds = |text: &str, path: &str| folders.paths_in(text, &Disk).contains(&working.join(path));
+        let paths_in = |text: &str| {
+            let mut budget = Budget::new();
+            let forms = [Some(text.to_owned()), folders.filled(text, &budget)].into_iter().flatten();
+            forms.flat_map(|form| folders.paths_in(&form, &mut budget, &Disk)).collect::<Vec<_>>()
+        };
+        let finds = |text: &str, path: &str| paths_in(text).contains(&working.join(path));
         for (text, path) in [
             ("/ws/x", "/ws/x"),
             ("/ws/my file", "/ws/my file"),
@@ -274,8 +314,11 @@ mod tests {
             ("/ws/trail.sh ", "/ws/trail.sh "),
             ("--file=/ws/trail.sh ", "/ws/trail.sh "),
             ("/ws/trail.sh ", "/ws/trail.sh"),
+            ("/ws/x.env${command:pick}", "/ws/x.env"),
+            ("--import=/ws/x.mjs ${command:pick}", "/ws/x.mjs"),
+            ("node ${UNSET ${ /home/${USER}/x.mjs", "/home/ada/x.mjs"),
         ] {
-            assert!(finds(text, path), "{text}: {:?}", folders.paths_in(text, &Disk));
+            assert!(finds(text, path), "{text}: {:?}", paths_in(text));
         }
     }
 
@@ -284,14 +327,45 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folders = Folders { working: Some(folder.path()), home: Path::new("/home/ada"), value_of: &|_| None };
         for text in ["-y", "-abc", "server", "$UNSET", "@scope/name", "https://host", "--flag=word", "", "a\0b"] {
-            assert_eq!(folders.paths_in(text, &Disk), [] as [PathBuf; 0], "{text}");
+            assert_eq!(folders.paths_in(text, &mut Budget::new(), &Disk), [] as [PathBuf; 0], "{text}");
         }
+        assert!(!folders.paths_in("/ws/${UNSET}/x", &mut Budget::new(), &Disk).contains(&PathBuf::from("/ws")));
         for url in ["https://ada:pass.js@host/x", "postgres://ada:pass,word@host:1/x", "ws://host/x"] {
-            let found = folders.paths_in(url, &Disk);
+            let found = folders.paths_in(url, &mut Budget::new(), &Disk);
             assert!(found.iter().all(|path| path.starts_with("/x")), "{url}: {found:?}");
         }
         let elsewhere = Folders { working: None, home: Path::new("/home/ada"), value_of: &|_| None };
-        assert_eq!(elsewhere.paths_in("./x", &Disk), [] as [PathBuf; 0]);
-        assert_eq!(elsewhere.paths_in("./x:/ws/y", &Disk), [PathBuf::from("/ws/y")]);
+        assert_eq!(elsewhere.paths_in("./x", &mut Budget::new(), &Disk), [] as [PathBuf; 0]);
+        assert_eq!(elsewhere.paths_in("./x:/ws/y", &mut Budget::new(), &Disk), [PathBuf::from("/ws/y")]);
+    }
+
+    /// Each `${` has the end of the whole text to look for. At this length, quadratic work would take minutes.
+    #[test]
+    fn placeholders_without_a_value_take_linear_time() {
+        let open = "${".repeat(4 << 20);
+        for text in [open.clone(), format!("{open}}}"), format!("{open}{}", "}".repeat(4 << 20))] {
+            let filled = crate::files::testing::at_once(move || with_values(&text, &|_| None, usize::MAX));
+            assert_eq!(filled, None);
+        }
+        let filled = |text: &str| with_values(text, &|name| (name == "A").then(|| "x".to_owned()), usize::MAX);
+        for (text, expected) in [
+            ("${B${A}}$A}", Some("${Bx}x}")),
+            ("${A}${B}${A:-y}${B:-y}${B-}$", Some("x${B}xy$")),
+            ("${A", None),
+            ("${", None),
+            ("}${A}", Some("}x")),
+        ] {
+            assert_eq!(filled(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_filled_in_up_to_the_budget() {
+        let text = "$A,/b ".repeat(1_000);
+        let filled = with_values(&text, &|name| (name == "A").then(|| "x".repeat(1_000)), 10_000).unwrap();
+        assert!((10_000..12_000).contains(&filled.len()), "{}", filled.len());
+        let mut budget = Budget::new();
+        let found = words("a,a,b,a", &mut budget);
+        assert_eq!(found.whole, ["a", "a,a,b,a", "b"].map(str::to_owned).into());
     }
 }

@@ -87,7 +87,7 @@ pub use source::{ServerSource, SourceKind, server_of_key, source_of_key};
 pub use substitute::{
     BoxPaths, ResolvedCommand, ResolvedHttp, Surroundings, resolve_box_paths, resolve_command, resolve_http, resolve_roots,
 };
-pub(crate) use substitute::{INPUT_ADVICE, environment_file, known_box_paths, with_known_values};
+pub(crate) use substitute::{INPUT_ADVICE, TOO_LONG_PATH, environment_file, known_box_paths, with_known_values};
 pub use template::{Part, Placeholder, Template};
 pub use variant::{Changes, ProfileConflict, SetValue, Setting, Variant, variants_of};
 pub use workspace::{Locality, NEUTRAL_FOLDER};

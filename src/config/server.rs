@@ -95,7 +95,7 @@ pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<S
         (server, problem) => {
             reader.problems.extend(problem);
             let without_box = server.map(|server| ServerDefinition { in_box: Some(BoxDefinition::Off), ..server });
-            let as_written = as_written(entry, Origin::new(context.file, reader.field));
+            let as_written = as_written(entry, Origin::new(context.file, reader.field), context.inputs);
             Err(Unusable { problems: reader.problems, without_box, as_written })
         }
     };

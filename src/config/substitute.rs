@@ -59,6 +59,9 @@ pub(crate) const INPUT_ADVICE: &str = "give onInput, a callback that returns it"
 /// `TMPDIR`.
 const INHERITED: [&str; 9] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR", "USER", "LOGNAME", "SHELL"];
 
+/// Length in bytes from which the kernel takes no path. To follow a longer one part by part takes quadratic time.
+pub(crate) const TOO_LONG_PATH: usize = 4_096;
+
 /// Replaces the placeholders of a stdio server. Returns `None` for a server that has no command.
 ///
 /// `inputs` contains a person's answers, by the ids that [`crate::config::inputs_of`] returns. `read_file` reads the environment file
@@ -123,39 +126,46 @@ pub fn resolve_command(
     Ok(Some(ResolvedCommand { command, arguments, environment: variables.into_iter().collect(), working_directory, secrets }))
 }
 
-/// Returns the path of the entry's environment file. `None` if it has none, or if a placeholder of the path has no value.
+/// Returns the path of the entry's environment file. `None` if it has none. If a placeholder of the path has no value now, the path without this
+/// placeholder counts, but only if a file is there: a box that could make it is not started.
 pub(crate) fn environment_file(server: &ServerDefinition, surroundings: &Surroundings, locality: Locality) -> Option<PathBuf> {
     let Transport::Stdio { environment_file: Some(file), .. } = &server.transport else { return None };
     let (surroundings, inputs) = (&*locality.surroundings(surroundings), BTreeMap::new());
     let mut filler = Filler::new(&server.origin, surroundings, &inputs);
     let path = filler.plain("envFile", file);
-    let path = if filler.finish().is_ok() { path } else { with_known_values(file, surroundings) };
-    (!path.contains("${")).then(|| surroundings.workspace_folder.join(path))
+    let placed = |path: String| Some(surroundings.workspace_folder.join(path)).filter(|path| path.as_os_str().len() < TOO_LONG_PATH);
+    if filler.finish().is_ok() {
+        return placed(path);
+    }
+    let without = |unknown: fn(&str) -> &str| with_values(file, surroundings, &server.input_defaults, unknown);
+    let (known, whole) = (without(|source| source), without(|_| ""));
+    let is_whole = known == whole;
+    placed(whole).filter(|path| is_whole || path.is_file())
 }
 
-/// Replaces those placeholders of a text whose values are known now, and leaves the others as they are. For texts that nothing uses yet: they only
-/// say which files an entry names.
-pub(crate) fn with_known_values(text: &str, surroundings: &Surroundings) -> String {
+/// Replaces those placeholders of a text whose values are known now, and leaves the others as they are. `defaults` are the values of inputs that
+/// nobody answers. For texts that nothing uses yet: they only say which files an entry names.
+pub(crate) fn with_known_values(text: &str, surroundings: &Surroundings, defaults: &[(String, SecretString)]) -> String {
+    with_values(text, surroundings, defaults, |source| source)
+}
+
+/// Replaces the placeholders of a text. `unknown` returns the text for a placeholder that has no value now.
+fn with_values(text: &str, surroundings: &Surroundings, defaults: &[(String, SecretString)], unknown: fn(&str) -> &str) -> String {
     let folder = |path: &Path| path.to_string_lossy().into_owned();
-    let (workspace, home) = (folder(&surroundings.workspace_folder), folder(&surroundings.user_home));
-    let Ok(template) = Template::parse(text) else {
-        return text.replace("${workspaceFolder}", &workspace).replace("${userHome}", &home);
-    };
     let value = |part: &Part<'_>| match *part {
         Part::Literal(text) => text.to_owned(),
-        Part::Placeholder { meaning: Placeholder::WorkspaceFolder, .. } => workspace.clone(),
-        Part::Placeholder { meaning: Placeholder::UserHome, .. } => home.clone(),
-        Part::Placeholder { meaning: Placeholder::Variable { name, default }, source } => surroundings
-            .environment
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
-            .or(default)
-            .unwrap_or(source)
-            .to_owned(),
-        Part::Placeholder { meaning: Placeholder::Input(_), source } => source.to_owned(),
+        Part::Placeholder { meaning: Placeholder::WorkspaceFolder, .. } => folder(&surroundings.workspace_folder),
+        Part::Placeholder { meaning: Placeholder::UserHome, .. } => folder(&surroundings.user_home),
+        Part::Placeholder { meaning: Placeholder::Variable { name, default }, source } => {
+            let value = surroundings.environment.get(name).map(String::as_str).filter(|value| !value.is_empty());
+            value.or(default).unwrap_or_else(|| unknown(source)).to_owned()
+        }
+        Part::Placeholder { meaning: Placeholder::Input(id), source } => {
+            let default = defaults.iter().find(|(known, _)| known.as_str() == id).map(|(_, default)| default.expose_secret());
+            default.unwrap_or_else(|| unknown(source)).to_owned()
+        }
     };
-    template.parts().iter().map(value).collect()
+    Template::lenient(text).parts().iter().map(value).collect()
 }
 
 /// Returns the folders of `roots` as URIs. A relative folder is resolved in the workspace folder.

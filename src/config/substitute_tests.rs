@@ -236,6 +236,28 @@ fn a_text_that_nothing_uses_yet_has_the_values_that_are_known() {
         ("${command:pick}/${workspaceFolder}/${userHome}", "${command:pick}//w//h"),
         ("plain", "plain"),
     ] {
-        assert_eq!(with_known_values(text, &surroundings), expected);
+        assert_eq!(with_known_values(text, &surroundings, &[]), expected);
     }
+    let defaults = [("b".to_owned(), SecretString::from("c"))];
+    let text = "${file}${input:b}${input:d}${A}${never closed";
+    assert_eq!(with_known_values(text, &surroundings, &defaults), "${file}c${input:d}1${never closed");
+}
+
+/// A box must not read the file, but what is not there must not keep all boxes from starting.
+#[test]
+fn an_environment_file_with_an_unknown_placeholder_counts_if_it_exists() {
+    let folder = tempfile::tempdir().unwrap();
+    let surroundings = Surroundings { environment: [].into(), workspace_folder: folder.path().into(), user_home: "/h".into() };
+    std::fs::write(folder.path().join("x.env"), "").unwrap();
+    let file = |file: &str| {
+        let text = format!(r#"{{ "mcpServers": {{ "a": {{ "command": "x", "envFile": "{file}" }} }} }}"#);
+        let mut config = parse_text(&text, "config.json", 20).unwrap();
+        let written = config.invalid.pop().and_then(|server| server.as_written).map(|server| ServerDefinition::clone(&server));
+        let server = config.servers.pop().or(written).unwrap();
+        environment_file(&server, &surroundings, Locality::Workspace).map(|file| file.file_name().unwrap().to_owned())
+    };
+    assert_eq!(file("x.env${command:pick}"), Some("x.env".into()));
+    assert_eq!(file("y.env${command:pick}"), None);
+    assert_eq!(file("y.env"), Some("y.env".into()));
+    assert_eq!(file(&"a/".repeat(3_000)), None, "no kernel takes this path");
 }

@@ -81,6 +81,17 @@ impl<'t> Template<'t> {
     /// # Errors
     /// A sentence for each invalid placeholder.
     pub fn parse(text: &'t str) -> Result<Self, Vec<String>> {
+        let (template, problems) = Self::read(text);
+        if problems.is_empty() { Ok(template) } else { Err(problems) }
+    }
+
+    /// Parses the placeholders of a text that nothing uses yet. An invalid placeholder counts as a variable without a value.
+    pub(super) fn lenient(text: &'t str) -> Self {
+        Self::read(text).0
+    }
+
+    /// Returns the parts of a text, and a sentence for each invalid placeholder.
+    fn read(text: &'t str) -> (Self, Vec<String>) {
         let mut parts = Vec::new();
         let mut problems = Vec::new();
         let mut rest = text;
@@ -93,16 +104,18 @@ impl<'t> Template<'t> {
             if !before.is_empty() {
                 parts.push(Part::Literal(before));
             }
-            match placeholder(&rest[start + 2..end - 1]) {
-                Ok(meaning) => parts.push(Part::Placeholder { source: &rest[before.len()..end], meaning }),
-                Err(problem) => problems.push(problem),
-            }
+            let meaning = placeholder(&rest[start + 2..end - 1]).unwrap_or_else(|problem| {
+                problems.push(problem);
+                // No variable has an empty name.
+                Placeholder::Variable { name: "", default: None }
+            });
+            parts.push(Part::Placeholder { source: &rest[before.len()..end], meaning });
             rest = &rest[end..];
         }
         if !rest.is_empty() {
             parts.push(Part::Literal(rest));
         }
-        if problems.is_empty() { Ok(Self { parts }) } else { Err(problems) }
+        (Self { parts }, problems)
     }
 
     /// Returns the parts in the order of the text. Together, they are the whole text.

@@ -3,6 +3,7 @@
 mod covered;
 mod homes;
 mod loaded;
+mod makes;
 mod own_files;
 mod own_programs;
 mod present;
@@ -221,8 +222,9 @@ impl Core {
             Ok(decide(&request, &Disk).map(|decided| (decided, is_fixed)))
         });
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
-        let (Decided { contents, program, places, changes: _ }, is_fixed) = found.await?.map_err(failed)?;
+        let (Decided { contents, program, places, changes }, is_fixed) = found.await?.map_err(failed)?;
         self.check_places(server, &compared(server, is_fixed, places))?;
+        self.check_makes(server, &changes)?;
         let alive = self.note_view(server, &contents, &own_files)?;
         self.check_current(server, &known).await?;
         let BoxMaker { program: box_program, threads, .. } = &self.box_maker;

@@ -1,4 +1,4 @@
-//! Ends servers at the moment at which their approval expires.
+//! Ends servers at the moment at which their approval expires, and looks at the approvals of other processes.
 
 use std::sync::Weak;
 use std::time::{Duration, SystemTime};
@@ -65,6 +65,7 @@ async fn watch(core: Weak<Core>) {
         }
         let Some(open) = core.upgrade() else { return };
         open.end_expired().await;
+        open.end_boxes_of_changes(None).await;
     }
 }
 

@@ -41,7 +41,8 @@ impl InputQuestion {
     }
 }
 
-fn default_of<'s>(server: &'s ServerDefinition, id: &str) -> Option<&'s SecretString> {
+/// Returns the value of an input that applies if nobody answers.
+pub(super) fn default_of<'s>(server: &'s ServerDefinition, id: &str) -> Option<&'s SecretString> {
     server.input_defaults.iter().find(|(known, _)| *known == id).map(|(_, default)| default)
 }
 

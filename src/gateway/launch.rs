@@ -17,8 +17,8 @@ use super::subject::ReadFile;
 use crate::blocking::blocking;
 use crate::client::{Caller, CheckApproved, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target, proxy_logins};
 use crate::config::{
-    BoxDefinition, InsertedValue, Locality, OAuthSettings, ResolvedCommand, ResolvedHttp, ServerDefinition, SourceKind, Transport,
-    read_env_file, resolve_command, resolve_http, resolve_roots,
+    BoxDefinition, InsertedValue, Locality, OAuthSettings, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, read_env_file,
+    resolve_command, resolve_http, resolve_roots,
 };
 use crate::error::{Error, Result};
 use crate::redact::{Redactor, is_redactable, is_secret, secrets_of_arguments, secrets_within};
@@ -38,9 +38,9 @@ impl Core {
         control: Option<&RunControl>,
     ) -> Result<Launch> {
         self.check_approved(server, &read_env_file)?;
-        // A task adds its servers without a look at running boxes.
-        if let Some(core) = self.weak.upgrade().filter(|_| server.source.kind == SourceKind::Task) {
-            core.end_boxes_with_new_files(Some(&server.name)).await;
+        // Another process may have given the approval.
+        if let Some(core) = self.weak.upgrade() {
+            core.end_boxes_before(server).await;
         }
         if let Transport::Generated(tools) = &server.transport {
             return self.launch_generated(server, tools, self.caller(scope, control));

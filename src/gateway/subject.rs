@@ -7,6 +7,7 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use super::core::Core;
+use super::inputs::default_of;
 use super::launch::search_path;
 use crate::blocking::blocking;
 use crate::config::{
@@ -94,7 +95,21 @@ impl Core {
 
     /// Returns the command as far as it is known before a person has answered the questions for its inputs.
     pub(super) fn command_without_inputs(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
-        let inputs = inputs_of(server).into_iter().map(|id| (id, SecretString::from(""))).collect();
+        self.command_with(server, |_| None)
+    }
+
+    /// Returns the command that starts if nobody answers the questions for its inputs.
+    pub(super) fn command_with_defaults(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
+        self.command_with(server, |id| default_of(server, id).cloned())
+    }
+
+    /// Returns the command with these values of its inputs. The others are empty.
+    fn command_with(&self, server: &ServerDefinition, value_of: impl Fn(&str) -> Option<SecretString>) -> Option<ResolvedCommand> {
+        let filled = |id: String| {
+            let value = value_of(&id).unwrap_or_else(|| SecretString::from(""));
+            (id, value)
+        };
+        let inputs = inputs_of(server).into_iter().map(filled).collect();
         let locality = self.locality(server);
         // An unreadable environment file is reported when the server is started. The program can be found without the file.
         let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, locality, read);

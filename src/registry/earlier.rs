@@ -63,9 +63,10 @@ fn named_by(server: &ServerDefinition) -> Option<String> {
     let variables: BTreeMap<&str, &str> = environment.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
     let variables = variables.into_iter().flat_map(|(name, value)| [name, value]);
     let single = [Some(command.as_str()), working_directory.as_deref(), environment_file.as_deref()];
-    let mut text = format!("{} {} ", arguments.len(), whole.roots.len());
+    let defaults = whole.input_defaults.iter().flat_map(|(id, value)| [id.as_str(), value.expose_secret()]);
+    let mut text = format!("{} {} {} ", arguments.len(), whole.roots.len(), whole.input_defaults.len());
     let lists = arguments.iter().chain(&whole.roots).map(String::as_str);
-    for part in single.into_iter().map(Option::unwrap_or_default).chain(lists).chain(variables) {
+    for part in single.into_iter().map(Option::unwrap_or_default).chain(lists).chain(defaults).chain(variables) {
         // Writing to a String cannot fail. The length keeps two lists of parts apart.
         let _ = write!(text, "{}:{part}", part.len());
     }
@@ -128,6 +129,20 @@ mod tests {
         let Transport::Stdio { environment, .. } = &server.transport else { panic!("it is a process") };
         let values: Vec<_> = environment.iter().map(|(name, value)| format!("{name}={}", value.expose_secret())).collect();
         assert_eq!((values.join(" ").as_str(), server.in_box.is_none()), ("W=2 V=/ws/x.mjs", true));
+    }
+
+    /// The default of an input is what runs if nobody answers.
+    #[test]
+    fn an_earlier_server_with_another_default_of_an_input_is_another_one() {
+        let with_default = |default: &str| {
+            let inputs = format!(r#"[{{ "type": "promptString", "id": "hook", "default": "{default}" }}]"#);
+            let servers = r#"{ "a": { "command": "x", "env": { "NODE_OPTIONS": "--import=${input:hook}" } } }"#;
+            parse_text(&format!(r#"{{ "inputs": {inputs}, "mcpServers": {servers} }}"#), "config.json", 20).unwrap()
+        };
+        let registry = Registry::new(with_default("/ws/1.mjs"));
+        registry.replace(with_default("/ws/2.mjs"));
+        let default = |known: &KnownServer| known.server.input_defaults[0].1.expose_secret().to_owned();
+        assert_eq!(registry.known_servers().iter().map(default).collect::<Vec<_>>(), ["/ws/2.mjs", "/ws/1.mjs"]);
     }
 
     #[test]

@@ -60,8 +60,20 @@ impl ApprovalSnapshot {
 
     /// Returns the files that the entries of all approved commands named at their approval, each with the key of its server.
     pub fn named_files(&self, now: SystemTime) -> impl Iterator<Item = (&str, &NamedFiles)> {
+        self.valid(now).map(|(key, approval)| (key, &approval.named))
+    }
+
+    /// Returns all approvals that are valid, each with the key of its server.
+    pub(crate) fn valid(&self, now: SystemTime) -> impl Iterator<Item = (&str, &Approval)> {
         let valid = self.0.servers.iter().filter(move |(_, approval)| !approval.is_expired(now));
-        valid.map(|(key, approval)| (key.as_str(), &approval.named))
+        valid.map(|(key, approval)| (key.as_str(), &**approval))
+    }
+
+    /// Returns whether two snapshots contain the very same approvals. Snapshots of a damaged store are read anew each time, and contain none.
+    #[must_use]
+    pub fn has_the_approvals_of(&self, other: &Self) -> bool {
+        let has = |(key, approval): (&String, &Arc<Approval>)| other.0.get(key).is_some_and(|other| Arc::ptr_eq(approval, other));
+        self.is(other) || (self.0.servers.len() == other.0.servers.len() && self.0.servers.iter().all(has))
     }
 
     /// Returns whether this is the very same snapshot, so that no approval has changed in between.
@@ -270,6 +282,7 @@ impl ApprovalStore {
                 executable: known.executable.take(),
                 places: std::mem::take(&mut known.places),
                 named: std::mem::take(&mut known.named),
+                makes: std::mem::take(&mut known.makes),
                 direct_names: std::mem::take(&mut known.direct_names),
                 prompt_names: std::mem::take(&mut known.prompt_names),
                 first_id: known.first_approval_id().to_owned(),
@@ -430,6 +443,7 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
         executable: subject.executable.clone(),
         places: subject.places.clone().unwrap_or_default(),
         named: subject.named.clone(),
+        makes: subject.present.makes.clone(),
         manifest: None,
         manifest_digest: None,
         direct_names: BTreeMap::new(),

@@ -32,6 +32,9 @@ pub struct Approval {
     /// The files that the entry named at the time of the approval.
     #[serde(default, skip_serializing_if = "NamedFiles::is_empty")]
     pub named: NamedFiles,
+    /// The missing programs of other servers that the box could make at the time of the approval, which the request has said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub makes: Vec<String>,
     /// The approved tools. `None` if only the command is approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Arc<Manifest>>,
@@ -64,6 +67,9 @@ pub struct NamedFiles {
     /// Programs and packages, whether they exist or not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
+    /// Those of `programs` that did not exist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// The file with variables, `envFile`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment_file: Option<String>,
@@ -222,6 +228,7 @@ mod tests {
             executable: None,
             places: Vec::new(),
             named: NamedFiles::default(),
+            makes: Vec::new(),
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),

@@ -14,7 +14,7 @@ use super::programs::{approved_seen_from, others, seen_from};
 use crate::blocking::blocking;
 use crate::boxes::{Access, Contents, Disk, FileOwner, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, check_secret};
 use crate::client::{ConnectionState, KeptAlive, Life};
-use crate::config::{ServerDefinition, environment_file};
+use crate::config::{ServerDefinition, SourceKind, environment_file};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::gateway::core::Core;
@@ -22,7 +22,7 @@ use crate::gateway::ending::EndReason;
 use crate::registry::{KnownServer, RegistryView};
 use crate::trust::ApprovalSnapshot;
 
-/// The time between two checks whether a covered file was replaced.
+/// The time between two checks whether a covered file was replaced, or a server was added or approved.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The gateway's own files, and the boxes that have the folders of these files.
@@ -31,6 +31,9 @@ pub(super) struct OwnFiles {
     /// Files with tokens or keys of the MCP server that serves this gateway (`serve`).
     secrets: Mutex<Vec<PathBuf>>,
     views: Mutex<HashMap<String, Arc<View>>>,
+    /// The servers and approvals with which the running boxes were compared last. Locked while boxes are compared and ended, so that each caller
+    /// continues only when these boxes have ended.
+    compared: tokio::sync::Mutex<Option<KnownToBox>>,
     is_watching: AtomicBool,
     /// True if a config was replaced where a box could write, until a person or the agent's code has it read again.
     is_config_held: AtomicBool,
@@ -54,7 +57,7 @@ pub(super) struct KnownToBox {
 impl KnownToBox {
     /// Returns whether nothing has changed in between.
     fn is(&self, other: &Self) -> bool {
-        let same = |(one, two): (&ApprovalSnapshot, &ApprovalSnapshot)| one.is(two);
+        let same = |(one, two): (&ApprovalSnapshot, &ApprovalSnapshot)| one.has_the_approvals_of(two);
         self.servers.is(&other.servers) && self.approvals.as_ref().zip(other.approvals.as_ref()).is_some_and(same)
     }
 }
@@ -124,8 +127,8 @@ impl Core {
         configs.any(|file| file.canonicalize().is_ok_and(|file| file == real))
     }
 
-    /// Records what the box of a server gets, before the server starts, and watches the covered files of the box. Returns the value that
-    /// the box keeps as long as it has processes.
+    /// Records what the box of a server gets, before the server starts. Watches the covered files of the box, and, if it may write something,
+    /// which servers are added and approved. Returns the value that the box keeps as long as it has processes.
     ///
     /// # Errors
     /// `ERR_BOX_FAILED`: a covered file cannot be opened, or there are other files of this gateway now.
@@ -149,7 +152,7 @@ impl Core {
             Some(Covered::new(path.clone(), is_config, is_written, &known).map_err(unopened))
         });
         let covered = covered.collect::<Result<Vec<_>>>()?;
-        let is_to_watch = !covered.is_empty();
+        let is_to_watch = !covered.is_empty() || given.iter().any(|given| given.access == Access::Write);
         let (alive, life) = KeptAlive::new();
         let view = Arc::new(View { given: given.clone(), covered, life });
         self.box_maker.own_files.views.lock().insert(server.name.clone(), view);
@@ -159,25 +162,34 @@ impl Core {
             return Err(failed("this gateway has got other files of its own while the box was made: try again".to_owned()));
         }
         if is_to_watch && !self.box_maker.own_files.is_watching.swap(true, Ordering::AcqRel) {
-            self.watch_covered();
+            self.watch_boxes();
         }
         Ok(alive)
     }
 
-    fn watch_covered(&self) {
+    fn watch_boxes(&self) {
         let Some(runtime) = self.trust.approval_cache.runtime() else { return };
         let (core, closed) = (Weak::clone(&self.weak), self.closed.clone());
         drop(runtime.spawn(async move {
-            let watch = async {
+            let files = async {
                 while let Some(core) = core.upgrade() {
                     core.end_uncovered().await;
                     drop(core);
                     tokio::time::sleep(INTERVAL).await;
                 }
             };
+            // The look at the programs of many servers takes long. The covered files do not wait for it.
+            let changes = async {
+                while let Some(core) = core.upgrade() {
+                    core.end_boxes_of_changes(None).await;
+                    drop(core);
+                    tokio::time::sleep(INTERVAL).await;
+                }
+            };
+            let watch = async { tokio::join!(files, changes) };
             tokio::select! {
                 () = closed.cancelled() => {}
-                () = watch => {}
+                _ = watch => {}
             }
         }));
     }
@@ -243,12 +255,60 @@ impl Core {
     /// Ends servers whose boxes contain a file that has become a file of this gateway, such as the `envFile` of a new entry, or that can write
     /// what a new entry runs. `starting` is a server that is about to start, and so has no box yet.
     pub(in crate::gateway) async fn end_boxes_with_new_files(self: &Arc<Self>, starting: Option<&str>) {
+        let mut compared = self.box_maker.own_files.compared.lock().await;
+        *compared = None;
+        self.end_outdated(&mut compared, starting).await;
+    }
+
+    /// Ends the same servers as [`Self::end_boxes_with_new_files`], if a server was added, or approved in any process, since the boxes were compared
+    /// last. Otherwise it costs one look at the version of the store.
+    pub(in crate::gateway) async fn end_boxes_of_changes(self: &Arc<Self>, starting: Option<&str>) {
+        if self.box_maker.own_files.views.lock().is_empty() {
+            return;
+        }
+        let mut compared = self.box_maker.own_files.compared.lock().await;
+        self.end_outdated(&mut compared, starting).await;
+    }
+
+    /// Ends boxes that could change what a server runs that is about to start. They may be older than its approval. If the start is interrupted, the
+    /// boxes end nevertheless.
+    pub(in crate::gateway) async fn end_boxes_before(self: &Arc<Self>, starting: &ServerDefinition) {
+        // A task adds its servers without a look at running boxes, and files may have come since then.
+        let is_of_task = starting.source.kind == SourceKind::Task;
+        let (core, name) = (Arc::clone(self), starting.name.clone());
+        let ending = async move {
+            if is_of_task {
+                core.end_boxes_with_new_files(Some(&name)).await;
+            } else {
+                core.end_boxes_of_changes(Some(&name)).await;
+            }
+        };
+        drop(tokio::spawn(ending).await);
+    }
+
+    async fn end_outdated(self: &Arc<Self>, compared: &mut Option<KnownToBox>, starting: Option<&str>) {
+        let core = Arc::clone(self);
+        // Read before the boxes are looked up: a box that is noted later compares itself with what has changed (`check_current`).
+        let Ok(known) = blocking(move || Ok(core.known_to_box())).await else { return };
+        // While approvals cannot be read, no server starts.
+        if compared.as_ref().is_some_and(|compared| known.approvals.is_none() || compared.is(&known)) {
+            return;
+        }
         let mut views = self.box_maker.own_files.views.lock().clone();
         views.retain(|name, _| starting != Some(name));
-        for name in self.outdated(views).await {
-            self.box_maker.own_files.views.lock().remove(&name);
+        let Ok(outdated) = self.outdated(views).await else { return };
+        for (name, view) in outdated {
+            {
+                let mut views = self.box_maker.own_files.views.lock();
+                // Meanwhile, the server may have been started again.
+                if views.get(&name).is_none_or(|now| !Arc::ptr_eq(now, &view)) {
+                    continue;
+                }
+                views.remove(&name);
+            }
             self.end(&name, EndReason::BoxOutdated).await;
         }
+        *compared = Some(known);
     }
 
     /// Fails if a server was added or approved while the box of another one was made, and this box could write what the added server runs.
@@ -259,11 +319,14 @@ impl Core {
         let Some(core) = self.weak.upgrade().filter(|core| !known.is(&core.known_to_box())) else { return Ok(()) };
         let mut views = core.box_maker.own_files.views.lock().clone();
         views.retain(|name, _| *name == server.name);
-        if core.outdated(views).await.is_empty() {
+        // Without a view, the box was found to be outdated in another place.
+        let is_noted = !views.is_empty();
+        if is_noted && core.outdated(views).await?.is_empty() {
             return Ok(());
         }
         core.box_maker.own_files.views.lock().remove(&server.name);
-        let problem = "another server was added while the box was made, and the box could write what that server runs: try again";
+        let problem =
+            "another server was added or approved while the box was made, and the box could write what that server runs: try again";
         Err(Error::BoxFailed { server: server.name.clone(), problem: problem.into() })
     }
 
@@ -272,30 +335,34 @@ impl Core {
         KnownToBox { servers: self.registry.view(), approvals: self.trust.approvals.snapshot().ok() }
     }
 
-    /// Returns the servers among these whose boxes contain a file that has become a file of this gateway, or can write what another server runs.
-    async fn outdated(self: &Arc<Self>, mut views: HashMap<String, Arc<View>>) -> Vec<String> {
+    /// Returns the boxes among these, with their servers, that contain a file that has become a file of this gateway, or can write what another
+    /// server runs, or one that is gone and still has an approval.
+    async fn outdated(self: &Arc<Self>, mut views: HashMap<String, Arc<View>>) -> Result<HashMap<String, Arc<View>>> {
         if views.is_empty() {
-            return Vec::new();
+            return Ok(views);
         }
         let core = Arc::clone(self);
-        let code = blocking(move || Ok((core.gateways_programs(), core.code_of_servers())));
-        let Ok((own_programs, programs)) = code.await else { return Vec::new() };
-        let can_write_program = |server: &ServerDefinition, view: &View| {
-            let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);
-            let writes = |path: &PathBuf| view.writes(path) || mounts.other_names(path, &Disk).iter().any(|name| view.writes(name));
-            let mut others = others(server, &programs);
-            own_programs.iter().any(|kept| writes(&kept.path)) || others.any(|(_, code)| code.programs.iter().any(writes))
-        };
-        views.retain(|name, view| {
-            let Ok(server) = self.registry.server(name) else { return false };
-            let is_new = |file: &OwnFile| {
-                let real = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
-                let has = view.given.iter().any(|given| real.starts_with(&given.path) && real != given.path);
-                has && file.use_of != OwnFileUse::Variables { by_this: true } && view.covered.iter().all(|known| known.path != real)
+        blocking(move || {
+            let (own_programs, programs) = (core.gateways_programs(), core.code_of_servers());
+            let can_write_program = |server: &ServerDefinition, view: &View| {
+                let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);
+                let writes = |path: &PathBuf| view.writes(path) || mounts.other_names(path, &Disk).iter().any(|name| view.writes(name));
+                let approved = core.approved_programs(server);
+                own_programs.iter().chain(&approved).any(|kept| writes(&kept.path))
+                    || others(server, &programs).any(|(_, code)| code.programs.iter().any(writes))
             };
-            self.own_files(&server).iter().any(is_new) || can_write_program(&server, view)
-        });
-        views.into_keys().collect()
+            views.retain(|name, view| {
+                let Ok(server) = core.registry.server(name) else { return false };
+                let is_new = |file: &OwnFile| {
+                    let real = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
+                    let has = view.given.iter().any(|given| real.starts_with(&given.path) && real != given.path);
+                    has && file.use_of != OwnFileUse::Variables { by_this: true } && view.covered.iter().all(|known| known.path != real)
+                };
+                core.own_files(&server).iter().any(is_new) || can_write_program(&server, view)
+            });
+            Ok(views)
+        })
+        .await
     }
 }
 
@@ -340,6 +407,54 @@ mod tests {
     use crate::config::read_env_file;
     use crate::gateway::GatewayOptions;
     use crate::gateway::core::Inputs;
+    use crate::trust::Subject;
+
+    /// Opens a gateway with a server `a`, whose box may write the folder `work`, and with other servers.
+    fn opened(home: &Path, config: &str, others: &serde_json::Value) -> Gateway {
+        let mut servers = json!({ "a": { "command": "/bin/sh", "box": { "write": [home.join("work")] } } });
+        servers.as_object_mut().unwrap().extend(others.as_object().unwrap().clone());
+        fs::write(home.join(config), json!({ "mcpServers": servers }).to_string()).unwrap();
+        let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+        (options.config_path, options.state_dir) = (Some(home.join(config)), Some(home.join("state")));
+        Gateway::open(options).unwrap()
+    }
+
+    async fn approve(core: &Arc<Core>, server: &Arc<ServerDefinition>) -> Subject {
+        let subject = Subject { named: core.named_files(server), ..core.full_subject(server).await.unwrap() };
+        core.trust.approvals.approve_command(&subject, None, &core.trust.approvals.basis(&server.key()).unwrap()).unwrap();
+        subject
+    }
+
+    /// Another process can approve a server of a config that this gateway does not read now, and that runs as soon as its entry comes.
+    #[tokio::test]
+    async fn a_box_does_not_go_on_if_another_process_approves_a_server_whose_program_it_could_write() {
+        let home = tempfile::tempdir().unwrap();
+        for folder in ["work", "elsewhere"] {
+            fs::create_dir_all(home.path().join(folder)).unwrap();
+            fs::write(home.path().join(folder).join("b.mjs"), "").unwrap();
+        }
+        let gateway = opened(home.path(), "mcp.json", &json!({}));
+        let core = &gateway.core;
+        let server = core.registry.server("a").unwrap();
+        let subject = approve(core, &server).await;
+        let (_, command) = core.approved_command(&server, &Inputs::new(), &read_env_file).unwrap();
+        let target = core.target(&server, command.unwrap(), "/bin/sh".into(), subject.registry.clone()).await.unwrap();
+        let Target::Process { in_box: Some(in_box), .. } = target else { panic!("it has no box") };
+        let known = core.known_to_box();
+        let is_noted = || core.box_maker.own_files.views.lock().contains_key("a");
+        for (name, folder, is_ended) in [("elsewhere", "elsewhere", false), ("b", "work", true)] {
+            let others = json!({ name: { "command": "node", "args": [home.path().join(folder).join("b.mjs")], "box": "off" } });
+            let other = opened(home.path(), "other.json", &others);
+            approve(&other.core, &other.core.registry.server(name).unwrap()).await;
+            other.close().await;
+            core.end_boxes_of_changes(None).await;
+            assert_eq!(is_noted(), !is_ended, "{name}");
+        }
+        // A box that is being made meanwhile fails.
+        let _alive = core.note_view(&server, &in_box.contents, &core.own_files(&server)).unwrap();
+        assert_eq!(core.check_current(&server, &known).await.unwrap_err().code(), "ERR_BOX_FAILED");
+        gateway.close().await;
+    }
 
     /// Between the look at the other servers and the start, an entry can come that the box was not made for.
     #[tokio::test]

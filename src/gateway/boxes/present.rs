@@ -1,9 +1,10 @@
 //! Sentences for the approval about what a box has on this machine now, in addition to what the config names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
-use super::programs::{Outside, kept_of};
-use crate::boxes::{Disk, OtherServer, Present, examine, present, sentences_of_other};
+use super::programs::{Outside, kept_of, others};
+use crate::boxes::{Code, Disk, Kept, OtherServer, Owner, Present, examine, present, sentences_of_other};
 use crate::config::{BoxDefinition, ServerDefinition, Transport};
 use crate::gateway::core::Core;
 use crate::registry::KnownServer;
@@ -27,15 +28,25 @@ impl Core {
         if !matches!(server.transport, Transport::Stdio { .. }) {
             return Vec::new();
         }
-        // The server may be the proposal of an agent, which does not count for boxes before its approval.
-        let own = kept_of(&OtherServer::Named(server.name.clone()), &self.code_of(server));
+        let code = self.code_of(server);
+        let mut own = kept_of(&OtherServer::Named(server.name.clone()), &code);
+        let mut protecting = Vec::new();
+        if !self.counts_for_boxes()(server) {
+            // The proposal of an agent is not kept from boxes before its approval. So they may write its programs while a person decides.
+            for kept in &mut own {
+                if let Owner::Server(server) = &kept.owner {
+                    kept.owner = Owner::Runs(server.clone());
+                }
+            }
+            protecting = self.programs_above(&code);
+        }
         let key = server.key();
         let by_box: BTreeMap<_, _> = self
             .processes()
             .filter(|known| known.is_in_force && known.server.key() != key)
             .filter_map(|KnownServer { server: other, .. }| {
                 let Some(BoxDefinition::On(settings)) = &other.in_box else { return None };
-                let kept = || own.clone();
+                let kept = || own.iter().cloned().chain(protected(&other, &protecting)).collect();
                 let outside = Outside { files: &[], kept: &kept };
                 // A box that cannot be made now may be made later, without another look at this server.
                 let examined = self.with_possible_box(&other, settings, &outside, |request, _| examine(request, &Disk))?;
@@ -44,4 +55,22 @@ impl Core {
             .collect();
         sentences_of_other(&by_box, &server.name)
     }
+
+    /// Returns the servers that are kept from boxes, with those of their programs that are, or contain, a program of a server that is not.
+    fn programs_above(&self, code: &Code) -> Vec<(KnownServer, Code)> {
+        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        let all = code.programs.iter().flat_map(|path| [path.clone(), real(path)]);
+        let above: BTreeSet<PathBuf> = all.flat_map(|path| path.ancestors().map(PathBuf::from).collect::<Vec<_>>()).collect();
+        let mut servers = self.code_of_servers();
+        for (_, code) in &mut servers {
+            code.programs.retain(|path| above.contains(path) || above.contains(&real(path)));
+        }
+        servers
+    }
+}
+
+/// Returns what the box of a server cannot write because other servers run it. The sentences of the examined server do not name these servers.
+fn protected(own: &ServerDefinition, servers: &[(KnownServer, Code)]) -> Vec<Kept> {
+    let kept = |path: &PathBuf| Kept { path: path.clone(), owner: Owner::Server(OtherServer::OtherVersion) };
+    others(own, servers).flat_map(|(_, code)| code.programs.iter().map(kept).collect::<Vec<_>>()).collect()
 }

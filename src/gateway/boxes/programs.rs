@@ -1,7 +1,7 @@
 //! The programs of other servers, which run outside of a box, and the folders that a box has for its own program.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf, absolute};
 use std::time::SystemTime;
 
@@ -148,7 +148,7 @@ impl Core {
 
     /// Returns the programs of all approved commands except that of one server, as they were at the approval. An entry can be gone, for example
     /// because another branch of a repository is checked out, and come back with its approval.
-    fn approved_programs(&self, own: &ServerDefinition) -> Vec<Kept> {
+    pub(super) fn approved_programs(&self, own: &ServerDefinition) -> Vec<Kept> {
         let Ok(approvals) = self.trust.approvals.snapshot() else { return Vec::new() };
         let own_key = own.key();
         let named = approvals.named_files(SystemTime::now()).filter(|(key, _)| *key != own_key);
@@ -167,9 +167,10 @@ impl Core {
             return NamedFiles::default();
         }
         let text = |path: PathBuf| path.into_os_string().into_string().ok();
-        let programs = self.code_of(server).programs.into_iter().filter_map(text).collect();
+        let programs: Vec<String> = self.code_of(server).programs.into_iter().filter_map(text).collect();
+        let missing = programs.iter().filter(|program| Disk.kind(Path::new(program)).is_none()).cloned().collect();
         let file = environment_file(server, &self.surroundings, self.locality(server));
-        NamedFiles { programs, environment_file: file.and_then(|file| absolute(file).ok()).and_then(text) }
+        NamedFiles { programs, missing, environment_file: file.and_then(|file| absolute(file).ok()).and_then(text) }
     }
 
     /// Returns what runs in this process: the gateway's own programs, and the packages of providers.
@@ -183,13 +184,18 @@ impl Core {
     /// Returns each server that is a process, was one earlier, or has an entry that cannot be used now. A server that an agent has proposed counts
     /// once a person has approved it: otherwise a model could make folders of other servers read-only by proposals.
     pub(super) fn processes(&self) -> impl Iterator<Item = KnownServer> {
+        let counts = self.counts_for_boxes();
+        let is_process =
+            move |KnownServer { server, .. }: &KnownServer| matches!(server.transport, Transport::Stdio { .. }) && counts(server);
+        self.registry.known_servers().into_iter().filter(is_process)
+    }
+
+    /// Returns a function that returns whether the programs of a server are kept from the boxes of other servers now.
+    pub(super) fn counts_for_boxes(&self) -> impl Fn(&ServerDefinition) -> bool + 'static {
         // Without a snapshot, each server counts.
         let approvals = self.trust.approvals.snapshot().ok();
         let is_approved = move |server: &ServerDefinition| approvals.as_ref().is_none_or(|approvals| approvals.has(&server.key()));
-        let is_process = move |KnownServer { server, .. }: &KnownServer| {
-            matches!(server.transport, Transport::Stdio { .. }) && (server.source.kind != SourceKind::Agent || is_approved(server))
-        };
-        self.registry.known_servers().into_iter().filter(is_process)
+        move |server| server.source.kind != SourceKind::Agent || is_approved(server)
     }
 
     /// Returns all [processes](Self::processes), and from where each takes its code. Reads the disk.
@@ -205,7 +211,7 @@ impl Core {
     pub(super) fn code_of(&self, server: &ServerDefinition) -> Code {
         let standard = BoxSettings::of(BoxBase::Standard);
         let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
-        let Some(command) = self.command_without_inputs(server).or_else(|| self.command_as_written(server)) else { return Code::default() };
+        let Some(command) = self.command_with_defaults(server).or_else(|| self.command_as_written(server)) else { return Code::default() };
         let search = search_path(&command);
         let program = locate_program(&command.command, &search, &command.working_directory);
         // A missing program can come to each folder of `PATH`. The last one is as good as the others. An entry without a command names only files, so
@@ -217,13 +223,14 @@ impl Core {
         let program = command.working_directory.join(program.unwrap_or_else(last));
         let paths = resolve_box_paths(server, settings, &self.surroundings).unwrap_or_default();
         self.with_found(server, settings, &Outside::NOTHING, Found { command, program, paths }, |request, command| {
-            let home = command.environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.expose_secret());
-            let home = home.map_or(Cow::Borrowed(request.user_home), |home| Cow::Owned(PathBuf::from(home)));
-            let known =
-                |name: &str| command.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose_secret().to_owned());
-            let value_of = |name: &str| known(name).or_else(|| self.surroundings.environment.get(name).cloned());
+            // An entry can have very many variables.
+            let known: BTreeMap<&str, &str> =
+                command.environment.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+            let home = known.get("HOME").map_or(request.user_home, Path::new);
+            let inherited = |name: &str| self.surroundings.environment.get(name).map(String::as_str);
+            let value_of = |name: &str| known.get(name).copied().or_else(|| inherited(name)).map(str::to_owned);
             let variables = self.variables(server, command);
-            let command = Command { name: &command.command, value_of: &value_of, variables: &variables, home: &home };
+            let command = Command { name: &command.command, value_of: &value_of, variables: &variables, home };
             // Outside of a box, a command starts in the root folder.
             let working_directory =
                 request.working_directory.or((!matches!(server.in_box, Some(BoxDefinition::On(_)))).then_some(Path::new("/")));
@@ -241,9 +248,10 @@ impl Core {
         let known = known.filter(|(name, value)| !(GENERAL.contains(&name.as_str()) && is_inherited(name, value)));
         // The command has no variables if the value of one of them is not set.
         let Transport::Stdio { environment, .. } = &server.transport else { return Vec::new() };
-        let is_missing = |name: &String| command.environment.iter().all(|(known, _)| known != name);
-        let written = environment.iter().filter(|(name, _)| is_missing(name));
-        let written = written.map(|(name, value)| (name, with_known_values(value.expose_secret(), &self.surroundings)));
+        let names: BTreeSet<&String> = command.environment.iter().map(|(name, _)| name).collect();
+        let written = environment.iter().filter(|(name, _)| !names.contains(name));
+        let with_values = |value: &SecretString| with_known_values(value.expose_secret(), &self.surroundings, &server.input_defaults);
+        let written = written.map(|(name, value)| (name, with_values(value)));
         let variable =
             |(name, value): (&String, String)| Variable { value, loads_code: loads_code(name) && !GENERAL.contains(&name.as_str()) };
         // The folders of `PATH` are looked at by themselves.
@@ -255,7 +263,7 @@ impl Core {
     fn command_as_written(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
         let Transport::Stdio { command, arguments, working_directory, .. } = &server.transport else { return None };
         let workspace = &self.surroundings.workspace_folder;
-        let known = |text: &String| with_known_values(text, &self.surroundings);
+        let known = |text: &String| with_known_values(text, &self.surroundings, &server.input_defaults);
         let path = self.surroundings.environment.get("PATH").map(|path| ("PATH".to_owned(), SecretString::from(path.clone())));
         Some(ResolvedCommand {
             command: known(command),
@@ -339,10 +347,12 @@ pub(super) fn approved_seen_from(own: &ServerDefinition, key: &str) -> OtherServ
 }
 
 /// Returns the programs, folders and files from which a server takes its code.
-pub(super) fn kept_of(server: &OtherServer, Code { programs, folders, searched, files }: &Code) -> Vec<Kept> {
+pub(super) fn kept_of(server: &OtherServer, Code { programs, folders, searched, files, is_too_long }: &Code) -> Vec<Kept> {
+    // It may run what is anywhere.
+    let unexamined = is_too_long.then(|| Kept { path: "/".into(), owner: Owner::Unexamined(server.clone()) });
     let kept = |owner: fn(OtherServer) -> Owner| move |path: &PathBuf| Kept { path: path.clone(), owner: owner(server.clone()) };
     let programs = programs.iter().map(kept(Owner::Server)).chain(folders.iter().map(kept(Owner::MayRun)));
-    programs.chain(searched.iter().map(kept(Owner::Searches))).chain(files.iter().map(kept(Owner::Uses))).collect()
+    programs.chain(searched.iter().map(kept(Owner::Searches))).chain(files.iter().map(kept(Owner::Uses))).chain(unexamined).collect()
 }
 
 /// Returns whether a server finds its program in the `PATH` of the gateway's own user. The values of a pinned environment file are approved, but
@@ -367,6 +377,14 @@ mod tests {
         let server = Arc::new(ServerDefinition { source: source.clone(), ..server });
         let programs = ["/shared".into(), program.into()].into();
         (KnownServer { server, is_in_force }, Code { programs, ..Code::default() })
+    }
+
+    #[test]
+    fn an_entry_that_is_too_long_may_run_anything() {
+        let code = Code { is_too_long: true, ..Code::default() };
+        let anything = Kept { path: "/".into(), owner: Owner::Unexamined("b".into()) };
+        assert_eq!(kept_of(&"b".into(), &code), [anything]);
+        assert_eq!(kept_of(&"b".into(), &Code::default()), []);
     }
 
     #[test]

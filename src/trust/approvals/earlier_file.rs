@@ -173,6 +173,7 @@ mod tests {
             executable: None,
             places: Vec::new(),
             named: NamedFiles::default(),
+            makes: Vec::new(),
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),

@@ -3,6 +3,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::*;
+use crate::boxes::Present;
 use crate::config::{ServerSource, SourceKind};
 use crate::trust::{Executable, NamedFiles};
 
@@ -370,8 +371,10 @@ fn one_yes_among_many_approvals_writes_one_row() {
 fn the_files_of_an_entry_stay_with_its_approval_until_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
-    let named = NamedFiles { programs: vec!["/p/a.mjs".into()], environment_file: Some("/p/.env".into()) };
-    let subject = Subject { named: named.clone(), ..subject("1") };
+    let programs = vec!["/p/a.mjs".to_owned()];
+    let named = NamedFiles { missing: programs.clone(), programs, environment_file: Some("/p/.env".into()) };
+    let present = Present { makes: vec!["/p/b.mjs".into()], ..Present::default() };
+    let subject = Subject { named: named.clone(), present, ..subject("1") };
     let of = |now: SystemTime| {
         store.snapshot().unwrap().named_files(now).map(|(key, named)| (key.to_owned(), named.clone())).collect::<Vec<_>>()
     };
@@ -379,8 +382,9 @@ fn the_files_of_an_entry_stay_with_its_approval_until_it_ends() {
     let basis = store.yes_to_command(&subject, Some(Duration::from_mins(5))).unwrap();
     assert_eq!(of(now), [("a".to_owned(), named.clone())]);
     // The approval of the tools has the files of the command's approval.
-    let of_tools = Subject { named: NamedFiles::default(), ..subject };
+    let of_tools = Subject { named: NamedFiles::default(), present: Present::default(), ..subject };
     store.approve_manifest(&of_tools, manifest(), None, &basis).unwrap();
+    assert_eq!(store.approval("a").unwrap().unwrap().makes, ["/p/b.mjs"]);
     assert_eq!(of(now), [("a".to_owned(), named)]);
     assert!(of(now + Duration::from_mins(6)).is_empty(), "an approval that has expired keeps nothing");
     store.revoke("a").unwrap();

@@ -5,13 +5,14 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use hyperlight_mcp::gateway::CallOptions;
+use hyperlight_mcp::registry::ServerState;
 use hyperlight_mcp::sandbox::Stop;
 use hyperlight_mcp::trust::{ApprovalRequest, CommandRequest};
 use hyperlight_mcp::{Gateway, GatewayOptions};
 use serde_json::{Map, Value as Json, json};
 
 use super::{options, with_script};
-use crate::support::{FIXTURE, TestFolder, told};
+use crate::support::{FIXTURE, TestFolder, told, until};
 
 pub(super) async fn request_of(gateway: &Gateway, name: &str) -> Box<CommandRequest> {
     let ApprovalRequest::Command(request) = gateway.approval_request(name).await.unwrap() else { panic!("stage manifest") };
@@ -175,6 +176,41 @@ async fn a_box_ends_when_a_server_is_approved_whose_program_it_could_write() {
     gateway.add_server(serde_json::from_value(added).unwrap()).await.unwrap();
     call().await.unwrap();
     assert_eq!(started(), before + 1);
+    gateway.close().await;
+}
+
+/// The command line approves a server in a process of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_ends_when_another_process_approves_a_server_whose_program_it_could_write() {
+    let test_folder = TestFolder::new();
+    let workspace = test_folder.path("ws");
+    put(&workspace.join("later/server.mjs"), "");
+    put(&workspace.join("later/package.json"), "{}");
+    let open = || with_script(&test_folder, "echo x 2> errors >> later/server.mjs", &json!({}), |_| {});
+    let gateway = open();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.enable("one").unwrap();
+    let stop = Stop::new();
+    let call = || gateway.call_tool("one", "pid", Map::new(), CallOptions::default(), &stop);
+    call().await.unwrap();
+    let read = |name: &str| fs::read_to_string(workspace.join(name)).unwrap();
+    let started = || read("data/log").matches("\"spawn\"").count();
+    let written = read("later/server.mjs");
+    assert!(!written.is_empty());
+    let added = json!({ "name": "two", "command": "node", "args": [workspace.join("later/server.mjs")] });
+    gateway.add_server(serde_json::from_value(added).unwrap()).await.unwrap();
+    // This empties the log.
+    let other = open();
+    call().await.unwrap();
+    assert_eq!(started(), 0, "a proposal that nobody has approved ends nothing");
+    let request = request_of(&other, "two").await;
+    other.approve("two", Some(&request.digest), None).await.unwrap();
+    other.close().await;
+    // Nothing is called in the meantime.
+    let state = || gateway.server_info("one").unwrap().status.state;
+    until("the end of the box", || (state() != ServerState::Connected).then_some(())).await;
+    call().await.unwrap();
+    assert_eq!((started(), read("later/server.mjs")), (1, written), "the next box cannot write it");
     gateway.close().await;
 }
 

@@ -6,10 +6,14 @@ use super::*;
 
 /// Opens a gateway whose server `one` has the workspace and runs a script first, beside other entries.
 fn beside(test_folder: &TestFolder, script: &str, others: &Json) -> Gateway {
+    open_config(test_folder, &config_beside(test_folder, script, others))
+}
+
+fn open_config(test_folder: &TestFolder, config: &str) -> Gateway {
     let workspace = test_folder.path("ws");
     fs::create_dir_all(&workspace).unwrap();
     fs::write(test_folder.path("log-one"), "").unwrap();
-    fs::write(test_folder.path("mcp.json"), config_beside(test_folder, script, others)).unwrap();
+    fs::write(test_folder.path("mcp.json"), config).unwrap();
     let mut options = options(test_folder, &Json::Null);
     (options.config, options.config_path) = (None, Some(test_folder.path("mcp.json")));
     options.workspace_folder = Some(workspace);
@@ -180,6 +184,18 @@ async fn what_an_entry_names_that_cannot_be_used_now_is_read_only_in_boxes() {
         "s6": { "args": ["${workspaceFolder}/s6.mjs"] },
         "s7": { "command": "node", "args": ["s7.mjs", "${NOT_SET_HERE}"], "cwd": "${workspaceFolder}" },
         "s8": { "command": "node", "timeoutMs": "?", "arguments": { "script": "${workspaceFolder}/s8.mjs" } },
+        // A placeholder that is not known hides nothing beside it.
+        "t0": { "command": "node", "args": ["--import=${workspaceFolder}/t0.mjs ${command:pick}"] },
+        "t1": { "command": "sh", "args": ["-c", "exec node ${workspaceFolder}/t1.mjs ${file}"] },
+        "t2": { "command": "node", "args": ["-e", "0"], "env": { "NODE_OPTIONS": "--import=${workspaceFolder}/t2.mjs ${selectedText}" } },
+        "t3": { "command": "${workspaceFolder}/t3.mjs ${file}" },
+        // Other shapes.
+        "u0": { "command": "node", "args": ["-e", "0"], "env": ["NODE_OPTIONS=--import=${workspaceFolder}/u0.mjs"] },
+        "u1": { "command": "node", "args": ["-e", "0"], "env": { "NODE_OPTIONS": ["--import=${workspaceFolder}/u1.mjs"] } },
+        "u2": { "command": "node ${workspaceFolder}/u2.mjs", "timeoutMs": "?" },
+        "u3": "node ${workspaceFolder}/u3.mjs",
+        "u4": ["node", "${workspaceFolder}/u4.mjs"],
+        "u5": { "command": "node", "args": ["u5.mjs"], "cwd": ["${workspaceFolder}"] },
     });
     let files: Vec<String> = others.as_object().unwrap().keys().map(|name| format!("{name}.mjs")).collect();
     for file in &files {
@@ -191,5 +207,58 @@ async fn what_an_entry_names_that_cannot_be_used_now_is_read_only_in_boxes() {
     let read = |name: &str| fs::read_to_string(test_folder.path("ws").join(name)).unwrap();
     let changed: Vec<&String> = files.iter().filter(|file| read(file) != "good").collect();
     assert!(read("ran") == "ran\n" && changed.is_empty(), "{changed:?} {}", read("errors"));
+    gateway.close().await;
+}
+
+/// A box must not have the variables of other servers, however the entry names their file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_variables_that_an_entry_with_errors_names_is_not_in_boxes() {
+    let test_folder = TestFolder::new();
+    let others = json!({
+        "e0": { "command": "node", "envFile": ["${workspaceFolder}/e0.env"] },
+        "e1": { "command": "node", "envFile": "${workspaceFolder}/e1.env${command:pick}" },
+        // Nobody knows which file this is. It must not keep the box from starting.
+        "e2": { "command": "node", "envFile": "${workspaceFolder}/${command:pick}" },
+        "e3": { "command": "node", "envFile": "${workspaceFolder}/missing${command:pick}" },
+    });
+    fs::create_dir_all(test_folder.path("ws")).unwrap();
+    let files = ["e0.env", "e1.env"].map(|name| test_folder.path("ws").join(name));
+    for file in &files {
+        fs::write(file, "TOKEN=of-another-server\n").unwrap();
+    }
+    let script = "(cat e0.env e1.env; for file in e0.env e1.env; do echo evil > $file; done) > out 2> errors; echo ran > ran; ";
+    let gateway = beside(&test_folder, script, &others);
+    gateway.approve("one", None, None).await.unwrap();
+    let read = |name: &str| fs::read_to_string(test_folder.path("ws").join(name)).unwrap();
+    assert_eq!([read("out"), read("ran")], ["", "ran\n"], "{}", read("errors"));
+    assert!(files.iter().all(|file| fs::read_to_string(file).unwrap() == "TOKEN=of-another-server\n"));
+    gateway.close().await;
+}
+
+/// The default of an input is what a server runs if nobody answers, whether its entry can be used or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_default_of_an_input_names_is_read_only_in_boxes() {
+    let test_folder = TestFolder::new();
+    fs::create_dir_all(test_folder.path("ws")).unwrap();
+    let others = json!({
+        "d0": { "command": "node", "args": ["-e", "0"], "env": { "NODE_OPTIONS": "--import=${input:d0}" }, "box": "off" },
+        "d1": { "command": "node", "args": ["-e", "0"], "env": { "NODE_OPTIONS": "--import=${input:d1}", "TOKEN": "${NOT_SET_HERE}" } },
+        "d2": { "command": "node", "args": ["-e", "0"], "env": { "NODE_OPTIONS": "--import=${input:d2}" }, "timeoutMs": "?" },
+        "d3": { "command": "node", "args": ["${input:d3}"] },
+    });
+    let names: Vec<String> = others.as_object().unwrap().keys().cloned().collect();
+    let file = |name: &str| test_folder.path("ws").join(format!("{name}.mjs"));
+    for name in &names {
+        fs::write(file(name), "good").unwrap();
+    }
+    let input = |name: &String| json!({ "type": "promptString", "id": name, "default": file(name) });
+    let script = "for file in *.mjs; do (echo evil > $file) 2>> errors; done; echo ran > ran; ";
+    let mut config: Json = serde_json::from_str(&config_beside(&test_folder, script, &others)).unwrap();
+    config["inputs"] = names.iter().map(input).collect();
+    let gateway = open_config(&test_folder, &config.to_string());
+    gateway.approve("one", None, None).await.unwrap();
+    let changed: Vec<&String> = names.iter().filter(|name| fs::read_to_string(file(name)).unwrap() != "good").collect();
+    assert_eq!(fs::read_to_string(test_folder.path("ws/ran")).unwrap(), "ran\n");
+    assert!(changed.is_empty(), "{changed:?}");
     gateway.close().await;
 }

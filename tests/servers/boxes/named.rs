@@ -216,3 +216,35 @@ async fn a_search_path_of_very_many_folders_delays_no_request() {
     assert!(said.iter().any(|said| said.ends_with(expected)), "{said:#?}");
     gateway.close().await;
 }
+
+/// The author of an entry decides how long it is. Nobody waits until all of it is looked up, but both requests say that this was not done.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_is_too_long_to_be_examined_is_named_in_both_requests() {
+    let test_folder = TestFolder::new();
+    let data = data_of(&test_folder);
+    put(&data.join("plain"), "");
+    let value: Vec<String> = (0..5_000).map(|number| format!("/a{number}")).collect();
+    let mut arguments: Vec<String> = (0..20).map(|number| format!("$A,/b{number}")).collect();
+    arguments.push(data.join("plain").display().to_string());
+    let servers = json!({
+        "one": { "command": FIXTURE, "box": { "write": [data] } },
+        "two": { "command": "/bin/sh", "args": arguments, "env": { "A": value.join(",") }, "box": "off" },
+        "three": { "command": "/bin/sh", "args": ["-c", "true"], "box": "off" },
+    });
+    let gateway = with_servers(&test_folder, &servers);
+    let path = data.display();
+    let allows = sentences(&gateway, "one").await;
+    for expected in [
+        format!("can write {path}, and may so be able to change what the server \"two\" runs: its entry is too long to be examined"),
+        format!("can change {path}/plain, which the server \"two\" uses"),
+    ] {
+        assert!(allows.contains(&expected), "{expected}: {allows:#?}");
+    }
+    let said = request_of(&gateway, "two").await.changeable_by;
+    let expected =
+        format!("the server \"one\" may write {path}, and may so be able to change what this server runs: the entry of this server");
+    assert!(said.iter().any(|said| said.starts_with(&expected)), "{expected}: {said:#?}");
+    assert_eq!(request_of(&gateway, "three").await.changeable_by, [] as [String; 0]);
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.close().await;
+}

@@ -156,3 +156,42 @@ async fn a_box_that_can_never_be_made_is_not_approved() {
     assert!(!request_of(&gateway, "one").await.approved);
     gateway.close().await;
 }
+
+/// A clean build removes a program. Neither request has said that the box could make it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_was_removed_since_its_approval_can_be_made_by_no_box() {
+    let test_folder = TestFolder::new();
+    let data = data_of(&test_folder);
+    let program = data.join("project/target/server");
+    let put_program = || {
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::write(&program, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let mut servers = servers(&test_folder, &json!({ "command": FIXTURE }));
+    servers["two"] = json!({ "command": program, "box": "off" });
+    put_program();
+    let gateway = with_servers(&test_folder, &servers);
+    gateway.approve("one", None, None).await.unwrap();
+    let request = request_of(&gateway, "two").await;
+    gateway.approve("two", Some(&request.digest), None).await.unwrap();
+    gateway.close().await;
+    fs::remove_dir_all(program.parent().unwrap()).unwrap();
+    let gateway = with_servers(&test_folder, &servers);
+    let error = gateway.approval_request("one").await.map(drop).unwrap_err();
+    let said = "/target/server, which the server \"two\" runs, does not exist now, and this box could make it";
+    assert!(error.code() == "ERR_BOX_FAILED" && told(&error).contains(said), "{}", told(&error));
+    put_program();
+    gateway.approval_request("one").await.unwrap();
+    gateway.close().await;
+    // What a request says is allowed.
+    fs::remove_dir_all(program.parent().unwrap()).unwrap();
+    let gateway = with_servers(&test_folder, &servers);
+    gateway.revoke("one").await.unwrap();
+    let request = request_of(&gateway, "one").await;
+    let can_make = format!("can make {}, which the server \"two\" runs", program.display());
+    assert!(request.in_box.unwrap().allows.iter().any(|said| said.starts_with(&can_make)));
+    gateway.approve("one", Some(&request.digest), None).await.unwrap();
+    gateway.approval_request("one").await.unwrap();
+    gateway.close().await;
+}

@@ -62,6 +62,29 @@ async fn the_request_of_a_proposal_says_which_boxes_can_change_what_it_runs() {
     gateway.close().await;
 }
 
+/// Until its approval, nothing keeps the program and package of a proposal from the boxes that run.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_request_of_a_proposal_says_which_boxes_can_write_its_package_now() {
+    let test_folder = TestFolder::new();
+    let data = data_of(&test_folder);
+    put(&data.join("b/server.mjs"), "");
+    put(&data.join("b/package.json"), "{}");
+    let entry = json!({ "name": "two", "command": "/bin/sh", "args": [data.join("b/server.mjs")] });
+    let one = json!({ "command": FIXTURE, "box": { "write": [data] } });
+    let expected = format!("the server \"one\" may write {}/b, and so change what this server runs", data.display());
+    for (other, is_said) in [("true", true), ("/bin/sh", false)] {
+        // A server of the config that runs the same package keeps it from the box.
+        let arguments = if is_said { json!([]) } else { entry["args"].clone() };
+        let gateway = with_servers(&test_folder, &json!({ "one": one, "other": { "command": other, "args": arguments, "box": "off" } }));
+        if is_said {
+            gateway.add_server(serde_json::from_value(entry.clone()).unwrap()).await.unwrap();
+        }
+        let said = request_of(&gateway, "two").await.changeable_by;
+        assert_eq!(said.contains(&expected), is_said, "{said:#?}");
+        gateway.close().await;
+    }
+}
+
 /// The hidden server can come into force again, with its approval and without a box.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hidden_server_of_the_same_name_is_another_server() {

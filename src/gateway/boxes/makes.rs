@@ -1,0 +1,100 @@
+//! Missing programs of other servers that a box could make. The approval requests name those that are missing when a person approves a server.
+//! A program can also be removed later, for example before it is built again. Then no box may make it.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::boxes::{Changes, place_of};
+use crate::config::{ServerDefinition, server_of_key};
+use crate::error::{Error, Result};
+use crate::gateway::core::Core;
+use crate::trust::Approval;
+
+impl Core {
+    /// Fails if the box of a server could make a program of another approved server, and no approval request has said so.
+    ///
+    /// # Errors
+    /// `ERR_BOX_FAILED`, `ERR_APPROVAL_STORE`.
+    pub(super) fn check_makes(&self, server: &ServerDefinition, changes: &Changes) -> Result<()> {
+        let makes: Vec<&PathBuf> = changes.makes().collect();
+        if makes.is_empty() {
+            return Ok(());
+        }
+        let (approvals, own_key) = (self.trust.approvals.snapshot()?, server.key());
+        let valid: Vec<(&str, &Approval)> = approvals.valid(SystemTime::now()).collect();
+        // Without an approval, the check of the command has already ended the start.
+        let Some((_, own)) = valid.iter().find(|(key, _)| *key == own_key) else { return Ok(()) };
+        let others = valid.iter().filter(|(key, _)| *key != own_key).copied();
+        let Some((path, key)) = unsaid(&makes, own, others, &place_of) else { return Ok(()) };
+        let problem = format!(
+            "{}, which the server \"{}\" runs, does not exist now, and this box could make it, which no approval has said: make the program again, or \
+             revoke this server and approve it again",
+            path.display(),
+            server_of_key(key)
+        );
+        Err(Error::BoxFailed { server: server.name.clone(), problem: problem.into() })
+    }
+}
+
+/// Returns the first of the missing programs that a box can make, if no request has said so, and the key of its server. `place_of` follows links.
+/// The request of the server that is approved later says it, if the program is missing then. A server that is not approved has its request before it.
+fn unsaid<'m, 'a>(
+    makes: &[&'m PathBuf],
+    own: &Approval,
+    others: impl Iterator<Item = (&'a str, &'a Approval)>,
+    place_of: &dyn Fn(&Path) -> PathBuf,
+) -> Option<(&'m PathBuf, &'a str)> {
+    let makes: Vec<&&PathBuf> = makes.iter().filter(|path| own.makes.iter().all(|said| Path::new(said) != path.as_path())).collect();
+    if makes.is_empty() {
+        return None;
+    }
+    for (key, other) in others {
+        let is_later = other.approved_at >= own.approved_at;
+        let is_said = |program: &String| is_later && other.named.missing.contains(program);
+        for program in other.named.programs.iter().filter(|program| !is_said(program)) {
+            let place = place_of(Path::new(program));
+            if let Some(path) = makes.iter().find(|path| ***path == &place) {
+                return Some((path, key));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trust::NamedFiles;
+
+    fn approval(approved_at: u64, programs: &[&str], missing: &[&str], makes: &[&str]) -> Approval {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let named = NamedFiles { programs: texts(programs), missing: texts(missing), environment_file: None };
+        let json = serde_json::json!({ "commandDigest": "1", "approvedAt": approved_at, "makes": makes });
+        Approval { named, ..serde_json::from_value(json).unwrap() }
+    }
+
+    #[test]
+    fn a_program_that_is_gone_since_both_approvals_is_made_by_no_box() {
+        let (made, programs) = (PathBuf::from("/ws/bin/b"), ["/link/b", "/ws/other"]);
+        let place_of = |path: &Path| path.strip_prefix("/link").map_or_else(|_| path.to_owned(), |rest| Path::new("/ws/bin").join(rest));
+        let unsaid = |own: Approval, other: Approval| {
+            unsaid(&[&made], &own, [("b", &other)].into_iter(), &place_of).map(|(path, key)| (path.clone(), key.to_owned()))
+        };
+        let refused = Some((made.clone(), "b".to_owned()));
+        for (own_time, time) in [(1, 2), (2, 1), (1, 1)] {
+            assert_eq!(unsaid(approval(own_time, &[], &[], &[]), approval(time, &programs, &[], &[])), refused, "it existed");
+            assert_eq!(
+                unsaid(approval(own_time, &[], &[], &["/ws/bin/b"]), approval(time, &programs, &[], &[])),
+                None,
+                "its request says it"
+            );
+        }
+        assert_eq!(unsaid(approval(1, &[], &[], &[]), approval(2, &programs, &["/link/b"], &[])), None, "the later request says it");
+        assert_eq!(
+            unsaid(approval(2, &[], &[], &[]), approval(1, &programs, &["/link/b"], &[])),
+            refused,
+            "it existed at the later request"
+        );
+        assert_eq!(unsaid(approval(1, &[], &[], &[]), approval(1, &["/ws/other"], &[], &[])), None, "a server without an approval");
+    }
+}
