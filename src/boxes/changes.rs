@@ -28,7 +28,7 @@ pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
                 Effect::Rewrites => format!("can change {paths}, which {server} uses"),
                 Effect::MayMake => format!("can make {paths}, which {server} uses"),
                 Effect::Unexamined => {
-                    format!("can write {paths}, and may so be able to change what {server} runs: its entry is too long to be examined")
+                    format!("can write {paths}, and so may be able to change what {server} runs: its entry is too long to be examined")
                 }
             });
         }
@@ -63,7 +63,7 @@ pub fn sentences_of_other(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &st
                 Effect::MayMake => format!("{name} may make {paths}, which this server uses"),
                 Effect::Unexamined => {
                     format!(
-                        "{name} may write {paths}, and may so be able to change what this server runs: the entry of this server is too long to be examined"
+                        "{name} may write {paths}, and so may be able to change what this server runs: the entry of this server is too long to be examined"
                     )
                 }
             });
@@ -182,9 +182,9 @@ mod tests {
         assert_eq!(sentences_of_box(&changes), said);
         // An entry that was not examined is always said, beside what is known of it.
         let unexamined = BTreeSet::from([change("b", Effect::MayPlant, "/ws"), change("b", Effect::Unexamined, "/ws")]);
-        let said = "can write /ws, and may so be able to change what the server \"b\" runs: its entry is too long to be examined";
+        let said = "can write /ws, and so may be able to change what the server \"b\" runs: its entry is too long to be examined";
         assert_eq!(sentences_of_box(&unexamined)[1], said);
-        let said = "the server \"a\" may write /ws, and may so be able to change what this server runs: the entry of this server is too long to be examined";
+        let said = "the server \"a\" may write /ws, and so may be able to change what this server runs: the entry of this server is too long to be examined";
         assert_eq!(sentences_of_other(&BTreeMap::from([("a".to_owned(), unexamined)]), "b")[1], said);
         let long = BTreeSet::from([change("b", Effect::MayMake, &format!("/ws/{}", "x".repeat(5_000)))]);
         assert!(sentences_of_box(&long)[0].chars().count() < 400);

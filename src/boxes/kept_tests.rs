@@ -154,7 +154,7 @@ fn a_folder_with_code_of_another_server_stays_written_and_is_said() {
 #[test]
 fn all_that_a_box_may_write_is_said_for_a_server_that_was_not_examined() {
     let unexamined = || Owner::Unexamined("b".into());
-    let said = "can write /opt, /ws, and may so be able to change what the server \"b\" runs: its entry is too long to be examined";
+    let said = "can write /opt, /ws, and so may be able to change what the server \"b\" runs: its entry is too long to be examined";
     assert_eq!(kept(&["/ws", "/ws/tools", "/opt"], "/", unexamined()).unwrap(), (vec![], vec![said.to_owned()]));
     assert_eq!(kept(&[], "/", unexamined()).unwrap(), (vec![], vec![]));
 }

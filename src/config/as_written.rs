@@ -21,7 +21,7 @@ const READ_BY_THEMSELVES: [&str; 10] = ["command", "envFile", "cwd", "env", "box
 pub(super) fn as_written(entry: &Entry, origin: Origin, inputs: &Inputs) -> Option<ServerDefinition> {
     let node = &entry.node;
     let all = |node: Option<&Node>| node.map(texts_of).unwrap_or_default().into_iter();
-    // The command of an entry can be a list, as in the configs of some programs. An entry that is no object is a command.
+    // The command of an entry can be a list, as in the configs of some programs. An entry that is not an object is a command.
     let mut words = all(if node.entries().is_some() { node.get("command") } else { Some(node) });
     let command = words.next();
     let mut arguments: Vec<String> = words.collect();

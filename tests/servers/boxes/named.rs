@@ -235,14 +235,14 @@ async fn an_entry_that_is_too_long_to_be_examined_is_named_in_both_requests() {
     let path = data.display();
     let allows = sentences(&gateway, "one").await;
     for expected in [
-        format!("can write {path}, and may so be able to change what the server \"two\" runs: its entry is too long to be examined"),
+        format!("can write {path}, and so may be able to change what the server \"two\" runs: its entry is too long to be examined"),
         format!("can change {path}/plain, which the server \"two\" uses"),
     ] {
         assert!(allows.contains(&expected), "{expected}: {allows:#?}");
     }
     let said = request_of(&gateway, "two").await.changeable_by;
     let expected =
-        format!("the server \"one\" may write {path}, and may so be able to change what this server runs: the entry of this server");
+        format!("the server \"one\" may write {path}, and so may be able to change what this server runs: the entry of this server");
     assert!(said.iter().any(|said| said.starts_with(&expected)), "{expected}: {said:#?}");
     assert_eq!(request_of(&gateway, "three").await.changeable_by, [] as [String; 0]);
     gateway.approve("one", None, None).await.unwrap();
