@@ -50,7 +50,7 @@ impl Gateway {
         }
         tokio::select! {
             biased;
-            () = ended.cancelled() => Err(if registry.is_disabled_by_person(name) { disabled() } else { self.core.refusal(name) }),
+            () = ended.cancelled() => Err(if registry.is_disabled_by_person(name) { disabled() } else { self.core.refusal(name, self.core.is_enabled_for_any(name)) }),
             outcome = work => outcome,
         }
     }

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::granted::Granted;
 use crate::catalog::Manifest;
 use crate::config::{ServerDefinition, ServerRef, ServerSource, SourceKind};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorText, Result};
 use crate::registry::{AgentId, Presence};
 use crate::text::{NameMark, marked_name};
 use crate::trust::ApprovalStatus;
@@ -82,21 +82,22 @@ impl Core {
         self.registry.is_enabled_for_any(name, &self.agents.ids())
     }
 
-    /// Returns the reason why a server is no longer available.
-    pub(super) fn refusal(&self, name: &str) -> Error {
+    /// Returns the reason why a request was ended. If the server is approved and `is_enabled`, only its process was ended.
+    pub(super) fn refusal(&self, name: &str, is_enabled: bool) -> Error {
         let approval_status =
             self.check_plugin_on().and_then(|_| self.registry.server(name)).and_then(|server| self.approval_status(&server));
         match approval_status.and_then(|approval_status| approval_status.require_full(name)) {
+            Ok(_) if is_enabled => restarted(name),
             Ok(_) => self.not_enabled(name),
             Err(error) => error,
         }
     }
 
-    /// Returns the reason why a server is no longer available, in a form that is safe for the agent: the error for an unknown server lists
-    /// only names that the agent may see.
-    pub(super) fn refusal_for(&self, name: &str, granted: &Granted) -> Error {
-        match self.refusal(name) {
-            Error::UnknownServer { .. } => self.unknown_server(name, granted),
+    /// Returns the reason why a request of an agent was ended, in a form that is safe for the agent: the error for an unknown server lists only
+    /// names that the agent may see.
+    pub(super) fn refusal_for(&self, name: &str, viewer: &Viewer<'_>) -> Error {
+        match self.refusal(name, self.registry.is_enabled(name, viewer.id)) {
+            Error::UnknownServer { .. } => self.unknown_server(name, viewer.granted),
             other => other,
         }
     }
@@ -159,6 +160,12 @@ impl Core {
 /// Returns whether a server exists for an agent, according to its origin. For the operator, the servers of all agents exist.
 pub(super) fn exists_for(server: ServerRef<'_>, identity: &Identity, granted: &Granted) -> bool {
     identity.is_operator() || is_for(server, identity, granted)
+}
+
+/// Returns the error for a request during which the server's process was ended, and which the server may have answered already.
+fn restarted(name: &str) -> Error {
+    let status = "its entry, or what its box may have, has changed";
+    Error::ServerExited { server: name.to_owned(), during: "the call".into(), status: status.into(), stderr: ErrorText::own("") }
 }
 
 /// Returns whether an agent may use a server, according to its origin. A server that an agent has added is for agents of that name, and for

@@ -175,7 +175,7 @@ impl Core {
         let pipeline = Pipeline::new(self, server, request, requester).with_trace(traced.context.clone());
         let outcome = tokio::select! {
             biased;
-            () = ended.cancelled() => Err(self.refusal_for(server, &requester.scope.granted)),
+            () = ended.cancelled() => Err(self.refusal_for(server, &pipeline.viewer())),
             outcome = pipeline.run() => outcome.and_then(|answer| request.checked(server, answer)),
         };
         match &outcome {

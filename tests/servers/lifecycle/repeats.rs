@@ -162,3 +162,30 @@ async fn a_post_whose_connection_breaks_is_counted_once() {
     assert_eq!((error.code(), counted(&test_folder, "a")), ("ERR_REQUEST_FAILED", 1), "{error}");
     gateway.close().await;
 }
+
+/// The server may have done it already. The code says that the process ended, and not that the server is disabled.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_ends_with_the_process_of_an_entry_that_changes_and_is_not_sent_again() {
+    let test_folder = TestFolder::new();
+    let path = test_folder.path("config.json");
+    let arguments = test_folder.arguments("one", &[]);
+    let mut config = json!({ "mcpServers": { "one": { "command": FIXTURE, "box": "off", "args": arguments, "confirm": "never" } } });
+    std::fs::write(&path, config.to_string()).unwrap();
+    let options = options(&test_folder, &json!({}));
+    let gateway = Gateway::open(GatewayOptions { config: None, config_path: Some(path.clone()), ..options }).unwrap();
+    gateway.approve("one", None, None).await.unwrap();
+    gateway.enable("one").unwrap();
+    config["mcpServers"]["one"]["timeoutMs"] = json!(600_000);
+    let ending = async {
+        test_folder.called("one", "hang").await;
+        std::fs::write(&path, config.to_string()).unwrap();
+        gateway.reload().await
+    };
+    let (outcome, reloaded) = tokio::join!(call(&gateway, "hang", json!({})), ending);
+    assert!(reloaded.is_ok());
+    let error = outcome.unwrap_err();
+    assert!(error.code() == "ERR_SERVER_EXITED" && error.to_string().contains("has changed. The next call starts it again"), "{error}");
+    assert_eq!(test_folder.events("one").iter().filter(|entry| entry["name"] == "hang").count(), 1);
+    assert!(call(&gateway, "echo", json!({ "value": 1 })).await.is_ok());
+    gateway.close().await;
+}
