@@ -1,6 +1,6 @@
 //! A server as the config defines it. It still contains its `${…}` placeholders, which are replaced when the server is started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret, SecretString};
@@ -388,11 +388,6 @@ pub(super) fn inputs_in(transport: &Transport) -> Vec<String> {
         }
         Transport::Generated(_) => Vec::new(),
     };
-    let mut ids: Vec<String> = Vec::new();
-    for id in texts.into_iter().flat_map(inputs_of_text) {
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
-    }
-    ids
+    let mut seen = HashSet::new();
+    texts.into_iter().flat_map(inputs_of_text).filter(|id| seen.insert(id.clone())).collect()
 }

@@ -8,10 +8,19 @@ use super::definition::InputDefinition;
 use super::tree::{Node, Value};
 use crate::text::{Problem, displayed};
 
+/// Maximum size in bytes of the texts of one input. Each server that uses the input shows them in its approval.
+const MAX_INPUT_BYTES: usize = 64 << 10;
+/// Maximum number of inputs of one config.
+const MAX_INPUTS: usize = 1_000;
+/// Maximum number of ids that a problem lists.
+const MAX_LISTED: usize = 20;
+
 /// The inputs of one config.
 #[derive(Default)]
 pub(super) struct Inputs {
     pub(super) usable: Vec<InputDefinition>,
+    /// The number of inputs that were read, with those that are not usable.
+    count: usize,
     /// The problems of each invalid input, by id. Only servers that use the input become invalid.
     broken: BTreeMap<String, Vec<Problem>>,
     /// All problems, including problems of inputs that no server uses.
@@ -25,6 +34,11 @@ impl Inputs {
             return self.problems.push(Problem::new(field, node.position, "must be a list; its inputs are ignored"));
         };
         for (index, item) in items.iter().enumerate() {
+            self.count += 1;
+            if self.count > MAX_INPUTS {
+                let problem = format!("has more than {MAX_INPUTS} inputs; the rest is ignored");
+                return self.problems.push(Problem::new(field, item.position, problem));
+            }
             self.item(&format!("{field}[{index}]"), item);
         }
     }
@@ -41,7 +55,9 @@ impl Inputs {
         if self.usable.iter().any(|input| input.id == id) {
             return Vec::new();
         }
-        let known: Vec<_> = self.usable.iter().map(|input| displayed(&input.id)).collect();
+        let mut known: Vec<_> = self.usable.iter().take(MAX_LISTED).map(|input| displayed(&input.id)).collect();
+        let more = self.usable.len().saturating_sub(MAX_LISTED);
+        known.extend((more > 0).then(|| format!("{more} more")));
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         vec![reference(format!("no input \"{shown}\" is defined; inputs defines {known}"))]
     }
@@ -77,6 +93,10 @@ impl Inputs {
                 if item.get(key).is_some_and(|node| node.text().is_none() && !matches!(node.value, Value::Null)) {
                     wrong(key, item.get(key), "must be a string");
                 }
+            }
+            let size = item.text_bytes();
+            if size > MAX_INPUT_BYTES {
+                wrong("", None, &format!("has {size} bytes of text, and at most {MAX_INPUT_BYTES} are permitted"));
             }
             if item.get("password").is_some_and(|node| node.boolean().is_none()) {
                 wrong("password", item.get("password"), "must be true or false");

@@ -73,7 +73,7 @@ pub use profiles::{Overrides, ProfileDefinition, least};
 pub use program_files::is_program_file;
 pub use programs::{BaseFile, BaseLayer, Program, base_layer};
 pub(crate) use programs::{
-    ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_input, servers_in,
+    ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_inputs, servers_in,
     starts_gateway, valid_name,
 };
 pub use providers::{ProviderPatterns, ProviderPolicy, ProviderSettings};

@@ -24,6 +24,8 @@ use crate::limits::{LimitChanges, Limits};
 use crate::text::{self, Problem, displayed, displayed_within, is_server_name};
 
 const MAX_DISPLAYED_NAME_CHARS: usize = 64;
+/// Maximum number of problems that the error of one server lists.
+const MAX_PROBLEMS: usize = 100;
 
 /// The content of a config.
 #[derive(Debug, Clone, Default)]
@@ -175,6 +177,9 @@ fn read_grants(root: &Node, (file, inputs): (&str, &Inputs), fatal: &mut Vec<Pro
 
 fn invalid_server(name: &str, file: &str, server::Unusable { mut problems, without_box, as_written }: server::Unusable) -> InvalidServer {
     text::sort_problems(&mut problems);
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    problems.truncate(MAX_PROBLEMS);
+    problems.extend((more > 0).then(|| Problem::new("", None, format!("{more} more problems"))));
     let error = Error::ConfigInvalid { file: file.into(), problems: problems.into() };
     let name = displayed_within(name, MAX_DISPLAYED_NAME_CHARS);
     let (without_box, as_written) = (without_box.map(Arc::new), as_written.map(Arc::new));

@@ -17,6 +17,11 @@ use super::{address, inputs, rules};
 use crate::limits::MAX_PARALLEL_CALLS;
 use crate::text::{Position, Problem, displayed, displayed_within};
 
+/// Maximum size in bytes of the texts of one entry. A person reads them before the approval, and Linux gives a program at most 2 MiB of arguments and
+/// variables (`execve(2)`).
+const MAX_ENTRY_BYTES: usize = 1 << 20;
+/// Maximum number of different inputs of one entry. A person is asked for each.
+const MAX_INPUTS_OF_SERVER: usize = 64;
 const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "envFile", "box"];
 const HTTP_KEYS: [&str; 6] = ["url", "headers", "allowInsecureHttp", "oauth", "serverUrl", "httpUrl"];
 /// The keys for a URL: this program's own key, and keys of other programs.
@@ -88,7 +93,14 @@ pub(super) fn read(entry: &Entry, section: &str, context: &Context) -> (Result<S
         let problem = format!("{problem}{advice}");
         reader.problems.push(Problem::new(&reader.field, entry.position, problem));
     }
-    let server = reader.server(&entry.name);
+    let size = entry.node.text_bytes();
+    let server = if size > MAX_ENTRY_BYTES {
+        let problem = format!("has {size} bytes of text, and at most {MAX_ENTRY_BYTES} are permitted: put long values into files");
+        reader.problems.push(Problem::new(&reader.field, entry.position, problem));
+        None
+    } else {
+        reader.server(&entry.name)
+    };
     let server = server.filter(|_| reader.problems.is_empty());
     let outcome = match (server, reader.box_problem.take()) {
         (Some(server), None) => Ok(server),
@@ -108,6 +120,8 @@ pub(super) struct Reader<'a> {
     position: Option<Position>,
     field: String,
     inputs: &'a Inputs,
+    /// The ids of the inputs that were found in the entry.
+    referenced: HashSet<String>,
     origin: Origin,
     problems: Vec<Problem>,
     /// The problem that the server's program cannot be in a box.
@@ -133,6 +147,7 @@ impl<'a> Reader<'a> {
             inputs,
             origin,
             field,
+            referenced: HashSet::new(),
             problems: Vec::new(),
             box_problem: None,
             warnings: Vec::new(),
@@ -361,7 +376,13 @@ impl<'a> Reader<'a> {
     }
 
     fn references(&mut self, key: &str, node: &Node, template: &Template) {
-        for id in template.inputs() {
+        let mut seen = HashSet::new();
+        for id in template.inputs().filter(|id| seen.insert(*id)) {
+            let is_new = self.referenced.insert(id.to_owned());
+            if is_new && self.referenced.len() > MAX_INPUTS_OF_SERVER {
+                self.wrong(key, node, format!("the entry names more than {MAX_INPUTS_OF_SERVER} inputs"));
+                return;
+            }
             let field = self.path(key);
             for problem in self.inputs.problems_of(id, |problem| Problem::new(field, node.position, problem)) {
                 // Two references to the same invalid input report its problems only once.
@@ -465,3 +486,7 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem::new(self.path(key), node.position, problem));
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

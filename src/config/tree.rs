@@ -32,6 +32,8 @@ const OUR_KEYS: [&str; 18] = [
 ];
 /// Maximum depth at which values are read. No field of this program is nearly as deep. The parser refuses text that is deeper than 512.
 const MAX_DEPTH: usize = 64;
+/// The size of a value beside its text, so that very many small values are not small.
+const VALUE_BYTES: usize = 64;
 
 // None of these types implements `Debug`, because they contain secrets in plain text.
 pub(super) struct Node {
@@ -90,6 +92,17 @@ impl Node {
             Value::Boolean(value) => Some(value.to_string()),
             _ => None,
         }
+    }
+
+    /// Returns the number of bytes of all texts, numbers and keys within the node, with [`VALUE_BYTES`] for each value.
+    pub(super) fn text_bytes(&self) -> usize {
+        VALUE_BYTES
+            + match &self.value {
+                Value::Null | Value::Boolean(_) | Value::Foreign => 0,
+                Value::Number(text) | Value::Text(text) => text.len(),
+                Value::List(items) => items.iter().map(Node::text_bytes).sum(),
+                Value::Object(entries) => entries.iter().map(|entry| entry.name.len() + entry.node.text_bytes()).sum(),
+            }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Node> {

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use super::found::{FoundServer, Secret, of_our_config};
 use super::masked::{self, shown_input};
 use crate::config::{
-    ServerDefinition, free_name, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_input, servers_of,
+    ServerDefinition, free_name, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_inputs, servers_of,
     starts_gateway, valid_name,
 };
 use crate::error::Error;
@@ -149,7 +149,7 @@ impl Ids {
 
     /// Returns an entry with the new ids.
     fn renamed(&self, entry: &Json) -> Json {
-        self.0.iter().fold(entry.clone(), |entry, (old, new)| renamed_input(&entry, old, new))
+        renamed_inputs(entry, &|id| self.0.iter().find(|(old, _)| old == id).map(|(_, new)| new.clone()))
     }
 
     /// Returns the declarations with the new ids. Adds a declaration for an input that its program does not declare, because a person must
@@ -181,7 +181,7 @@ fn is_same(known: &Json, entry: &Json) -> bool {
     let bare = |id: &str| {
         id.rsplit_once('-').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit())).map_or(id, |(bare, _)| bare).to_owned()
     };
-    let normal = |entry: &Json| inputs_of_entry(entry).iter().fold(entry.clone(), |entry, id| renamed_input(&entry, id, &bare(id)));
+    let normal = |entry: &Json| renamed_inputs(entry, &|id| Some(bare(id)));
     known == entry || normal(known) == normal(entry)
 }
 

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{FreeNames, Program, ProgramServer, inputs_of_entry, renamed_input, servers_in, starts_gateway, valid_name};
+use super::{FreeNames, Program, ProgramServer, renamed_inputs, servers_in, starts_gateway, valid_name};
 use crate::config::{Config, InputDefinition, InvalidServer, ServerDefinition, ServerSource, SourceKind, out_of_force, parse_object};
 use crate::error::Error;
 use crate::redact::Redactor;
 
-/// Maximum number of servers that are read from one file. The limit of the operator's own config does not apply to a base.
-const MAX_SERVERS: usize = 20_000;
+/// Maximum number of servers that are used from one file, which is also the maximum of `limits.maxServers`. That limit counts only the operator's own
+/// servers.
+const MAX_SERVERS: usize = 1_000;
+/// Maximum number of warnings about one program's files. Each is an event for the operator.
+const MAX_WARNINGS: usize = 100;
 
 /// A file of a base, as it was read.
 #[derive(Debug, Clone)]
@@ -59,12 +62,18 @@ pub fn base_layer(program: Program, files: &[BaseFile], folder: &str, inputs: &[
     for BaseFile { path, content } in files {
         let read = match content {
             Ok(None) => continue,
-            Ok(Some(text)) => servers_in(program, text, Some(folder), MAX_SERVERS),
+            Ok(Some(text)) => servers_in(program, text, Some(folder), MAX_SERVERS + 1),
             Err(problem) => Err(problem.clone()),
         };
         exists = true;
         match read {
-            Ok((servers, declared)) => {
+            Ok((mut servers, declared)) => {
+                if servers.len() > MAX_SERVERS {
+                    servers.truncate(MAX_SERVERS);
+                    layer
+                        .warnings
+                        .push(format!("base {}: {path} has more than {MAX_SERVERS} servers: the rest is not used", program.word()));
+                }
                 let NamedServers { used, hidden } = named(servers, path, &mut owners);
                 layer.add(path, used, renamed(program, declared, &mut ids));
                 layer.hidden.extend(hidden.into_iter().filter_map(|(name, server)| names_of_hidden(&name, &server, path, &layer.source)));
@@ -76,6 +85,9 @@ pub fn base_layer(program: Program, files: &[BaseFile], folder: &str, inputs: &[
         let paths: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
         layer.warnings.push(format!("base {}: there is no config of {} ({})", program.word(), program.title(), paths.join(", ")));
     }
+    let more = layer.warnings.len().saturating_sub(MAX_WARNINGS);
+    layer.warnings.truncate(MAX_WARNINGS);
+    layer.warnings.extend((more > 0).then(|| format!("base {}: {more} more warnings", program.word())));
     layer
 }
 
@@ -85,8 +97,7 @@ impl BaseLayer {
         let mut entries = Map::new();
         for (name, ProgramServer { entry, notes, .. }) in servers {
             self.warnings.extend(notes.iter().map(|note| format!("{path}: {name}: {note}")));
-            let rename = |entry: Json, id: &String| ids.get(id).map_or(entry.clone(), |new| renamed_input(&entry, id, new));
-            entries.insert(name, inputs_of_entry(&entry).iter().fold(entry.clone(), rename));
+            entries.insert(name, renamed_inputs(&entry, &|id| ids.get(id).cloned()));
         }
         let mut document = json!({ "inputs": declared });
         document["mcpServers"] = Json::Object(entries);
@@ -227,6 +238,31 @@ mod tests {
         });
         let of = |file: &str| ("config:claude-code:x".to_owned(), file.to_owned());
         assert_eq!(named.collect::<Vec<_>>(), [of("/1"), of("/2"), of("/1"), of("/2")]);
+    }
+
+    #[test]
+    fn a_file_of_very_many_servers_is_used_up_to_the_limit() {
+        let with = |count: usize| {
+            let servers: Map<String, Json> = (0..count).map(|number| (format!("s{number}"), json!({ "command": "x" }))).collect();
+            base_layer(Program::Cursor, &[file("a", &json!({ "mcpServers": servers }).to_string())], "/w", &[])
+        };
+        let (most, more) = (with(MAX_SERVERS), with(MAX_SERVERS + 1));
+        assert_eq!((most.servers.len(), most.warnings.len()), (MAX_SERVERS, 0));
+        assert_eq!(more.servers.len(), MAX_SERVERS);
+        assert_eq!(more.warnings, ["base cursor: a has more than 1000 servers: the rest is not used"]);
+        let keys: Map<String, Json> = (0..150).map(|number| (format!("k{number}"), json!(1))).collect();
+        let odd = base_layer(Program::Cursor, &[file("a", &json!({ "mcpServers": { "x": keys } }).to_string())], "/w", &[]);
+        assert_eq!((odd.warnings.len(), odd.warnings.last().map(String::as_str)), (101, Some("base cursor: 50 more warnings")));
+    }
+
+    /// Anybody can commit such a file.
+    #[test]
+    fn an_entry_that_names_an_input_very_often_delays_nobody() {
+        let value = "${input:a}${input:undeclared}".repeat(20_000);
+        let declared: Vec<Json> = (0..50_000).map(|number| json!({ "id": format!("i{number}"), "type": "promptString" })).collect();
+        let text = json!({ "servers": { "x": { "command": "x", "env": { "A": value } } }, "inputs": declared }).to_string();
+        let layer = crate::files::testing::at_once(move || base_layer(Program::Vscode, &[file("a", &text)], "/w", &[]));
+        assert_eq!((layer.servers.len(), layer.invalid.len(), layer.warnings.len()), (0, 1, 1), "{:?}", layer.warnings);
     }
 
     #[test]
