@@ -953,7 +953,7 @@ export interface ServerProposedEvent {
   /**
    * The request that the person must see before anything of the server runs. If the event is sent because a gateway is opened, `box.allows` and
    * `changeableBy` have only what the entry decides; `approvalRequest(server)` adds what is in its folders now, and has the same digest, unless
-   * its box cannot be made now.
+   * its box cannot be made now, or the request names other servers.
    */
   request: CommandRequest
 }
@@ -1270,7 +1270,7 @@ export interface CommandRequest {
   box?: BoxRequest
   /**
    * Sentences about files that this server runs, and that the boxes of other servers can change. They follow from the settings of these
-   * boxes and from the files of this machine. Show each. They are not part of the digest. Missing if there are none.
+   * boxes and from the files of this machine. Show each. Of them, the digest has the names of these servers. Missing if there are none.
    */
   changeableBy?: string[]
   warning: string

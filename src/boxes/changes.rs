@@ -38,10 +38,18 @@ pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
     said
 }
 
-/// Returns sentences for the approval of the server `runs`: what the boxes of other servers can change that it runs. `by_box` has what each box
-/// can change, by the name of its server.
+/// The boxes of other servers that can change what a server runs.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct ChangeableBy {
+    pub sentences: Vec<String>,
+    /// The names of the servers with these boxes.
+    pub servers: Vec<String>,
+}
+
+/// Returns what the boxes of other servers can change that the server `runs` runs, for its approval. `by_box` has what each box can change, by the
+/// name of its server.
 #[must_use]
-pub fn sentences_of_other(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &str) -> Vec<String> {
+pub fn changeable_by(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &str) -> ChangeableBy {
     let is_of_this = |change: &&Change| matches!(&change.server, OtherServer::Named(name) if name == runs);
     let of_this = |changes: &BTreeSet<Change>| -> BTreeSet<Change> { changes.iter().filter(is_of_this).cloned().collect() };
     let others: Vec<_> = by_box.iter().map(|(name, changes)| (name, of_this(changes))).filter(|(_, changes)| !changes.is_empty()).collect();
@@ -71,7 +79,13 @@ pub fn sentences_of_other(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &st
     }
     let more = others.len().saturating_sub(MAX_SERVERS);
     said.extend((more > 0).then(|| format!("{more} more servers may change what this server runs")));
-    said
+    ChangeableBy { sentences: said, servers: others.into_iter().map(|(name, _)| name.clone()).collect() }
+}
+
+/// Returns the servers that sentences about these changes name, or count.
+pub(super) fn servers_in(changes: &BTreeSet<Change>) -> Vec<String> {
+    let servers: BTreeSet<&OtherServer> = changes.iter().map(|change| &change.server).collect();
+    servers.into_iter().map(ToString::to_string).collect()
 }
 
 /// Returns the paths of each server and effect, the shortest first. A path within one that is said already is left out.
@@ -157,8 +171,8 @@ mod tests {
             "the server \"a\" may make /ws/later.mjs, which this server runs",
             "the server \"a\" may write in /ws, from which this server may run code",
         ];
-        assert_eq!(sentences_of_other(&by_box, "c"), said);
-        assert_eq!(sentences_of_other(&by_box, "d"), [] as [String; 0]);
+        assert_eq!(changeable_by(&by_box, "c").sentences, said);
+        assert_eq!(changeable_by(&by_box, "d").sentences, [] as [String; 0]);
     }
 
     #[test]
@@ -185,7 +199,7 @@ mod tests {
         let said = "can write /ws, and so may be able to change what the server \"b\" runs: its entry is too long to be examined";
         assert_eq!(sentences_of_box(&unexamined)[1], said);
         let said = "the server \"a\" may write /ws, and so may be able to change what this server runs: the entry of this server is too long to be examined";
-        assert_eq!(sentences_of_other(&BTreeMap::from([("a".to_owned(), unexamined)]), "b")[1], said);
+        assert_eq!(changeable_by(&BTreeMap::from([("a".to_owned(), unexamined)]), "b").sentences[1], said);
         let long = BTreeSet::from([change("b", Effect::MayMake, &format!("/ws/{}", "x".repeat(5_000)))]);
         assert!(sentences_of_box(&long)[0].chars().count() < 400);
     }
@@ -210,7 +224,7 @@ mod tests {
         ];
         assert_eq!(sentences_of_box(&changes), said);
         let by_box = BTreeMap::from([(format!("a\" {}", "x".repeat(50_000)), changes)]);
-        let said = sentences_of_other(&by_box, "b").remove(0);
+        let said = changeable_by(&by_box, "b").sentences.remove(0);
         assert!(
             said.starts_with(r#"the server "a\" xxx"#)
                 && said.ends_with(r#"x…" may change "/ws/q, which was checked. Note", which this server uses"#)
@@ -236,7 +250,7 @@ mod tests {
         let said = sentences_of_box(&servers);
         assert_eq!((said.len(), said.last().map(String::as_str)), (11, Some("can change what 4 more servers run")));
         let by_box = (0..12).map(|number| (format!("a{number:02}"), servers.clone())).collect();
-        let said = sentences_of_other(&by_box, "b00");
+        let said = changeable_by(&by_box, "b00").sentences;
         assert_eq!((said.len(), said.last().map(String::as_str)), (11, Some("2 more servers may change what this server runs")));
     }
 }

@@ -120,7 +120,7 @@ pub(super) fn own_folders(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<P
 /// # Errors
 /// The reason why a path cannot be given.
 pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, String> {
-    let Examined { decided, refused } = examine(request, lookup);
+    let Examined { decided, refused, writes: _ } = examine(request, lookup);
     refused.into_iter().next().map_or(Ok(decided), Err)
 }
 
@@ -129,6 +129,8 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
 pub struct Examined {
     /// If the box cannot be made, only `changes` and `places` are complete.
     pub decided: Decided,
+    /// The paths that the box may write before anything is taken from them, and arguments that do not exist yet.
+    pub writes: BTreeSet<PathBuf>,
     /// The reasons, in the order in which they were found. Empty if the box can be made.
     pub refused: Vec<String>,
 }
@@ -157,8 +159,9 @@ pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
     refused.extend(check_own_folders(request.own_folders, &paths, &mounts, lookup).err());
     choice.keep_programs(&places, &mut paths, &mounts, &mut refused);
     let missing = choice.missing_arguments();
-    let has_written = paths.values().chain(missing.values()).any(|access| *access == Access::Write);
-    let kept = if has_written { (request.kept)() } else { Vec::new() };
+    let written = paths.iter().chain(&missing).filter(|(_, access)| **access == Access::Write);
+    let writes: BTreeSet<PathBuf> = written.map(|(path, _)| path.clone()).collect();
+    let kept = if writes.is_empty() { Vec::new() } else { (request.kept)() };
     let has_missing = !missing.is_empty();
     let mut with_missing: BTreeMap<PathBuf, Access> = missing.into_iter().chain(paths.clone()).collect();
     let mut changes = keep(&kept, &mut paths, &mounts, lookup, &mut refused);
@@ -174,7 +177,7 @@ pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
     paths.extend(held.read.into_iter().map(|path| (path, Access::Read)));
     let hidden = own_folders.into_iter().chain(held.hidden).collect();
     let contents = contents_of(request, paths, hidden);
-    Examined { decided: Decided { contents, program, places, changes }, refused }
+    Examined { decided: Decided { contents, program, places, changes }, writes, refused }
 }
 
 /// Returns the contents of a box with these paths, and with its network and limits.

@@ -144,6 +144,13 @@ pub(super) fn keep(
     changes
 }
 
+/// Returns what a box could change of other servers if it could write these paths and nothing else. Reads the disk.
+pub fn changes_by_writing(writes: &BTreeSet<PathBuf>, kept: &[Kept], lookup: &impl Lookup) -> BTreeSet<Change> {
+    let mut paths: BTreeMap<PathBuf, Access> = writes.iter().map(|path| (path.clone(), Access::Write)).collect();
+    let mounts = OtherMounts::of(writes.iter(), lookup);
+    keep(kept, &mut paths, &mounts, lookup, &mut Vec::new()).of_servers
+}
+
 /// A place, and the links that lead to it.
 struct Place<'k> {
     owners: Vec<&'k Owner>,

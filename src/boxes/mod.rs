@@ -25,10 +25,10 @@ mod sockets;
 mod words;
 
 pub use absent::{absent_arguments, bare_names, variables_outside, withheld_arguments};
-pub use changes::sentences_of_other;
+pub use changes::{ChangeableBy, changeable_by};
 pub use code::{Code, Command, Variable, code, is_fixed_program};
 pub use contents::{BoxInput, Decided, Examined, HOME, Places, contents, decide, examine, places};
-pub use kept::{Change, Changes, Effect, Kept, Owner};
+pub use kept::{Change, Changes, Effect, Kept, Owner, changes_by_writing};
 pub(crate) use machine::PROBE;
 pub use machine::{BoxPart, BoxPartName, BoxesReport};
 pub use mounts::Mount;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::changes::{made_sentences, sentences_of_box};
+use super::changes::{made_sentences, sentences_of_box, servers_in};
 use super::contents::{BoxInput, Decided, Examined, examine};
 use super::kept::planting;
 use super::order::{Access, Given, Link};
@@ -22,13 +22,17 @@ pub struct Present {
     pub refusal: Option<String>,
     /// The missing programs of other servers that the box could make. They are among the sentences too.
     pub makes: Vec<String>,
+    /// The other servers that the sentences name, as these name them.
+    pub servers: Vec<String>,
+    /// The paths that the box may write, and those in its arguments that do not exist yet.
+    pub writes: Vec<String>,
 }
 
 /// Returns sentences about what the box has on this machine beside what the config names: the folders of the program, its runtime and its
 /// packages, the sockets in what is given, and what the box can change that runs outside. A box that cannot be made now has them too, because it
 /// may be made later.
 pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Present {
-    let Examined { decided: Decided { contents, places, changes, program: _ }, refused } = examine(request, lookup);
+    let Examined { decided: Decided { contents, places, changes, program: _ }, writes, refused } = examine(request, lookup);
     let refusal = refused.into_iter().next();
     let given: Vec<&Given> = contents.given.iter().filter(|given| given.link == Link::Refused).collect();
     let named = request.arguments.iter().map(PathBuf::from).chain(request.read.iter().cloned()).chain(request.roots.iter().cloned());
@@ -49,7 +53,15 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Present {
     let outside = sentences_of_box(&changes.of_servers).into_iter().chain(made_sentences(&changes)).chain(planted);
     let of_refusal = refusal.as_ref().map(|reason| format!("this box cannot be made now: {reason}"));
     let sentences = of_refusal.into_iter().chain(of_program).chain(sockets).chain(own_files).chain(shared).chain(outside).collect();
-    Present { sentences, refusal, makes: changes.makes().filter_map(|path| path.to_str().map(str::to_owned)).collect() }
+    // Rows of the store are JSON, so a path that is not Unicode is left out.
+    let text = |path: &PathBuf| path.to_str().map(str::to_owned);
+    Present {
+        sentences,
+        refusal,
+        makes: changes.makes().filter_map(text).collect(),
+        servers: servers_in(&changes.of_servers),
+        writes: writes.iter().filter_map(text).collect(),
+    }
 }
 
 /// Returns paths as texts. Paths in the same folder share one text: `/a/{bin, lib}`. A path within another one is left out.

@@ -45,7 +45,7 @@ fn a_box_that_cannot_be_made_now_says_why_and_what_it_could_change() {
     }
     let closed = super::machine(&[&lines[..3], &["/home/ada/p/x/b.mjs", "closed /home/ada/p/x"]].concat());
     let server = Entry { kept: vec![kept("/home/ada/p/x/b.mjs", Owner::Server)], ..with(&["/home/ada/p"], vec![], None) };
-    let Examined { decided, refused } = server.with(|request| examine(request, &closed));
+    let Examined { decided, refused, .. } = server.with(|request| examine(request, &closed));
     let change = Change { server: "b".into(), effect: Effect::Makes, path: "/home/ada/p/x/b.mjs".into() };
     assert!(refused[0].contains("cannot be searched") && decided.changes.of_servers.contains(&change), "{decided:?}");
 }
@@ -58,7 +58,7 @@ fn an_argument_that_is_missing_counts_for_what_a_box_can_change() {
     let kept = vec![kept("/home/ada/p/later/srv", Owner::MayRun), kept("/home/ada/p/later/srv/b.mjs", Owner::Server)];
     let changes = |argument: &str| {
         let server = Entry { kept: kept.clone(), ..entry("/usr/bin/node", &[argument]) };
-        let Examined { decided, refused } = server.with(|request| examine(request, &machine));
+        let Examined { decided, refused, .. } = server.with(|request| examine(request, &machine));
         assert_eq!(refused, [] as [String; 0]);
         assert!(decided.contents.given.iter().all(|given| !given.path.starts_with("/home/ada/p")), "it is not given");
         decided.changes.of_servers.into_iter().map(|change| (change.effect, change.path)).collect::<Vec<_>>()

@@ -244,10 +244,9 @@ impl Core {
 
     /// Returns the approval request for the command. For a server in a box, the request also contains the hosts that a package runner may
     /// reach until the server has started, and what the subject says about the box on this machine. For each process, it contains what other servers can change.
-    /// Reads the disk.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = self.request_of_entry(server, subject, lack);
-        request.changeable_by = self.changeable_by_others(server).iter().map(|sentence| in_one_line(sentence)).collect();
+        request.changeable_by = subject.changeable_by.sentences.iter().map(|sentence| in_one_line(sentence)).collect();
         let (Some(in_box), Some(BoxDefinition::On(settings))) = (&mut request.in_box, &server.in_box) else { return request };
         if let BoxNetwork::Hosts(hosts) = &settings.network {
             in_box.allows.extend(start_sentence(&subject.registry, hosts).map(|sentence| in_one_line(&sentence)));

@@ -33,7 +33,7 @@ impl Core {
         let whole = move || {
             let (subject, present) = (core.whole_subject(&definition), core.present_in_box(&definition));
             let subject = if present.refusal.is_some() { subject.with_places(None) } else { subject };
-            Ok(Subject { present, ..subject })
+            Ok(subject.with_neighbours(present, core.changeable_by_others(&definition)))
         };
         blocking(whole).await
     }

@@ -100,7 +100,7 @@ export interface CommandRequest {
   box?: BoxRequest
   /**
    * Sentences about files that this server runs, and that the boxes of other servers can change. They follow from the settings of these
-   * boxes and from the files of this machine. Show each. They are not part of the digest. Missing if there are none.
+   * boxes and from the files of this machine. Show each. Of them, the digest has the names of these servers. Missing if there are none.
    */
   changeableBy?: string[]
   warning: string

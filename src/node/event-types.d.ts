@@ -74,7 +74,7 @@ export interface ServerProposedEvent {
   /**
    * The request that the person must see before anything of the server runs. If the event is sent because a gateway is opened, `box.allows` and
    * `changeableBy` have only what the entry decides; `approvalRequest(server)` adds what is in its folders now, and has the same digest, unless
-   * its box cannot be made now.
+   * its box cannot be made now, or the request names other servers.
    */
   request: CommandRequest
 }

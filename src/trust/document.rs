@@ -35,6 +35,9 @@ pub struct Approval {
     /// The missing programs of other servers that the box could make at the time of the approval, which the request has said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub makes: Vec<String>,
+    /// The paths that the box could write at the time of the approval, beside its private home. An argument at which nothing existed counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes: Vec<String>,
     /// The approved tools. `None` if only the command is approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Arc<Manifest>>,
@@ -59,8 +62,8 @@ pub struct Approval {
     pub expires_at: Option<u64>,
 }
 
-/// The files that an entry names, as far as boxes of other servers must not have them. They are kept out of these boxes while the approval counts,
-/// also if the entry is gone: the same entry can come back, for example with another branch of a repository.
+/// The files and folders that decide which code a server runs ([`Code`](crate::boxes::Code)), and its `envFile`. They count for the boxes of other
+/// servers while the approval does, also if the entry is gone: the same entry can come back, for example with another branch of a repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NamedFiles {
@@ -70,6 +73,18 @@ pub struct NamedFiles {
     /// Those of `programs` that did not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// Folders that may have code beside other things.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<String>,
+    /// Folders in which a runtime looks for packages and settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub searched: Vec<String>,
+    /// All other files that the entry names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// True if the entry names more than is looked at.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_too_long: bool,
     /// The file with variables, `envFile`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment_file: Option<String>,
@@ -229,6 +244,7 @@ mod tests {
             places: Vec::new(),
             named: NamedFiles::default(),
             makes: Vec::new(),
+            writes: Vec::new(),
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),

@@ -155,7 +155,8 @@ pub struct CommandRequest {
     /// Sentences about the files and hosts that the server's process may use. `None` if the process has the user's full rights.
     #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
     pub in_box: Option<BoxRequest>,
-    /// Sentences about files that this server runs, and that the boxes of other servers can change. They are not part of the digest.
+    /// Sentences about files that this server runs, and that the boxes of other servers can change. Of them, the names of these servers are part of
+    /// the digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changeable_by: Vec<String>,
     /// True if the entry says that there is no box. Then the warning comes first.

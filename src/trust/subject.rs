@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::digest::digest;
 use super::document::NamedFiles;
 use super::executable::Executable;
-use crate::boxes::{Present, Registry};
+use crate::boxes::{ChangeableBy, Present, Registry};
 use crate::config::{
     Address, BoxDefinition, BoxNetwork, BoxSettings, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, OAuthDefinition,
     ServerDefinition, ServerSource, SigningAlgorithm, ToolFilter, Transport, UriFilter,
@@ -22,7 +22,8 @@ pub struct Subject {
     pub key: String,
     /// The digest of everything that a person decides about before the server is started.
     pub digest: String,
-    /// A digest of `digest`, the current program and its folders. `approve` compares it, so that it approves the request that was shown.
+    /// A digest of `digest`, the current program and its folders, and the other servers that the request names. `approve` compares it, so that it
+    /// approves the request that was shown.
     pub shown_digest: String,
     /// The program that would be started now. `None` if it was not looked up or not found.
     pub executable: Option<Executable>,
@@ -30,6 +31,8 @@ pub struct Subject {
     pub places: Option<Vec<String>>,
     /// What its box has on this machine now. Empty if it was not looked up. No digest depends on the sentences.
     pub present: Present,
+    /// The boxes of other servers that can change now what the server runs. Empty if they were not looked up. No digest depends on the sentences.
+    pub changeable_by: ChangeableBy,
     /// The files that its entry names now. Empty if they were not looked up. No digest depends on them.
     pub named: NamedFiles,
     /// True if a changed program needs a new approval.
@@ -76,38 +79,50 @@ impl Subject {
             }),
         };
         let decided = digest(&form);
-        Self {
+        let subject = Self {
             server: server.name.clone(),
             key: server.key(),
-            shown_digest: shown_digest(&decided, executable.as_ref(), None),
+            shown_digest: String::new(),
             digest: decided,
             executable,
             places: None,
             present: Present::default(),
+            changeable_by: ChangeableBy::default(),
             named: NamedFiles::default(),
             pin_executable: server.pin_executable,
             folder,
             addresses,
             registry,
-        }
+        };
+        subject.with_shown_digest()
     }
 
     /// Returns the subject with another program.
     pub(crate) fn with_executable(self, executable: Option<Executable>) -> Self {
-        Self { shown_digest: shown_digest(&self.digest, executable.as_ref(), self.places.as_deref()), executable, ..self }
+        Self { executable, ..self }.with_shown_digest()
     }
 
     /// Returns the subject with other folders of its program.
     pub(crate) fn with_places(self, places: Option<Vec<String>>) -> Self {
-        Self { shown_digest: shown_digest(&self.digest, self.executable.as_ref(), places.as_deref()), places, ..self }
+        Self { places, ..self }.with_shown_digest()
     }
-}
 
-fn shown_digest(decided: &str, executable: Option<&Executable>, places: Option<&[String]>) -> String {
-    let path = executable.map(|program| program.path.to_string_lossy());
-    let form = Canonical::new("hyperlight-mcp request 1").text(decided);
-    let form = form.optional(path.as_deref()).optional(executable.map(|program| program.sha256.as_str()));
-    digest(&places.iter().fold(form, |form, places| form.list(places.iter().map(String::as_str))))
+    /// Returns the subject with what its box has on this machine now, and with the other boxes that can change what it runs.
+    pub(crate) fn with_neighbours(self, present: Present, changeable_by: ChangeableBy) -> Self {
+        Self { present, changeable_by, ..self }.with_shown_digest()
+    }
+
+    fn with_shown_digest(self) -> Self {
+        let path = self.executable.as_ref().map(|program| program.path.to_string_lossy());
+        let form = Canonical::new("hyperlight-mcp request 1").text(&self.digest);
+        let form = form.optional(path.as_deref()).optional(self.executable.as_ref().map(|program| program.sha256.as_str()));
+        let form = self.places.iter().fold(form, |form, places| form.list(places.iter().map(String::as_str)));
+        // A server can be approved between a request and its approval, and is not in the sentences that were shown.
+        let lists = [("changes", &self.present.servers), ("changeable by", &self.changeable_by.servers)];
+        let named = lists.into_iter().filter(|(_, servers)| !servers.is_empty());
+        let form = named.fold(form, |form, (name, servers)| form.text(name).list(servers.iter().map(String::as_str)));
+        Self { shown_digest: digest(&form), ..self }
+    }
 }
 
 /// Adds the current host of an address that variables decide. The host is shown, so another value of a variable makes another request. The

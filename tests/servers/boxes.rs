@@ -1,5 +1,6 @@
 //! Tests of servers that run in boxes: what a person is shown, how they start and end, and what happens if a box cannot be made.
 
+mod apart;
 mod changes;
 mod entries;
 mod homes;

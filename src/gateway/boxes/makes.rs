@@ -68,7 +68,7 @@ mod tests {
 
     fn approval(approved_at: u64, programs: &[&str], missing: &[&str], makes: &[&str]) -> Approval {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        let named = NamedFiles { programs: texts(programs), missing: texts(missing), environment_file: None };
+        let named = NamedFiles { programs: texts(programs), missing: texts(missing), ..NamedFiles::default() };
         let json = serde_json::json!({ "commandDigest": "1", "approvedAt": approved_at, "makes": makes });
         Approval { named, ..serde_json::from_value(json).unwrap() }
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::covered::{Covered, Marked};
 use super::programs::{approved_seen_from, others, seen_from};
 use crate::blocking::blocking;
-use crate::boxes::{Access, Contents, Disk, FileOwner, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, check_secret};
+use crate::boxes::{Access, Contents, Disk, FileOwner, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, Owner, check_secret};
 use crate::client::{ConnectionState, KeptAlive, Life};
 use crate::config::{ServerDefinition, SourceKind, environment_file};
 use crate::error::{Error, Result};
@@ -347,8 +347,9 @@ impl Core {
             let can_write_program = |server: &ServerDefinition, view: &View| {
                 let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);
                 let writes = |path: &PathBuf| view.writes(path) || mounts.other_names(path, &Disk).iter().any(|name| view.writes(name));
-                let approved = core.approved_programs(server);
-                own_programs.iter().chain(&approved).any(|kept| writes(&kept.path))
+                let approved = core.approved_code(server);
+                let approved = approved.iter().filter(|kept| matches!(kept.owner, Owner::Server(_)));
+                own_programs.iter().chain(approved).any(|kept| writes(&kept.path))
                     || others(server, &programs).any(|(_, code)| code.programs.iter().any(writes))
             };
             views.retain(|name, view| {

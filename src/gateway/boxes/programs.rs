@@ -142,22 +142,17 @@ impl Core {
         let others = others(server, &servers).flat_map(|(other, code)| kept_of(&other, &code));
         let mut kept: Vec<Kept> = self.gateways_programs().into_iter().chain(others).collect();
         let known: BTreeSet<Kept> = kept.iter().cloned().collect();
-        kept.extend(self.approved_programs(server).into_iter().filter(|program| !known.contains(program)));
+        kept.extend(self.approved_code(server).into_iter().filter(|code| !known.contains(code)));
         kept
     }
 
-    /// Returns the programs of all approved commands except that of one server, as they were at the approval. An entry can be gone, for example
-    /// because another branch of a repository is checked out, and come back with its approval.
-    pub(super) fn approved_programs(&self, own: &ServerDefinition) -> Vec<Kept> {
+    /// Returns from where all approved commands except that of one server took their code, as it was at the approval. An entry can be gone, for
+    /// example because another branch of a repository is checked out, and come back with its approval.
+    pub(super) fn approved_code(&self, own: &ServerDefinition) -> Vec<Kept> {
         let Ok(approvals) = self.trust.approvals.snapshot() else { return Vec::new() };
         let own_key = own.key();
         let named = approvals.named_files(SystemTime::now()).filter(|(key, _)| *key != own_key);
-        let kept = |(key, named): (&str, &NamedFiles)| {
-            let other = approved_seen_from(own, key);
-            let kept = |program: &String| Kept { path: program.into(), owner: Owner::Server(other.clone()) };
-            named.programs.iter().map(kept).collect::<Vec<_>>()
-        };
-        named.flat_map(kept).collect()
+        named.flat_map(|(key, named)| kept_of(&approved_seen_from(own, key), &code_at_approval(named))).collect()
     }
 
     /// Returns the files that a server's entry names, for its approval. A name that is not Unicode is left out, as rows of the store are JSON.
@@ -167,10 +162,14 @@ impl Core {
             return NamedFiles::default();
         }
         let text = |path: PathBuf| path.into_os_string().into_string().ok();
-        let programs: Vec<String> = self.code_of(server).programs.into_iter().filter_map(text).collect();
+        let texts = |paths: BTreeSet<PathBuf>| paths.into_iter().filter_map(text).collect::<Vec<String>>();
+        let Code { programs, folders, searched, files, is_too_long } = self.code_of(server);
+        let programs = texts(programs);
         let missing = programs.iter().filter(|program| Disk.kind(Path::new(program)).is_none()).cloned().collect();
+        let (folders, searched, files) = (texts(folders), texts(searched), texts(files));
         let file = environment_file(server, &self.surroundings, self.locality(server));
-        NamedFiles { programs, missing, environment_file: file.and_then(|file| absolute(file).ok()).and_then(text) }
+        let environment_file = file.and_then(|file| absolute(file).ok()).and_then(text);
+        NamedFiles { programs, missing, folders, searched, files, is_too_long, environment_file }
     }
 
     /// Returns what runs in this process: the gateway's own programs, and the packages of providers.
@@ -344,6 +343,14 @@ pub(super) fn seen_from(own: &ServerDefinition, name: &str, source: &ServerSourc
 /// Returns the server of an approval as the approval of another one names it.
 pub(super) fn approved_seen_from(own: &ServerDefinition, key: &str) -> OtherServer {
     seen_from(own, server_of_key(key), &source_of_key(key).unwrap_or_default())
+}
+
+/// Returns from where a server took its code when it was approved.
+fn code_at_approval(named: &NamedFiles) -> Code {
+    let paths = |texts: &[String]| texts.iter().map(PathBuf::from).collect();
+    let NamedFiles { programs, missing: _, folders, searched, files, is_too_long, environment_file: _ } = named;
+    let (programs, folders, searched, files) = (paths(programs), paths(folders), paths(searched), paths(files));
+    Code { programs, folders, searched, files, is_too_long: *is_too_long }
 }
 
 /// Returns the programs, folders and files from which a server takes its code.

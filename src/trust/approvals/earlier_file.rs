@@ -174,6 +174,7 @@ mod tests {
             places: Vec::new(),
             named: NamedFiles::default(),
             makes: Vec::new(),
+            writes: Vec::new(),
             manifest: None,
             manifest_digest: None,
             direct_names: BTreeMap::new(),

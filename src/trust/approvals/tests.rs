@@ -3,7 +3,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::*;
-use crate::boxes::Present;
+use crate::boxes::{ChangeableBy, Present};
 use crate::config::{ServerSource, SourceKind};
 use crate::trust::{Executable, NamedFiles};
 
@@ -15,7 +15,8 @@ pub(super) fn subject(digest: &str) -> Subject {
         shown_digest: digest.into(),
         executable: None,
         places: None,
-        present: crate::boxes::Present::default(),
+        present: Present::default(),
+        changeable_by: ChangeableBy::default(),
         named: NamedFiles::default(),
         pin_executable: false,
         folder: None,
@@ -372,8 +373,8 @@ fn the_files_of_an_entry_stay_with_its_approval_until_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
     let programs = vec!["/p/a.mjs".to_owned()];
-    let named = NamedFiles { missing: programs.clone(), programs, environment_file: Some("/p/.env".into()) };
-    let present = Present { makes: vec!["/p/b.mjs".into()], ..Present::default() };
+    let named = NamedFiles { missing: programs.clone(), programs, environment_file: Some("/p/.env".into()), ..NamedFiles::default() };
+    let present = Present { makes: vec!["/p/b.mjs".into()], writes: vec!["/p".into()], ..Present::default() };
     let subject = Subject { named: named.clone(), present, ..subject("1") };
     let of = |now: SystemTime| {
         store.snapshot().unwrap().named_files(now).map(|(key, named)| (key.to_owned(), named.clone())).collect::<Vec<_>>()
@@ -384,7 +385,8 @@ fn the_files_of_an_entry_stay_with_its_approval_until_it_ends() {
     // The approval of the tools has the files of the command's approval.
     let of_tools = Subject { named: NamedFiles::default(), present: Present::default(), ..subject };
     store.approve_manifest(&of_tools, manifest(), None, &basis).unwrap();
-    assert_eq!(store.approval("a").unwrap().unwrap().makes, ["/p/b.mjs"]);
+    let approval = store.approval("a").unwrap().unwrap();
+    assert_eq!((approval.makes, approval.writes), (vec!["/p/b.mjs".to_owned()], vec!["/p".to_owned()]));
     assert_eq!(of(now), [("a".to_owned(), named)]);
     assert!(of(now + Duration::from_mins(6)).is_empty(), "an approval that has expired keeps nothing");
     store.revoke("a").unwrap();
