@@ -162,7 +162,7 @@ return { titles: all.map((book) => book.title) }`
     const tool = planned('find', { properties: { isbn: string } })
     for (const [answers, warning] of [
       [[refusing, code('return "any book"')], undefined],
-      [[refusing], /the tool "find" is kept as the model has written it twice: called with \{"isbn":.*no ISBN: /],
+      [[refusing], /the tool "find" is kept, because the model has written such code twice: called with \{"isbn":.*no ISBN: /],
     ]) {
       const gateway = await openGateway(t)
       const { generate, asked } = model({ plans: [plan(tool)], handlers: { find: [...answers] } })

@@ -107,7 +107,7 @@ describe('A box with hosts', TIMEOUT, () => {
     }
     const logged = (await gateway.command('/mcp logs it')).data.lines.filter(({ kind }) => kind === 'box-refused')
     assert.ok(
-      logged.some(({ text }) => text === 'its box does not have unknown.example'),
+      logged.some(({ text }) => text === 'its box does not allow unknown.example'),
       JSON.stringify(logged),
     )
   })
@@ -115,7 +115,7 @@ describe('A box with hosts', TIMEOUT, () => {
   test('names in the error of a failed start what it does not have', async (t) => {
     const gateway = await openGateway(t, { it: reaching('standard', '--needs', 'https://api.example.org/') })
     await assert.rejects(gateway.approve('it'), (error) => {
-      assert.match(error.message, /its box does not have api\.example\.org/)
+      assert.match(error.message, /its box does not allow api\.example\.org/)
       return error.code === 'ERR_SERVER_EXITED'
     })
   })

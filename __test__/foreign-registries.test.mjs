@@ -129,7 +129,7 @@ test('an index that only the entry names is not reached unless its box has it', 
   settings(t, {}, { UV_DEFAULT_INDEX: `${usual.url}/simple` })
   const entry = { command: uvx(), args: ['acme-reaching'], env: { UV_DEFAULT_INDEX: url, UV_HTTP_RETRIES: '0' }, confirm: 'never' }
   const without = await openGateway(t, { it: entry }, { limits })
-  await assert.rejects(without.approve('it'), ({ message }) => message.includes(`its box does not have ${index.host}`))
+  await assert.rejects(without.approve('it'), ({ message }) => message.includes(`its box does not allow ${index.host}`))
   assert.deepEqual(index.asked, [])
   const gateway = await openGateway(t, { it: { ...entry, box: { network: [index.host] } } }, { limits })
   await gateway.approve('it')

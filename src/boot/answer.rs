@@ -11,7 +11,7 @@ pub const MAX_ANSWER_BYTES: usize = 1024 * 1024;
 const MAX_ATTEMPTS: usize = 256;
 /// The largest number of bytes that the search for JSON reads, from all places together.
 const MAX_BYTES_READ: usize = 16 * 1024 * 1024;
-/// The longest prose that can be a refusal.
+/// The maximum length of a refusal in prose, in bytes.
 const MAX_REFUSAL_BYTES: usize = 4_000;
 const SHOWN_CHARS: usize = 300;
 
@@ -123,7 +123,7 @@ pub(super) fn refusal(answer: &str) -> Option<String> {
     (is_prose && REFUSALS.iter().any(|refusal| start.starts_with(refusal))).then(|| sanitise_line(&prose, SHOWN_CHARS))
 }
 
-/// Reads a value leniently: a field of a wrong type is an error that names it.
+/// Converts a value to a type. If a field has a wrong type, the error names the field.
 pub(super) fn typed<T: for<'de> serde::Deserialize<'de>>(value: &Json) -> Result<T, String> {
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(value, &mut track);

@@ -8,7 +8,7 @@ pub(super) struct Fence<'a> {
     pub(super) content: &'a str,
     /// The block with the lines that open and close it.
     pub(super) whole: &'a str,
-    /// False if the answer ends within the block.
+    /// False if the text ends within the block.
     pub(super) is_closed: bool,
 }
 

@@ -47,6 +47,6 @@ pub trait Generate: Send + Sync {
     /// Answers a request with a text. Dropping the future ends the request.
     ///
     /// # Errors
-    /// `ERR_BOOT_MODEL` if the model cannot be reached or answers with an error, `ERR_BOOT_REFUSED` if it says that it refuses.
+    /// `ERR_BOOT_MODEL` if the model cannot be reached or answers with an error, `ERR_BOOT_REFUSED` if the model says that it refuses.
     fn generate<'a>(&'a self, request: &'a GenerateRequest) -> BoxFuture<'a, Result<String>>;
 }

@@ -15,7 +15,7 @@ pub enum Progress {
     PageRead { url: String, kind: PageKind, chars: usize, ms: u64 },
     /// A page has not changed since the tools in the cache were made.
     PageUnchanged { url: String, ms: u64 },
-    /// A problem does not stop the pipeline, but a person should know it.
+    /// A problem does not stop the pipeline, but a person should know about it.
     Warning { text: String },
     /// Parts of a page were left out, because the pages are too long.
     PageCut { url: String, chars: usize, kept_chars: usize },
@@ -52,7 +52,7 @@ pub enum Progress {
 /// Receives the steps. It is called often, from several tasks, and must not block.
 pub type ProgressListener = dyn Fn(Progress) + Send + Sync;
 
-/// Tells the time.
+/// A source of the current time.
 pub trait Clock: Send + Sync {
     /// Returns the milliseconds since 1970.
     fn now_ms(&self) -> u64;

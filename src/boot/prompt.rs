@@ -6,7 +6,7 @@ use url::Url;
 
 /// Characters that end a URL in a text, besides whitespace and control characters.
 const ENDS: [char; 20] = ['<', '>', '"', '`', '\\', '|', '^', '“', '”', '。', '、', '「', '」', '（', '）', '，', '；', '！', '《', '》'];
-/// Characters that belong to the sentence around a URL, and not to the URL, if they stand at its end.
+/// Characters that are not part of a URL if they are at its end, because they belong to the sentence around the URL.
 const TRAILING: [char; 11] = ['.', ',', ';', ':', '!', '?', '\'', '’', '*', '_', '~'];
 /// The longest URL that is looked at, in bytes.
 const MAX_URL_BYTES: usize = 2_000;
@@ -84,7 +84,7 @@ fn url_length(text: &str) -> usize {
             ')' => open.pop_if(|opened| *opened == '(').is_none(),
             ']' => open.pop_if(|opened| *opened == '[').is_none(),
             '}' => open.pop_if(|opened| *opened == '{').is_none(),
-            // A list of URLs without spaces.
+            // In a list of URLs without spaces, this character ends a URL if another URL follows.
             ',' | ';' => {
                 let next = text.as_bytes().get(at + 1..).unwrap_or_default();
                 next.get(..4).is_some_and(|next| next.eq_ignore_ascii_case(b"http"))

@@ -10,7 +10,7 @@ pub struct SecretName {
     pub name: String,
     /// The only host to which the value is sent, in the form of an entry of the whitelist.
     pub host: String,
-    /// True if the value may also stand in bodies of requests.
+    /// True if the value may also be used in the bodies of requests.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_body: bool,
 }

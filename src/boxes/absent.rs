@@ -1,5 +1,5 @@
-//! Finds paths in arguments and variables that a box does not contain. It contains only files and folders that exist when it is made, and
-//! none because a variable names it.
+//! Finds paths in arguments and variables that name files or folders outside of a box. A box contains only files and folders that exist
+//! when the box is made. It does not contain a path only because a variable names this path.
 
 use std::path::{Path, PathBuf};
 
@@ -18,16 +18,16 @@ pub fn absent_arguments(arguments: &[String], given: &[Given], lookup: &impl Loo
     paths.filter(|path| lookup.kind(path).is_none() && is_in_folder(path, lookup) && !is_in_box(path, given)).map(Path::to_owned).collect()
 }
 
-/// Returns the arguments that are paths of existing files and folders, but that no argument gives to a box: the home, the gateway's own
-/// folder, a folder above one of them, and sockets.
+/// Returns the arguments that name existing files and folders which no argument adds to a box: the home, the gateway's own folder, a folder
+/// above one of them, and sockets.
 #[must_use]
 pub fn withheld_arguments(arguments: &[String], given: &[Given], lookup: &impl Lookup) -> Vec<PathBuf> {
     let paths = arguments.iter().map(Path::new).filter(|path| path.is_absolute());
     paths.filter(|path| lookup.kind(path).is_some() && !is_in_box(path, given)).map(Path::to_owned).collect()
 }
 
-/// Returns the variables whose value is the path of a file or folder that exists, or of a missing file in an existing folder, if the box does
-/// not contain it. A variable adds nothing to a box. A value may be a `file:` URL too, as databases are named.
+/// Returns the variables whose value is a path outside of the box: an existing file or folder, or a missing file in an existing folder. A
+/// box does not contain a path only because a variable names it. A value may also be a `file:` URL, as for some databases.
 #[must_use]
 pub fn variables_outside(variables: &[(String, String)], given: &[Given], lookup: &impl Lookup) -> Vec<(String, PathBuf)> {
     let outside = variables.iter().filter_map(|(name, value)| {
@@ -37,7 +37,8 @@ pub fn variables_outside(variables: &[(String, String)], given: &[Given], lookup
     outside.collect()
 }
 
-/// Returns whether an absolute path lies in an existing folder. `/api` is not the path of a file, and neither is `/api/v1`.
+/// Returns whether an absolute path lies in an existing folder other than the root folder. `/api` and `/api/v1` are usually not the paths
+/// of files.
 fn is_in_folder(path: &Path, lookup: &impl Lookup) -> bool {
     let folder = path.parent().filter(|folder| *folder != Path::new("/"));
     path.is_absolute() && folder.is_some_and(|folder| lookup.kind(folder) == Some(Kind::Folder))
@@ -99,7 +100,7 @@ mod tests {
         let in_box = [Given { path: given.path().to_owned(), access: Access::Write, link: Link::Refused }];
         let arguments = |paths: [&Path; 4]| paths.map(|path| path.to_str().unwrap().to_owned());
         let arguments = arguments([outside.path(), given.path(), Path::new("/usr/bin"), Path::new("/api/v1")]);
-        // Folders directly in `/tmp` may also be those of the box's own `/tmp`, so one within is looked at.
+        // A folder directly in `/tmp` could also be one of the box's own `/tmp`, so this test uses a folder one level deeper.
         let within = outside.path().join("within");
         std::fs::create_dir(&within).unwrap();
         assert_eq!(withheld_arguments(&arguments, &in_box, &Disk), [] as [PathBuf; 0]);

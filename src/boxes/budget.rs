@@ -1,4 +1,5 @@
-//! Limits the work for the texts of one entry. Its author decides how long they are, and the boxes of all other servers wait for this work.
+//! Limits the work for the texts of one entry. The author of the entry decides how long the texts are, and the boxes of all other servers
+//! wait for this work.
 
 use std::path::Path;
 
@@ -6,13 +7,13 @@ use crate::config::TOO_LONG_PATH;
 
 /// Maximum number of words of one entry.
 const MAX_WORDS: usize = 16_384;
-/// Maximum number of words of one entry for which files with an ending are looked for.
+/// Maximum number of words of one entry for which files with an appended extension are searched.
 const MAX_COMPLETED: usize = 2_048;
-/// Maximum length in bytes of all texts of one entry, with the values of their variables. The paths that they name have as many bytes again. The kernel
-/// starts no program with an argument of 128 KiB.
+/// Maximum length in bytes of all texts of one entry, including the values of their variables. The paths in these texts have a second limit
+/// of the same size. The kernel starts no program with an argument of 128 KiB or more.
 const MAX_BYTES: usize = 256 << 10;
 
-/// The work that is left for one entry.
+/// The work that may still be done for one entry.
 #[derive(Debug)]
 pub(super) struct Budget {
     words: usize,
@@ -46,7 +47,8 @@ impl Budget {
         &text[..end]
     }
 
-    /// Returns the first arguments of an entry that may be looked at. They are looked at once more as texts.
+    /// Returns as many arguments of an entry, from the first on, as may be looked at. This takes nothing from the budget: the arguments are
+    /// counted later, when they are examined as texts.
     pub(super) fn take_arguments<'t>(&mut self, arguments: &'t [String]) -> &'t [String] {
         let mut bytes = 0;
         let fits = |argument: &&String| {
@@ -58,12 +60,12 @@ impl Budget {
         &arguments[..fitting]
     }
 
-    /// Returns whether one more word may be looked at.
+    /// Returns whether one more word may be looked at, and counts it.
     pub(super) fn take_word(&mut self) -> bool {
         Self::take(&mut self.words, 1, &mut self.is_exceeded)
     }
 
-    /// Returns whether files with an ending may be looked for once more.
+    /// Returns whether files with an appended extension may be searched for one more word, and counts this search.
     pub(super) fn take_completed(&mut self) -> bool {
         Self::take(&mut self.completed, 1, &mut self.is_exceeded)
     }
@@ -87,7 +89,7 @@ impl Budget {
     }
 }
 
-/// Returns whether the kernel takes a path of this length.
+/// Returns whether the kernel accepts a path of this length.
 pub(super) fn is_usable(path: &Path) -> bool {
     path.as_os_str().len() < TOO_LONG_PATH
 }

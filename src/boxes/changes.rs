@@ -1,4 +1,5 @@
-//! Says what a box can change that decides what other servers run, to the person who approves the box, or the other server.
+//! Describes what a box can change, if that decides what other servers run. A person reads these sentences in the approval of the box, and
+//! in the approval of each other server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -46,8 +47,8 @@ pub struct ChangeableBy {
     pub servers: Vec<String>,
 }
 
-/// Returns what the boxes of other servers can change that the server `runs` runs, for its approval. `by_box` has what each box can change, by the
-/// name of its server.
+/// Returns the boxes of other servers that can change what the server named `runs` runs, for the approval of this server. `by_box` contains
+/// what each box can change, by the name of the box's server.
 #[must_use]
 pub fn changeable_by(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &str) -> ChangeableBy {
     let is_of_this = |change: &&Change| matches!(&change.server, OtherServer::Named(name) if name == runs);
@@ -88,7 +89,7 @@ pub(super) fn servers_in(changes: &BTreeSet<Change>) -> Vec<String> {
     servers.into_iter().map(ToString::to_string).collect()
 }
 
-/// Returns the paths of each server and effect, the shortest first. A path within one that is said already is left out.
+/// Returns the paths by server and effect, the shortest first. A path is left out if it lies within a path that is named already.
 fn by_server(changes: &BTreeSet<Change>) -> BTreeMap<&OtherServer, Vec<(Effect, Vec<&Path>)>> {
     let mut sorted: Vec<&Change> = changes.iter().collect();
     sorted.sort_by_key(|change| (&change.server, change.effect, change.path.components().count(), &change.path));
@@ -110,10 +111,10 @@ fn by_server(changes: &BTreeSet<Change>) -> BTreeMap<&OtherServer, Vec<(Effect, 
 }
 
 impl Effect {
-    /// Returns whether a sentence about a folder says enough about another effect within this folder.
+    /// Returns whether a sentence about this effect of a folder makes a sentence about the effect `other` within the folder unnecessary.
     fn covers(self, other: Self) -> bool {
         match (self, other) {
-            // A missing program is named, although its folder is. That an entry was not examined is always said.
+            // A missing program is named even if its folder is named too. An entry that was not examined is always mentioned.
             (Self::MayPlant, Self::Makes | Self::Replaces) | (Self::Replaces | Self::MayPlant, Self::Unexamined) => false,
             (Self::Replaces | Self::MayPlant, _)
             | (Self::MayAdd, Self::MayAdd)
@@ -124,7 +125,7 @@ impl Effect {
     }
 }
 
-/// Returns sentences about what a box can make that this gateway or other programs of the user would run.
+/// Returns sentences about packages and configs that a box can make, and that this gateway or other programs of the user would then use.
 pub(super) fn made_sentences(Changes { of_servers: _, packages, host_configs }: &Changes) -> Vec<String> {
     let listed = |paths: &BTreeSet<PathBuf>| listed(&paths.iter().map(PathBuf::as_path).collect::<Vec<_>>());
     let of_packages = (!packages.is_empty()).then(|| format!("can make {}, from which this gateway may load packages", listed(packages)));
@@ -194,7 +195,7 @@ mod tests {
             "can make /data/y.db, which the server \"b\" uses",
         ];
         assert_eq!(sentences_of_box(&changes), said);
-        // An entry that was not examined is always said, beside what is known of it.
+        // An entry that was not examined is always mentioned, in addition to what is known about it.
         let unexamined = BTreeSet::from([change("b", Effect::MayPlant, "/ws"), change("b", Effect::Unexamined, "/ws")]);
         let said = "can write /ws, and so may be able to change what the server \"b\" runs: its entry is too long to be examined";
         assert_eq!(sentences_of_box(&unexamined)[1], said);

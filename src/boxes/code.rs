@@ -1,5 +1,5 @@
-//! Finds the files and folders from which a server takes its code, and the files that decide which code it takes. A program that can write them
-//! gets the rights of this server.
+//! Finds the files and folders from which a server takes its code, and the files that decide which code it takes. A program that can write
+//! these files gets the rights of the server.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,9 +15,9 @@ use crate::config::is_program_file;
 
 /// Extensions that a runtime appends to a name to find the program.
 const APPENDED: [&str; 14] = ["js", "cjs", "mjs", "node", "ts", "cts", "mts", "jsx", "tsx", "py", "rb", "so", "pl", "lua"];
-/// Maximum number of folders of `PATH` that are looked at. The author of an entry decides how many it has.
+/// Maximum number of folders of `PATH` that are looked at. The author of an entry decides how many folders its `PATH` has.
 const MAX_SEARCHED: usize = 1_024;
-/// Extensions of programs that look for nothing in the folders above them.
+/// Extensions of programs that load nothing from the folders above them.
 const ALONE: [&str; 7] = ["bash", "bat", "dll", "exe", "jar", "sh", "zsh"];
 /// Folders next to `bin` from which programs load code.
 const BESIDE_BIN: [&str; 4] = ["lib", "lib64", "libexec", "share"];
@@ -26,22 +26,22 @@ const NODE_MODULES: &str = "node_modules";
 /// The files and folders that decide which code a server runs.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Code {
-    /// Programs, runtimes and packages. Nothing but code is in them. A file that does not exist yet is among them if the server would run it.
+    /// Programs, runtimes and packages, which contain only code. A missing file is included if the server would run it.
     pub programs: BTreeSet<PathBuf>,
-    /// Folders that may have code beside other things: those in the arguments, variables and roots, those that its box is given, the working
-    /// folder, the folders of `PATH`, and the folder of a script without a package.
+    /// Folders that may contain code among other things: those in the arguments, variables and roots, those that the server's box gets, the
+    /// working folder, the folders of `PATH`, and the folder of a script without a package.
     pub folders: BTreeSet<PathBuf>,
     /// Folders above a program or the working folder. A runtime looks there for packages and settings, such as `node_modules` and `package.json`.
     pub searched: BTreeSet<PathBuf>,
     /// All other files that the entry names, whether they exist or not.
     pub files: BTreeSet<PathBuf>,
-    /// True if the entry names more than is looked at. Then it may name any file.
+    /// True if the entry names more paths than are looked at. Then the entry may name any file.
     pub is_too_long: bool,
 }
 
 impl Code {
-    /// Returns what is not in the code of another version of the same server. A package in which the other version may have more than code is a
-    /// folder.
+    /// Returns the code that another version of the same server does not have. A program or package that is only a folder in the other
+    /// version is returned as a folder, because it may contain more than code.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let rest = |own: &BTreeSet<PathBuf>, other: &BTreeSet<PathBuf>| -> BTreeSet<PathBuf> { own.difference(other).cloned().collect() };
@@ -58,12 +58,12 @@ impl Code {
     }
 }
 
-/// The command of a server, as far as it decides which code runs.
+/// The parts of a server's command that decide which code runs.
 pub struct Command<'a> {
     pub name: &'a str,
     /// Returns the value of a variable that the command has, wherever it comes from.
     pub value_of: &'a dyn Fn(&str) -> Option<String>,
-    /// The variables of its entry, and those that load code.
+    /// The variables of the server's entry, and those that load code.
     pub variables: &'a [Variable],
     /// The folder that the command takes for the home of its user.
     pub home: &'a Path,
@@ -75,15 +75,16 @@ pub struct Variable {
     pub loads_code: bool,
 }
 
-/// Returns what decides which code a server runs. The program need not exist.
+/// Returns the files and folders that decide which code a server runs. The program need not exist.
 pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup) -> Code {
-    // The kernel takes none of these paths, so the entry starts nothing.
+    // The kernel does not accept such a path, so this entry cannot start anything.
     if ![request.program].into_iter().chain(request.working_directory).all(is_usable) {
         return Code { is_too_long: true, ..Code::default() };
     }
     let mut budget = Budget::new();
     let request = &BoxInput { arguments: budget.take_arguments(request.arguments), ..request.clone() };
-    // A project is the package of a server's program, although the gateway's own folder within it keeps a box from having the project.
+    // This choice ignores the gateway's own folders. A project that contains one of them cannot be given to a box, but is still the package
+    // of a server's program.
     let choice = Choice::new(request, lookup, &[]);
     let Places { runtime, packages, files, interpreters } = choice.places();
     let folders = Folders { working: request.working_directory, home: command.home, value_of: command.value_of };
@@ -107,7 +108,7 @@ pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup)
     for (text, loads_code) in &texts {
         finder.add_text(text, *loads_code);
     }
-    // A short text can have long values.
+    // A short text can become long when the values of its variables are filled in.
     for (text, loads_code) in texts {
         if let Some(filled) = finder.folders.filled(text, &finder.budget) {
             finder.add_text(&filled, loads_code);
@@ -117,19 +118,19 @@ pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup)
     let mut code = Code { is_too_long, ..finder.code };
     if let Some(folder) = request.working_directory {
         code.folders.insert(folder.to_owned());
-        // The process sees the folder without links.
+        // The process sees the working folder with its links resolved.
         let real = lookup.real(folder).unwrap_or_else(|| followed(folder, lookup).1);
         code.searched.extend(folder.ancestors().chain(real.ancestors()).skip(1).filter(|above| *above != real).map(Path::to_owned));
     }
-    // The whole machine is not a place of code.
+    // The root folder is left out, because it contains the whole machine.
     for folders in [&mut code.folders, &mut code.searched] {
         folders.remove(Path::new("/"));
     }
     code
 }
 
-/// Returns whether a program that is found by its name stays the same whatever the box of its server does. It may change if it is in the
-/// workspace, or if the box may write a folder in which the name is looked up, or a link that leads to the program.
+/// Returns whether a program that is found by its name stays the same, whatever the box of its server writes. The program may change if it
+/// is in the workspace, or if the box may write a folder in which the name is looked up, or a link that leads to the program.
 pub fn is_fixed_program(request: &BoxInput<'_>, command: &str, lookup: &impl Lookup) -> bool {
     let in_workspace = |path: &Path| request.workspace.is_some_and(|workspace| path.starts_with(workspace));
     if command.contains('/') || in_workspace(request.program) {
@@ -176,7 +177,7 @@ impl<L: Lookup> Finder<'_, L> {
         self.code.folders.extend(searched(request).iter().filter_map(|folder| self.folders.placed(folder)));
         let candidates = candidates(request, command);
         let is_missing = self.lookup.kind(request.program).is_none();
-        // An earlier folder can have the program, although nobody can tell it at this moment.
+        // An earlier folder may contain the program even if nobody can find this out now.
         let possible = candidates.into_iter().filter(|candidate| is_missing || self.lookup.is_unknown(candidate));
         self.code.programs.extend(possible);
     }
@@ -186,7 +187,7 @@ impl<L: Lookup> Finder<'_, L> {
         for path in self.folders.paths_in(text, &mut self.budget, self.lookup) {
             match self.lookup.kind(&path) {
                 Some(Kind::Folder) => {
-                    // A file with the name of the folder and an ending comes first.
+                    // A runtime prefers a file with the name of the folder and an extension.
                     self.add_completed(&path);
                     self.code.folders.insert(path);
                 }
@@ -197,7 +198,7 @@ impl<L: Lookup> Finder<'_, L> {
         }
     }
 
-    /// Adds a path that the box of the server is given, or a root. The server may run what is there.
+    /// Adds a root, or a path that the server's box gets. The server may run what is there.
     fn add_given(&mut self, path: &Path) {
         if !self.budget.take_given(path) {
             return;
@@ -216,7 +217,7 @@ impl<L: Lookup> Finder<'_, L> {
         missing.insert(path);
     }
 
-    /// Adds the programs that a runtime finds by a shorter name.
+    /// Adds programs whose names are this path and an extension. A runtime finds them by the path without the extension.
     fn add_completed(&mut self, path: &Path) {
         if !self.budget.take_completed() {
             return;
@@ -238,7 +239,7 @@ impl<L: Lookup> Finder<'_, L> {
         is_program_file(file) || self.lookup.is_program(file) || self.lookup.interpreter(file).is_some()
     }
 
-    /// Adds a program with the interpreters in the first lines.
+    /// Adds a program, the interpreter in its first line, the interpreter of this interpreter, and so on.
     fn add_program(&mut self, file: &Path) {
         let (mut next, mut seen) = (Some(file.to_owned()), BTreeSet::new());
         for _ in 0..MAX_INTERPRETERS {
@@ -251,7 +252,7 @@ impl<L: Lookup> Finder<'_, L> {
         }
     }
 
-    /// Adds what the first line of a script names. Returns its interpreter.
+    /// Adds the interpreter and the other files that the first line of a script names. Returns the interpreter.
     fn add_first_line(&mut self, script: &Path) -> Option<PathBuf> {
         let words = self.lookup.interpreter(script)?;
         let filled: Vec<String> = words.iter().filter_map(|word| self.folders.filled(word, &self.budget)).collect();
@@ -266,8 +267,8 @@ impl<L: Lookup> Finder<'_, L> {
         self.choice.interpreter_of(script)
     }
 
-    /// Adds a file that runs, and the places in which it or its runtime looks for more. A runtime finds modules beside a script, whatever package it
-    /// belongs to.
+    /// Adds a file that runs, and the places in which this file or its runtime looks for further code. A runtime finds modules in the
+    /// folder of a script even if the script belongs to a package.
     fn add_file(&mut self, file: &Path) {
         let real = self.lookup.real(file).unwrap_or_else(|| file.to_owned());
         for path in [file, &real] {
@@ -283,13 +284,13 @@ impl<L: Lookup> Finder<'_, L> {
         }
     }
 
-    /// Adds the folders above a program. Existing packages there are programs themselves.
+    /// Adds the folders above a program. Packages that exist in these folders are added as programs.
     fn add_searched(&mut self, program: &Path) {
         if program.extension().and_then(OsStr::to_str).is_some_and(|ending| ALONE.contains(&ending)) {
             return;
         }
         for folder in program.ancestors().skip(1).filter(|folder| folder.parent().is_some()) {
-            // Then all folders above it are there too.
+            // All folders above this one were added together with it.
             if !self.code.searched.insert(folder.to_owned()) {
                 break;
             }
@@ -312,7 +313,7 @@ impl<L: Lookup> Finder<'_, L> {
     }
 }
 
-/// Returns the package that has a folder `bin`.
+/// Returns the package whose folder `bin` this is.
 fn package_above(folder: &Path, lookup: &impl Lookup) -> Option<PathBuf> {
     let package = folder.parent().filter(|_| folder.file_name() == Some(OsStr::new("bin")))?;
     MARKS.iter().any(|mark| lookup.kind(&package.join(mark)).is_some()).then(|| package.to_owned())

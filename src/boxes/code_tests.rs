@@ -128,7 +128,7 @@ fn an_interpreter_is_code_wherever_it_is_found() {
     }
 }
 
-/// A name without an ending is completed by the runtime.
+/// A runtime completes a name without an extension.
 #[test]
 fn a_file_that_a_runtime_finds_by_a_shorter_name_is_code() {
     let files = ["/ws/lib.rb", "/ws/a.mts", "/ws/lib/x.mjs"];
@@ -137,7 +137,7 @@ fn a_file_that_a_runtime_finds_by_a_shorter_name_is_code() {
     assert!(files.iter().all(|file| has(&code.programs, file)), "{code:#?}");
 }
 
-/// The gateway's own folder keeps boxes from having the project, but does not change what the project is for its servers.
+/// Boxes cannot have the project, because the gateway's own folder lies in it. But the project is still the package of its servers.
 #[test]
 fn a_project_with_the_gateways_own_folder_is_a_package_too() {
     let machine =
@@ -157,7 +157,7 @@ fn the_folders_above_the_place_of_a_working_folder_are_searched() {
     assert!(!has(&code.searched, "/ws/b/sub") && !has(&code.searched, "/"), "{code:#?}");
 }
 
-/// The author of an entry decides how many folders its `PATH` has.
+/// The author of an entry decides how many folders the `PATH` of the entry has.
 #[test]
 fn a_bounded_number_of_folders_of_the_search_path_is_looked_at() {
     let path: Vec<String> = (0..12_000).map(|number| format!("/ws/p{number}")).collect();
@@ -171,7 +171,7 @@ fn a_bounded_number_of_folders_of_the_search_path_is_looked_at() {
     assert!(has(&found.folders, "/ws/p0") && has(&found.programs, "/ws/p1023/gone"));
 }
 
-/// A machine with nothing on it, which counts how often it is looked at.
+/// A machine on which no file exists, and which counts how often it is looked at.
 #[derive(Default)]
 struct Counted(std::cell::Cell<usize>);
 
@@ -215,7 +215,8 @@ impl Lookup for Counted {
     }
 }
 
-/// Looks for the code of an entry with the same long variable in each argument. Returns the code, and the number of looks at the machine.
+/// Finds the code of an entry in which each argument contains the same long variable. Returns the code, and the number of looks at the
+/// machine.
 fn repeated(arguments: usize, names: usize) -> (Code, usize) {
     let value = (0..names).map(|number| format!("/a{number}")).collect::<Vec<_>>().join(",");
     let arguments: Vec<String> = (0..arguments).map(|number| format!("$A,/b{number}")).collect();
@@ -228,7 +229,7 @@ fn repeated(arguments: usize, names: usize) -> (Code, usize) {
     (code, machine.0.get())
 }
 
-/// The author of an entry decides how many words it has, and the boxes of all other servers wait.
+/// The author of an entry decides how many words the entry has, and the boxes of all other servers wait for it.
 #[test]
 fn the_work_for_an_entry_grows_no_faster_than_its_length_and_is_bounded() {
     let (code, one) = repeated(10, 10);
@@ -280,7 +281,7 @@ fn a_missing_program_hides_nothing_of_its_command() {
     }
 }
 
-/// A server can take away the right to search its own folder. That stops only boxes that have this folder.
+/// A server can take away the right to search its own folder. Only boxes that have this folder cannot start then.
 #[test]
 fn a_closed_folder_stops_only_the_boxes_that_have_it() {
     let machine =
@@ -291,7 +292,7 @@ fn a_closed_folder_stops_only_the_boxes_that_have_it() {
     assert!(error.contains("because /home/ada/p/tools cannot be searched: allow yourself to search it (chmod"), "{error}");
     let other = Entry { arguments: vec!["/home/ada/q".to_owned()], ..server };
     assert_eq!(other.own(&machine), ["w /home/ada/q"]);
-    // A file that is only named stops nothing.
+    // A file that is only named, and is not a program, stops no box.
     let mut named = entry("/usr/bin/node", &["/home/ada/p"]);
     named.kept = vec![Kept { path: "/home/ada/p/tools/x.yml".into(), owner: Owner::Uses("b".into()) }];
     assert!(named.present(&machine).contains(&"can change /home/ada/p/tools/x.yml, which the server \"b\" uses".to_owned()));

@@ -28,14 +28,15 @@ const OPEN_FILES: u64 = 16_384;
 const FILE_BYTES: u64 = 4 << 30;
 const TEMPORARY_BYTES: u64 = 512 << 20;
 
-/// A server that is about to start, without placeholders.
+/// A server that is about to start. All placeholders in its settings are filled in already.
 #[derive(Clone)]
 pub struct BoxInput<'a> {
     pub settings: &'a BoxSettings,
     /// The file that was found for the command.
     pub program: &'a Path,
     pub arguments: &'a [String],
-    /// The folder in which relative paths in the arguments are resolved. `None` means the private home, in which no argument names a file.
+    /// The folder in which relative paths in the arguments are resolved. `None` means the private home. Then no relative argument names a
+    /// file.
     pub working_directory: Option<&'a Path>,
     /// The workspace folder. A program that is found there is not one of the user's own programs.
     pub workspace: Option<&'a Path>,
@@ -61,7 +62,7 @@ pub struct BoxInput<'a> {
     pub kept: &'a dyn Fn() -> Vec<Kept>,
 }
 
-/// The files and folders that a box has for its program, although the config does not name them.
+/// The files and folders that a box has because its program needs them, although the config does not name them.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Places {
     /// The folders of the program and its interpreters.
@@ -70,11 +71,11 @@ pub struct Places {
     pub packages: BTreeSet<PathBuf>,
     /// The program, its interpreters and the programs in the arguments themselves.
     pub files: BTreeSet<PathBuf>,
-    /// The interpreters, by the paths in the first lines of scripts.
+    /// The interpreters, at the paths that the first lines of scripts name.
     pub(super) interpreters: BTreeSet<PathBuf>,
 }
 
-/// What exists in a box, and why.
+/// The decision about a box: its contents, and the facts that led to them.
 #[derive(Debug)]
 pub struct Decided {
     pub contents: Contents,
@@ -98,8 +99,8 @@ pub fn places(request: &BoxInput<'_>, lookup: &impl Lookup) -> Places {
     Choice::new(request, lookup, &own_folders(request, lookup)).places()
 }
 
-/// Returns the paths that a box would have by its entry alone. The folders of the program that is found now are not among them, because an earlier
-/// box, which had another program, could write there.
+/// Returns the paths that a box has because of its entry alone. The folders of the program that is found now are left out. An earlier box,
+/// which had another program, could write there.
 pub(super) fn given_paths(request: &BoxInput<'_>, lookup: &impl Lookup) -> BTreeMap<PathBuf, Access> {
     let own_folders = own_folders(request, lookup);
     let choice = Choice::new(request, lookup, &own_folders);
@@ -111,7 +112,7 @@ pub(super) fn given_paths(request: &BoxInput<'_>, lookup: &impl Lookup) -> BTree
 }
 
 pub(super) fn own_folders(request: &BoxInput<'_>, lookup: &impl Lookup) -> Vec<PathBuf> {
-    // A folder that is still missing can be behind a link too.
+    // A folder that does not exist yet can be reached through a link too.
     request.own_folders.iter().map(|folder| lookup.real(folder).unwrap_or_else(|| followed(folder, lookup).1)).collect()
 }
 
@@ -124,18 +125,19 @@ pub fn decide(request: &BoxInput<'_>, lookup: &impl Lookup) -> Result<Decided, S
     refused.into_iter().next().map_or(Ok(decided), Err)
 }
 
-/// What would exist in a box, and the reasons why the box cannot be made now.
+/// The contents that a box would have, and the reasons why the box cannot be made now.
 #[derive(Debug)]
 pub struct Examined {
     /// If the box cannot be made, only `changes` and `places` are complete.
     pub decided: Decided,
-    /// The paths that the box may write before anything is taken from them, and arguments that do not exist yet.
+    /// The paths that the box could write before any of them becomes read-only, and paths in arguments that do not exist yet.
     pub writes: BTreeSet<PathBuf>,
     /// The reasons, in the order in which they were found. Empty if the box can be made.
     pub refused: Vec<String>,
 }
 
-/// Examines a box. A reason why it cannot be made now, which may be gone in a moment, hides nothing of what the box could change.
+/// Examines a box. Returns everything that the box could change, even if the box cannot be made now, because the reason for this may soon
+/// be gone.
 pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
     let own_folders = own_folders(request, lookup);
     let choice = Choice::new(request, lookup, &own_folders);
@@ -166,7 +168,8 @@ pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
     let mut with_missing: BTreeMap<PathBuf, Access> = missing.into_iter().chain(paths.clone()).collect();
     let mut changes = keep(&kept, &mut paths, &mounts, lookup, &mut refused);
     if has_missing {
-        // A box that starts when these exist has them, without another approval. Whether it can be made is decided then.
+        // A box that starts when these paths exist has them, without another approval. Whether that box can be made is decided at its
+        // start.
         changes = keep(&kept, &mut with_missing, &mounts, lookup, &mut Vec::new());
     }
     let held = held(request.own_files, &paths, &request.read, &mounts, lookup).unwrap_or_else(|reason| {
@@ -183,12 +186,12 @@ pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
 /// Returns the contents of a box with these paths, and with its network and limits.
 fn contents_of(request: &BoxInput<'_>, paths: BTreeMap<PathBuf, Access>, hidden: Vec<PathBuf>) -> Contents {
     let network = network_of(&request.settings.network, request.start_hosts);
-    // A network of its own has its own table of names.
+    // A box with its own network has its own files for looking up names.
     let is_kept = |path: &&str| network == Network::Shared || !NAMING.contains(path);
     let system = SYSTEM.into_iter().filter(is_kept).map(|path| Given { path: path.into(), access: Access::Read, link: Link::System });
     let named = paths.into_iter().map(|(path, access)| Given { path, access, link: Link::Refused });
     let mut given: Vec<Given> = system.filter(|given| !request.write.contains(&given.path)).chain(named).collect();
-    // A folder comes before what it contains, so that this is mounted upon it.
+    // A folder comes before its contents, so that they are mounted over it.
     given.sort_by_key(|given| given.path.components().count());
     // The variables are part of the command's environment already.
     let BoxSettings { base: _, read: _, write: _, network: _, memory_mb, disk_mb, processes, cpu_percent, is_nested, environment: _ } =
@@ -260,8 +263,8 @@ impl<'a, L: Lookup> Choice<'a, L> {
         own.or_else(|| self.lookup.real(program)).unwrap_or_else(|| program.to_owned())
     }
 
-    /// Keeps the programs themselves from being written, also within a folder that may be written. A box whose server rewrites the first line
-    /// of its own program would have other contents at the next start. `refused` gets the reasons why the box cannot be made.
+    /// Makes the programs themselves read-only, even within a folder that may be written. Otherwise, a server could rewrite the first line
+    /// of its own program, and its box would have other contents at the next start. `refused` gets the reasons why the box cannot be made.
     fn keep_programs(&self, places: &Places, paths: &mut BTreeMap<PathBuf, Access>, mounts: &OtherMounts, refused: &mut Vec<String>) {
         let others = places.files.iter().flat_map(|file| mounts.other_names(file, self.lookup));
         for file in places.files.iter().cloned().chain(others) {
@@ -299,7 +302,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
         if Path::new(first).file_name() != Some(OsStr::new("env")) {
             return Some(first.into());
         }
-        // Quotes, and a path, could name a program of another folder, which nobody is shown.
+        // A word with quotes, or a path, could name a program in another folder, which no person is shown.
         if words.clone().any(|word| word.contains(['\'', '"', '\\'])) {
             return None;
         }
@@ -323,7 +326,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
                 let beside = BESIDE_BIN.into_iter().map(|name| prefix.join(name)).filter(has);
                 [folder.to_owned()].into_iter().filter(has).chain(beside).collect()
             }
-            // A version manager has the programs beside the scripts that choose one.
+            // A version manager keeps the programs next to the scripts that choose one of them.
             Some("shims") if self.may_be_given(prefix) => vec![prefix.to_owned()],
             // Links are not mounted; the file to which the link leads is.
             _ if self.lookup.real(program).as_deref() == Some(program) && self.lookup.kind(program) == Some(Kind::File) => {
@@ -380,7 +383,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
                 places.packages.insert(package.clone());
                 paths.entry(package).or_insert(Access::Read);
             } else if kind == Kind::File && self.lookup.is_program(&real) {
-                // Whoever could write a program would run code outside of the box, when its user starts it.
+                // If the box could write a program, that code would run outside of the box when the user starts the program.
                 paths.entry(real).or_insert(Access::Read);
             } else {
                 paths.insert(real, access);
@@ -388,7 +391,8 @@ impl<'a, L: Lookup> Choice<'a, L> {
         }
     }
 
-    /// Returns the places of arguments and roots at which nothing exists now, with the access that a box gets to them if something does later.
+    /// Returns the paths in arguments and roots at which nothing exists now, with the access that a box gets if something exists there
+    /// later.
     fn missing_arguments(&self) -> BTreeMap<PathBuf, Access> {
         let arguments = self.request.arguments.iter().filter_map(|argument| self.path_of(argument));
         let missing = arguments.chain(self.request.roots.iter().cloned()).filter(|path| self.lookup.kind(path).is_none());
@@ -413,7 +417,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
             return Some(path.to_owned());
         }
         let folder = self.request.working_directory.filter(|_| is_relative_path(argument))?;
-        // `./a` is the place `a`.
+        // `./a` and `a` are the same place.
         Some(folder.join(path).components().collect())
     }
 

@@ -14,15 +14,15 @@ mod refused;
 #[path = "socket_folders_tests.rs"]
 mod socket_folders_tests;
 
-/// A machine with these files. A path that ends with `/` is a folder, one with ` -> ` a link, one with ` #! ` a script, one with `=` a socket, one with
-/// ` same as ` another name of a file or folder, one with ` mounts ` a further mount of a folder, one that
-/// begins with `closed ` a folder that cannot be searched, one that begins with `shared ` a folder in which all users make files.
+/// A machine with these files. A path that ends with `/` is a folder. A path with ` -> ` is a link, with ` #! ` a script, with `=` a
+/// socket, with ` same as ` another name of a file or folder, and with ` mounts ` a further mount of a folder. A path that begins with
+/// `closed ` is a folder that cannot be searched. A path that begins with `shared ` is a folder in which all users make files.
 #[derive(Default)]
 struct Machine {
     kinds: BTreeMap<PathBuf, Kind>,
     links: BTreeMap<PathBuf, PathBuf>,
     scripts: BTreeMap<PathBuf, Vec<String>>,
-    /// Files that are the same as others, by other names.
+    /// Other names of files, each with the known name of the same file.
     same: BTreeMap<PathBuf, PathBuf>,
     mounts: Vec<Mount>,
     /// Folders that this user cannot search.
@@ -125,7 +125,7 @@ impl Lookup for Machine {
 
     fn entries(&self, folder: &Path, most: usize) -> Option<Vec<crate::boxes::Entry>> {
         let within = self.kinds.iter().filter(|(path, _)| path.parent() == Some(folder));
-        // The entry tells the kind of what a mount hides. A socket is mounted over a file.
+        // A folder's entry for a mount point has the kind of the hidden file. In these tests, a socket is mounted over a file.
         let hidden = |path: &PathBuf| self.mounts.iter().any(|mount| mount.point == *path).then_some(Kind::File);
         let entries = within.map(|(path, kind)| crate::boxes::Entry {
             path: path.clone(),
@@ -213,7 +213,7 @@ impl Entry {
         self.with(|request| present(request, machine)).sentences
     }
 
-    /// Returns what the box has beside the system, as `r PATH` or `w PATH`.
+    /// Returns what the box has besides the system's files, as `r PATH` or `w PATH`.
     fn own(&self, machine: &Machine) -> Vec<String> {
         let (contents, _) = self.contents(machine).unwrap();
         let own = contents.given.iter().filter(|given| given.link == Link::Refused);
@@ -398,7 +398,7 @@ fn a_folder_with_the_socket_of_a_service_is_not_given_whole() {
     }
     // A folder that an argument names is refused in the same way as a folder in `read`.
     assert!(entry("/usr/bin/node", &["/run/user/1000"]).contents(&machine).is_err());
-    // A session that has no bus yet can get one.
+    // A session that has no bus yet can get one later.
     assert!(named("/run/user/1000/systemd", &[]).is_err());
     for path in ["/run/app", "/run/docker.sock", "/run/user/1000/bus"] {
         assert_eq!(named(path, &[]), Ok(()), "{path}");
@@ -436,11 +436,11 @@ fn an_interpreter_is_given_only_if_it_is_a_program_that_may_be_given() {
         entry("/home/ada/script", &[]).own(&machine(&lines))
     };
     let alone = ["r /home/ada/script"];
-    // A link leads to the home, to a file that is no program, to a socket, or to the gateway's own folder.
+    // A link leads to the home, to a file that is not a program, to a socket, or to the gateway's own folder.
     for target in ["/home/ada", "/home/ada/.ssh", "/home/ada/.ssh/key", "/home/ada/.gnupg/S.gpg-agent", "/home/ada/.state/bin/run"] {
         assert_eq!(of("/home/ada/x", &[&format!("/home/ada/x -> {target}")]), alone, "{target}");
     }
-    // The kernel would look for it in another folder than this process.
+    // The kernel would look for the relative path in another folder than this process.
     assert_eq!(of("q/bin/run", &["/home/ada/q/bin/run", "q/bin/run"]), alone);
     assert_eq!(of("/home/ada/q/bin/run", &["/home/ada/q/bin/run"]), ["r /home/ada/script", "r /home/ada/q/bin"]);
 }

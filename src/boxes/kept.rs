@@ -1,5 +1,5 @@
-//! Files and folders that run outside of a box: the gateway's own program, and the programs of other servers. Whoever writes them acts with
-//! the rights of those who run them.
+//! Files and folders that run outside of a box: the gateway's own program, and the programs of other servers. A process that can write them
+//! gets the rights of the users who run them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::own_files::{access_of, followed, unseen};
 use super::paths::Lookup;
 use super::shown::{OtherServer, shown_path};
 
-/// Files and folders of a project that programs of its user run, or from which they take what they run.
+/// Files and folders in a project that programs of its user run, or that decide what such programs run.
 const PLANTS: [&str; 16] = [
     ".git",
     ".husky",
@@ -44,19 +44,20 @@ pub enum Owner {
     Gateway,
     /// The process of this gateway, which loads the package if it exists.
     GatewayIfMade,
-    /// A program of the user that starts servers, such as an editor. The file says which ones.
+    /// A program of the user that starts servers, such as an editor. The file says which servers it starts.
     Host,
     /// The process of another server.
     Server(OtherServer),
-    /// The process of another server that nobody has approved. The path is that of a program or package, which boxes may write until then.
+    /// The process of another server that is not approved. The path is a program or package of this server. Boxes may write it until the
+    /// server is approved.
     Runs(OtherServer),
-    /// The process of another server. The folder may have code for it, and other things that boxes may write.
+    /// The process of another server. The folder may contain code for this server, and other things that boxes may write.
     MayRun(OtherServer),
     /// The process of another server. It looks in the folder for packages and settings with certain names.
     Searches(OtherServer),
     /// The process of another server. The file is named by its command, and is not a program.
     Uses(OtherServer),
-    /// The process of another server. Its entry names more than is looked at, so it may run anything at the path.
+    /// The process of another server. Its entry names more paths than are looked at, so it may run anything at the path.
     Unexamined(OtherServer),
 }
 
@@ -78,7 +79,7 @@ pub struct Change {
     pub path: PathBuf,
 }
 
-/// The way in which a box can change what another server runs. The order is that of the sentences.
+/// The way in which a box can change what another server runs. The sentences of an approval follow the order of the variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// The path is, contains, or leads to a program or package of the server.
@@ -107,8 +108,8 @@ pub struct Changes {
     pub host_configs: BTreeSet<PathBuf>,
 }
 
-/// Takes the right to write from what runs outside. Returns what a box can change nevertheless. `refused` gets the reasons why a box with these
-/// paths could change the program of the gateway.
+/// Makes paths that run outside of the box read-only. Returns what the box can change nevertheless. `refused` gets the reasons why a box
+/// with these paths could change the program of the gateway.
 pub(super) fn keep(
     kept: &[Kept],
     paths: &mut BTreeMap<PathBuf, Access>,
@@ -129,7 +130,7 @@ pub(super) fn keep(
     if let Some(place) = programs.find(|place| within_written(place) && lookup.is_unknown(place)) {
         refused.push(unseen(place, lookup));
     }
-    // A link within something that is kept cannot be replaced.
+    // A link within a protected path cannot be replaced.
     let is_written = |path: &Path| access_of(paths, path) == Some(Access::Write);
     let mut changes = Changes::default();
     for Place { owners, links, at: place } in &places {
@@ -144,7 +145,7 @@ pub(super) fn keep(
     changes
 }
 
-/// Returns what a box could change of other servers if it could write these paths and nothing else. Reads the disk.
+/// Returns what a box could change of other servers if it could write only these paths. Reads the disk.
 pub fn changes_by_writing(writes: &BTreeSet<PathBuf>, kept: &[Kept], lookup: &impl Lookup) -> BTreeSet<Change> {
     let mut paths: BTreeMap<PathBuf, Access> = writes.iter().map(|path| (path.clone(), Access::Write)).collect();
     let mounts = OtherMounts::of(writes.iter(), lookup);
@@ -164,7 +165,8 @@ impl Place<'_> {
     }
 }
 
-/// Returns the places of what runs outside, with the other names that a box has for them. Many servers have the same paths, such as those of `PATH`.
+/// Returns the places of all files that run outside of the box, with the other names that the box has for them. A path that many servers
+/// share, such as one of `PATH`, is looked at once.
 fn places<'k>(kept: &'k [Kept], mounts: &OtherMounts, lookup: &impl Lookup) -> Vec<Place<'k>> {
     let mut by_path: BTreeMap<&Path, Vec<&Owner>> = BTreeMap::new();
     for Kept { path, owner } in kept {
@@ -181,16 +183,16 @@ fn places<'k>(kept: &'k [Kept], mounts: &OtherMounts, lookup: &impl Lookup) -> V
     places
 }
 
-/// The action that a box can take at a place.
+/// A place, and what a box can do there.
 struct Looked<'p> {
     place: &'p PathBuf,
     /// The links to the place that the box can replace.
     links: &'p [&'p PathBuf],
-    /// The paths within the place, or the place itself, that the box was given, and the links.
+    /// The given paths that are the place or lie within it, and the links.
     changeable: &'p [&'p PathBuf],
     is_written: bool,
     is_missing: bool,
-    /// True if it cannot be told whether the place exists.
+    /// True if nobody can find out whether the place exists.
     is_unknown: bool,
 }
 
@@ -200,10 +202,10 @@ impl Changes {
         self.of_servers.iter().filter(|change| change.effect == Effect::Makes).map(|change| &change.path)
     }
 
-    /// Adds what a box can change at a place.
+    /// Adds the changes that a box can make at a place.
     ///
     /// # Errors
-    /// The reason why no box may change it.
+    /// The reason why no box may change the place.
     fn add(&mut self, owner: &Owner, looked: &Looked<'_>) -> Result<(), String> {
         let Looked { place, links, changeable, is_written, is_missing, is_unknown } = *looked;
         let at_place: &[&PathBuf] = &[place];
@@ -226,13 +228,13 @@ impl Changes {
                 return Ok(());
             }
             (Owner::Gateway | Owner::GatewayIfMade | Owner::Host, []) => return Ok(()),
-            // A box is not made while a program cannot be looked at. It may be made later, when the program is missing.
+            // If it cannot be found out whether a program exists, no box is made now. A box may be made later, when the program is missing.
             (Owner::Server(server), []) => (server, Effect::Makes, if is_written && (is_missing || is_unknown) { at_place } else { &[] }),
             (Owner::Server(server), _) => (server, Effect::Replaces, changeable),
             (Owner::Runs(server), []) if is_missing => (server, Effect::Makes, if is_written { at_place } else { &[] }),
             (Owner::Runs(server), _) => (server, Effect::Replaces, if is_written { at_place } else { changeable }),
             (Owner::MayRun(server), _) => (server, Effect::MayPlant, if is_written { at_place } else { changeable }),
-            // What lies elsewhere in the folder is not looked for.
+            // Other things in the folder are not looked for.
             (Owner::Searches(server), _) => (server, Effect::MayAdd, if is_written { at_place } else { links }),
             (Owner::Uses(server), []) if is_missing => (server, Effect::MayMake, if is_written { at_place } else { &[] }),
             (Owner::Uses(server), []) => (server, Effect::Rewrites, if is_written { at_place } else { &[] }),
@@ -259,7 +261,8 @@ fn refusal(owner: &Owner, changeable: &Path) -> String {
     )
 }
 
-/// Says what in a path that a box may write, or around it, is run by other programs of the user. `None` if nothing was found.
+/// Returns a sentence about files that other programs of the user run, in or around a path that a box may write. `None` if no such file was
+/// found.
 pub(super) fn planting(given_path: &Path, given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Option<String> {
     let may_exist = |path: &Path| lookup.kind(path).is_some() || lookup.is_unknown(path);
     let is_changeable = |path: &Path| access_of(given, path) == Some(Access::Write) && may_exist(path);

@@ -53,7 +53,7 @@ fn no_mounts(files: &Files) -> OtherMounts {
     OtherMounts::of([].into_iter(), files)
 }
 
-/// Boxes may write what nobody has approved, so the request says that the box can write it.
+/// Boxes may write programs that nobody has approved, so the request says that the box can write them.
 #[test]
 fn a_program_that_is_not_kept_yet_can_be_written_and_is_named() {
     let files = Files([("/ws/b/package.json", ""), ("/ws/b/server.mjs", "")].into());
@@ -71,7 +71,7 @@ fn kept_in(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, files: &Files) 
     refused.into_iter().next().map_or(Ok(changes), Err)
 }
 
-/// Returns the paths that a box, which may write `written`, can only read, and the sentences about what it can change.
+/// Returns two results for a box that may write `written`: the paths that it can only read, and the sentences about its changes.
 fn kept(written: &[&str], path: &str, owner: Owner) -> Result<(Vec<PathBuf>, Vec<String>), String> {
     let files = Files(
         [("/ws/node_modules/p/index.js", ""), ("/ws/tools/server.mjs", ""), ("/ws/link", "/opt/tool"), ("/opt/tool", ""), ("/ws/.git", "")]
@@ -201,7 +201,7 @@ fn a_file_that_another_server_uses_stays_written_and_is_said() {
     assert_eq!(of(&["/other"], "/ws/new"), (vec![], vec![]));
 }
 
-/// Only a few names in such a folder matter, and nothing that lies deeper in other folders.
+/// Only a few names in such a folder matter, and nothing in the folders within it.
 #[test]
 fn a_folder_that_is_only_searched_is_said_if_the_box_may_write_in_it() {
     let of = |written: &[&str], path: &str| kept(written, path, Owner::Searches("b".into())).unwrap();

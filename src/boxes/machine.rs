@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The argument with which the program tries the parts, and prints the [`BoxesReport`].
+/// The argument that makes the program `hyperlight-mcp-box` try each part and print the [`BoxesReport`].
 pub(crate) const PROBE: &str = "--probe";
 
-/// A part of the kernel of which boxes are made.
+/// A feature of the kernel that boxes use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BoxPartName {
@@ -27,7 +27,7 @@ pub enum BoxPartName {
 }
 
 impl BoxPartName {
-    /// Returns the name for a person.
+    /// Returns the name as it is shown to a person.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl BoxPartName {
 pub struct BoxPart {
     pub name: BoxPartName,
     pub available: bool,
-    /// For Landlock its version; for a cgroup the resources that it can limit.
+    /// For Landlock, its version. For a cgroup, the resources that it can limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The reason why the machine does not have the part.

@@ -1,4 +1,4 @@
-//! Other names of files and folders by further mounts of their file system, such as a bind mount.
+//! Finds other names of files and folders that exist because their file system is mounted more than once, for example by a bind mount.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ pub(super) fn mounts(text: &[u8]) -> Vec<Mount> {
     text.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
 
-/// Returns a path of which the kernel has written blanks, line breaks and backslashes as three octal digits.
+/// Decodes a path in which the kernel has written blanks, line breaks and backslashes as three octal digits.
 fn unescaped(field: &[u8]) -> PathBuf {
     let (mut path, mut rest) = (Vec::new(), field);
     while let [first, behind @ ..] = rest {
@@ -46,7 +46,7 @@ fn unescaped(field: &[u8]) -> PathBuf {
 /// The mounts of a machine through which a box with certain paths may have other names of files.
 pub(crate) struct OtherMounts {
     by_point: BTreeMap<PathBuf, (String, PathBuf)>,
-    /// What the box has of each file system: the path within the file system, and the name in the box.
+    /// The parts of each file system that the box has: the path within the file system, and the name in the box.
     reached: BTreeMap<String, Vec<(PathBuf, PathBuf)>>,
 }
 
@@ -71,13 +71,13 @@ impl OtherMounts {
         Self { reached, ..mounts }
     }
 
-    /// Returns the places at or in a path at which something is mounted. The entry of such a place in its folder tells the kind of what the mount
-    /// hides.
+    /// Returns the mount points at or within a path. The entry of a mount point in its folder shows the kind of the hidden file, not of the
+    /// mounted one.
     pub(super) fn points_in<'m>(&'m self, path: &'m Path) -> impl Iterator<Item = &'m Path> {
         self.by_point.range(path.to_owned()..).map(|(point, _)| point.as_path()).take_while(move |point| point.starts_with(path))
     }
 
-    /// Returns other names in the box of what is at a path without links, or of what it contains.
+    /// Returns the other names that the box has for the file or folder at a path, or for things within it. The path must not contain links.
     pub(crate) fn other_names(&self, path: &Path, lookup: &impl Lookup) -> Vec<PathBuf> {
         if self.reached.is_empty() {
             return Vec::new();
@@ -90,7 +90,7 @@ impl OtherMounts {
             Ok(rest) => Some((path.to_owned(), joined(name, rest))),
             Err(_) => reached.strip_prefix(&inner).ok().map(|rest| (joined(path, rest), name.clone())),
         };
-        // Another mount can hide what lies at the name.
+        // Another mount can hide the file with this name.
         other.filter_map(name).filter(|(known, name)| is_same(known, name, lookup)).map(|(_, name)| name).collect()
     }
 
@@ -106,7 +106,7 @@ fn joined(path: &Path, rest: &Path) -> PathBuf {
     if rest.as_os_str().as_bytes().is_empty() { path.to_owned() } else { path.join(rest) }
 }
 
-/// Returns whether two names are those of the same file. Of a file that does not exist, the folders are compared.
+/// Returns whether two names mean the same file. If the file does not exist, the folders of the two names are compared.
 fn is_same(one: &Path, other: &Path, lookup: &impl Lookup) -> bool {
     let number = |path: &Path| lookup.identity(path).map(|file| (file.device, file.inode));
     match (number(one), number(other)) {

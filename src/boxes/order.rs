@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The use that the process may make of a path.
+/// The access that the process has to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Access {
@@ -19,8 +19,8 @@ pub enum Access {
 pub enum Link {
     /// A folder of the system: its links are kept, and it need not exist.
     System,
-    /// A path that was named, or found. A link in it is an error, because a program that can change the link would decide what is in the
-    /// box.
+    /// A path that the config names, or that was found. A link in it is an error, because a program that can change the link would decide
+    /// what is in the box.
     Refused,
 }
 
@@ -37,20 +37,20 @@ pub struct Given {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Ceilings {
-    /// Maximum memory of all processes together, without files that they map.
+    /// Maximum memory of all processes together, in bytes, without files that they map.
     pub memory_bytes: u64,
     pub processes: u64,
     /// Maximum number of threads of all processes together.
     pub threads: u64,
     /// Maximum number of files that one process may have open.
     pub open_files: u64,
-    /// Maximum size of one file.
+    /// Maximum size of one file, in bytes.
     pub file_bytes: u64,
-    /// Size of `/tmp`, which is in memory.
+    /// Size of `/tmp`, which is in memory, in bytes.
     pub temporary_bytes: u64,
-    /// Maximum size of all files in the private home.
+    /// Maximum size of all files in the private home, in bytes.
     pub home_bytes: u64,
-    /// Maximum processor time of all processes together, in percent of one processor. `None`: no limit.
+    /// Maximum processor time of all processes together, in percent of one processor. `None` means no limit.
     pub cpu_percent: Option<u64>,
 }
 
@@ -60,7 +60,8 @@ pub struct Ceilings {
 pub enum Network {
     /// The network of the machine.
     Shared,
-    /// A network without a way out: every address is local. The gateway answers connections to these ports, and all questions for names.
+    /// A network without a route to the outside: every address is local. The gateway answers connections to these ports, and all name
+    /// queries.
     Own { ports: Vec<u16> },
 }
 
@@ -73,7 +74,7 @@ pub struct Contents {
     /// Folders of the machine that are empty in the box, although a given folder contains them, and files that cannot be read, written or
     /// replaced there.
     pub hidden: Vec<PathBuf>,
-    /// The folder of the machine that is the process's home.
+    /// The folder of the machine that becomes the process's home.
     pub home: PathBuf,
     pub network: Network,
     /// True if the processes may make their own namespaces, as a browser does for its sandbox.
@@ -102,7 +103,7 @@ pub struct Order {
     pub fails_at: Option<String>,
 }
 
-/// The longest order in bytes. The system's own limit for arguments and environment is lower.
+/// Maximum length of an order in bytes. The system's own limit for arguments and environment is lower.
 pub(super) const MAX_ORDER_BYTES: usize = 32 << 20;
 
 impl Order {

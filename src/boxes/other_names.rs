@@ -1,4 +1,4 @@
-//! Other names of files (hard links), by which a box could write what it cannot write by the known name.
+//! Checks for other names of files (hard links), through which a box could write files that it must not write.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,18 @@ use super::shown::shown_path;
 
 /// Maximum number of names that are looked at in the folders of one box, before it is made.
 const MAX_NAMES: usize = if cfg!(test) { 500 } else { 100_000 };
-/// Maximum number of names that are looked at for the sentence in an approval request. Whoever proposes a server decides how many there are.
+/// Maximum number of names that are looked at for the sentence in an approval request. The author of a server's entry decides how many
+/// names there are.
 const MAX_NAMES_OF_SENTENCE: usize = if cfg!(test) { 100 } else { 20_000 };
 /// Maximum length of a path in a sentence.
 const MAX_SHOWN: usize = 300;
 
-/// Fails if a file that a box must not write has another name in a folder that the box may write, or if one of the gateway's own files has one
-/// in any folder of the box. `own_programs` are the programs of the box itself. If there are more names than can be looked at, the approval says
-/// so.
+/// Checks that no file which a box must not write has another name in a folder that the box may write, and that none of the gateway's own
+/// files has another name in any folder of the box. `own_programs` are the programs of the box itself.
 ///
 /// # Errors
-/// A sentence that names the file and its other name.
+/// A sentence that names the file and its other name. It is also an error if such a file has another name somewhere, and not all names in
+/// the folders can be looked at.
 pub(super) fn check_other_names<'p>(
     kept: &[Kept],
     own_programs: impl Iterator<Item = &'p PathBuf>,
@@ -36,12 +37,12 @@ pub(super) fn check_other_names<'p>(
     // A base brings only entries that a person has to approve.
     let own_files = own_files.iter().filter(|file| file.use_of != OwnFileUse::Base);
     let own_files = own_files.map(|file| (followed(&file.path, lookup).1, file.words()));
-    // Those that the box has by their known names are judged by these.
+    // A file that the box has under its known name is judged by this name.
     let elsewhere = own_files.filter(|(place, _)| access_of(paths, place).is_none());
     check_names_of(elsewhere, Reach { paths, is_any: true }, lookup)
 }
 
-/// Fails if one of the files, each with words that say what it is, has another name in what a box reaches.
+/// Fails if one of the files has another name in a path that a box reaches. Each file comes with words that describe it.
 fn check_names_of(files: impl Iterator<Item = (PathBuf, String)>, reach: Reach<'_>, lookup: &impl Lookup) -> Result<(), String> {
     let named_twice = |(file, words): (PathBuf, String)| {
         let Identity { device, inode, names } = lookup.identity(&file)?;
@@ -52,7 +53,7 @@ fn check_names_of(files: impl Iterator<Item = (PathBuf, String)>, reach: Reach<'
     let Some((first, words)) = wanted.values().next() else { return Ok(()) };
     let is_wanted = |path: &Path, file: Identity| Some((path.to_owned(), wanted.get(&(file.device, file.inode))?));
     let does = if reach.is_any { "would have" } else { "could write" };
-    // The file has another name somewhere.
+    // One of the files has another name, but it is not known where.
     let unknown = |reason: String| {
         let known = first.display();
         format!(
@@ -78,7 +79,7 @@ fn shortened(path: &Path) -> String {
     crate::text::sanitise_text(&path.to_string_lossy(), MAX_SHOWN)
 }
 
-/// Says that a box may write files that have other names, or that nobody knows.
+/// Returns a sentence if a box may write files that have other names, or if nobody can find this out.
 pub(super) fn other_names_sentence(paths: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Option<String> {
     let has_other = |path: &Path, file: Identity| file.names.is_some_and(|names| names > 1).then(|| path.to_owned());
     match walk(Reach { paths, is_any: false }, MAX_NAMES_OF_SENTENCE, lookup, has_other) {
@@ -106,11 +107,11 @@ enum Walk<T> {
     Unseen(PathBuf),
 }
 
-/// The paths of a box, and which of them count.
+/// The paths of a box, and the access at which they are examined.
 #[derive(Clone, Copy)]
 struct Reach<'p> {
     paths: &'p BTreeMap<PathBuf, Access>,
-    /// True if paths count that can only be read.
+    /// True if read-only paths are examined too.
     is_any: bool,
 }
 
@@ -120,8 +121,9 @@ impl Reach<'_> {
     }
 }
 
-/// Looks at the names of all files that a box reaches, until one is found. Follows no links. If something cannot be looked at, the rest is
-/// looked at nevertheless. Lists no more names than it may look at: a server decides how many files a folder has.
+/// Looks at the names of all files that a box reaches, until `found` returns a value. Follows no links. If a file or folder cannot be
+/// looked at, the walk continues with the rest. Never lists more than `max_names` names, because a server decides how many files a folder
+/// has.
 fn walk<T>(reach: Reach<'_>, max_names: usize, lookup: &impl Lookup, found: impl Fn(&Path, Identity) -> Option<T>) -> Walk<T> {
     let given = reach.paths.iter().filter(|(_, access)| reach.has(**access));
     let mut next: Vec<Entry> = given.map(|(path, _)| Entry { path: path.clone(), kind: Kind::Folder }).collect();
@@ -142,7 +144,7 @@ fn walk<T>(reach: Reach<'_>, max_names: usize, lookup: &impl Lookup, found: impl
         }
         let entries = entries.unwrap_or_default();
         listed += entries.len();
-        // What is given itself is in the list already.
+        // The given paths themselves are in the list already.
         let is_new = |entry: &Entry| {
             !reach.paths.contains_key(&entry.path) && access_of(reach.paths, &entry.path).is_some_and(|access| reach.has(access))
         };

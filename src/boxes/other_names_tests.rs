@@ -25,7 +25,7 @@ fn a_program_with_another_name_in_a_written_folder_prevents_the_box() {
         let problem = server.contents(&linked(line)).unwrap_err();
         assert!(problem.contains("/home/ada/p/x/.h") && problem.contains(known) && problem.contains("hard link"), "{problem}");
     }
-    // In what is kept, no name can be written.
+    // Within a folder that is kept read-only, no name can be written.
     assert!(server.contents(&linked("/home/ada/p/kept/h same as /home/ada/opt/b.mjs")).is_ok());
     let other = linked("/home/ada/p/x/.h same as /home/ada/p/x/y");
     assert!(server.contents(&other).is_ok());
@@ -56,7 +56,7 @@ fn what_runs_outside_is_only_read_by_a_second_mount_too() {
         assert_eq!(of("/home/ada/p/again"), ["w /home/ada/p/again", "r /home/ada/p/again/b.mjs"]);
         assert_eq!(of("/home/ada/p/again/data"), ["w /home/ada/p/again/data"]);
     }
-    // The other way round: the program is known by the path of the second mount.
+    // The other way round: the entry names the program by the path of the second mount.
     let by_second = server("/home/ada/q", vec![kept("/home/ada/p/again/b.mjs", other())]);
     assert_eq!(by_second.own(&within), ["w /home/ada/q", "r /home/ada/q/b.mjs"]);
     let own = Entry { write: vec!["/home/ada/p".into()], ..entry("/usr/bin/node", &["/home/ada/q/b.mjs"]) };
@@ -150,7 +150,7 @@ fn what_cannot_be_looked_at_is_not_taken_for_missing() {
     assert!(server.contents(&machine).unwrap_err().contains("the socket of Docker is within"));
 }
 
-/// Containers get sockets so: over a file that was made for that. The entry of its folder is that of the file.
+/// Containers get sockets in this way: the socket is mounted over a file that was made for it. The folder lists it as this file.
 #[test]
 fn a_socket_that_is_mounted_over_a_file_is_recognised() {
     let lines = [
@@ -205,7 +205,7 @@ fn a_socket_of_a_program_that_takes_commands_is_recognised_in_any_place() {
     assert!(server.contents(&machine).unwrap_err().contains("the socket of Docker is within, /mnt/docker.sock"));
 }
 
-/// The config, an `envFile`, tokens and keys can lie outside of all given folders, and have another name within one.
+/// The config, an `envFile`, tokens and keys can lie outside of all given folders, but have another name within a given folder.
 #[test]
 fn an_own_file_with_another_name_in_a_given_folder_prevents_the_box() {
     let lines = ["/usr/bin/node", "/home/ada/.state/store", "/home/ada/conf/own", "/home/ada/p/x/y", "/home/ada/q/"];

@@ -1,5 +1,5 @@
-//! Files of the gateway itself that lie in folders of a box: its config, tokens, keys, and the variables of its servers. Whoever changes them
-//! decides what other servers and callers may do.
+//! Files of the gateway itself that lie in folders of a box: its config, tokens and keys, and the variables of its servers. A program that
+//! changes these files decides what other servers and callers may do.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -17,11 +17,11 @@ const MAX_LINKS: usize = 40;
 pub struct OwnFile {
     pub path: PathBuf,
     pub use_of: OwnFileUse,
-    /// The other server that has its variables from the file. `None` for any other file.
+    /// The other server that gets its variables from the file. `None` for any other file.
     pub server: Option<FileOwner>,
 }
 
-/// Another server that has its variables from a file (`envFile`).
+/// Another server that gets its variables from a file (`envFile`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileOwner {
     pub server: OtherServer,
@@ -35,14 +35,14 @@ impl OwnFile {
         Self { path: path.into(), use_of, server: None }
     }
 
-    /// Describes the file to the person who has to change something.
+    /// Returns words that describe the file in an error.
     pub(super) fn words(&self) -> String {
         let Some(FileOwner { server, is_gone }) = &self.server else { return self.use_of.words().to_owned() };
         let gone = if *is_gone { ", which is approved and has no entry now" } else { "" };
         format!("the envFile of {server}{gone}")
     }
 
-    /// Returns the sentence end with what can be done if the file does not exist.
+    /// Returns the end of an error, which says what the user can do if the file does not exist.
     fn way_out_if_missing(&self) -> String {
         let revoking = self.server.as_ref().filter(|owner| owner.is_gone);
         let revoking = revoking.map(|owner| format!(", or revoke the approval of {}", owner.server));
@@ -85,7 +85,8 @@ pub(super) struct Held {
     pub(super) read: Vec<PathBuf>,
 }
 
-/// Decides about all own files. `named` are the paths that the config's `read` names, which a person has allowed by name.
+/// Decides how a box may use each of the gateway's own files. `named` are the paths that the config's `read` names. A person has allowed
+/// these by name.
 ///
 /// # Errors
 /// The reason why a box with these paths could change or read one of the files.
@@ -112,7 +113,7 @@ pub(super) fn held(
             ));
         }
         if let Some((system, real)) = elsewhere.iter().find(|(_, real)| place.starts_with(real)) {
-            return Err(format!("{what} is {words}, and lies in {}, which each box has as {system}: put it outside of it", real.display()));
+            return Err(format!("{what} is {words}, and lies in {}, which each box has as {system}: move it elsewhere", real.display()));
         }
         let by_mount = || name_by_mount(&place, given, mounts, lookup);
         if let Some(other) = other_name(&place, &identities, lookup).or_else(by_mount) {
@@ -122,7 +123,7 @@ pub(super) fn held(
         if lookup.is_unknown(&place) {
             return Err(unseen(&place, lookup));
         }
-        // Another name of the same file is not covered.
+        // If the file is covered, another name of the same file is not covered.
         if *use_of != OwnFileUse::Base && lookup.identity(&place).and_then(|file| file.names).is_some_and(|names| names > 1) {
             return Err(format!(
                 "{what}, {words}, has other names (hard links), by which this box could reach it: make it a file of its own, by copying it and \
@@ -136,7 +137,8 @@ pub(super) fn held(
             }
             OwnFileUse::Variables { .. } if is_given_itself && access == Access::Read && named.contains(&place) => {}
             _ if is_given_itself => return Err(format!("{what} cannot be given: it is {words}")),
-            // A program that makes the file writes what the gateway reads. A base brings only entries that a person has to approve.
+            // A program in the box that makes this file decides what the gateway reads. A base is different: it brings only entries that a
+            // person has to approve.
             OwnFileUse::Config | OwnFileUse::Variables { .. } if access == Access::Write && lookup.kind(&place).is_none() => {
                 return Err(format!("{what}, {words}, does not exist, and this box could make it: {}", file.way_out_if_missing()));
             }
@@ -147,8 +149,8 @@ pub(super) fn held(
     Ok(held)
 }
 
-/// Checks that a box with these paths cannot replace what leads to one of the gateway's own folders. A folder in its place would be taken
-/// for the gateway's own.
+/// Checks that a box with these paths cannot replace a link or folder that leads to one of the gateway's own folders. The gateway would
+/// take the replacement for its own folder.
 ///
 /// # Errors
 /// A sentence that names what could be replaced.
@@ -179,7 +181,7 @@ pub(super) fn check_own_folders(
     Ok(())
 }
 
-/// Checks that a box with these paths neither has a file with tokens or a key, nor can replace a link that leads to it.
+/// Checks that a box with these paths does not have a file with tokens or a key, and cannot replace a link that leads to the file.
 ///
 /// # Errors
 /// A sentence with the reason.
@@ -200,8 +202,8 @@ pub(super) fn makeable(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, loo
     paths.map(|path| format!("can make {}, from which this gateway takes servers that need an approval", shown_path(path))).collect()
 }
 
-/// Returns another name that a box has for a file: a given path is the same file, or the same folder as one that contains it, because the
-/// machine has it mounted twice, or because it is a hard link.
+/// Returns another name that a box has for a file. A given path is the same file, or the same folder as one that contains the file, because
+/// the machine has it mounted twice, or because it is a hard link.
 fn other_name(place: &Path, given: &[(&Path, Identity)], lookup: &impl Lookup) -> Option<PathBuf> {
     place.ancestors().find_map(|known| {
         let Identity { device, inode, names: _ } = lookup.identity(known)?;
@@ -217,13 +219,13 @@ fn name_by_mount(place: &Path, given: &BTreeMap<PathBuf, Access>, mounts: &Other
     mounts.other_names(place, lookup).into_iter().find(|name| access_of(given, name).is_some())
 }
 
-/// Returns the paths with those of the system, which each box has.
+/// Returns the given paths together with the paths of the system, which each box has.
 fn with_system(given: &BTreeMap<PathBuf, Access>) -> BTreeMap<PathBuf, Access> {
     let system = SYSTEM.into_iter().map(|path| (PathBuf::from(path), Access::Read));
     system.chain(given.iter().map(|(path, access)| (path.clone(), *access))).collect()
 }
 
-/// Returns the paths of the system that are links to other places, and these places.
+/// Returns the paths of the system that are links to other places, each with its place.
 fn system_elsewhere(lookup: &impl Lookup) -> Vec<(&'static str, PathBuf)> {
     let real = SYSTEM.into_iter().filter_map(|path| Some((path, lookup.real(Path::new(path))?)));
     real.filter(|(_, real)| !is_system(real)).collect()
@@ -239,8 +241,8 @@ pub(crate) fn place_of(path: &Path) -> PathBuf {
     followed(path, &Disk).1
 }
 
-/// Returns the files through which a path leads by more than their names, and the place at which it ends, whether something exists there or
-/// not. These files are links, and folders that the path leaves by `..`: whoever replaces one of them decides where the path ends.
+/// Returns the files that can redirect a path, and the place at which the path ends. The place need not exist. The files are links, and
+/// folders that the path leaves by `..`. A program that replaces one of them decides where the path ends.
 pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, PathBuf) {
     let (mut passed, mut place, mut links) = (Vec::new(), PathBuf::from("/"), 0);
     let mut rest: Vec<PathBuf> = parts(path);
@@ -266,8 +268,8 @@ pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, Path
     (passed, place)
 }
 
-/// Returns the error about a path of which nobody can say what exists there. A box can take away the right to search a folder, and give it back
-/// later.
+/// Returns the error about a path for which nobody can find out what exists there. A box can take away the right to search a folder, and
+/// give it back later.
 pub(super) fn unseen(path: &Path, lookup: &impl Lookup) -> String {
     let closed = path.ancestors().find(|above| !lookup.is_unknown(above)).unwrap_or(path);
     format!(
@@ -281,7 +283,7 @@ pub(super) fn unseen(path: &Path, lookup: &impl Lookup) -> String {
 /// Returns the first file that a box may replace among those through which a path leads, and the place at which the path ends.
 fn replaceable(path: &Path, given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> (Option<PathBuf>, PathBuf) {
     let (passed, place) = followed(path, lookup);
-    // What is given itself stays where it is.
+    // A given path itself cannot be moved from its place.
     let can_be_replaced = |passed: &PathBuf| passed.parent().and_then(|above| access_of(given, above)) == Some(Access::Write);
     (passed.into_iter().find(can_be_replaced), place)
 }

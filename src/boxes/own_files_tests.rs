@@ -1,4 +1,4 @@
-//! Tests of what a box has of the gateway's own files.
+//! Tests of the access that a box has to the gateway's own files.
 
 use super::*;
 use crate::boxes::{FileOwner, OwnFileUse};
@@ -7,7 +7,8 @@ fn own_file(path: &str, use_of: OwnFileUse) -> OwnFile {
     OwnFile::new(path, use_of)
 }
 
-/// Returns what the box of a server with the folder `/home/ada/p` has of an own file: what is hidden, and what can only be read.
+/// Returns the access of a box to one of the gateway's own files: what is hidden, and what can only be read. The box has the folder
+/// `/home/ada/p`.
 fn held_of(machine: &Machine, access: Access, path: &str, use_of: OwnFileUse) -> Result<Vec<String>, String> {
     let mut entry = entry("/usr/bin/node", &[]);
     let folders = vec![PathBuf::from("/home/ada/p")];
@@ -46,7 +47,7 @@ fn own_files_of_the_gateway_are_hidden_or_refused() {
         assert!(held("/home/ada/p/mcp.json", Secret).unwrap_err().contains("put it outside"));
         assert!(held("/home/ada/elsewhere", Config).unwrap().is_empty());
     }
-    // What is not there could be made, and a link could be replaced.
+    // A missing file could be made, and a link could be replaced.
     assert!(write("/home/ada/p/none", Config).unwrap_err().contains("make it first"));
     assert!(write("/home/ada/p/none", other).unwrap_err().contains("make it first"));
     assert_eq!(write("/home/ada/p/none", Base).unwrap(), ["hidden /home/ada/p/none"]);
@@ -109,7 +110,7 @@ fn a_config_that_can_be_made_is_named_at_the_approval() {
     assert!(entry.present(&machine).iter().any(|said| said == told), "{:?}", entry.present(&machine));
 }
 
-/// Each box has the folders of the system.
+/// Each box has the folders of the system, so a file of the gateway cannot lie in them.
 #[test]
 fn an_own_file_in_a_folder_of_the_system_is_kept_from_each_box() {
     let machine = machine(&[
@@ -133,7 +134,7 @@ fn an_own_file_in_a_folder_of_the_system_is_kept_from_each_box() {
     assert!(made("/srv/mcp.json", OwnFileUse::Secret).is_ok());
 }
 
-/// A folder in the place of the link would be taken for the gateway's own.
+/// The gateway would take a folder in the place of the link for its own folder.
 #[test]
 fn no_box_can_replace_a_link_to_the_gateways_own_folder() {
     let machine =

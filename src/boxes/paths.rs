@@ -58,7 +58,7 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// The mode of a folder in which all users make files: sticky, and writable for others.
 const SHARED_MODE: u32 = 0o1002;
-/// The bytes of a script in which the kernel looks for its first line.
+/// The number of bytes at the start of a script in which the kernel looks for its first line.
 const FIRST_LINE_BYTES: usize = 256;
 
 /// The kind of thing that a path names.
@@ -81,14 +81,14 @@ pub trait Lookup {
     /// Returns the interpreter in a script's first line, as the kernel reads it, and then the words of its argument. `None` if the file is
     /// not a script.
     fn interpreter(&self, path: &Path) -> Option<Vec<String>>;
-    /// Returns whether the file can be executed by somebody.
+    /// Returns whether at least one user may execute the file.
     fn is_program(&self, path: &Path) -> bool;
     /// Returns the identity of the file at the path, without following a link. `None` if nothing exists there.
     fn identity(&self, path: &Path) -> Option<Identity>;
-    /// Returns at most `most` entries of a folder. Returns no entries if there is no folder. `None` if the folder cannot be listed, although files in it
-    /// could be reached by their names, or after a change of its rights.
+    /// Returns at most `most` entries of a folder. Returns no entries if there is no folder. `None` if the folder cannot be listed, but its
+    /// files could be reached by their names, or after a change of its rights.
     fn entries(&self, folder: &Path, most: usize) -> Option<Vec<Entry>>;
-    /// Returns whether it cannot be told what exists at the path, for example because a folder above it cannot be searched.
+    /// Returns whether nobody can find out what exists at the path, for example because a folder above it cannot be searched.
     fn is_unknown(&self, path: &Path) -> bool;
     /// Returns whether the path is a folder in which all users make files, and can remove only their own, as in `/tmp`.
     fn is_shared(&self, path: &Path) -> bool;
@@ -104,7 +104,7 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// The identity of a file, whatever its name is.
+/// The identity of a file, which does not depend on its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     pub device: u64,
@@ -131,7 +131,7 @@ impl Lookup for Disk {
 
     fn interpreter(&self, path: &Path) -> Option<Vec<String>> {
         let mut start = Vec::new();
-        // A server can put a pipe to the place of a file at any moment. Opening one must not wait for its writer.
+        // A server can replace a file with a pipe at any moment. Opening the pipe must not wait for a writer.
         open_regular(path, Links::Follow).ok()?.take(FIRST_LINE_BYTES as u64).read_to_end(&mut start).ok()?;
         first_line(&start)
     }
@@ -151,7 +151,8 @@ impl Lookup for Disk {
         match listed {
             Ok(entries) => Some(entries),
             Err(error) if is_missing(&error) => Some(Vec::new()),
-            // Nobody with the rights of this process gets into a folder of another user that it cannot search.
+            // A folder of another user that this process cannot search has no entries here: a box with the same rights cannot reach them
+            // either.
             Err(error) => (error.kind() == ErrorKind::PermissionDenied && is_closed(folder)).then(Vec::new),
         }
     }
@@ -190,7 +191,7 @@ fn is_closed(folder: &Path) -> bool {
     is_of_other && accessat(CWD, folder, AccessMode::EXEC_OK, AtFlags::EACCESS).is_err()
 }
 
-/// Reads the start of a script as the kernel does: only a blank and a tab end the interpreter. Whoever reads more or less of the line takes
+/// Reads the start of a script as the kernel does: only a blank and a tab end the interpreter. With other rules, the gateway would take
 /// another file for the interpreter than the one that runs.
 fn first_line(start: &[u8]) -> Option<Vec<String>> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
@@ -199,7 +200,7 @@ fn first_line(start: &[u8]) -> Option<Vec<String>> {
     let line = &behind[..end.unwrap_or(behind.len())];
     let line = &line[line.iter().position(|byte| !is_blank(byte))?..];
     let name = line.iter().position(|byte| is_blank(byte) || *byte == 0);
-    // The kernel does not run an interpreter of whose path it may have seen only a part.
+    // The kernel does not run an interpreter if it may have seen only a part of the interpreter's path.
     if name.is_none() && end.is_none() && start.len() >= FIRST_LINE_BYTES {
         return None;
     }

@@ -1,4 +1,4 @@
-//! Says to the person who approves a box what it has on this machine now, in addition to what its settings name.
+//! Describes, for the person who approves a box, what this box has on this machine now in addition to what its settings name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::sentences::{SHARED, may_write};
 use super::services::sockets_sentences;
 use super::shown::{is_plain, shown_path};
 
-/// What a box has on this machine at the moment of an approval request.
+/// The files, sockets and changeable paths that a box has on this machine at the moment of an approval request.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Present {
     pub sentences: Vec<String>,
@@ -22,15 +22,15 @@ pub struct Present {
     pub refusal: Option<String>,
     /// The missing programs of other servers that the box could make. They are among the sentences too.
     pub makes: Vec<String>,
-    /// The other servers that the sentences name, as these name them.
+    /// The other servers that the sentences name, in the form that the sentences have.
     pub servers: Vec<String>,
     /// The paths that the box may write, and those in its arguments that do not exist yet.
     pub writes: Vec<String>,
 }
 
-/// Returns sentences about what the box has on this machine beside what the config names: the folders of the program, its runtime and its
-/// packages, the sockets in what is given, and what the box can change that runs outside. A box that cannot be made now has them too, because it
-/// may be made later.
+/// Returns sentences about what the box has on this machine in addition to what the config names: the folders of the program, its runtime
+/// and its packages, the sockets in given paths, and what the box can change that runs outside of it. There are such sentences even for a
+/// box that cannot be made now, because it may be made later.
 pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Present {
     let Examined { decided: Decided { contents, places, changes, program: _ }, writes, refused } = examine(request, lookup);
     let refusal = refused.into_iter().next();
@@ -46,7 +46,7 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Present {
     let mounted: Vec<PathBuf> = lookup.mounts().into_iter().map(|mount| mount.point).collect();
     let sockets = sockets_sentences(given.iter().map(|given| given.path.as_path()), &mounted);
     let written: Vec<&Path> = given.iter().filter(|given| given.access == Access::Write).map(|given| given.path.as_path()).collect();
-    // A folder can have the name of a program, so that the entry alone did not tell that it is written.
+    // A folder can have the name of a program. Then the entry alone does not show that the box may write this folder.
     let is_unsaid = !written.is_empty() && !may_write(request.settings, request.arguments, !request.roots.is_empty());
     let shared = is_unsaid.then(|| SHARED.to_owned());
     let planted = written.iter().filter_map(|path| planting(path, &paths, lookup)).chain(other_names_sentence(&paths, lookup));
@@ -64,7 +64,7 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Present {
     }
 }
 
-/// Returns paths as texts. Paths in the same folder share one text: `/a/{bin, lib}`. A path within another one is left out.
+/// Returns paths as texts. Paths in the same folder share one text: `/a/{bin, lib}`. A path within another path is left out.
 fn grouped<'p>(paths: impl Iterator<Item = &'p Path>) -> Vec<String> {
     let all: BTreeSet<&Path> = paths.collect();
     let mut by_folder: BTreeMap<&Path, Vec<String>> = BTreeMap::new();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::boxes::{Change, Effect, OtherServer, OwnFileUse};
 
-/// The reason may be gone a moment after the request, so it hides nothing.
+/// The reason why the box cannot be made may be gone a moment after the request. So all possible changes are listed nevertheless.
 #[test]
 fn a_box_that_cannot_be_made_now_says_why_and_what_it_could_change() {
     let lines = [
@@ -50,7 +50,7 @@ fn a_box_that_cannot_be_made_now_says_why_and_what_it_could_change() {
     assert!(refused[0].contains("cannot be searched") && decided.changes.of_servers.contains(&change), "{decided:?}");
 }
 
-/// A drive, or another branch, can come later. The box has it then, without another approval.
+/// A drive, or another branch of a repository, can come later. Then the box has the path without another approval.
 #[test]
 fn an_argument_that_is_missing_counts_for_what_a_box_can_change() {
     let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/", "/link -> /home/ada/p"]);

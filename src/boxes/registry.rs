@@ -14,7 +14,7 @@ const PYPI: &str = "https://pypi.org/simple/";
 const PYPI_FILES: &str = "https://files.pythonhosted.org/";
 /// The beginning of npm's variables for its settings, and the ending of those for scopes: `npm_config_@scope:registry`.
 const NPM_VARIABLE: &str = "npm_config_";
-/// Settings of npm that the box gets too. Without the user's certificate authorities, npm would not trust a private registry.
+/// The setting of npm with the user's certificate authorities, which the box gets too. Without it, npm would not trust a private registry.
 const NPM_CA_FILE: &str = "cafile";
 /// Maximum number of registries of one kind.
 const MAX_REGISTRIES: usize = 8;
@@ -173,7 +173,7 @@ fn python(Indexes { own, others }: Indexes, [own_name, others_name]: &[&str; 2])
     if !others.is_empty() {
         registry.variables.push(((*others_name).to_owned(), others.join(" ")));
     }
-    // The index of PyPI names files of another host.
+    // The index of PyPI links to files on another host.
     let pypi = BTreeSet::from(["pypi.org"]);
     if registry.hosts.iter().any(|host| pypi.contains(host.host().host().as_str())) {
         registry.add(PYPI_FILES);

@@ -6,7 +6,7 @@ use super::contents::is_relative_path;
 use super::shown::shown_text;
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings, is_program_file};
 
-/// What is said about each box that may write something beside its private home. It does not depend on what exists on the machine now.
+/// The sentence about each box that may write something besides its private home. It does not depend on what exists on the machine now.
 pub(super) const SHARED: &str = "what it writes there may be run outside of the box, with all of your rights: npm, npx, node, git, editors, shells \
                                  and other servers look for programs and settings in such folders";
 
@@ -67,7 +67,7 @@ pub fn sentences(
     said
 }
 
-/// Returns a host in ASCII. If it has other letters, the form in Unicode follows, because it can look like another host.
+/// Returns a host in ASCII. If the host has other letters, its Unicode form follows, because this form can look like another host.
 fn shown_host(host: &BoxHost) -> String {
     host.host()
         .in_unicode()
@@ -79,7 +79,8 @@ fn is_path(argument: &str) -> bool {
     argument.starts_with('/') || argument.contains("${") || is_relative_path(argument)
 }
 
-/// Returns whether a box may write something beside its private home, by its entry alone. The file of a program in an argument is not written.
+/// Returns whether the entry alone lets a box write something besides its private home. A program file in an argument is never writable, so
+/// it does not count.
 pub(super) fn may_write(settings: &BoxSettings, arguments: &[String], has_roots: bool) -> bool {
     let is_written = |argument: &String| is_path(argument) && !is_program_file(Path::new(argument));
     !settings.write.is_empty() || (settings.base == BoxBase::Standard && (has_roots || arguments.iter().any(is_written)))

@@ -1,5 +1,4 @@
-//! Sockets of services that do what a box forbids for every process that reaches them: services for containers, for the session, and for
-//! keys.
+//! Sockets of services that would do for any process what its box forbids: services for containers, for the login session, and for keys.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,7 +25,7 @@ const OF_MACHINE: [(&str, &str); 10] = [
     ("screen", "/run/screen"),
     ("X11", "/tmp/.X11-unix/X0"),
 ];
-/// Services of the user, in the folder of the session.
+/// Services of the user, and their sockets in the folder of the session.
 const OF_SESSION: [(&str, &str); 12] = [
     ("the session bus", "bus"),
     ("systemd", "systemd/private"),
@@ -41,11 +40,11 @@ const OF_SESSION: [(&str, &str); 12] = [
     ("Wayland", "wayland-1"),
     ("PulseAudio", "pulse/native"),
 ];
-/// The folder of sockets of programs that take commands from whoever connects.
+/// The folder with sockets of programs that run the commands of every process that connects.
 const TEMPORARY: &str = "/tmp";
 /// Folders in which programs of all users make their sockets.
 const OF_ALL: [&str; 3] = [TEMPORARY, "/var/tmp", RUN];
-/// Variables with a folder in which programs of the user make their sockets.
+/// Variables that name a folder in which programs of the user make their sockets.
 const FOLDER_VARIABLES: [&str; 2] = ["XDG_RUNTIME_DIR", "TMUX_TMPDIR"];
 /// Names of folders that programs make for their sockets in a folder of all users. A star stands for any text.
 const PLACES: [&str; 14] = [
@@ -64,10 +63,10 @@ const PLACES: [&str; 14] = [
     "vscode-*",
     "keyring-*",
 ];
-/// Services of the user, in the home.
+/// Services of the user, and their sockets in the home.
 const OF_HOME: [(&str, &str); 3] =
     [("the GnuPG agent", ".gnupg/S.gpg-agent"), ("Docker", ".docker/run/docker.sock"), ("Docker", ".docker/desktop/docker.sock")];
-/// Variables with the address of a service.
+/// Variables that contain the address of a service.
 const OF_VARIABLES: [(&str, &str); 4] =
     [("the SSH agent", "SSH_AUTH_SOCK"), ("the session bus", "DBUS_SESSION_BUS_ADDRESS"), ("Docker", "DOCKER_HOST"), ("tmux", "TMUX")];
 /// Beginnings of the names of sockets, or of their folders. The programs behind these sockets run the commands that they receive, so they are
@@ -105,7 +104,7 @@ pub fn services(environment: &BTreeMap<String, String>, user_home: &Path, user: 
     let of_home = OF_HOME.into_iter().map(|(name, socket)| (name, user_home.join(socket)));
     let of_variables = OF_VARIABLES.into_iter().filter_map(|(name, variable)| Some((name, socket_of(environment.get(variable)?)?)));
     let of_machine = OF_MACHINE.into_iter().map(|(name, socket)| (name, PathBuf::from(socket)));
-    // These programs run commands for whoever connects.
+    // These programs run the commands of every process that connects.
     let temporary = environment.get("TMUX_TMPDIR").map_or(Path::new(TEMPORARY), Path::new);
     let of_user =
         [("tmux", temporary.join(format!("tmux-{user}/default"))), ("Emacs", Path::new(TEMPORARY).join(format!("emacs{user}/server")))];
@@ -170,7 +169,7 @@ fn check_path(
     };
     for Service { name, socket } in services {
         let real = lookup.real(socket).unwrap_or_else(|| socket.clone());
-        // What is not there yet, or not seen, can come later.
+        // A socket that does not exist yet, or that cannot be seen, may appear later.
         let is_there = real.starts_with(RUN) || lookup.kind(&real) == Some(Kind::Other) || lookup.is_unknown(&real);
         let others = mounts.other_names(&real, lookup);
         let is_within = |socket: &&PathBuf| is_there && socket.starts_with(path) && !named.contains(&socket.as_path());
@@ -181,8 +180,9 @@ fn check_path(
     taking_commands(path, named, mounts, files, lookup).map_or(Ok(()), |(name, socket)| Err(refusal(name, &socket)))
 }
 
-/// Checks that a given path is neither a folder in which programs make their sockets, nor contains one, nor lies in one that a program has
-/// made for its sockets. Whether a socket exists there now does not matter, because it can come at any time. A socket can be named itself.
+/// Checks that a given path is not a folder in which programs make their sockets, does not contain such a folder, and does not lie in one
+/// that a program has made for its sockets. Whether a socket exists there now does not matter, because one can appear at any time. A socket
+/// in `named` is allowed.
 ///
 /// # Errors
 /// A sentence that names the folder, and what can be given.
@@ -231,9 +231,9 @@ pub(super) fn check_socket_folders(
     }
 }
 
-/// Returns sentences about the sockets in folders. Looks at a bounded number of files in all folders together. Returns no sentence about a
-/// folder in which no socket is found, unless it is one in which services put their sockets: `/tmp`, and those within `/run`. `mounted` are the
-/// places at which something is mounted.
+/// Returns sentences about the sockets in folders. Looks at a bounded number of files in all folders together. If no socket is found in a
+/// folder, there is a sentence only if services put their sockets there: in `/tmp`, and in folders within `/run`. `mounted` are the places
+/// at which something is mounted.
 pub(super) fn sockets_sentences<'p>(folders: impl Iterator<Item = &'p Path>, mounted: &[PathBuf]) -> Vec<String> {
     let mut left = MAX_FILES;
     folders.filter_map(|folder| sockets_sentence(folder, mounted, &mut left)).collect()
@@ -248,7 +248,7 @@ fn sockets_sentence(folder: &Path, mounted: &[PathBuf], left: &mut usize) -> Opt
     }
     let found = sockets_in(folder, mounted, left);
     if found.is_empty() {
-        let told = format!("reaches services that have their sockets in {place}, also if it may only read there");
+        let told = format!("reaches services that have their sockets in {place}, even if it may only read there");
         let is_usual = folder.starts_with(RUN) || folder == Path::new(TEMPORARY);
         return (is_usual && folder.is_dir()).then_some(told);
     }
@@ -257,13 +257,13 @@ fn sockets_sentence(folder: &Path, mounted: &[PathBuf], left: &mut usize) -> Opt
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Some(format!("reaches the services behind the sockets in {place}, also if it may only read there: {}{more}", named.join(", ")))
+    Some(format!("reaches the services behind the sockets in {place}, even if it may only read there: {}{more}", named.join(", ")))
 }
 
-/// Finds sockets in a folder, in at most `left` files, and counts these. Follows no links. First come those of programs that take commands, then
-/// all others by name.
+/// Returns sockets in a folder. Looks at no more than `left` files, and subtracts the number of these files from `left`. Follows no links.
+/// Sockets of programs that take commands come first, then all others by name.
 fn sockets_in(folder: &Path, mounted: &[PathBuf], left: &mut usize) -> Vec<PathBuf> {
-    // A folder lists a socket that is mounted over a file as this file.
+    // In the list of a folder, a socket that is mounted over a file has the kind of this file.
     let is_socket = |path: &&PathBuf| fs::metadata(path).is_ok_and(|data| data.file_type().is_socket());
     let mut found: Vec<PathBuf> =
         mounted.iter().filter(|point| point.starts_with(folder)).filter(is_socket).take(MAX_FOUND).cloned().collect();

@@ -1,5 +1,5 @@
-//! Writes paths and servers for the sentences of an approval. Any program can choose the name of a file, and any entry the name of a server, so
-//! neither may read as a part of the sentence.
+//! Writes paths and servers for the sentences of an approval. Any program can choose the name of a file, and any entry the name of a
+//! server. Neither name may look like a part of the sentence.
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub enum OtherServer {
     Named(String),
     /// A server with the name of the box's own server, from another source. One of the two hides the other.
     SameName(String, ServerSource),
-    /// The box's own server with an entry that is not in force: an earlier entry, or one that another entry of the same source hides.
+    /// The box's own server with an entry that is not used: an earlier entry, or one that another entry of the same source hides.
     OtherVersion,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn shown_path(path: &Path) -> String {
     shown(&path.to_string_lossy(), MAX_PATH)
 }
 
-/// Returns a text of an entry, such as an argument, as [`shown_path`] does, in its whole length.
+/// Returns a text of an entry, such as an argument, with quotes as in [`shown_path`], but in its whole length.
 pub(super) fn shown_text(text: &str) -> String {
     shown(text, usize::MAX)
 }
@@ -83,7 +83,7 @@ fn cut(text: &str, most: usize) -> String {
     end.map_or_else(|| text.to_owned(), |end| format!("{}…", &text[..end]))
 }
 
-/// Returns a text in quotes, which nothing in the text can end.
+/// Returns a text in quotes. No character of the text can end the quotation.
 fn quoted(text: &str, most: usize) -> String {
     let mut out = String::from("\"");
     for character in cut(text, most).chars() {

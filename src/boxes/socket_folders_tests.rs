@@ -107,7 +107,7 @@ impl Lookup for Counted<'_> {
     }
 }
 
-/// The agent that proposes a server decides which folder is its argument.
+/// The agent that proposes a server decides which folder the server gets as an argument.
 #[test]
 fn an_approval_request_looks_at_a_bounded_number_of_files() {
     let files: Vec<String> = (0..450).map(|number| format!("/home/ada/p/{number}")).collect();

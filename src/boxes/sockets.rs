@@ -1,4 +1,4 @@
-//! Finds sockets of programs that run what they are told, by the names that these programs give them and their folders.
+//! Finds sockets of programs that run the commands that they receive. The names of such sockets and of their folders show the program.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::mounts::OtherMounts;
 use super::paths::{Kind, Lookup};
 
-/// Programs, and the names of their sockets with those of the folders, in any place. A star stands for any text.
+/// Programs, each with a pattern for the path of its sockets: the names of the innermost folders, and the name of the socket. The folders
+/// can be anywhere on the machine. A star stands for any text.
 const NAMES: [(&str, &str); 28] = [
     ("tmux", "tmux-*/*"),
     ("screen", "S-*/*"),
@@ -39,8 +40,8 @@ const NAMES: [(&str, &str); 28] = [
 ];
 /// Maximum number of files and folders that are looked at in one given path.
 const MAX_FILES: usize = 5_000;
-/// Maximum number of files and folders that are looked at in all given paths of a box. They share it equally, so that no path is left out because
-/// of what another one has.
+/// Maximum number of files and folders that are looked at in all given paths of a box. All paths get an equal share of it, so that many
+/// files in one path do not use up the share of another.
 const MAX_FILES_OF_BOX: usize = 50_000;
 /// Maximum depth of folders in which sockets are searched.
 const MAX_DEPTH: usize = 3;
@@ -50,8 +51,8 @@ pub(super) fn files_of_each(paths: usize) -> usize {
     MAX_FILES.min(MAX_FILES_OF_BOX / paths.max(1)).max(1)
 }
 
-/// Returns the first socket at or in a path that belongs to a program which runs what it is told, and the name of the program. Looks at
-/// most at `left` files, the nearest first, and follows no links. `named` are paths that a person has named.
+/// Returns the first socket at or in a path that belongs to a program which runs the commands that it receives, and the name of this
+/// program. Looks at most at `left` files, the nearest first, and follows no links. `named` are paths that a person has named.
 pub(super) fn taking_commands(
     path: &Path,
     named: &[&Path],
@@ -82,7 +83,7 @@ pub(super) fn taking_commands(
     at_path
 }
 
-/// Returns the program that gives its sockets names like this path.
+/// Returns the program whose sockets have a name like this path.
 fn program(path: &Path) -> Option<&'static str> {
     let is_like = |names: &str| {
         let mut parts = path.components().rev().map(|part| part.as_os_str().to_string_lossy());
@@ -91,7 +92,7 @@ fn program(path: &Path) -> Option<&'static str> {
     NAMES.into_iter().find(|(_, names)| is_like(names)).map(|(program, _)| program)
 }
 
-/// Returns whether a text is like a pattern with stars.
+/// Returns whether a text matches a pattern with stars.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

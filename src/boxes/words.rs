@@ -10,23 +10,24 @@ use super::paths::Lookup;
 
 /// Maximum number of letters that a short flag may have before its value: `-xf/path`.
 const MAX_FLAG_LETTERS: usize = 4;
-/// The characters that end a word, beside white space. A colon is not among them, because URLs have colons.
+/// The characters that end a word, in addition to white space. A colon is not among them, because URLs have colons.
 const ENDS: &str = "=,;|&()<>'\"`{}[]";
 /// The text is also split at each of these sets of characters alone, so that paths with white space are found too.
 const OUTER: [&str; 4] = ["'\"`", ":", ",", ";"];
 
-/// The words of one text. Each of them is there once, however often the text has it.
+/// The words of one text. Each word is contained once, however often the text has it.
 struct Words<'b> {
     /// Words that may be paths.
     whole: BTreeSet<String>,
-    /// The rests of others, such as those of `-fcompose.yml` or `@options`. They count as relative paths only if something is there.
+    /// Parts of other words, such as `compose.yml` in `-fcompose.yml` and `options` in `@options`. They count as relative paths only if
+    /// something exists there.
     rests: BTreeSet<String>,
     budget: &'b mut Budget,
 }
 
 /// The folders to which the words of a command refer.
 pub(super) struct Folders<'a> {
-    /// The folder of relative paths. `None`: they name nothing on the machine.
+    /// The folder of relative paths. `None` if a relative path names nothing on the machine.
     pub(super) working: Option<&'a Path>,
     /// The folder that `~` and `$HOME` mean.
     pub(super) home: &'a Path,
@@ -63,7 +64,8 @@ impl Folders<'_> {
         let path = self.placed(Path::new(text))?;
         let is_path = text.starts_with('/') || is_relative_path(text);
         let is_sure = is_path && (!is_rest || text.starts_with(['/', '.']));
-        // Every command without a working folder starts in the root folder, but not for the sake of what is there.
+        // A command without a working folder starts in the root folder. A word of such a command does not name a file there only because it
+        // is the name of this file.
         let may_be_entry = || !text.starts_with('-') && self.working != Some(Path::new("/"));
         (is_sure || (may_be_entry() && lookup.identity(&path).is_some())).then_some(path)
     }
@@ -73,13 +75,13 @@ impl Folders<'_> {
         if path.is_absolute() {
             return Some(path.components().collect());
         }
-        // `./a` is the place `a`.
+        // `./a` and `a` are the same place.
         Some(self.working?.join(path).components().collect())
     }
 }
 
-/// Returns a text, and each part of it that may be a path: the value of `--flag=path` or `-Ipath`, the file of `@path`, the path of a URL, or a
-/// file in the command line of `sh -c`. A text with percent-encoded characters, quotes or backslashes is looked at in all forms.
+/// Returns a text, and each part of it that may be a path: the value of `--flag=path` or `-Ipath`, the file of `@path`, the path of a URL,
+/// or a file in the command line of `sh -c`. A text with percent-encoded characters, quotes or backslashes is also looked at without them.
 fn words<'b>(text: &str, budget: &'b mut Budget) -> Words<'b> {
     let text = budget.take_text(text);
     let mut found = Words { whole: BTreeSet::new(), rests: BTreeSet::new(), budget };
@@ -102,8 +104,8 @@ fn ends(character: char) -> bool {
     character.is_whitespace() || ENDS.contains(character)
 }
 
-/// Returns a command line without its quotes and backslashes. A blank that is no end of a word for a shell becomes another character ([`hidden`]).
-/// `None` if this changes nothing.
+/// Returns a command line without its quotes and backslashes. A blank that does not end a word for a shell becomes another character
+/// ([`hidden`]). `None` if this changes nothing.
 fn unquoted(text: &str) -> Option<String> {
     let (mut plain, mut quote, mut is_escaped) = (String::new(), None, false);
     for character in text.chars() {
@@ -126,7 +128,7 @@ fn unquoted(text: &str) -> Option<String> {
 /// The characters of Unicode for private use that stand for characters within quotes.
 const HIDDEN: std::ops::Range<u32> = 0xF_0000..0xF_FFFE;
 
-/// Returns the character that stands for one within quotes.
+/// Returns the private-use character that stands for a character within quotes.
 fn hidden(character: char) -> char {
     Some(HIDDEN.start + u32::from(character)).filter(|code| HIDDEN.contains(code)).and_then(char::from_u32).unwrap_or(character)
 }
@@ -136,12 +138,12 @@ fn shown(character: char) -> char {
     Some(code).filter(|code| HIDDEN.contains(code)).and_then(|code| char::from_u32(code - HIDDEN.start)).unwrap_or(character)
 }
 
-/// Returns a text with the values of its variables (`$NAME`, `${NAME}` and `${NAME:-default}`), up to the first value with which it has more than
-/// `most` bytes. `None` if it has no variable with a value.
+/// Returns a text with the values of its variables (`$NAME`, `${NAME}` and `${NAME:-default}`). Stops after the first value that makes the
+/// text longer than `most` bytes. `None` if no variable in the text has a value.
 fn with_values(text: &str, value_of: &dyn Fn(&str) -> Option<String>, most: usize) -> Option<String> {
     let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let (mut filled, mut rest, mut is_filled) = (String::new(), text, false);
-    // The length of the text behind the next brace. Each brace is looked for once, whatever number of `${` is before it.
+    // The length of the text behind the next closing brace. Each brace is searched once, however many `${` are before it.
     let mut behind_brace = rest.find('}').map(|place| rest.len() - place - 1);
     while let Some((before, behind)) = rest.split_once('$') {
         filled.push_str(before);
@@ -172,7 +174,7 @@ fn with_values(text: &str, value_of: &dyn Fn(&str) -> Option<String>, most: usiz
 }
 
 impl Words<'_> {
-    /// Adds the parts of a text. `is_unquoted` tells that it may have characters that stand for others ([`hidden`]).
+    /// Adds the parts of a text. `is_unquoted` is true if the text may contain characters that stand for others ([`hidden`]).
     fn add_parts(&mut self, text: &str, is_unquoted: bool) {
         let text = without_hosts(text);
         let outer = OUTER.iter().flat_map(|ends| text.split(move |character| ends.contains(character)));
@@ -225,15 +227,15 @@ fn before_query(path: &str) -> &str {
     path.split(['?', '#']).next().unwrap_or(path)
 }
 
-/// Returns what is left of a word without a flag of some letters, a sign that it names a file, a query, a place within an archive, or the start of a
-/// placeholder (`/p/x.env${…}`).
+/// Returns the rests of a word after one of these is removed: a flag of some letters, a sign that the word names a file, a query, a place
+/// within an archive, or the start of a placeholder (`/p/x.env${…}`).
 fn rests(word: &str) -> impl Iterator<Item = &str> {
     let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).unwrap_or_default();
     let behind_letters = letters.char_indices().skip(1).take(MAX_FLAG_LETTERS).map(|(start, _)| &letters[start..]);
     let file = word.strip_prefix(['@', '+', '%']);
     let without_query = Some(before_query(word)).filter(|rest| rest.len() < word.len());
     let archive = word.split_once("!/").map(|(archive, _)| archive);
-    // The folder in which an unknown file lies is not named.
+    // `/p/${NAME}` names an unknown file in `/p`, and not this folder.
     let before_placeholder = word.strip_suffix('$').filter(|rest| !rest.ends_with('/'));
     behind_letters.chain([file, without_query, archive, before_placeholder].into_iter().flatten()).filter(|rest| !rest.is_empty())
 }
@@ -339,7 +341,7 @@ mod tests {
         assert_eq!(elsewhere.paths_in("./x:/ws/y", &mut Budget::new(), &Disk), [PathBuf::from("/ws/y")]);
     }
 
-    /// Each `${` has the end of the whole text to look for. At this length, quadratic work would take minutes.
+    /// For each `${`, the search for its end covers the rest of the text. At this length, quadratic work would take minutes.
     #[test]
     fn placeholders_without_a_value_take_linear_time() {
         let open = "${".repeat(4 << 20);

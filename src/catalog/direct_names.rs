@@ -8,7 +8,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Maximum length of a name. Providers of models do not accept longer names.
 pub const MAX_DIRECT_NAME_CHARS: usize = 64;
-/// Number of hex digits that distinguish a name. They are added if the name would be too long, or if another tool already has it.
+/// Number of hex digits that make a name different from others. The digits are added if the name would be too long, or if another tool
+/// already has the name.
 const SUFFIX_DIGITS: usize = 6;
 /// Names that no tool of a server gets, because they are the names of this program's own tools.
 pub const RESERVED_NAMES: [&str; 9] = [

@@ -120,8 +120,8 @@ fn drop_our_keys(meta: &mut Map<String, Json>) {
     meta.retain(|key, _| !key.starts_with(OUR_META));
 }
 
-/// Removes from `_meta` of a server's answer the keys of this program, and those of the protocol. They are about the server's exchange with this
-/// program, and a host would take them for its own exchange: for its task, its subscription, its progress.
+/// Removes the keys of this program and of the protocol from `_meta` of a server's answer. These keys describe the server's exchange with
+/// this program: its task, its subscription, its progress. A host would take them for its own exchange.
 pub(crate) fn drop_reserved_keys(meta: &mut Map<String, Json>) {
     drop_our_keys(meta);
     meta.retain(|key, _| key != "progressToken" && !is_of_protocol(key));

@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 use super::MAX_SHOWN_URI_CHARS;
 use crate::text::json::json_bytes;
 
-/// Maximum size of the icons of an item. Those of listed items are shown to a person and stored.
+/// Maximum size in bytes of all icons of one item. The icons of listed items are shown to a person and stored.
 const MAX_BYTES: usize = 16 * 1024;
 /// Maximum number of icons of an item.
 const MAX_ICONS: usize = 8;

@@ -113,7 +113,7 @@ enum Part<'a> {
 }
 
 impl Part<'_> {
-    /// Returns the part's module, with the kind of the module, and the raw name of the tool. They tell parts apart.
+    /// Returns values that distinguish this part from all others: the kind and the name of its module, and the raw name of the tool.
     fn place(&self) -> (&'static str, &str, Option<&str>) {
         match self {
             Self::Module(Module::Mcp) => ("mcp", "", None),
@@ -220,7 +220,7 @@ impl Catalog {
         Ok(self.declared_part(&self.part(what)?))
     }
 
-    /// Returns the TypeScript declarations of several modules and functions. Each is declared once, also if it is named several times or in
+    /// Returns the TypeScript declarations of several modules and functions. Each is declared once, even if it is named several times or in
     /// different forms. Returns an error as soon as `wanted` returns false, because the declarations of large servers take long.
     ///
     /// # Errors
@@ -327,12 +327,12 @@ impl Catalog {
         }
     }
 
-    /// Returns the form of the declaration of a single tool, which has uncut texts.
+    /// Returns the style for the declaration of a single tool, in which texts are not cut.
     fn style_of_one(&self, server: &str) -> DeclarationStyle {
         DeclarationStyle { wording: self.style.wording.whole(), ..self.style_of(server) }
     }
 
-    /// Returns the form in which a server's tools are declared. It includes the shapes of results that were seen.
+    /// Returns the style in which a server's tools are declared. It includes the shapes of results that were seen.
     fn style_of(&self, server: &str) -> DeclarationStyle {
         DeclarationStyle { seen: self.seen.get(server).cloned().unwrap_or_default(), ..self.style.clone() }
     }
@@ -359,7 +359,8 @@ impl Catalog {
         self.find_module(name).ok_or_else(|| self.unknown_module(name))
     }
 
-    /// Returns the module with this name. Makes no error, because the error compares the name with the names of all modules.
+    /// Returns the module with this name. Returns `None` and not an error, because the error would compare the name with the names of all
+    /// modules.
     fn find_module(&self, name: &str) -> Option<Module<'_>> {
         let plain = plain_name(name);
         if plain == hints::MCP_MODULE {

@@ -1,4 +1,4 @@
-//! Tests of descriptions: what names stand for, and how much work they make.
+//! Tests of descriptions: the meaning of names, and the amount of work that a name can cause.
 
 use super::*;
 use crate::catalog::names::ASSIGNMENTS;

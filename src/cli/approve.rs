@@ -132,7 +132,7 @@ async fn review(session: &Session, gateway: &Gateway, name: &str, all: bool) -> 
             && written_reads(session, &dialog, name, &reads)
         {
             drop(dialog);
-            // The entry is another one now, so its approval begins again.
+            // The entry has changed, so its approval begins again.
             gateway.reload().await?;
             continue;
         }
@@ -160,7 +160,7 @@ async fn offered_reads(session: &Session, dialog: &Dialog<'_>, source: &ServerSo
     }
 }
 
-/// Writes the reads that a person has chosen into the config. Returns whether it was possible.
+/// Writes the reads that a person has chosen into the config. Returns whether this succeeded.
 fn written_reads(session: &Session, dialog: &Dialog<'_>, name: &str, reads: &[String]) -> bool {
     let (is_written, told) = match add_reads(session, name, reads) {
         Ok(path) => (true, format!("reads of {name} is written into {}. The entry has changed, so it is shown again.", path.display())),

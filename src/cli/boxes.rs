@@ -58,7 +58,7 @@ pub(super) fn boxes(session: &Session, arguments: &Boxes) -> Result<Exit, CliErr
     Ok(if outcome.kept.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-/// Names the command instead of the method.
+/// Converts an error so that its advice names a command.
 fn told(session: &Session, error: Error) -> CliError {
     match error {
         Error::InvalidOption { problem, .. } => {

@@ -59,7 +59,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
     let mut findings = vec![platform(), watchdog(&session.context.watchdog)];
     findings.push(state_folder(&session.options().state_folder()));
     match session.open() {
-        // A folder that cannot be used is a finding already, and then also the reason of this error.
+        // If a folder cannot be used, there is already a finding for it, and it is also the reason for this error.
         Err(error) if is_of_config(&error) || !has_problem(&findings) => findings.push(not_opened(&error, &session.next_command)),
         Err(_) => {}
         Ok(gateway) => {
@@ -115,7 +115,7 @@ fn platform() -> Finding {
     )
 }
 
-/// Checks the watchdog, the program that ends the servers when `hyperlight-mcp` has ended in any way.
+/// Checks the watchdog, the program that ends the servers when `hyperlight-mcp` ends for any reason.
 fn watchdog(path: &Path) -> Finding {
     match fs::metadata(path) {
         Ok(file) if file.permissions().mode() & 0o111 != 0 => Finding::ok("watchdog", path.display().to_string()),
@@ -211,7 +211,7 @@ async fn boxes(gateway: &Gateway) -> Vec<Finding> {
     }
 }
 
-/// Names private homes that no server can get any more.
+/// Returns a finding about private homes that no server can get any more.
 fn old_homes(gateway: &Gateway, next_command: &NextCommand) -> Result<Option<Finding>, CliError> {
     let unused = gateway.unused_private_homes()?;
     let text = format!("{} of servers that are gone", counted(unused, "private home"));

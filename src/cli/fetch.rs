@@ -57,7 +57,7 @@ pub(super) fn revoke(session: &Session, agent: Option<&str>) -> Result<Exit, Cli
     Ok(Exit::Done)
 }
 
-/// Explains the meaning of an approval. Hosts and names have no characters that a terminal would not show as they are.
+/// Explains the meaning of an approval. Hosts and names contain only characters that a terminal shows unchanged.
 fn request_text(request: &FetchApproval) -> String {
     let FetchApproval { agent, shown, unicode_hosts, hosts_of_strangers, digest, approved: _, approved_hosts } = request;
     let mut text = format!("\nCode of {} asks to fetch from:\n", whose(agent.as_deref()));

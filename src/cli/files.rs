@@ -9,7 +9,7 @@ use super::error::{CliError, FILE};
 use crate::files::{Links, Writing, read_bounded, replace_with_mode};
 use crate::sandbox::Stop;
 
-/// Size limit of a script, an input or a config.
+/// Maximum size of a script, an input or a config, in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Maximum number of symbolic links that are followed. Linux has the same limit.
 const MAX_LINKS: usize = 40;

@@ -1,4 +1,5 @@
-//! The commands `grant`, `ungrant` and `toolboxes`, and the option `--agent`: the rules for which agent may use what.
+//! The commands `grant`, `ungrant` and `toolboxes`, and the option `--agent`: the rules that decide which agent may use which servers and
+//! tools.
 
 use clap::Args;
 use serde_json::json;

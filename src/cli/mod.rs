@@ -64,7 +64,8 @@ const ENDING: Duration = Duration::from_secs(2);
 
 /// Time that `serve` has to end after a signal, so that current requests can end and the last answers can be sent.
 const SERVE_ENDING: Duration = Duration::from_secs(15);
-/// The maximum time that `search` waits until the meaning of all tools is known. Only the first search after an approval needs it: 25 ms a tool.
+/// The maximum time that `search` waits until the meaning of all tools is known. Only the first search after an approval needs this time:
+/// about 25 ms for each tool.
 const MEANING_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Result of the program. It decides the exit code.
@@ -104,7 +105,7 @@ pub struct ProcessContext {
     /// Path of the program `hyperlight-mcp-watchdog`.
     pub watchdog: PathBuf,
     pub runtime: Handle,
-    /// `None` if the program does not run in Node.
+    /// The paths with which this program was started. `None` if the program does not run in Node.
     pub launch: Option<Launch>,
     /// Runs the code of provider packages. `None` if the program does not run in Node.
     pub provider_loader: Option<Arc<dyn ProviderLoader>>,
@@ -143,7 +144,7 @@ pub async fn main(words: Vec<String>, context: ProcessContext, stop: Stop) -> Ex
         outcome = dispatch(&session, &cli.command) => outcome,
         () = stop_of(&cli.command, &stop) => Ok(Exit::Interrupted),
     };
-    // A signal is the usual end of a server, so one that has answered its last requests has done what it was started for.
+    // A signal is the usual end of a server. So the command has succeeded if it has answered its last requests.
     let is_drained = serves(&cli.command) && matches!(outcome, Ok(Exit::Done));
     let exit = outcome.unwrap_or_else(|error| error.tell(&session));
     session.end(ENDING).await;
@@ -260,7 +261,8 @@ async fn servers_as(session: &Session, command: &Command, as_agent: &AsAgent) ->
     let gateway = session.open()?;
     let agent = grants::agent_of(session, &gateway, as_agent)?;
     if matches!(command, Command::Search(_)) && agent.ranks_by_meaning() {
-        // This program ends after one search, so it waits for the vectors that the search asks for. They are kept for the next one.
+        // This program ends after one search, so it waits for the vectors that the search asks for. The vectors are kept for the next
+        // search.
         command::perform_as(&gateway, &agent, command, &session.terminal.out, Speaker::Person).await?;
         let waiting = agent.clone();
         blocking(move || Ok(waiting.wait_for_meaning(MEANING_PATIENCE))).await?;

@@ -44,8 +44,8 @@ pub(super) fn task_of(text: &str) -> Task {
     Task { text: Some(text.to_owned()), ..Task::default() }
 }
 
-/// Prints the servers' config entries on standard output, and on standard error the reason why each server is in force or not. If no
-/// entries are printed (a dry run, or they were written to a file), the reasons go to standard output.
+/// Prints the servers' config entries on standard output, and on standard error the reason why each server is used or not. If no entries
+/// are printed (a dry run, or they were written to a file), the reasons go to standard output.
 fn show(session: &Session, resolution: &Resolution, entries: Option<&Json>, written: Option<&Path>) {
     let terminal = &session.terminal;
     if session.json() {

@@ -25,7 +25,7 @@ use crate::text::{NextCommand, sanitise_text};
 use crate::trust::AllowedWrites;
 
 const MAX_LOG_CHARS: usize = 256 * 1024;
-/// Length limit of a line of code in an error message.
+/// Maximum length of a line of code in an error message, in characters.
 const MAX_LINE_CHARS: usize = 160;
 
 pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliError> {

@@ -69,8 +69,8 @@ fn warn_of_questions(session: &Session, gateway: &Gateway) -> Result<(), CliErro
     Ok(())
 }
 
-/// Serves until the host or a signal ends it. After a signal, the current requests have some time to end. If one did not, this is reported,
-/// and the exit code is 130, as for a program that was interrupted.
+/// Serves until the host or a signal ends it. After a signal, the current requests have some time to end. If a request does not end in this
+/// time, this is reported, and the exit code is 130, as for a program that was interrupted.
 pub(super) async fn until_ended(session: &Session, served: &ServedGateway) -> Result<Exit, CliError> {
     tokio::select! {
         outcome = served.ended() => outcome?,

@@ -136,8 +136,8 @@ impl Session {
         Ok((gateway, agent))
     }
 
-    /// Opens the gateway of a script that is not run, only to resolve what it would have. Asks nobody, so that nothing is approved or started.
-    /// Enables what [`Self::open_for_script`] would enable, except what it would ask about.
+    /// Opens the gateway of a script that is not run, only to resolve what it would have. Asks nobody, so that nothing is approved or
+    /// started. Enables the servers that [`Self::open_for_script`] would enable, except servers that it would ask about.
     pub(super) fn open_to_resolve(&self, servers: Option<&[String]>, changes: Opening, as_agent: &AsAgent) -> Result<Gateway> {
         let Opening { allowed: _, private_hosts, limits } = changes;
         let gateway = self.opened(GatewayOptions { fetch_private_hosts: private_hosts, limits, ..self.options() })?;

@@ -195,8 +195,8 @@ impl Terminal {
         write(text.as_bytes())
     }
 
-    /// Begins a dialog with the person: one or more questions that belong together. Other dialogs wait until it ends, and other output
-    /// appears after it.
+    /// Begins a dialog with the person: one or more questions that belong together. Other dialogs wait until this dialog ends, and other
+    /// output appears after it.
     pub(super) async fn dialog(&self) -> Dialog<'_> {
         let turn = self.asking.lock().await;
         self.screen().held = Some(HeldOutput::default());
@@ -235,8 +235,8 @@ impl Terminal {
     }
 }
 
-/// Questions that belong together. As long as it exists, nothing else appears on the terminal. When it is dropped, the output that was held
-/// back is printed.
+/// A dialog: questions that belong together. As long as the dialog exists, nothing else appears on the terminal. When the dialog is
+/// dropped, the output that was held back is printed.
 pub(super) struct Dialog<'t> {
     terminal: &'t Terminal,
     _turn: tokio::sync::MutexGuard<'t, ()>,

@@ -1,5 +1,5 @@
-//! Reads one line that a person types. If a question is withdrawn, its reading ends, so that it does not take the answer to the next
-//! question.
+//! Reads one line that a person types. If a question is withdrawn, the reading of its answer ends. Otherwise, this reading would take the
+//! answer to the next question.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
-/// Size limit of one answer.
+/// Maximum size of one answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// A guard that ends the reading when it is dropped.

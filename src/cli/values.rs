@@ -5,7 +5,7 @@ use crate::limits::LimitChanges;
 /// Parses a limit, `NAME=VALUE`, by its name in the config.
 ///
 /// # Errors
-/// What is wrong with the name or the value.
+/// The problem of the name or the value.
 ///
 /// ```
 /// use hyperlight_mcp::cli::limit;

@@ -11,10 +11,10 @@ use crate::command::{self, Command, Server, Speaker, one_line};
 use crate::config::BoxHost;
 use crate::gateway::Gateway;
 
-/// The most hosts that are asked about.
+/// Maximum number of hosts that a person is asked about.
 const MAX_QUESTIONS: usize = 5;
 
-/// Tests a server. At a terminal, asks about the hosts that it wanted and its box does not have.
+/// Tests a server. At a terminal, asks about the hosts that the server wanted to reach and that its box has refused.
 pub(super) async fn test(session: &Session, server: &Server) -> Result<Exit, CliError> {
     session.check_config()?;
     let gateway = session.open()?;
@@ -63,7 +63,7 @@ pub(super) async fn offer_hosts(session: &Session, gateway: &Gateway, name: &str
     Ok(matches!(review_one(session, gateway, name).await?, Exit::Done))
 }
 
-/// Returns the hosts to ask about. None if nobody can be asked, or if the entry is not in the person's own config.
+/// Returns the hosts to ask about. Empty if nobody can be asked, or if the entry is not in the person's own config.
 fn wanted_by(session: &Session, gateway: &Gateway, name: &str) -> Vec<String> {
     let is_theirs = gateway.server_info(name).is_ok_and(|info| is_own(&info.status.source));
     if session.json() || !session.can_ask() || !is_theirs {
@@ -72,11 +72,12 @@ fn wanted_by(session: &Session, gateway: &Gateway, name: &str) -> Vec<String> {
     hosts_of(&gateway.refused_hosts(name).unwrap_or_default())
 }
 
-/// Returns the hosts that a list of hosts can have, as a person would write them. A wildcard is never asked about: a server can ask for the name `*`.
+/// Returns the refused hosts that a list of hosts can contain, in the form in which a person would write them. A wildcard is left out,
+/// because a server can look up the name `*`.
 fn hosts_of(refused: &[Refusal]) -> Vec<String> {
     let mut hosts: Vec<String> = Vec::new();
     for Refusal { host, port, reason } in refused {
-        // A name without a port is asked for by HTTPS most of the time.
+        // If only a name was looked up, the server most likely wanted to use HTTPS.
         let target = port.filter(|port| *port != 443).map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
         if *reason == RefusalReason::NotAllowed
             && target.parse::<BoxHost>().is_ok_and(|host| !host.host().has_subdomains())

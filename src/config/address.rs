@@ -35,9 +35,9 @@ pub struct Address {
 }
 
 impl Address {
-    /// Parses an address of the config. `surroundings` contain the values of its variables. Without them, or if a variable is not set, the
-    /// host is shown with the placeholder. `is_secret` is called with the name and the value of each variable in the host. A secret
-    /// variable is shown by its name.
+    /// Parses an address of the config. `surroundings` contain the values of the variables in the address. Without `surroundings`, or if a
+    /// variable is not set, the host is shown with the placeholder. `is_secret` is called with the name and the value of each variable in
+    /// the host. A secret variable is shown by its name.
     ///
     /// ```
     /// use hyperlight_mcp::config::{Address, Surroundings};

@@ -1,4 +1,4 @@
-//! Reads what an entry names, although the entry cannot be used. A later version of the entry may take the same files.
+//! Reads which files and programs an entry names, even if the entry has errors. A later version of the entry may use the same files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,12 +12,12 @@ use super::source::ServerSource;
 use super::template::Template;
 use super::tree::{Entry, Node, Value};
 
-/// Keys of an entry that are read by themselves, and keys that name no files. All other texts of an entry with errors count as arguments.
+/// Keys of an entry that are read separately, and keys that name no files. All other texts of an entry with errors count as arguments.
 const READ_BY_THEMSELVES: [&str; 10] = ["command", "envFile", "cwd", "env", "box", "roots", "url", "headers", "oauth", "description"];
 
-/// Returns the command, arguments, variables and files of an entry with errors, as far as they can be read, whatever their shape. Unknown
-/// placeholders are kept as text. Nothing may start such a server: its definition says only which files belong to it. `None` if the entry names
-/// none.
+/// Returns the command, arguments, variables and files of an entry with errors, as far as they can be read. Values of an unexpected type
+/// are read too. Unknown placeholders are kept as text. Nothing may start such a server: its definition only shows which files belong to
+/// it. `None` if the entry names none.
 pub(super) fn as_written(entry: &Entry, origin: Origin, inputs: &Inputs) -> Option<ServerDefinition> {
     let node = &entry.node;
     let all = |node: Option<&Node>| node.map(texts_of).unwrap_or_default().into_iter();
@@ -29,7 +29,7 @@ pub(super) fn as_written(entry: &Entry, origin: Origin, inputs: &Inputs) -> Opti
     arguments.extend(command.clone().filter(|command| command.contains(char::is_whitespace)));
     let [mut files, mut folders] = ["envFile", "cwd"].map(|key| all(node.get(key)));
     let environment_file = files.next();
-    // Without its unknown part, a working folder would be another one.
+    // A working folder with an invalid placeholder becomes an argument. Without the placeholder, it would be another folder.
     let (working_directory, unknown): (Vec<_>, Vec<_>) = folders.by_ref().take(1).partition(|folder| Template::parse(folder).is_ok());
     arguments.extend(files.chain(unknown).chain(folders));
     for entry in node.entries().unwrap_or_default().iter().filter(|entry| !READ_BY_THEMSELVES.contains(&entry.name.as_str())) {
@@ -57,8 +57,8 @@ pub(super) fn as_written(entry: &Entry, origin: Origin, inputs: &Inputs) -> Opti
     Some(ServerDefinition { roots, input_defaults, ..dormant(entry.name.clone(), ServerSource::default(), transport, origin) })
 }
 
-/// Adds the variables of a part of an entry: an object, or texts such as `NAME=value`. A text without a name counts as an argument. Values of the
-/// same name are put together, because it is not known which of them will be used.
+/// Adds the variables of a part of an entry: an object, or texts such as `NAME=value`. A text without a name counts as an argument. Values
+/// of the same name are joined, because it is not known which of them will be used.
 fn add_variables(node: &Node, variables: &mut BTreeMap<String, String>, arguments: &mut Vec<String>) {
     let mut add = |name: &str, value: &str| {
         let known = variables.entry(name.to_owned()).or_default();
@@ -108,8 +108,8 @@ fn add_texts(node: &Node, found: &mut Vec<String>) {
     }
 }
 
-/// Converts a server that is not in force to one without a box. The variables that its box sets become variables of the server, and the paths that
-/// its box is given become roots.
+/// Converts a server whose entry is not used, such as an earlier entry, to a server without a box. The variables that the box sets become
+/// variables of the server, and the paths that the box gets become roots.
 pub(crate) fn out_of_force(server: &ServerDefinition) -> ServerDefinition {
     let mut transport = server.transport.clone();
     if let (Transport::Stdio { environment, .. }, Some(BoxDefinition::On(settings))) = (&mut transport, &server.in_box) {

@@ -18,7 +18,7 @@ const KEYS: [&str; 10] = ["base", "read", "write", "network", "memoryMb", "diskM
 const MIN_MEMORY_MB: u64 = 16;
 /// Maximum of `memoryMb` and of `diskMb`.
 const MAX_MEMORY_MB: u64 = 1 << 20;
-/// The size of a private home in MiB, unless the config says otherwise.
+/// Maximum size of a private home in MiB, unless the config says otherwise.
 const DISK_MB: u64 = 2_048;
 const MAX_PROCESSES: u64 = 4_096;
 const BASES: &str = "\"standard\", \"strict\" or \"off\"";
@@ -30,7 +30,7 @@ const DEFAULT_PORT: u16 = 443;
 /// The port of the box's own name server.
 const NAME_SERVER_PORT: u16 = 53;
 const MAX_CPU_PERCENT: u64 = 100_000;
-/// Programs that only ask a service of the machine to start containers. Whoever may use the service may do anything.
+/// Programs that ask a service of the machine to start containers. A process that may use this service can do anything on the machine.
 const CONTAINER_PROGRAMS: [&str; 4] = ["docker", "podman", "nerdctl", "docker-compose"];
 
 /// The box of a server that is a process: `box` in the config.
@@ -41,7 +41,7 @@ pub enum BoxDefinition {
     On(BoxSettings),
 }
 
-/// The settings from which a box starts.
+/// The predefined settings that a box is based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BoxBase {
@@ -141,10 +141,10 @@ pub struct BoxSettings {
     pub write: Vec<String>,
     pub network: BoxNetwork,
     pub memory_mb: u64,
-    /// The size of the private home.
+    /// Maximum size of the private home, in MiB.
     pub disk_mb: u64,
     pub processes: u64,
-    /// Processor time of all processes together, in percent of one processor. `None`: no limit.
+    /// Processor time of all processes together, in percent of one processor. `None` means no limit.
     pub cpu_percent: Option<u64>,
     /// True if the processes may make their own namespaces, as a browser does for its sandbox.
     pub is_nested: bool,
@@ -194,7 +194,7 @@ pub(super) fn boxes(node: &Node, (file, inputs): (&str, &Inputs), problems: &mut
         if let Some(definition) = reader.box_definition(&entry.node) {
             boxes.insert(entry.name.clone(), definition);
         }
-        // The entry is the box itself.
+        // In `boxes`, each entry is the box itself, so `.box` is removed from the field.
         let own = |problem: Problem| Problem { field: problem.field.replacen(&format!("{field}.box"), &field, 1), ..problem };
         problems.extend(reader.into_problems().into_iter().map(own));
     }
@@ -220,7 +220,8 @@ impl Reader<'_> {
         };
         let program = command.rsplit('/').next().unwrap_or_default();
         if matches!(definition, Some(BoxDefinition::On(_))) && CONTAINER_PROGRAMS.contains(&program) {
-            let problem = format!("must be \"off\" for {program}, because whoever can use its service can do anything on this machine");
+            let problem =
+                format!("must be \"off\" for {program}, because a program that can use its service can do anything on this machine");
             self.box_problem = Some(Problem::new(self.path("box"), node.unwrap_or(self.node).position, problem));
         }
         definition
@@ -237,7 +238,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the name of a base. Returns a box with its settings.
+    /// Reads the name of a base. Returns a box with the settings of this base.
     fn base(&mut self, key: &str, node: &Node, word: &str) -> Option<BoxDefinition> {
         match word {
             "standard" => Some(BoxDefinition::On(BoxSettings::of(BoxBase::Standard))),
@@ -251,7 +252,7 @@ impl Reader<'_> {
     }
 
     fn box_settings(&mut self, node: &Node, entries: &[Entry]) -> Option<BoxDefinition> {
-        // A key that is not known is an error here: it may be a limit that would not hold.
+        // An unknown key is an error here: it may be a misspelt limit, which would have no effect.
         for entry in entries.iter().filter(|entry| !KEYS.contains(&entry.name.as_str())) {
             let problem = format!("is not a setting of a box. The settings are {}", KEYS.join(", "));
             self.wrong(&format!("box.{}", displayed(&entry.name)), &entry.node, problem);
@@ -305,7 +306,7 @@ impl Reader<'_> {
         texts
     }
 
-    /// Reads what the processes may reach.
+    /// Reads `network`: the hosts that the processes may reach.
     fn network(&mut self, node: &Node) -> Option<BoxNetwork> {
         let network = node.get("network")?;
         match &network.value {

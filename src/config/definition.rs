@@ -243,7 +243,7 @@ pub struct ServerDefinition {
     /// Each ability is unique.
     pub capabilities: Vec<String>,
     /// Variables of this process that the server needs: `envRequired` in a provider's definition. Always empty for an entry of the config.
-    /// If one is not set, the server is not ready.
+    /// If one of the variables is not set, the server is not ready.
     pub required_environment: Vec<String>,
     /// The description of the server from a provider's definition or from the catalogue. It is for people and decides nothing.
     pub description: Option<String>,

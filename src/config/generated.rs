@@ -11,12 +11,12 @@ use crate::text::sanitise_line;
 /// Maximum number of characters of a name that a sentence quotes.
 const SHOWN_NAME_CHARS: usize = 100;
 
-/// Everything of a generated server that a person approves: its tools with their code, and what this code may reach.
+/// All parts of a generated server that a person approves: its tools with their code, and what this code may reach.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GeneratedTools {
     pub tools: Vec<GeneratedTool>,
-    /// Hosts that `fetch` may reach, as `fetch.hosts` of a run writes them.
+    /// Hosts that `fetch` may reach, in the form of `fetch.hosts` of a run.
     pub hosts: Vec<String>,
     /// Hosts whose addresses may be private or of this machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,7 +63,8 @@ pub struct GeneratedSecret {
 pub enum CodeProblem {
     /// The code cannot be kept. Each text is a sentence for the model that wrote it.
     Defects(Vec<String>),
-    /// The code throws an error of its own for a value that the tool's schema allows. That may be right: a schema cannot say everything.
+    /// The code throws an error of its own for a value that the tool's schema allows. This may be correct, because a schema cannot express
+    /// every rule.
     Refuses(String),
 }
 
@@ -136,7 +137,7 @@ impl GeneratedTool {
         Json::Object(input.into_iter().collect())
     }
 
-    /// Returns the tool as `tools/list` has it.
+    /// Returns the tool in the form that `tools/list` uses.
     #[must_use]
     pub fn listed(&self) -> Json {
         json!({
@@ -157,7 +158,7 @@ impl GeneratedTools {
 }
 
 impl ServerDefinition {
-    /// Makes the definition of a generated server. `prompt` names its source.
+    /// Makes the definition of a generated server. `name` is the name of the server and of its source.
     ///
     /// ```
     /// use hyperlight_mcp::config::{GeneratedTools, ServerDefinition};

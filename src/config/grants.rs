@@ -1,5 +1,5 @@
-//! Reads `toolboxes`, `agents` and `defaultGrant`: the rules for which agent may use what. A mistake in one of these sections makes the
-//! whole config unusable, because the remaining sections would no longer express what an agent may use.
+//! Reads `toolboxes`, `agents` and `defaultGrant`: the rules that decide which agent may use which servers and tools. A mistake in one of
+//! these sections makes the whole config unusable, because the remaining sections would no longer express what an agent may use.
 
 use std::collections::BTreeMap;
 
@@ -191,7 +191,7 @@ impl<'a> GrantReader<'a> {
         }
     }
 
-    /// Reads the hosts that code of an agent may fetch from, or notes what is wrong.
+    /// Reads the hosts that code of an agent may fetch from, and records problems.
     fn fetch(&mut self, field: &str, node: &Node) -> AllowedHosts {
         let mut hosts = Vec::new();
         for Entry { name, position, node } in self.entries(field, node) {
@@ -239,7 +239,7 @@ impl<'a> GrantReader<'a> {
         }
     }
 
-    /// Records a problem if two profiles of an agent set the same thing differently.
+    /// Records a problem if two profiles of an agent give the same setting different values.
     fn check_conflicts(&mut self, agent: &Entry) {
         let Some(chosen) = agent.node.get("profiles") else { return };
         let names = chosen.items().unwrap_or_default().iter().filter_map(Node::text);

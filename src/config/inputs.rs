@@ -19,7 +19,7 @@ const MAX_LISTED: usize = 20;
 #[derive(Default)]
 pub(super) struct Inputs {
     pub(super) usable: Vec<InputDefinition>,
-    /// The number of inputs that were read, with those that are not usable.
+    /// The number of inputs that were read, including those that are not usable.
     count: usize,
     /// The problems of each invalid input, by id. Only servers that use the input become invalid.
     broken: BTreeMap<String, Vec<Problem>>,

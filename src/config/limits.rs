@@ -14,7 +14,7 @@ pub(super) fn limits(node: &Node, problems: &mut Vec<Problem>) -> LimitChanges {
     for entry in entries {
         let field = format!("limits.{}", displayed(&entry.name));
         let number = if let Value::Number(text) = &entry.node.value { text.parse::<u64>().ok() } else { None };
-        // The name is checked first, with any value that is in range nowhere.
+        // The name is checked first. In place of a value that is not a number, this uses a number outside of every range.
         let outcome = limits.set(&entry.name, number.unwrap_or(u64::MAX));
         if let Err(problem) = outcome {
             let is_unknown = problem.contains("unknown");
@@ -70,7 +70,7 @@ mod tests {
         let text = r#"{ "limits": { "maxServers": 1 }, "mcpServers": { "a": { "command": "x" }, "b": { "command": "x" } } }"#;
         assert_eq!(parse_text(text, "c.json", None).unwrap_err().code(), "ERR_TOO_MANY_SERVERS");
         assert_eq!(parse_text(text, "c.json", 2).unwrap().servers.len(), 2);
-        // With a limit that cannot be read, the default applies, and the error tells the cause.
+        // If a limit cannot be read, the default applies, and the error names the cause.
         let servers: Vec<String> = (0..21).map(|at| format!(r#""s{at}": {{ "command": "x" }}"#)).collect();
         let text = format!(r#"{{ "limits": {{ "maxServers": 5000 }}, "mcpServers": {{ {} }} }}"#, servers.join(", "));
         assert_eq!(fatal(&text), "c.json:1:29: limits.maxServers: must be from 1 to 1000, not 5000");

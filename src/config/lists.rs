@@ -66,7 +66,7 @@ impl Reader<'_> {
         patterns
     }
 
-    /// Reads which names are permitted, and which are refused.
+    /// Reads the lists of permitted and of refused names.
     pub(super) fn names(&mut self, allow: &str, deny: &str) -> ToolFilter {
         ToolFilter {
             allow: self.node.get(allow).map(|list| self.strings(allow, list)),
@@ -74,7 +74,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads which URIs are permitted, and which are refused.
+    /// Reads the lists of permitted and of refused URIs.
     pub(super) fn uris(&mut self, allow: &str, deny: &str) -> UriFilter {
         for key in [allow, deny] {
             for (index, item) in self.node.get(key).and_then(Node::items).unwrap_or_default().iter().enumerate() {

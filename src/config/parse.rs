@@ -44,7 +44,7 @@ pub struct Config {
     pub providers: ProviderSettings,
     /// True if the servers of the shipped catalogue are available as well.
     pub catalogue: bool,
-    /// The rules for which agent may use what.
+    /// The rules that decide which agent may use which servers and tools.
     pub grants: GrantSettings,
     /// The limits of the gateway that the config sets.
     pub limits: LimitChanges,
@@ -99,7 +99,7 @@ fn read(tree: Tree, file: &str, max_servers: Option<usize>) -> Result<Config> {
     let count = sources.entries().count();
     let limit = max_servers.or(sources.limits.max_servers).unwrap_or_else(|| Limits::default().max_servers);
     if count > limit {
-        // The limit itself may be what is wrong.
+        // Problems of the whole config come first, because the limit itself may be wrong.
         if sources.fatal.is_empty() {
             return Err(Error::TooManyServers { count, limit });
         }

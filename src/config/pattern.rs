@@ -1,5 +1,5 @@
-//! Patterns of toolboxes: `weather/*`, `github/list_*`, `!github/delete_*`. This module parses and matches a single pattern; `registry::grants`
-//! decides with several of them.
+//! Patterns of toolboxes: `weather/*`, `github/list_*`, `!github/delete_*`. This module parses and matches a single pattern. If several
+//! patterns match, `registry::grants` decides.
 
 use super::filters::{UriFilter, check_pattern};
 use super::grants::check_label;
@@ -26,11 +26,11 @@ pub(super) fn check_name_pattern(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A server in the form that patterns are matched with.
+/// The properties of a server that patterns are matched with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerRef<'a> {
-    /// The name that patterns are matched with: the name in the registry without its mark, the part from `@` on (of variants and of servers
-    /// of tasks).
+    /// The name that patterns are matched with: the name in the registry without its mark. The mark is the part from `@` on, in the names
+    /// of variants and of servers of tasks.
     pub name: &'a str,
     /// The name in the registry. Profiles use it to distinguish a server from its variants.
     pub registry_name: &'a str,
@@ -245,8 +245,8 @@ impl std::fmt::Display for Item<'_> {
 pub(crate) fn matches_name(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut next) = (0, 0);
-    // Where to continue if the text after the last `*` does not match: the position of the `*`, and the first byte of the text that the `*`
-    // does not cover yet.
+    // The place to continue at if the text after the last `*` does not match: the position of the `*`, and the first byte of the text that
+    // the `*` does not cover yet.
     let mut retry: Option<(usize, usize)> = None;
     while next < text.len() {
         if pattern.get(at) == Some(&b'*') {

@@ -38,8 +38,8 @@ pub struct Overrides {
     pub prompts: Vec<ToolFilter>,
     pub call_timeout_ms: Option<u64>,
     pub max_call_timeout_ms: Option<u64>,
-    /// Maximum time for opening a connection. This limit and `idle_timeout_ms` apply to connections that are opened for an agent with the
-    /// profile.
+    /// Maximum time for opening a connection, in milliseconds. This limit and `idle_timeout_ms` apply to connections that are opened for an
+    /// agent with the profile.
     pub connect_timeout_ms: Option<u64>,
     pub idle_timeout_ms: Option<u64>,
     /// Maximum number of simultaneous calls of the server, for all agents together whose profiles set the same number. `parallel: false`
@@ -182,7 +182,7 @@ impl GrantReader<'_> {
     }
 }
 
-/// Returns the smaller of two limits, of which any may be missing.
+/// Returns the smaller of two limits. `None` means no limit.
 pub fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

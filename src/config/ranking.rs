@@ -1,4 +1,4 @@
-//! Reads `search` of a config: how a search for tools ranks them.
+//! Reads `search` of a config: the ranking of tools in a search.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,14 @@ use crate::text::Problem;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchRanking {
-    /// By the words of the question.
+    /// Tools are ranked by the words of the question.
     #[default]
     Words,
-    /// By its words and its meaning. Needs the package `hyperlight-mcp-search-model`.
+    /// Tools are ranked by the words and the meaning of the question. Needs the package `hyperlight-mcp-search-model`.
     Hybrid,
 }
 
-/// Reads the key. A wrong value makes the whole config unusable, like that of other settings at its level.
+/// Reads the key. A wrong value makes the whole config unusable, as for other top-level settings.
 pub(super) fn search(node: &Node, problems: &mut Vec<Problem>) -> Option<SearchRanking> {
     match &node.value {
         Value::Text(text) if text == "words" => Some(SearchRanking::Words),

@@ -34,7 +34,7 @@ fn an_entry_or_input_that_nobody_can_read_is_invalid_and_the_others_are_not() {
     let problems = problems_of(&too_long);
     let expected = "has 1048577 bytes of text, and at most 1048576 are permitted: put long values into files";
     assert_eq!((problems[0].field.as_str(), problems[0].problem.as_str()), ("mcpServers.a", expected));
-    // Very many small values are too much as well.
+    // Very many small values exceed the limit too.
     assert_eq!(names(&config(json!({ "command": "x", "args": vec![""; 20_000] }), "")), ["b"]);
     let long_input = config(entry(""), &"x".repeat(70_000));
     assert_eq!(names(&long_input), ["b"]);

@@ -110,7 +110,7 @@ impl ServerSource {
         [self.kind.key_word(), ":", escaped.as_deref().unwrap_or(name), ":", server].concat()
     }
 
-    /// Returns the words for the source in a sentence, before its name.
+    /// Returns the words that a sentence puts before the name of the source.
     pub(crate) fn words(&self) -> &'static str {
         match (self.kind, &self.name) {
             (SourceKind::Config, Some(_)) => "the config of",

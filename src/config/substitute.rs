@@ -59,7 +59,7 @@ pub(crate) const INPUT_ADVICE: &str = "give onInput, a callback that returns it"
 /// `TMPDIR`.
 const INHERITED: [&str; 9] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR", "USER", "LOGNAME", "SHELL"];
 
-/// Length in bytes from which the kernel takes no path. To follow a longer one part by part takes quadratic time.
+/// Length in bytes from which on the kernel refuses a path. To follow a longer path part by part would take quadratic time.
 pub(crate) const TOO_LONG_PATH: usize = 4_096;
 
 /// Replaces the placeholders of a stdio server. Returns `None` for a server that has no command.
@@ -126,8 +126,9 @@ pub fn resolve_command(
     Ok(Some(ResolvedCommand { command, arguments, environment: variables.into_iter().collect(), working_directory, secrets }))
 }
 
-/// Returns the path of the entry's environment file. `None` if it has none. If a placeholder of the path has no value now, the path without this
-/// placeholder counts, but only if a file is there: a box that could make it is not started.
+/// Returns the path of the entry's environment file. `None` if the entry has none. If a placeholder in the path has no value now, returns
+/// the path without this placeholder, but only if a file exists there. If the path of a missing file were returned, no box that can make
+/// this file could start.
 pub(crate) fn environment_file(server: &ServerDefinition, surroundings: &Surroundings, locality: Locality) -> Option<PathBuf> {
     let Transport::Stdio { environment_file: Some(file), .. } = &server.transport else { return None };
     let (surroundings, inputs) = (&*locality.surroundings(surroundings), BTreeMap::new());
@@ -143,8 +144,8 @@ pub(crate) fn environment_file(server: &ServerDefinition, surroundings: &Surroun
     placed(whole).filter(|path| is_whole || path.is_file())
 }
 
-/// Replaces those placeholders of a text whose values are known now, and leaves the others as they are. `defaults` are the values of inputs that
-/// nobody answers. For texts that nothing uses yet: they only say which files an entry names.
+/// Replaces those placeholders of a text whose values are known now, and leaves the others unchanged. `defaults` are the values of inputs
+/// that nobody answers. Use it only for texts that are not used yet: the result only shows which files an entry names.
 pub(crate) fn with_known_values(text: &str, surroundings: &Surroundings, defaults: &[(String, SecretString)]) -> String {
     with_values(text, surroundings, defaults, |source| source)
 }
@@ -225,7 +226,7 @@ pub fn resolve_box_paths(server: &ServerDefinition, settings: &BoxSettings, surr
     Ok(paths)
 }
 
-/// Returns those of the paths of a box that [`resolve_box_paths`] can replace. The others are left out.
+/// Returns the paths of a box whose placeholders have values, in the form that [`resolve_box_paths`] returns. All other paths are left out.
 pub(crate) fn known_box_paths(server: &ServerDefinition, settings: &BoxSettings, surroundings: &Surroundings) -> BoxPaths {
     let inputs = BTreeMap::new();
     let known = |texts: &[String]| -> Vec<PathBuf> {

@@ -243,7 +243,7 @@ fn a_text_that_nothing_uses_yet_has_the_values_that_are_known() {
     assert_eq!(with_known_values(text, &surroundings, &defaults), "${file}c${input:d}1${never closed");
 }
 
-/// A box must not read the file, but what is not there must not keep all boxes from starting.
+/// A box must not read the file. But a missing file must not keep all boxes from starting.
 #[test]
 fn an_environment_file_with_an_unknown_placeholder_counts_if_it_exists() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,9 +30,10 @@ const OUR_KEYS: [&str; 18] = [
     "mcp_servers",
     "context_servers",
 ];
-/// Maximum depth at which values are read. No field of this program is nearly as deep. The parser refuses text that is deeper than 512.
+/// Maximum depth at which values are read. No field of this program is nearly as deep. The parser refuses text that is more than 512 levels
+/// deep.
 const MAX_DEPTH: usize = 64;
-/// The size of a value beside its text, so that very many small values are not small.
+/// The number of bytes that each value counts in addition to its text, so that very many small values exceed a limit too.
 const VALUE_BYTES: usize = 64;
 
 // None of these types implements `Debug`, because they contain secrets in plain text.

@@ -76,7 +76,7 @@ struct Builder<'t> {
 }
 
 impl<'t> Builder<'t> {
-    /// Returns the next event. After the end of the text, this is the end of the stream.
+    /// Returns the next event. After the end of the text, returns the event for the end of the stream.
     fn next(&mut self) -> std::result::Result<(Event<'t>, Span), Failure> {
         match self.parser.next_event() {
             Some(event) => Ok(event?),
@@ -143,7 +143,8 @@ impl<'t> Builder<'t> {
             let name = match event {
                 Event::MappingEnd | Event::StreamEnd => return Ok(entries),
                 Event::Scalar(name, ..) => name.into_owned(),
-                // The value of such a key follows, and is read as another one. Nobody reads a foreign value.
+                // In a foreign value, a key may be a list or a mapping. Such a key gets an empty name, because nobody reads a foreign
+                // value.
                 other if self.is_foreign => {
                     self.node(other, &place)?;
                     String::new()
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!((command.as_str(), arguments.join(" ")), ("npx", "-y weather@1.2".to_owned()));
         assert_eq!((environment.len(), removed_environment.len(), weather.call_timeout_ms, weather.disabled), (2, 1, Some(5000), true));
         assert_eq!(web.origin.field(), "metadata.mcp.web");
-        // The number is at the place where the text has it.
+        // The number in the error is at its position in the text.
         let config = parse_text(text, "c.yml", 9).unwrap();
         let error = config.invalid[0].error.clone().redacted(&crate::redact::Redactor::new(None, None)).to_string();
         assert_eq!(error, "c.yml:5:31: mcp.weather.args[2]: must be a string");

@@ -17,8 +17,8 @@ const PROGRAMS: [&str; 4] = ["command", "cmd", "program", "executable"];
 
 impl Redactor {
     /// Returns a JSON value in which known secrets and values that look like secrets are replaced. A value looks like a secret if its key
-    /// is the name of a secret, or if it has the form of a token. Such parts of texts are replaced too. The rules are the same as for
-    /// values of the config. Used for contents that are stored.
+    /// is the name of a secret, or if it has the form of a token. Parts of texts that look like secrets are replaced too. The rules are the
+    /// same as for values of the config. Used for contents that are stored.
     ///
     /// ```
     /// let redactor = hyperlight_mcp::redact::Redactor::new(None, None);
@@ -114,7 +114,7 @@ fn text_without_secrets(name: &str, text: &str) -> String {
     for part in parts.iter().filter(|part| !MARK.contains(part.as_str())) {
         kept = kept.replace(part.as_str(), MARK);
     }
-    // Parts that are replaced already do not decide about the rest.
+    // Parts that are replaced already do not make the rest a secret.
     if kept == text && is_secret(name, &text.replace(MARK, "")) { MARK.to_owned() } else { kept }
 }
 

@@ -50,7 +50,7 @@ const ESCAPED: &[&AsciiSet] = &[
     &PATH,
     &QUERY,
 ];
-/// Variants of how a quotation mark, an apostrophe and a slash are written in HTML.
+/// The ways in which a quotation mark, an apostrophe and a slash are written in HTML.
 const HTML: &[(&str, &str, &str)] = &[
     ("\"", "'", "/"),
     ("&quot;", "'", "/"),
@@ -96,7 +96,7 @@ pub(super) fn encodings(plain: &str) -> BTreeSet<String> {
     forms.extend(ENTITIES.iter().map(|entities| {
         html_form(&html, |character| entities.iter().find(|(of, _)| *of == character).map(|(_, entity)| (*entity).to_owned()))
     }));
-    // Encoders that write all but letters and digits as numbers.
+    // Some encoders write all characters except letters and digits as numbers.
     for number in [|code: u32| format!("&#{code};"), |code: u32| format!("&#x{code:x};"), |code: u32| format!("&#x{code:X};")] {
         forms.insert(html_form(plain, |character| (!character.is_ascii_alphanumeric()).then(|| number(character.into()))));
     }

@@ -176,7 +176,7 @@ impl Redactor {
     }
 
     /// Returns a text that is safe to show. It contains no terminal control sequences, no invisible characters and no secrets. A secret
-    /// that is divided by invisible characters is replaced too. Every text that is both sanitised and redacted passes this method,
+    /// that is divided by invisible characters is replaced too. Every text that is both sanitised and redacted goes through this method,
     /// [`Redactor::readable_text`], [`Redactor::readable_line`] or `readable_question`.
     ///
     /// ```

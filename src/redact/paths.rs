@@ -6,7 +6,7 @@ use percent_encoding::utf8_percent_encode;
 
 use super::forms::PATH;
 
-/// The workspace folder in a text.
+/// The text that replaces the path of the workspace folder.
 const WORKSPACE: &str = ".";
 
 /// Folders and their replacements, with the longest path first. The order is needed because the workspace is often inside the home

@@ -14,7 +14,7 @@ const MAX_BYTES: usize = 64 * 1024;
 impl Redactor {
     /// Returns a redactor for the reader who has written these texts. For this reader, paths in the workspace are not shortened. Paths that
     /// the texts contain are not shortened either, nor are the folders that contain such a path. The home folder is always shown as `~`, so
-    /// that a guess in an argument does not reveal other paths in it. But a guess that comes back shortened is confirmed. Secrets are
+    /// that a guess in an argument does not reveal other paths in it. However, a guess that comes back as `~` is confirmed. Secrets are
     /// always replaced, even if the texts contain them. The new redactor knows the secrets that this redactor knows now.
     ///
     /// ```

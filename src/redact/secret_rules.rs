@@ -112,7 +112,7 @@ const SECRET_WORDS: &str = "apikey auth authorization bearer cookie cookies cred
 const SECRET_ENDS: &str = "apikey accesskey authkey cookie cookies credential credentials creds encryptionkey jwt licensekey masterkey pass passcode passkey \
     passphrase passwd password passwords privatekey pw pwd secret secretkey secrets servicekey sessid sessionid sharedkey signingkey token";
 
-/// Words that have such an end, but are not names of secrets.
+/// Words that end like one of `SECRET_ENDS`, but are not names of secrets.
 const PLAIN_WORDS: &str = "bypass compass encompass multipass overpass surpass trespass underpass";
 
 /// Words before `key` with which a name is not the name of a secret key (`SORT_KEY`, `PUBLICKEY`). Some of them are the beginnings of

@@ -52,7 +52,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 
 /// Maximum number of names that are compared.
 const MAX_CANDIDATES: usize = 10_000;
-/// Maximum total number of character comparisons. So many take a few milliseconds.
+/// Maximum total number of character comparisons. This number takes a few milliseconds.
 const MAX_WORK: usize = 200_000;
 /// Maximum number of characters in a name that are compared.
 const MAX_CHARS: usize = 128;

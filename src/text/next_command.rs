@@ -1,5 +1,5 @@
 //! Builds the command that a message suggests next. The command begins with `npx hyperlight-mcp` or `hyperlight-mcp`, and ends with the
-//! present `--config` and `--state`.
+//! `--config` and `--state` that are in use.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,7 +40,7 @@ impl NextCommand {
     }
 }
 
-/// Returns whether `npx` has started this process. npm says so in the environment of what it starts.
+/// Returns whether `npx` has started this process. npm sets these variables for the programs that it starts.
 fn is_by_npx(environment: &BTreeMap<String, String>) -> bool {
     let is = |name: &str, value: &str| environment.get(name).is_some_and(|given| given == value);
     is("npm_command", "exec") && is("npm_lifecycle_event", "npx")

@@ -46,14 +46,14 @@ impl ApprovalStatus {
     }
 }
 
-/// The reason why nothing may be started.
+/// The reason why a server is not approved, so that nothing may be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotApprovedReason {
     /// Nobody has approved the server, or the approval was revoked.
     Never,
     /// The command is not the approved one.
     Changed,
-    /// The command is not the approved one, or the user's package manager has another registry.
+    /// The command is not the approved one, or the user's package manager uses another registry.
     ChangedOrRegistry,
     /// The command is not the approved one, and it depends on the workspace folder. The approval may be for another folder.
     Elsewhere,

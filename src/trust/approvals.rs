@@ -24,7 +24,7 @@ const KINDS: [Kind; 2] = [Kind::Approval, Kind::Revocation];
 
 type Servers = BTreeMap<String, Arc<Approval>>;
 
-/// Called with the reason when approvals turn out to be damaged.
+/// A callback that is called with the reason when approvals turn out to be damaged.
 pub type IncidentListener = Arc<dyn Fn(String) + Send + Sync>;
 
 /// The approvals as they were last read.
@@ -51,7 +51,7 @@ impl ApprovalSnapshot {
         self.0.get(key).is_some_and(|approval| approval.expires_at.is_some())
     }
 
-    /// Returns the time at which the next of all approvals ends. `None` if none of them ends after `now`.
+    /// Returns the earliest time after `now` at which an approval ends. `None` if no approval ends after `now`.
     #[must_use]
     pub fn next_end(&self, now: SystemTime) -> Option<SystemTime> {
         let ends = self.0.servers.values().filter_map(|approval| approval.expires_at);
@@ -90,7 +90,8 @@ pub struct ApprovalStore {
     store: Arc<Store>,
     /// The file in which earlier versions kept the approvals. Its content is moved into the store.
     earlier: EarlierFile,
-    /// Not locked while rows are read, so that callers who need only the last result do not wait for a disk.
+    /// The approvals as they were last read. The lock is not held while rows are read, so that callers who need only the last result do not
+    /// wait for a disk.
     last: Mutex<LastRead>,
     revocations: Mutex<Revocations>,
 }
@@ -130,7 +131,8 @@ impl ApprovalStore {
         Ok(self.status_in(&self.snapshot()?, key, subject))
     }
 
-    /// Reads the approvals of all servers. The snapshot serves any number of servers, so that a list of many servers reads once.
+    /// Reads the approvals of all servers. One snapshot can be used for any number of servers, so that a list of servers needs only one
+    /// reading.
     ///
     /// # Errors
     /// The same as for [`Self::approval_status`].
@@ -205,7 +207,8 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| approval.first_approval_id().to_owned()))
     }
 
-    /// Returns the ids of all approvals ([`Approval::first_approval_id`]), also of those that are no longer valid, by the keys of the servers.
+    /// Returns the ids of all approvals ([`Approval::first_approval_id`]), even of those that are no longer valid, by the keys of the
+    /// servers.
     ///
     /// # Errors
     /// The same as for [`Self::approval_status`].
@@ -215,8 +218,8 @@ impl ApprovalStore {
         Ok(counting.map(|(key, approval)| (key.clone(), approval.first_approval_id().to_owned())).collect())
     }
 
-    /// Returns the state of a server's approval at the moment of a person's approval, before the program waits for anything. The new
-    /// approval is written only if there was no revocation since this moment.
+    /// Returns the state of a server's approval. Call it at the moment when a person approves, before the program waits for anything. The
+    /// new approval is written only if there was no revocation since this moment.
     ///
     /// # Errors
     /// The same as for [`Self::approval_status`].
@@ -375,7 +378,7 @@ impl ApprovalStore {
             Some(approvals) if is_same => approvals,
             outcome => {
                 let mut approvals = parsed(&rows, &known, outcome.as_deref()).map_err(|problem| self.problem(&problem))?;
-                // Approvals of versions that had no names of prompts get them here. Each process gives the same ones.
+                // Approvals by versions that did not name prompts get these names here. Every process assigns the same names.
                 approvals.name_prompts();
                 Arc::new(approvals)
             }
@@ -457,7 +460,7 @@ fn approval(subject: &Subject, valid_for: Option<Duration>) -> Approval {
     }
 }
 
-/// Returns whether an approval is valid now, and does not expire before a new one.
+/// Returns whether `known` is valid now, and does not expire before `fresh`.
 fn outlasts(known: &Approval, fresh: &Approval) -> bool {
     let Some(end) = known.expires_at else { return true };
     !known.is_expired(SystemTime::now()) && fresh.expires_at.is_some_and(|fresh| fresh <= end)

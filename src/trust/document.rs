@@ -32,10 +32,11 @@ pub struct Approval {
     /// The files that the entry named at the time of the approval.
     #[serde(default, skip_serializing_if = "NamedFiles::is_empty")]
     pub named: NamedFiles,
-    /// The missing programs of other servers that the box could make at the time of the approval, which the request has said.
+    /// The missing programs of other servers that the box could make at the time of the approval, as the request said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub makes: Vec<String>,
-    /// The paths that the box could write at the time of the approval, beside its private home. An argument at which nothing existed counts.
+    /// The paths that the box could write at the time of the approval, in addition to its private home. Paths in arguments at which nothing
+    /// existed are included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writes: Vec<String>,
     /// The approved tools. `None` if only the command is approved.
@@ -52,7 +53,7 @@ pub struct Approval {
     /// A random id of this approval, which distinguishes it from earlier and later ones. Empty in files of versions that had no ids.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// The id of the server's first approval since it last had none. Later approvals keep this id, and a revocation removes it.
+    /// The id of the first approval since the server last had no approval. Later approvals keep this id, and a revocation removes it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub first_id: String,
     /// Time of the approval in seconds since 1970.
@@ -62,18 +63,19 @@ pub struct Approval {
     pub expires_at: Option<u64>,
 }
 
-/// The files and folders that decide which code a server runs ([`Code`](crate::boxes::Code)), and its `envFile`. They count for the boxes of other
-/// servers while the approval does, also if the entry is gone: the same entry can come back, for example with another branch of a repository.
+/// The files and folders that decide which code a server runs ([`Code`](crate::boxes::Code)), and its `envFile`. The boxes of other servers
+/// respect them as long as the approval is valid, even if the entry is gone: the same entry can come back, for example with another branch
+/// of a repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NamedFiles {
     /// Programs and packages, whether they exist or not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
-    /// Those of `programs` that did not exist.
+    /// Those programs in `programs` that did not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Folders that may have code beside other things.
+    /// Folders that may contain code among other things.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<String>,
     /// Folders in which a runtime looks for packages and settings.
@@ -82,7 +84,7 @@ pub struct NamedFiles {
     /// All other files that the entry names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// True if the entry names more than is looked at.
+    /// True if the entry names more files than are looked at.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_too_long: bool,
     /// The file with variables, `envFile`.
@@ -104,7 +106,7 @@ impl Approval {
         if self.first_id.is_empty() { &self.id } else { &self.first_id }
     }
 
-    /// Returns whether all folders of a program were shown at the approval, or lie in one that was.
+    /// Returns whether each folder of a program was shown at the approval, or lies in a folder that was shown.
     #[must_use]
     pub fn covers_places(&self, places: &[String]) -> bool {
         places.iter().all(|place| self.places.iter().any(|shown| Path::new(place).starts_with(shown)))

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use super::processes::leads_to_processes;
 use crate::files::{Links, open_regular};
 
-/// Maximum size of a program. A larger one would take too long to read before each start.
+/// Maximum size of a program in bytes. A larger one would take too long to read before each start.
 pub(super) const MAX_PROGRAM_BYTES: u64 = 512 * 1024 * 1024;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Maximum number of programs whose digests are cached.

@@ -34,7 +34,7 @@ pub struct FetchApproval {
     /// The Unicode form of each host that has letters outside of ASCII, by host. Such a form can look like another host.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unicode_hosts: BTreeMap<String, String>,
-    /// The entries below which anyone can get a host name, for example `*.github.io`.
+    /// The entries that include host names which anyone can get, for example `*.github.io`.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub hosts_of_strangers: BTreeSet<String>,
     /// The digest of the agent and the hosts.
@@ -57,7 +57,7 @@ struct Row {
 }
 
 impl FetchHosts {
-    /// Returns the entries below which anyone can get a host name.
+    /// Returns the entries that include host names which anyone can get.
     #[must_use]
     pub fn of_strangers(&self) -> BTreeSet<String> {
         let includes_strangers = |host: &&String| host.parse::<AllowedHost>().is_ok_and(|host| host.includes_strangers());

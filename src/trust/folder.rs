@@ -90,7 +90,8 @@ fn is_fixed(text: &str, surroundings: &Surroundings) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Variables {
     Values,
-    /// A fixed absolute path in place of the value. The variable's value is cleaned when the command starts.
+    /// A fixed absolute path in place of the value. It is for a variable from which the parts in the workspace are removed when the command
+    /// starts.
     Cleaned,
 }
 

@@ -36,7 +36,8 @@ pub enum Decision {
 ///
 /// A tool is treated as a read only if its approved annotation `readOnlyHint` is `true` (MCP 2025-11-25, `ToolAnnotations`; its default is
 /// false), or if its annotations say nothing and the approved `reads` of the server's entry names it ([`is_read`]). The annotation is the
-/// server's own claim. However, a person has seen it at the approval, and neither can change without another approval.
+/// server's own claim. However, a person has seen it at the approval, and neither the annotation nor `reads` can change without another
+/// approval.
 ///
 /// ```
 /// use hyperlight_mcp::{config::Confirm, trust::{Gate, gate}};

@@ -147,7 +147,7 @@ fn is_named(tool: &str, reads: &[String]) -> bool {
 }
 
 /// Returns the names of the tools that sound like reads, say nothing about it themselves, and are not in the entry's `reads`. A person may
-/// add these names to `reads`. Empty if the entry asks for every call or for none.
+/// add these names to `reads`. Empty if the entry's `confirm` asks a person before every call, or before none.
 pub(super) fn sounding_like_reads(server: &ServerDefinition, manifest: &Manifest) -> Vec<String> {
     if server.confirm != Confirm::Writes {
         return Vec::new();
@@ -173,7 +173,8 @@ fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
     let is = |index: usize, what: fn(&char) -> bool| letters.get(index).is_some_and(what);
     for (index, next) in letters.iter().enumerate() {
-        // A capital letter begins a word after another letter, and after capital letters if a small one follows: `getDBDelete`.
+        // A capital letter begins a word after another letter. After capital letters, it does so only if a lower-case letter follows:
+        // `getDBDelete`.
         let was_upper = index > 0 && is(index - 1, char::is_ascii_uppercase);
         let is_hump = next.is_ascii_uppercase() && (!was_upper || is(index + 1, char::is_ascii_lowercase));
         if !next.is_ascii_alphanumeric() || is_hump {

@@ -83,7 +83,8 @@ pub struct CommandRequest {
     pub command: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// The config's `cwd`. Without one, the workspace folder if an approval is valid only there, and otherwise `/`.
+    /// The config's `cwd`. Without one, the workspace folder if an approval is valid only there. Otherwise the box's home if there is a
+    /// box, and `/` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// The only folder in which an approval is valid. In another folder, a path in the entry would refer to another file.
@@ -133,7 +134,7 @@ pub struct CommandRequest {
     #[serde(skip)]
     pub has_invisible_code: bool,
     pub confirm: Confirm,
-    /// Patterns of names. A tool whose annotations do not say what it does is a read if one of them matches its name.
+    /// Patterns of names. A tool whose annotations do not say what it does is a read if one of these patterns matches the tool's name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,8 +156,8 @@ pub struct CommandRequest {
     /// Sentences about the files and hosts that the server's process may use. `None` if the process has the user's full rights.
     #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
     pub in_box: Option<BoxRequest>,
-    /// Sentences about files that this server runs, and that the boxes of other servers can change. Of them, the names of these servers are part of
-    /// the digest.
+    /// Sentences about files that this server runs, and that the boxes of other servers can change. Only the names of these servers are
+    /// part of the digest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changeable_by: Vec<String>,
     /// True if the entry says that there is no box. Then the warning comes first.
@@ -354,7 +355,7 @@ fn has_invisible_text(tool: &GeneratedTool) -> bool {
     [&tool.name, &tool.description, &schema, &tool.notes, &tool.code].into_iter().chain(&tool.endpoints).any(|text| has_invisible(text))
 }
 
-/// Returns generated tools as they are shown. Texts keep each character that has a meaning; invisible ones are written as escapes.
+/// Returns generated tools as they are shown. Invisible characters are written as escapes, and all other characters stay.
 fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
     let GeneratedTools { tools, hosts, private_hosts, secrets } = tools;
     let line = |text: &String| visible(text);
@@ -366,10 +367,10 @@ fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
         notes: visible(&tool.notes),
         needs_network: tool.needs_network,
         read_only: tool.read_only,
-        // A tab is a blank of the code's layout, as a person knows it.
+        // A tab is an ordinary part of the code's layout, so it is not escaped.
         code: tool.code.split('\t').map(visible).collect::<Vec<_>>().join("\t"),
     };
-    // Requests have hosts in ASCII. Letters of other alphabets can look the same.
+    // Hosts are shown in ASCII, as requests contain them, because letters of other alphabets can look the same.
     let host = |text: &String| visible(&normal_host_entry(text));
     GeneratedTools {
         tools: tools.iter().map(shown).collect(),

@@ -166,7 +166,8 @@ pub(crate) fn oauth_lines(oauth: &OAuthDefinition, metadata: Option<&Address>) -
     lines.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
 }
 
-/// Returns the displayed scopes. Without a list in the config, the server names the scopes. If there is a login, a person sees them there.
+/// Returns the displayed scopes. Without a list in the config, the server names the scopes. If a person signs in, the person sees these
+/// scopes there.
 fn scopes_of(scopes: &[String], grant: Grant) -> Option<String> {
     match (scopes, grant) {
         ([], Grant::AuthorizationCode) => None,

@@ -164,7 +164,7 @@ fn names_host(name: &str, openness: Openness) -> bool {
     openness != Openness::Urls && (!may_name_a_secret(name) || ends_in_host_word(name))
 }
 
-/// Returns one word for display if it is a URL or a host, or assigns a URL or a host to a name.
+/// Returns one word for display if it is a URL or a host, or an assignment of a URL or a host to a name.
 fn word(name: &str, text: &str, openness: Openness) -> Option<String> {
     // If a `://` follows the end of a host and an `@`, it does not end a scheme.
     let Some(end) = text.find("://").filter(|end| !(text[..*end].contains(ENDS) && text[..*end].contains('@'))) else {
@@ -185,8 +185,8 @@ fn word(name: &str, text: &str, openness: Openness) -> Option<String> {
     Some(format!("{before}{}", url(name, rest, openness)))
 }
 
-/// Returns the start of a text that a program without schemes reads as the host: everything up to and including the first character that
-/// ends a host. Returns an empty text if there is no such character, and `None` if the host may be a secret.
+/// Returns the start of a text that a program which knows no schemes reads as the host: everything up to and including the first character
+/// that ends a host. Returns an empty text if there is no such character, and `None` if the host may be a secret.
 fn host_before(name: &str, text: &str, openness: Openness) -> Option<String> {
     let slashes = leading_slashes(text);
     let Some(end) = text[slashes..].find(ENDS).map(|end| slashes + end) else { return Some(String::new()) };

@@ -22,18 +22,18 @@ pub struct Subject {
     pub key: String,
     /// The digest of everything that a person decides about before the server is started.
     pub digest: String,
-    /// A digest of `digest`, the current program and its folders, and the other servers that the request names. `approve` compares it, so that it
-    /// approves the request that was shown.
+    /// A digest of `digest`, the current program and its folders, and the other servers that the request names. `approve` compares this
+    /// digest, so that it approves only the request that was shown.
     pub shown_digest: String,
     /// The program that would be started now. `None` if it was not looked up or not found.
     pub executable: Option<Executable>,
-    /// The folders that its box has for its program, as far as the approval covers them. `None` if they were not looked up.
+    /// The folders that the server's box has for the program, as far as the approval covers them. `None` if they were not looked up.
     pub places: Option<Vec<String>>,
-    /// What its box has on this machine now. Empty if it was not looked up. No digest depends on the sentences.
+    /// The contents of the server's box on this machine now. Empty if they were not looked up. No digest depends on the sentences.
     pub present: Present,
     /// The boxes of other servers that can change now what the server runs. Empty if they were not looked up. No digest depends on the sentences.
     pub changeable_by: ChangeableBy,
-    /// The files that its entry names now. Empty if they were not looked up. No digest depends on them.
+    /// The files that the server's entry names now. Empty if they were not looked up. No digest depends on them.
     pub named: NamedFiles,
     /// True if a changed program needs a new approval.
     pub pin_executable: bool,
@@ -117,7 +117,7 @@ impl Subject {
         let form = Canonical::new("hyperlight-mcp request 1").text(&self.digest);
         let form = form.optional(path.as_deref()).optional(self.executable.as_ref().map(|program| program.sha256.as_str()));
         let form = self.places.iter().fold(form, |form, places| form.list(places.iter().map(String::as_str)));
-        // A server can be approved between a request and its approval, and is not in the sentences that were shown.
+        // If another server is approved after the request was shown, the sentences do not name this server. So its name changes the digest.
         let lists = [("changes", &self.present.servers), ("changeable by", &self.changeable_by.servers)];
         let named = lists.into_iter().filter(|(_, servers)| !servers.is_empty());
         let form = named.fold(form, |form, (name, servers)| form.text(name).list(servers.iter().map(String::as_str)));
@@ -135,7 +135,8 @@ fn with_origin(form: Canonical, key: &MachineKey, field: &str, address: &Address
     form.text("origin").text(&key.authenticate(&origin))
 }
 
-/// Adds the hosts of a registry, which are shown. Its variables are not: they only tell a package manager which of these hosts it asks.
+/// Adds the hosts of a registry, which are shown. The registry's variables are not added: they only tell a package manager which of these
+/// hosts it asks.
 fn with_registry(form: Canonical, Registry { hosts, variables: _ }: &Registry) -> Canonical {
     if hosts.is_empty() {
         return form;
@@ -144,8 +145,8 @@ fn with_registry(form: Canonical, Registry { hosts, variables: _ }: &Registry) -
     form.text("registry").list(hosts.iter().map(String::as_str))
 }
 
-/// Returns the form of everything that a person is shown. The machine's key hides the values in it. Each field of an entry is either
-/// included, or ignored for a stated reason.
+/// Returns the canonical form of everything that a person is shown. The machine's key hides the values in it. Each field of an entry is
+/// either included, or ignored for a stated reason.
 fn form(server: &ServerDefinition, key: &MachineKey) -> Canonical {
     let ServerDefinition {
         name,

@@ -76,7 +76,7 @@ fn a_table_that_hides_processes_is_refused() {
 fn a_machine_whose_namespaces_are_all_in_use_has_no_box_without_them() {
     let scene = Scene::full();
     let ran = scene.command(SHELL, &["-c", "touch ran"]).run("");
-    assert_refused(&ran, "or no more than there are");
+    assert_refused(&ran, "or all that it allows are in use");
     let Some(Report::Failed { problem, .. }) = &ran.report else { panic!() };
     assert!(!problem.contains("without namespaces"), "{problem}");
     assert!(fs::read_dir(scene.home()).unwrap().next().is_none());

@@ -80,17 +80,17 @@ impl Cache {
         found
     }
 
-    /// Writes an entry, and removes old ones of its prompt.
+    /// Writes an entry, and removes old entries of the same prompt.
     ///
     /// # Errors
-    /// `ERR_BOOT_CACHE` if it cannot be written.
+    /// `ERR_BOOT_CACHE` if the entry cannot be written.
     pub fn store(&self, entry: &CacheEntry) -> Result<()> {
         let path = self.folder.join(name_of(&entry.prompt_digest, &entry.key()));
         files::replace(&path, &entry.to_bytes(), Writing::Durable).map_err(|error| problem(&self.folder, &error))?;
         let mut entries = self.entries_of(&entry.prompt_digest, &mut Vec::new());
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.created_at_ms));
         for old in entries.iter().skip(KEPT_ENTRIES) {
-            // Another process may have removed it.
+            // Another process may have removed the entry.
             let _ = fs::remove_file(self.folder.join(name_of(&old.prompt_digest, &old.key())));
         }
         Ok(())
@@ -112,7 +112,7 @@ impl Cache {
         entries.into_iter().filter(|entry| entry.prompt_digest == prompt_digest).collect()
     }
 
-    /// Reads a file, or removes it and says why.
+    /// Reads a file. If the file cannot be used, removes it and adds the reason to `removed`.
     fn read(&self, name: &str, removed: &mut Vec<String>) -> Option<CacheEntry> {
         let path = self.folder.join(name);
         let read = || -> std::result::Result<CacheEntry, String> {

@@ -11,7 +11,7 @@ const MAX_LENGTH: u64 = 1_000;
 /// Returns arguments that a tool's input schema allows: its required properties, and others that have a default or an example.
 ///
 /// # Errors
-/// Says why no such value could be made, as a part of a sentence.
+/// The reason why no such value could be made, as a part of a sentence.
 ///
 /// ```
 /// use serde_json::json;
@@ -172,7 +172,7 @@ fn text(fields: &Map<String, Json>) -> String {
     text
 }
 
-/// Returns a number as JSON writes an integer.
+/// Returns a number, rounded up, as a JSON integer.
 fn integer(number: f64) -> Option<Json> {
     serde_json::from_str(&format!("{:.0}", number.ceil())).ok()
 }

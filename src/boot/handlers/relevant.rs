@@ -37,7 +37,7 @@ pub(super) fn relevant<'a>(pages: &'a [Page], tool: &PlannedTool) -> Vec<(&'a Pa
     parts.filter(|(_, text)| !text.is_empty()).collect()
 }
 
-/// Returns the words with which a tool is searched in a documentation: the words in its name and in the paths of its endpoints.
+/// Returns the words with which a tool is searched in the documentation: the words in its name and in the paths of its endpoints.
 fn words_of(tool: &PlannedTool) -> BTreeSet<String> {
     let paths = tool.endpoints.iter().filter_map(|endpoint| endpoint.url.split_once("://")).filter_map(|(_, rest)| rest.split_once('/'));
     let texts = paths.map(|(_, path)| path).chain([tool.name.as_str()]);

@@ -28,7 +28,7 @@ const NETWORK: &str = "`fetch` exists, as the standard has it, with Headers, Req
 and throw an Error with the status and the server's message if it is false.";
 const READ_ONLY: &str = " Only GET and HEAD requests are possible.";
 const NO_NETWORK: &str = "The tool has no network: `fetch` does not exist, and neither do Headers and Response.";
-/// The largest number of characters of the prompt in a request for code. The request for the plan has all of it.
+/// The largest number of characters of the prompt in a request for code. The request for the plan contains the whole prompt.
 const MAX_PROMPT_CHARS: usize = 20_000;
 
 /// The data from which a handler is made.
@@ -64,7 +64,7 @@ pub(in crate::boot) fn handler_request(material: HandlerMaterial<'_>) -> Generat
     GenerateRequest::new(SYSTEM.to_owned(), user)
 }
 
-/// Returns a warning if the requests for code have only parts of the prompt.
+/// Returns a warning if the requests for code contain only parts of the prompt.
 pub(in crate::boot) fn cut_prompt(prompt: &str) -> Option<String> {
     let chars = prompt.chars().count();
     (chars > MAX_PROMPT_CHARS).then(|| {

@@ -30,7 +30,7 @@ pub use fetched::FetchedPages;
 pub use kind::PageKind;
 pub use read::read_pages;
 
-/// The time in which the page of a URL must be read, with all addresses that are tried for it.
+/// The time in which the page of a URL must be read, including all addresses that are tried for this URL.
 pub const PAGE_TIME: Duration = Duration::from_secs(15);
 /// The largest number of pages that are read at the same time.
 pub const PARALLEL_PAGES: usize = 8;
@@ -71,7 +71,7 @@ pub struct Page {
     /// The URL in the prompt.
     pub url: Url,
     pub kind: PageKind,
-    /// The main text, cut where there was too much.
+    /// The main text. Parts of it are left out if it is too long.
     pub text: String,
     /// Number of characters before any cut.
     pub chars: usize,

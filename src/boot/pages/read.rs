@@ -64,7 +64,7 @@ async fn read_page(time: Duration, url: Url, known: &KnownPages, source: Source<
         addresses[..=at].rotate_right(1);
     }
     let read = tokio::time::timeout(time, read_first(&url, addresses, known, source)).await;
-    let read = read.unwrap_or_else(|_| Err(PageProblem(format!("was not there within {} ms", time.as_millis()))));
+    let read = read.unwrap_or_else(|_| Err(PageProblem(format!("could not be read within {} ms", time.as_millis()))));
     read.unwrap_or_else(|problem| PageResult::Failed { url, problem })
 }
 
@@ -97,7 +97,8 @@ async fn read_address(url: &Url, address: Url, known: Option<&PageFacts>, source
         let (kind, text) = text_of(content_type.as_deref(), &bytes, &path)?;
         let (digest, chars) = (hex::encode(Sha256::digest(text.as_bytes())), text.chars().count());
         let document = if kind == PageKind::Json && chars > MAX_PAGE_CHARS { documents.keep(&text) } else { None };
-        // There may be fifty pages, so only as much of each page as a model may get is kept in memory, and of descriptions what there is room for.
+        // There may be fifty pages. So each page is cut to the length that a model may get, and a whole description of an API is kept only
+        // if there is room for it.
         Ok::<_, PageProblem>((kind, cut_page(text), digest, chars, document))
     });
     let (kind, text, digest, chars, document) = parsed.await.map_err(|_| PageProblem::from("cannot be parsed"))??;
@@ -215,7 +216,7 @@ mod tests {
                 "json {\"a\": 1}",
                 "html # T\n\nwords",
                 "has the type image/png, which is not text",
-                "was not there within 200 ms",
+                "could not be read within 200 ms",
                 "answered 404",
                 "has a user name or password in it, which is not sent",
             ]

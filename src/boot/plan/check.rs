@@ -46,7 +46,7 @@ pub fn problems_of(plan: &Plan, hosts: &AllowedHosts) -> Vec<String> {
 }
 
 fn problems_of_tool(tool: &PlannedTool, hosts: &AllowedHosts) -> Vec<String> {
-    // No `..`: a new field needs its check.
+    // No `..` is used here, so that each new field gets a check.
     let PlannedTool { name, description, input_schema, endpoints, implementation_notes, needs_network, read_only_hint } = tool;
     let mut problems = Vec::new();
     if !is_tool_name(name) {

@@ -21,7 +21,7 @@ const IF_RIGHT: &str = "If the code is right to refuse these arguments, answer w
 /// A handler that can be kept.
 pub(super) struct Written {
     pub(super) handler: Handler,
-    /// A problem that a person should know before they approve the handler.
+    /// A problem that a person should know about before they approve the handler.
     pub(super) doubt: Option<String>,
 }
 
@@ -63,7 +63,10 @@ async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Written
             Judged::Kept(body) => return written(body, example.err().map(untried)),
             // The model was told about the problem once, and has decided that the code is right.
             Judged::Doubted(body, problem) if attempt == 2 => {
-                return written(body, Some(format!("the tool \"{}\" is kept as the model has written it twice: {problem}", tool.name)));
+                return written(
+                    body,
+                    Some(format!("the tool \"{}\" is kept, because the model has written such code twice: {problem}", tool.name)),
+                );
             }
             Judged::Doubted(_, problem) => vec![format!("{problem}. {IF_RIGHT}")],
             Judged::Unusable(problems) => problems,

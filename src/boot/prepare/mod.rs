@@ -86,7 +86,7 @@ pub struct Prepared {
     pub origin: Origin,
     /// The moment at which the model made the tools, in milliseconds since 1970.
     pub created_at_ms: u64,
-    /// Problems that did not stop the pipeline, but that a person should know.
+    /// Problems that did not stop the pipeline, but that a person should know about.
     pub warnings: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Looks names up as whole names. Otherwise, a search domain of this machine could turn a name in the list of hosts into another name.
+//! Resolves host names as fully qualified names. Otherwise, a search domain of this machine could be added to a name in the list of hosts,
+//! and the name would mean another host.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,10 +13,10 @@ use crate::files::{Links, read_bounded};
 /// The machine's own table of names. A name in this table is not found if a dot is added to it.
 const HOSTS: &str = "/etc/hosts";
 const MAX_HOSTS_BYTES: u64 = 1 << 20;
-/// The end of names that the machines of one network announce to each other, and that DNS does not have.
+/// The suffix of names that machines announce within a local network (multicast DNS). Ordinary DNS does not know these names.
 const OF_NEIGHBOURS: &str = ".local";
 
-/// A resolver that looks up whole names, without the search domains of the machine.
+/// A resolver of fully qualified names, which ignores the search domains of the machine.
 #[derive(Debug, Clone, Copy)]
 pub struct AbsoluteNames<R>(pub R);
 
@@ -30,8 +31,8 @@ impl<R: Resolve + Copy + 'static> Resolve for AbsoluteNames<R> {
     }
 }
 
-/// Returns the name with a dot at its end, which makes it a whole name. A name that only this machine or its network knows stays as it is:
-/// a name in `table`, a name with one label, and a name that ends in [`OF_NEIGHBOURS`].
+/// Returns the name with a dot at its end, which makes it fully qualified. Names that only this machine or its network knows are returned
+/// unchanged: a name in `table`, a name with one label, and a name that ends in [`OF_NEIGHBOURS`].
 fn absolute(host: &str, table: &str) -> String {
     let lines = table.lines().map(|line| line.split('#').next().unwrap_or_default());
     let mut names = lines.flat_map(|line| line.split_ascii_whitespace().skip(1));

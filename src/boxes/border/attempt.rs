@@ -7,17 +7,18 @@ const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
 const V6_HEADER: usize = 40;
-/// The length of the header of an ICMP error, before the packet that it is about.
+/// The length in bytes of the header of an ICMP error. The packet that caused the error follows this header.
 const ICMP_HEADER: usize = 8;
 const RST_AND_ACK: u8 = 0x14;
 
-/// Returns the address and port that a process has tried to reach, if this packet refuses it. The border itself sends datagrams from the
-/// ports that it serves. If nobody receives such a datagram, this is not an attempt.
+/// Returns the address and port that a process has tried to reach, if this packet refuses the attempt. Datagrams from a port that the
+/// border serves come from the border itself. If nobody receives such a datagram, the refusal does not count as an attempt.
 pub fn attempt_of(packet: &[u8], is_served: impl Fn(u16) -> bool) -> Option<SocketAddr> {
     let Header { protocol, source, destination: _, length } = header(packet)?;
     let body = packet.get(length..)?;
     match protocol {
-        // The reset of a connection that was open has a number that counts its bytes.
+        // The refusal of a new connection has the sequence number 0. The reset of an open connection has a number that depends on its
+        // bytes.
         TCP if body.get(13)? & RST_AND_ACK == RST_AND_ACK && body.get(4..8)? == [0; 4] => Some(SocketAddr::new(source, port(body, 0)?)),
         ICMP if *body.first()? == 3 => refused_datagram(body, is_served),
         ICMP6 if *body.first()? == 1 => refused_datagram(body, is_served),
@@ -25,7 +26,7 @@ pub fn attempt_of(packet: &[u8], is_served: impl Fn(u16) -> bool) -> Option<Sock
     }
 }
 
-/// Reads the beginning of the datagram to which an error of ICMP refers.
+/// Reads the beginning of the datagram that caused an ICMP error.
 fn refused_datagram(error: &[u8], is_served: impl Fn(u16) -> bool) -> Option<SocketAddr> {
     let packet = error.get(ICMP_HEADER..)?;
     let Header { protocol, source: _, destination, length } = header(packet)?;
@@ -72,7 +73,7 @@ mod tests {
         [&[0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0], &source[..], &destination, body].concat()
     }
 
-    /// Returns a TCP header from port 443 with this number and these flags.
+    /// Returns a TCP header from port 443 with this sequence number and these flags.
     fn tcp(number: u8, flags: u8) -> Vec<u8> {
         vec![1, 187, 0x9c, 0x40, 0, 0, 0, number, 0, 0, 0, 1, 0x50, flags, 0, 0, 0, 0, 0, 0]
     }

@@ -1,5 +1,5 @@
-//! Datagrams. All datagrams between one socket in the box and one address form a session, which has its own socket outside. Therefore QUIC
-//! works.
+//! Datagrams. All datagrams between one socket in the box and one address form a session, which has its own socket outside. So each answer
+//! reaches the right socket in the box, as QUIC needs it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,16 +21,16 @@ use super::shared::Shared;
 const IDLE: Duration = Duration::from_mins(1);
 /// Maximum number of datagrams of a session that wait to be sent. Further datagrams are lost, as in any network.
 const WAITING: usize = 256;
-/// The longest datagram.
+/// Maximum length of a datagram in bytes.
 const DATAGRAM_BYTES: usize = 65_535;
 
 /// A socket in the box, and the address that it sends to.
 type Ends = (SocketAddr, SocketAddr);
 
-/// A datagram, and its place among the bytes that wait.
+/// A datagram that waits to be sent, and the permit for its share of the bytes that may wait.
 type Waiting = (Vec<u8>, OwnedSemaphorePermit);
 
-/// Returns a datagram that may wait. `None` if too many bytes of this box wait already.
+/// Returns the datagram with a permit to wait. `None` if too many bytes of this box wait already.
 fn held(datagram: &[u8], shared: &Shared) -> Option<Waiting> {
     let length = u32::try_from(datagram.len()).ok()?;
     let place = Arc::clone(&shared.waiting_bytes).try_acquire_many_owned(length).ok()?;
@@ -70,7 +70,7 @@ pub(super) async fn serve(socket: Arc<DatagramSocket>, shared: &Arc<Shared>) {
     }
 }
 
-/// Returns the destination of a datagram. Reports a refusal.
+/// Returns the destination of a datagram. If the datagram is refused, reports the refusal and returns `None`.
 fn admitted(received: &Received, shared: &Shared) -> Option<Destination> {
     match shared.judge(received.meant) {
         Ok(destination) => Some(destination),
@@ -114,7 +114,7 @@ impl Session {
             tokio::select! {
                 datagram = waiting.recv() => {
                     let Some((datagram, _place)) = datagram else { return };
-                    // The host may refuse a datagram, and take the next.
+                    // An error is ignored: a host that refuses this datagram may accept the next one.
                     let _ = outer.send(&datagram).await;
                 }
                 answer = outer.recv(&mut buffer) => {

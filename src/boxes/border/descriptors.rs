@@ -1,4 +1,5 @@
-//! The descriptors that the borders of all boxes use together. Without a limit, boxes could leave none for the gateway's own work.
+//! The descriptors that the borders of all boxes use together. Without a limit, boxes could leave no descriptors for the gateway's own
+//! work.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,8 +11,8 @@ const LEFT: u64 = 2;
 
 /// Descriptors that the borders of all boxes share.
 ///
-/// A border gets more descriptors only if it then has at most as many as are still free. So one border alone has at most half, two borders
-/// have a third each, and a new border always gets some.
+/// A border gets more descriptors only if it then uses at most as many as remain free. Therefore a single border gets at most half of the
+/// descriptors, two borders get a third each, and a new border always gets some.
 #[derive(Debug)]
 pub struct Descriptors {
     limit: usize,
@@ -35,7 +36,7 @@ impl Descriptors {
     }
 }
 
-/// Returns whether a border that uses `own` descriptors gets `more`, where all borders use `used` of `limit`.
+/// Returns whether a border may take `more` descriptors. The border uses `own` descriptors, and all borders together use `used` of `limit`.
 fn may_take(more: usize, own: usize, used: usize, limit: usize) -> bool {
     own.saturating_add(more) <= limit.saturating_sub(used.saturating_add(more))
 }

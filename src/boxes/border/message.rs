@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The longest query that is read. A name has at most 255 bytes.
+/// Maximum length in bytes of a query that is read. A name has at most 255 bytes.
 pub const MAX_QUERY_BYTES: usize = 1232;
 const HEADER_BYTES: usize = 12;
 const MAX_NAME_BYTES: usize = 255;
@@ -24,12 +24,12 @@ const AAAA: u16 = 28;
 /// The time for which a program may keep an answer. The address of a name never changes, but a name that is unknown now can be known later.
 const LIFE_SECONDS: u32 = 60;
 
-/// The subject of a query.
+/// The type of record that a query asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     V4,
     V6,
-    /// Any other record. No name has such records.
+    /// Any other type. No name has records of other types.
     Other,
 }
 
@@ -52,10 +52,10 @@ pub enum Query<'a> {
 pub struct Question<'a> {
     id: u16,
     flags: u16,
-    /// The name in lower case, its parts joined with dots.
+    /// The name in lower case, with dots between the labels.
     pub name: String,
     pub wanted: Wanted,
-    /// The question as it was sent.
+    /// The bytes of the question as it was sent.
     section: &'a [u8],
 }
 
@@ -95,7 +95,7 @@ pub fn read_query(message: &[u8]) -> Query<'_> {
     Query::Question(Question { id, flags, name, wanted, section: &message[HEADER_BYTES..end + 4] })
 }
 
-/// Reads the name of the first question. Returns it with the position behind it.
+/// Reads the name of the first question. Returns the name, and the position of the first byte after it.
 fn read_name(message: &[u8]) -> Option<(String, usize)> {
     let (mut name, mut at) = (String::new(), HEADER_BYTES);
     loop {
@@ -104,7 +104,7 @@ fn read_name(message: &[u8]) -> Option<(String, usize)> {
         if length == 0 {
             return Some((name, at));
         }
-        // A longer length is a pointer, which a first name has no use for.
+        // A greater length byte is a compression pointer, which the first name of a message never needs.
         if length > MAX_LABEL_BYTES || at + length - HEADER_BYTES > MAX_NAME_BYTES {
             return None;
         }
@@ -112,7 +112,7 @@ fn read_name(message: &[u8]) -> Option<(String, usize)> {
             name.push('.');
         }
         for byte in message.get(at..at + length)? {
-            // With a dot inside of a part, the text would be another name.
+            // A dot within a label would make the text a different name.
             name.push(if byte.is_ascii_graphic() && *byte != b'.' { char::from(byte.to_ascii_lowercase()) } else { '\u{fffd}' });
         }
         at += length;
@@ -132,7 +132,7 @@ impl Question<'_> {
         let mut bytes = header(self.id, self.flags, code, [1, u16::from(data.is_some())]);
         bytes.extend(self.section);
         if let Some((kind, data)) = data {
-            // The name is the one in the question, at this position.
+            // A pointer to the name in the question, which begins at byte 12.
             bytes.extend([0xc0, 12]);
             bytes.extend([kind.to_be_bytes(), INTERNET.to_be_bytes()].concat());
             bytes.extend(LIFE_SECONDS.to_be_bytes());

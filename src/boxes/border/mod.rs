@@ -1,8 +1,9 @@
 //! The border of a box: the sockets that answer within the network of a box, served by the gateway's process.
 //!
-//! In this network every address is local, and there is no route to the outside. A name server gives each name of the list an address
-//! there. The local address of an accepted connection shows which address, and so which name, was meant. The border resolves this name
-//! outside, checks the addresses, connects to a checked one, and copies bytes. Therefore any program works, even without proxy settings.
+//! In this network, every address is local, and no route leads to the outside. A name server gives each name in the list of hosts a local
+//! address. When a process connects to such an address, the border learns from it which name was meant. The border then resolves the name
+//! outside of the box, checks the addresses, connects to a permitted one, and copies the bytes. Therefore any program works, even without
+//! proxy settings.
 //!
 //! Decisions are pure functions: [`Rules`], [`Names`], `message`, `attempt`, `refusal`. The other files have side effects.
 
@@ -48,7 +49,7 @@ use sockets::Socket;
 
 /// The port of the name server of a box.
 pub const NAME_PORT: u16 = 53;
-/// The greatest number of sockets for a border. The kernel hands over at most 253 descriptors at once.
+/// Maximum number of sockets of one border. The kernel passes at most 253 descriptors in one message.
 pub const MAX_SOCKETS: usize = 253;
 
 /// Callback for each refusal that is reported.

@@ -1,4 +1,4 @@
-//! The name server of a box, by UDP and TCP. It knows the names of the list, and asks no other name server.
+//! The name server of a box, for UDP and TCP. It knows the names in the list of hosts, and asks no other name server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(super) async fn serve_streams(listener: &TcpListener, shared: &Arc<Shared>) 
     }
 }
 
-/// Answers the questions of one connection. The length precedes each question and answer.
+/// Answers the questions of one TCP connection. There, the length of each message precedes the message.
 async fn converse(mut stream: TcpStream, shared: &Shared) {
     let mut buffer = [0; MAX_QUERY_BYTES];
     loop {

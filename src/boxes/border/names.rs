@@ -16,8 +16,8 @@ pub const MAX_NAMES: usize = 4096;
 #[derive(Debug)]
 pub struct Names {
     by_name: HashMap<String, Ipv4Addr>,
-    /// The name of each address, from [`FIRST`] on. `None` for an address in `taken`: the list of hosts contains it itself, so no name gets
-    /// it.
+    /// The name of each address, from [`FIRST`] on. `None` for an address in `taken`: the list of hosts contains this address itself, so no
+    /// name gets it.
     by_address: Vec<Option<String>>,
     taken: BTreeSet<IpAddr>,
 }

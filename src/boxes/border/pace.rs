@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Allows a burst, and then one use in each interval.
+/// A rate limit that allows a burst of uses, and then one use in each interval.
 #[derive(Debug)]
 pub(super) struct Pace {
     interval: Duration,
@@ -18,7 +18,7 @@ impl Pace {
         Self { interval, burst: interval * burst, free: now }
     }
 
-    /// Takes one use.
+    /// Takes one use, if the limit allows it now.
     ///
     /// # Errors
     /// The time to wait for the next use. No use is taken.

@@ -1,5 +1,5 @@
-//! Datagrams with their destination address. The socket receives datagrams for all addresses, and answers from the address to which a
-//! datagram was sent.
+//! Datagrams with their destination address. The socket receives datagrams for all addresses, and sends each answer from the address to
+//! which the datagram was sent.
 
 use std::io;
 use std::mem::size_of;
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd as _, RawFd};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-/// Space for one message of the kernel about a datagram.
+/// Size in bytes of the buffer for the kernel's control messages about one datagram.
 const CONTROL_BYTES: usize = 64;
 
 /// A datagram that was received.
@@ -28,7 +28,7 @@ pub(super) struct DatagramSocket {
     is_v6: bool,
 }
 
-/// Memory for the kernel's messages, with their alignment.
+/// A buffer for the kernel's control messages, with the alignment that they need.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
@@ -39,7 +39,7 @@ impl DatagramSocket {
         Ok(Self { socket: UdpSocket::from_std(socket)?, port: own.port(), is_v6: own.is_ipv6() })
     }
 
-    /// Waits for a datagram. A longer one is cut. Returns `None` when the runtime ends.
+    /// Waits for a datagram. A datagram that is longer than the buffer is cut. Returns `None` when the runtime ends.
     pub(super) async fn receive(&self, buffer: &mut [u8]) -> Option<Received> {
         loop {
             let received = self.socket.async_io(Interest::READABLE, || receive(self.socket.as_raw_fd(), buffer)).await;
@@ -47,7 +47,7 @@ impl DatagramSocket {
                 Ok((from, meant, length)) => {
                     return Some(Received { from, meant: SocketAddr::new(meant.to_canonical(), self.port), length });
                 }
-                // An error of an earlier datagram, which its receiver has refused.
+                // This error belongs to an earlier datagram, which its receiver has refused.
                 Err(error) if error.kind() != io::ErrorKind::Other => tokio::task::yield_now().await,
                 Err(_) => return None,
             }
@@ -62,9 +62,9 @@ impl DatagramSocket {
 }
 
 fn receive(socket: RawFd, buffer: &mut [u8]) -> io::Result<(SocketAddr, IpAddr, usize)> {
-    // SAFETY: all fields of these structures are integers, bytes or pointers, for which zero is valid. The kernel writes within the lengths that are given,
-    // and all of the memory lives during the call. The functions of the C library walk over the messages, within the bytes that the kernel
-    // has written.
+    // SAFETY: all fields of these structures are integers, bytes or pointers, for which zero is valid. The kernel writes within the given
+    // lengths, and all of the memory lives during the call. The C library's functions visit the messages only within the bytes that the
+    // kernel has written.
     unsafe {
         let mut address: libc::sockaddr_storage = std::mem::zeroed();
         let mut control = Control([0; CONTROL_BYTES]);

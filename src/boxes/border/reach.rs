@@ -1,4 +1,4 @@
-//! Finds the addresses of a destination outside, and keeps the permitted ones.
+//! Finds the addresses of a destination outside of the box, and selects the permitted ones.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ const MAX_ADDRESSES: usize = 4;
 /// The reason why a destination was not reached.
 #[derive(Debug)]
 pub(super) enum Unreached {
-    /// All of the name's addresses are private or not usable.
+    /// All addresses of the name are private or cannot be used.
     Refused,
     /// The network has failed.
     Failed,

@@ -1,4 +1,5 @@
-//! Refusals of a box, and the decision which of them are reported. A server chooses the names, so their number is limited.
+//! Refusals of a box, and the decision which of them are reported. A server chooses the names that it asks for, so the number of reports is
+//! limited.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -21,7 +22,7 @@ const MAX_HOST_CHARS: usize = 120;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalReason {
-    /// The list of hosts does not have the host, or not with this port.
+    /// The list of hosts does not contain the host, or not with this port.
     NotAllowed,
     /// The name is allowed, but leads to an address that only this machine or its network can reach.
     PrivateAddress,
@@ -32,9 +33,9 @@ pub enum RefusalReason {
 /// An attempt that a box has refused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Refusal {
-    /// The name as the server has asked for it, or the address.
+    /// The name by which the server asked for the host, or the address.
     pub host: String,
-    /// The port. `None` if the server has only asked for the name.
+    /// The port. `None` if the server has only looked up the name.
     pub port: Option<u16>,
     pub reason: RefusalReason,
 }
@@ -56,7 +57,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = self.target();
         match self.reason {
-            RefusalReason::NotAllowed => write!(formatter, "its box does not have {target}"),
+            RefusalReason::NotAllowed => write!(formatter, "its box does not allow {target}"),
             RefusalReason::PrivateAddress => {
                 write!(formatter, "its box refuses {target}, which leads to a private address: name that address")
             }
@@ -77,7 +78,7 @@ impl Refusals {
         Self { told: HashSet::new(), pace: Pace::new(BURST, EVERY, now) }
     }
 
-    /// Returns the refusal if it must be reported: if it is new, and there were not too many.
+    /// Returns the refusal if it must be reported: it was not reported before, and the number and rate of reports are within their limits.
     pub(super) fn admit(&mut self, refusal: Refusal, now: Instant) -> Option<Refusal> {
         let refusal = refusal.readable();
         if self.told.contains(&refusal) || self.told.len() >= MAX_REMEMBERED || self.pace.take(now).is_err() {
@@ -105,7 +106,7 @@ mod tests {
         let later = begin + Duration::from_hours(1);
         let told = (0..10_000).filter(|number| refusals.admit(refusal(&number.to_string()), later).is_some()).count();
         assert_eq!(told, 30);
-        // A refusal that was left out of the flood can be reported later.
+        // A refusal that the rate limit has suppressed can be reported later.
         assert!(refusals.admit(refusal("9999"), later + EVERY).is_some());
     }
 
@@ -114,6 +115,6 @@ mod tests {
         let mut refusals = Refusals::new(Instant::now());
         let told = refusals.admit(refusal(&format!("a\n\u{1b}[2Jb{}", "c".repeat(500))), Instant::now()).unwrap();
         assert!(!told.host.contains(['\n', '\u{1b}']) && told.host.chars().count() <= MAX_HOST_CHARS + 1, "{}", told.host);
-        assert_eq!(refusal("a.example").to_string(), "its box does not have a.example:443");
+        assert_eq!(refusal("a.example").to_string(), "its box does not allow a.example:443");
     }
 }

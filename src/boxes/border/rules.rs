@@ -39,18 +39,18 @@ pub enum Destination {
         may_be_private: bool,
         until_started: bool,
     },
-    /// Exactly this address. It is in the list, so it is not checked further.
+    /// Exactly this address. The list of hosts contains the address, so it is not checked further.
     Address {
         address: SocketAddr,
-        /// The other address of `localhost`, which is tried if nothing answers at the first one. A service often listens at one of them, and
-        /// a browser does not try the other if the first has accepted its connection.
+        /// The other loopback address of `localhost`, which is tried if nothing answers at the first one. A service often listens at only
+        /// one of them. A browser does not try the second address itself, because the border has already accepted its first connection.
         other: Option<SocketAddr>,
         until_started: bool,
     },
 }
 
 impl Destination {
-    /// Returns whether the connection ends when the server has started.
+    /// Returns whether a connection to this destination must end when the server has started.
     pub fn ends_with_start(&self) -> bool {
         let (Self::Name { until_started, .. } | Self::Address { until_started, .. }) = self;
         *until_started
@@ -72,7 +72,7 @@ impl Rules {
     #[must_use]
     pub fn new(hosts: &BTreeSet<BoxHost>, start_hosts: &BTreeSet<BoxHost>) -> Self {
         let named = hosts.iter().map(|host| Rule { host: host.clone(), may_be_private: false, until_started: false });
-        // The user's own settings name these hosts.
+        // The user's own settings name these hosts, so they may have private addresses.
         let of_start = start_hosts.difference(hosts).map(|host| Rule { host: host.clone(), may_be_private: true, until_started: true });
         Self(named.chain(of_start).collect())
     }
@@ -87,7 +87,7 @@ impl Rules {
         self.0.iter().filter(plain).map(|rule| rule.host.host().host())
     }
 
-    /// Returns the addresses of the list.
+    /// Returns the addresses in the list of hosts.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.0.iter().filter_map(|rule| rule.host.host().address())
     }
@@ -98,7 +98,7 @@ impl Rules {
         port == NAME_PORT || self.0.iter().any(|rule| rule.host.port() == port)
     }
 
-    /// Returns whether a name may be reached at some port.
+    /// Returns whether a name may be reached at any port.
     #[must_use]
     pub fn has_name(&self, name: &str, phase: Phase) -> bool {
         self.now(phase).any(|rule| rule.host.host().covers_name(name))
@@ -125,14 +125,14 @@ impl Rules {
         Ok(Destination::Name { name: name.to_owned(), port, may_be_private, until_started })
     }
 
-    /// Returns those of a name's addresses that may be reached.
+    /// Returns the addresses in `found` that may be reached at this port.
     ///
     /// # Errors
-    /// The kind of the first address, if none may be reached. A name that leads to a private address would reach services that only this
-    /// machine can reach.
+    /// The kind of the first address, if no address may be reached. Private addresses are refused, because a name could otherwise lead to
+    /// services that only this machine can reach.
     pub fn reachable(&self, found: &[IpAddr], port: u16, may_be_private: bool) -> Result<Vec<IpAddr>, &'static str> {
         let mut problem = "no address";
-        // An address of a registry is reached as itself alone, and only until the server has started.
+        // A rule for the start allows the address itself, and no name that leads to this address.
         let lasting = || self.0.iter().filter(|rule| !rule.until_started);
         let is_named = |address: IpAddr| lasting().any(|rule| rule.host.port() == port && is_of(rule, address));
         let may = |address: &IpAddr| {
@@ -151,7 +151,7 @@ impl Rules {
     }
 }
 
-/// Returns whether a rule names exactly this address. `localhost` names its usual addresses.
+/// Returns whether a rule names exactly this address. A rule for `localhost` names both loopback addresses.
 fn is_of(rule: &Rule, address: IpAddr) -> bool {
     let host = rule.host.host();
     let is_loopback = address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST;
@@ -162,7 +162,7 @@ fn other_loopback(address: IpAddr) -> IpAddr {
     if address.is_ipv4() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
 }
 
-/// Returns the host to which a process wanted to connect, in the form for a person.
+/// Returns the host to which a process wanted to connect, as it is shown to a person.
 pub(super) fn shown(address: IpAddr, names: &Names) -> String {
     match (names.name_of(address), address) {
         (Some(name), _) => name.to_owned(),
@@ -205,7 +205,7 @@ mod tests {
         let exactly = |text: &str| Ok(Destination::Address { address: text.parse().unwrap(), other: None, until_started: false });
         assert_eq!(at("10.0.0.5:5432"), exactly("10.0.0.5:5432"));
         assert_eq!(at("[::ffff:10.0.0.5]:5432"), exactly("10.0.0.5:5432"));
-        // No name gets an address that the list has.
+        // No name gets an address that the list of hosts contains.
         assert_eq!(at("198.18.1.1:80"), exactly("198.18.1.1:80"));
         assert_eq!(at("[2001:db8::1]:443"), exactly("[2001:db8::1]:443"));
         assert_eq!(at("10.0.0.5:443"), refused("10.0.0.5", 443));
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_name_that_leads_to_the_address_of_a_registry_does_not_reach_it() {
         let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST)];
-        // The registry at this address was named for the start alone, and not for other names.
+        // A rule allows the registry's address itself for the start. It does not allow other names that lead to this address.
         assert!(rules(&["a.example:4873"]).0.reachable(&loopback, 4873, false).is_err());
         assert_eq!(rules(&["a.example:4873", "127.0.0.1:4873"]).0.reachable(&loopback, 4873, false), Ok(loopback.to_vec()));
     }

@@ -101,7 +101,7 @@ impl Shared {
     /// Answers a name query. Reports a refused name.
     pub(super) fn answer(&self, name: &str, wanted: Wanted) -> Answer {
         if !self.rules.has_name(name, self.phase()) {
-            // A question for both kinds of addresses is one attempt.
+            // A query for an IPv4 address and a query for an IPv6 address count as one attempt.
             self.refuse(Refusal { host: name.to_owned(), port: None, reason: RefusalReason::NotAllowed });
             return Answer::NoSuchName;
         }

@@ -16,7 +16,7 @@ const IDLE: Duration = Duration::from_mins(30);
 /// Time without a byte after which a connection is ended, if one side has ended already. Otherwise, a server could keep many connections
 /// that are of no use.
 const IDLE_AFTER_END: Duration = Duration::from_secs(30);
-/// The time between two looks at a connection.
+/// The interval at which the traffic of a connection is checked.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Copies until both sides have ended.
@@ -32,7 +32,7 @@ pub(super) async fn splice(inner: &mut TcpStream, outer: &mut TcpStream) -> io::
     }
 }
 
-/// What has happened on a connection.
+/// The traffic of one connection so far.
 #[derive(Default)]
 struct Traffic {
     /// Increases with each byte that comes or goes.
@@ -51,7 +51,7 @@ impl Traffic {
     }
 }
 
-/// The count at the last look, and the time since it changed.
+/// The byte count at the last check, and the time since this count changed.
 #[derive(Default)]
 struct Looks {
     count: u64,
@@ -59,7 +59,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Returns whether nothing has come for too long. Looks at the count once in [`LOOK`].
+    /// Returns whether no byte has come for too long. The caller passes the current count once in each [`LOOK`].
     fn is_over(&mut self, count: u64, has_end: bool) -> bool {
         self.quiet = if std::mem::replace(&mut self.count, count) == count { self.quiet + LOOK } else { Duration::ZERO };
         self.quiet > if has_end { IDLE_AFTER_END } else { IDLE }

@@ -1,4 +1,4 @@
-//! TCP connections. Each is accepted and checked, connected to its host outside, and then its bytes are copied.
+//! TCP connections. The border accepts and checks each connection, connects to its host outside, and then copies the bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::rules::Destination;
 use super::shared::Shared;
 use super::splice::splice;
 
-/// Number of descriptors of a connection: its end in the box, and the one outside.
+/// Number of descriptors of one connection: its socket in the box, and its socket outside.
 const OF_CONNECTION: usize = 2;
 /// Size in bytes of the kernel's buffer for data from a host. The kernel doubles this number, for its own data.
 const RECEIVED_BYTES: usize = 512 * 1024;
 /// Size in bytes of the kernel's buffer for data that a host has not confirmed yet.
 const SENT_BYTES: usize = 128 * 1024;
-/// The pause after a connection could not be accepted, because this process has no descriptor left.
+/// The pause after a connection could not be accepted, because this process has no free descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until the border is dropped.
@@ -72,7 +72,7 @@ async fn carry(mut inner: TcpStream, shared: &Shared) {
         () = shared.closed(&destination) => false,
     };
     if !is_whole {
-        // An end would look as if all had come.
+        // A normal end of the connection would look as if all bytes had arrived.
         reset(&inner);
         reset(&outer);
     }
@@ -101,10 +101,10 @@ async fn connected(inner: &TcpStream, shared: &Shared) -> Option<(TcpStream, Des
     }
 }
 
-/// Limits the memory that the kernel uses for a connection to a host. Otherwise, a connection with a slow reader or writer would use some
-/// megabytes, which no box's limit counts. The connections within the box are limited by its own network.
+/// Limits the memory that the kernel uses for a connection to a host. Otherwise, a connection with a slow reader or writer would use
+/// several megabytes, which no limit of the box counts. The box's own network limits the connections within it.
 fn bound(outer: &TcpStream) {
-    // A kernel that allows less takes what it allows.
+    // If the kernel allows only smaller buffers, it uses the largest size that it allows.
     let _ = (set_socket_recv_buffer_size(outer, RECEIVED_BYTES), set_socket_send_buffer_size(outer, SENT_BYTES));
 }
 
@@ -124,7 +124,7 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let outer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         bound(&outer);
-        // The kernel gives no more to a socket whose size was set.
+        // The kernel does not enlarge a buffer whose size was set.
         assert!(
             socket_recv_buffer_size(&outer).unwrap() <= 2 * RECEIVED_BYTES && socket_send_buffer_size(&outer).unwrap() <= 2 * SENT_BYTES
         );

@@ -10,7 +10,7 @@ use super::attempt::attempt_of;
 use super::pace;
 use super::shared::Shared;
 
-/// The longest packet that the socket's filter lets through.
+/// Maximum length in bytes of a packet that the socket's filter lets through.
 const PACKET_BYTES: usize = 160;
 
 pub(super) async fn serve(socket: &AsyncFd<OwnedFd>, shared: &Shared) {

@@ -32,7 +32,7 @@ use crate::boxes::order::{Access, Contents, Network, Order};
 
 /// The first version of Landlock with all limits that a box needs: truncation (3), devices (5), signals and abstract sockets (6).
 pub(super) const NEEDED: i64 = 6;
-/// The start of the names of temporary folders in the private home. The rest is the mark of the keeper.
+/// The start of the names of temporary folders in the private home. The rest of each name is the mark of the keeper's process.
 const TEMPORARY: &str = ".box-tmp-";
 /// The kinds of namespaces of a box, as the kernel's limits name them.
 const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
@@ -82,7 +82,7 @@ pub(super) fn start(order: Order, fault: &Fault, group: Option<&Group>, cause: &
     }
 }
 
-/// Returns the parts of the box that cannot be enforced without namespaces.
+/// Returns a part of the box that cannot be enforced without namespaces, as the end of a sentence. `None` if everything can be enforced.
 fn lost(contents: &Contents, landlock: i64, shows_processes: bool) -> Option<String> {
     let Contents { given, hidden, home: _, network, is_nested, ceilings: _ } = contents;
     if landlock < NEEDED {
@@ -95,7 +95,7 @@ fn lost(contents: &Contents, landlock: i64, shows_processes: bool) -> Option<Str
         return Some("let a browser make namespaces (nested)".to_owned());
     }
     if matches!(network, Network::Own { ports } if !ports.is_empty()) {
-        return Some("let named hosts through, as for box.network or the registry of a package".to_owned());
+        return Some("let only some hosts through, as box.network or the registry of a package needs it".to_owned());
     }
     // A Landlock rule adds rights to the rights on the parent folders, and removes none.
     let is_written = |path: &Path| given.iter().any(|above| above.access == Access::Write && path.starts_with(&above.path));
@@ -120,12 +120,12 @@ fn shows_all_processes(mounts: &str) -> bool {
         let (place, options) = (mount.split(' ').nth(4)?, kind.strip_prefix("proc ")?.split(' ').next_back()?);
         (place == PROCESSES).then_some(options)
     });
-    // The last one lies upon the others.
+    // The last mount at `/proc` covers the earlier ones.
     let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|value| !matches!(value, "0" | "off"));
     tables.next_back().is_some_and(|options| !options.split(',').any(hides))
 }
 
-/// Runs the server as its keeper. Returns the status to end with.
+/// Runs the keeper, which starts the server. Returns the exit status of this process.
 fn keep(mut order: Order, fault: &Fault, lives: &OwnedFd, group: Option<&Group>) -> Outcome<i32> {
     fault.begin(Step::TieInit)?;
     become_reaper().at(Step::TieInit, "prctl")?;
@@ -161,7 +161,7 @@ fn keep(mut order: Order, fault: &Fault, lives: &OwnedFd, group: Option<&Group>)
     status
 }
 
-/// Waits for the end of the server or of the outer process, and returns the status to end with.
+/// Waits for the end of the server or of the outer process. Returns the exit status of this process.
 fn attend(server: Pid, lives: &OwnedFd, mut count: impl FnMut(Instant) -> Option<String>) -> i32 {
     let _ = leave_pipes(&[0, 1]);
     let process = pidfd_open(server, PidfdFlags::empty());
@@ -195,14 +195,14 @@ fn end_all() {
         match descendants() {
             Ok(left) if left.is_empty() => return,
             Ok(left) => {
-                // What is stopped makes no other processes while these are being ended.
+                // Stopped processes cannot start others while the list is being killed.
                 for signal in [Signal::STOP, Signal::KILL] {
                     for process in &left {
                         let _ = pidfd_send_signal(process, signal);
                     }
                 }
             }
-            // What is not known is not at its end.
+            // If the descendants cannot be read, some may still be running.
             Err(_) => unread += 1,
         }
         std::thread::sleep(ENDING);
@@ -242,7 +242,7 @@ fn make_temporary(home: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Replaces the paths that only a box with mounts has by paths of the machine.
+/// Replaces paths that exist only in a box with mounts (`/tmp` and the home) with paths of the machine.
 fn place(order: &mut Order, home: &Path, temporary: &Path) {
     for (name, value) in &mut order.environment {
         if name == "TMPDIR" && value == "/tmp" {
@@ -268,7 +268,7 @@ mod tests {
             let upon = format!("{first}31 22 0:27 / /proc rw shared:3 - proc proc rw,gid=4,hidepid={value}\n");
             assert_eq!(shows_all_processes(&upon), shows, "{value}");
         }
-        // Where there is no table, nothing can be counted.
+        // Without a process table, processes cannot be counted.
         assert!(!shows_all_processes("") && !shows_all_processes("22 1 0:21 / /proc rw - tmpfs tmpfs rw\n"));
     }
 

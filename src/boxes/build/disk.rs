@@ -17,7 +17,7 @@ const MAX_FILES: u64 = 1_000_000;
 const MAX_DEPTH: usize = 200;
 /// The time after which everything is counted again, even if the free space has not changed.
 const QUIET_REST: Duration = Duration::from_mins(1);
-/// The loss of free space after which everything is counted again at once.
+/// The loss of free space, in bytes, after which everything is counted again at once.
 const LOST_BYTES: u64 = 32 << 20;
 /// The loss of free inodes after which everything is counted again at once.
 const LOST_FILES: u64 = 20_000;
@@ -25,7 +25,7 @@ const LOST_FILES: u64 = 20_000;
 const BLOCK_BYTES: u64 = 512;
 const MIB: u64 = 1 << 20;
 
-/// The private home, which is counted from time to time.
+/// The private home, whose size is measured from time to time.
 pub(super) struct Disk {
     home: OwnedFd,
     limit: u64,
@@ -33,7 +33,7 @@ pub(super) struct Disk {
     last: Option<Last>,
 }
 
-/// The last time at which everything was counted.
+/// The times and the free space of the last complete count.
 struct Last {
     began: Instant,
     ended: Instant,
@@ -83,7 +83,7 @@ impl Disk {
     }
 
     fn free(&self) -> Free {
-        // If the file system does not tell, what it has does not change.
+        // If the file system does not report its free space, this counts as no change.
         fstatvfs(&self.home).map_or(Free { bytes: 0, files: 0 }, |system| Free {
             bytes: system.f_bfree.saturating_mul(system.f_frsize),
             files: system.f_ffree,

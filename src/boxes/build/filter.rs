@@ -85,9 +85,10 @@ const FOREIGN_NAMESPACES: [i32; 4] = [
 ];
 /// Flags for the namespaces of a browser's sandbox: Chromium uses the first three, Firefox also the last.
 const BROWSER_NAMESPACES: [i32; 4] = [libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNET, libc::CLONE_NEWIPC];
-/// Kinds of sockets that exist. Sockets of other kinds reach the hypervisor (vsock), the raw network, or seldom used code of the kernel.
+/// Socket families that a box may use. Sockets of other families reach the hypervisor (vsock), the raw network, or seldom used code of the
+/// kernel.
 const SOCKETS: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-/// Families of sockets with many protocols, of which the kernel loads the seldom used ones when a socket asks for them.
+/// Socket families with many protocols. The kernel loads a seldom used protocol when a socket asks for it.
 const INTERNET: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
 /// Protocols that sockets of the families in [`INTERNET`] may have: the one that the type of the socket implies (0), TCP, UDP, what `ping`
 /// uses, and MPTCP, which some runtimes try first.
@@ -96,7 +97,7 @@ const PROTOCOLS: [i32; 6] = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPR
 const OTHER_TYPES: [i32; 3] = [libc::SOCK_SEQPACKET, libc::SOCK_DCCP, libc::SOCK_RDM];
 /// The bits of a socket's type that are not flags.
 const TYPE: u64 = 0xf;
-/// Calls that set the mode of a file, and the argument that has it.
+/// Calls that set the mode of a file, and the index of the argument with the mode.
 const MODES: [(c_long, u8); 7] = [
     (libc::SYS_chmod, 1),
     (libc::SYS_fchmod, 1),
@@ -106,19 +107,20 @@ const MODES: [(c_long, u8); 7] = [
     (libc::SYS_mknod, 1),
     (libc::SYS_mknodat, 2),
 ];
-/// Calls that set the mode of a file if they create it, and the arguments that have the flags and the mode.
+/// Calls that set the mode of a file if they create it, and the indexes of the arguments with the flags and the mode.
 const CREATING: [(c_long, u8, u8); 2] = [(libc::SYS_open, 1, 2), (libc::SYS_openat, 2, 3)];
 /// Flags with which the calls in [`CREATING`] create a file. `O_TMPFILE` also has the bit of `O_DIRECTORY`.
 const CREATE: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
-/// The set-user-ID and set-group-ID bits. A program with such a bit runs with the rights of the file's owner or group, also outside of the
+/// The set-user-ID and set-group-ID bits. A program with such a bit runs with the rights of the file's owner or group, even outside of the
 /// box.
 const LENDING: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
-/// Calls that change the limits or the scheduling of the process in their first argument.
+/// Calls that change the limits or the scheduling of the process whose id is their first argument.
 const OF_PROCESS: [c_long; 5] =
     [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
 /// Calls that make shared memory, messages and semaphores of System V.
 const SYSTEM_V: [c_long; 3] = [libc::SYS_shmget, libc::SYS_msgget, libc::SYS_semget];
-/// The id of init, which counts what the box uses. Init has the same user as the server.
+/// The process id of init, which counts what the box uses. Init runs as the same user as the server, so the server could otherwise change
+/// it.
 const INIT: u64 = 1;
 /// `ioctl` requests that insert input into a terminal as if a person had typed it.
 const TYPING: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
@@ -150,14 +152,15 @@ fn filter(rules: BTreeMap<c_long, Vec<SeccompRule>>, answer: i32) -> Result<BpfP
 }
 
 fn programs(is_nested: bool) -> Result<[BpfProgram; 3], BackendError> {
-    // C libraries use `clone` where there is no `clone3`. The flags of `clone3` are in memory, where no filter sees them.
-    // The same is true of `openat2`, and of the mode of the file that it creates.
+    // The flags of `clone3` are in memory, where no filter can read them. C libraries use `clone` if `clone3` does not exist. The same is
+    // true of `openat2`, and of the mode of the file that it creates.
     let unseen = [libc::SYS_clone3, libc::SYS_openat2].map(|call| (call, Vec::new()));
     let without_unseen = filter(BTreeMap::from(unseen), libc::ENOSYS)?;
     Ok([filter(refused(is_nested)?, libc::EPERM)?, without_unseen, without_x32()])
 }
 
-/// Returns a program that refuses the calls that make shared memory, messages and semaphores of System V, as a kernel without these does.
+/// Returns a program that refuses the calls that make shared memory, messages and semaphores of System V. The calls then fail as on a
+/// kernel without System V.
 fn without_system_v() -> Result<BpfProgram, BackendError> {
     filter(SYSTEM_V.map(|call| (call, Vec::new())).into(), libc::ENOSYS)
 }
@@ -171,7 +174,7 @@ fn refused(is_nested: bool) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Backen
     let namespaces = namespaces.collect::<Result<Vec<_>, _>>()?;
     rules.insert(libc::SYS_clone, namespaces.clone());
     if is_nested {
-        // A browser's process takes its files away by `chroot`, which needs a user namespace of its own.
+        // A browser's process gives up its access to files by `chroot`, which needs a user namespace of its own.
         rules.insert(libc::SYS_unshare, namespaces);
     } else {
         rules.extend([libc::SYS_unshare, libc::SYS_chroot].map(|call| (call, Vec::new())));
@@ -221,14 +224,14 @@ fn lending() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendErro
     Ok(rules)
 }
 
-/// Returns rules against calls with which a server could prevent init from counting.
+/// Returns rules for calls with which a server could prevent init from counting.
 fn weakening() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendError> {
     let is = |argument, value| Condition::new(argument, Length::Dword, Compare::Eq, value);
     let mut rules = Vec::new();
     for call in OF_PROCESS {
         rules.push((call, vec![SeccompRule::new(vec![is(0, INIT)?])?]));
     }
-    // A group or a user has more processes than one, and init may be among them.
+    // A call for a whole process group or user could include init.
     let of_one = u64::from(libc::PRIO_PROCESS);
     let of_many = SeccompRule::new(vec![Condition::new(0, Length::Dword, Compare::Ne, of_one)?])?;
     rules.push((libc::SYS_setpriority, vec![SeccompRule::new(vec![is(0, of_one)?, is(1, INIT)?])?, of_many]));
@@ -239,7 +242,7 @@ fn weakening() -> Result<Vec<(c_long, Vec<SeccompRule>)>, seccompiler::BackendEr
 fn without_x32() -> BpfProgram {
     let instruction = |code: u32, jt, jf, k| sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k };
     vec![
-        // The call's number comes first in the data that a filter gets.
+        // The number of the call is at the start of the data that a filter gets.
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),

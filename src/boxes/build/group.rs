@@ -1,5 +1,6 @@
 //! The cgroup of a box: limits that the kernel enforces for all processes together. It needs cgroup v2, and a cgroup folder that this user
-//! may write (delegation). Only the server is in it, so that init can still count when the server has used up its processor time.
+//! may write (delegation). Only the server's processes are in it. Therefore init can still count when the server has used up its processor
+//! time.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -13,16 +14,16 @@ use super::step::{At as _, Failure, Fault, Outcome, Step};
 use super::usage;
 use crate::boxes::order::Ceilings;
 
-/// The start of the names of our folders. The rest is the mark of the process that makes the box.
+/// The start of the names of the cgroup folders of boxes. The rest of each name is the mark of the process that makes the box.
 const PREFIX: &str = "hyperlight-mcp-box-";
 /// The period of `cpu.max` in microseconds, which is the kernel's default.
 const PERIOD_MICROSECONDS: u64 = 100_000;
 /// Microseconds of a period that are one percent of a processor.
 const PERCENT_MICROSECONDS: u64 = PERIOD_MICROSECONDS / 100;
-/// The longest file of a cgroup that is read.
+/// Maximum number of bytes that are read from a file of a cgroup.
 const MAX_BYTES: usize = 4_096;
 
-/// A limit of a cgroup.
+/// A kind of limit that the kernel enforces for a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Controller {
     Memory,
@@ -40,12 +41,13 @@ impl Controller {
         }
     }
 
-    /// Returns the files with their values. The first file must exist. Whether the other files exist depends on the kernel.
+    /// Returns the files that set this limit, with their values. The first file must exist. Whether the other files exist depends on the
+    /// kernel.
     fn limits(self, ceilings: &Ceilings) -> Vec<(&'static str, String)> {
         match self {
             Self::Memory => vec![
                 ("memory.max", ceilings.memory_bytes.to_string()),
-                // With swap, memory beyond the limit would be moved to the disk.
+                // If swap were allowed, memory above the limit would be moved to the disk.
                 ("memory.swap.max", "0".to_owned()),
                 ("memory.oom.group", "1".to_owned()),
             ],
@@ -153,14 +155,14 @@ impl Group {
         is_lost.then(|| "its box's limit for processor time was removed by another program".to_owned())
     }
 
-    /// Removes the group, which has no processes any more.
+    /// Removes the group. It must not have any processes.
     pub(super) fn remove(&self) {
-        // If it fails, the next box removes it.
+        // If this fails, the next box removes the folder.
         let _ = unlinkat(&self.above, &self.name, AtFlags::REMOVEDIR);
     }
 }
 
-/// Returns whether the file `memory.events` reports an ended process.
+/// Returns whether the text of `memory.events` says that the kernel has ended a process.
 fn has_killed(events: &str) -> bool {
     events.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count.trim() != "0"))
 }
@@ -173,8 +175,8 @@ fn read(file: &File) -> io::Result<String> {
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
-/// Returns whether groups with limits and processes can be within a cgroup folder: the folder must be the root of all cgroups, or have no
-/// processes. In a folder with processes, the kernel accepts some limits, but lets no process into the groups within.
+/// Returns whether a cgroup folder can contain groups with limits and processes: the folder must be the root of all cgroups, or have no
+/// processes itself. In a folder with processes, the kernel accepts some limits, but lets no process into the groups within.
 fn can_have_groups(folder: &Path) -> bool {
     !folder.join("cgroup.type").exists() || fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())
 }
@@ -192,12 +194,12 @@ fn activate(folder: &Path, wanted: &[Controller]) -> io::Result<Vec<Controller>>
     Ok(wanted.iter().copied().filter(|controller| has(&active, *controller)).collect())
 }
 
-/// Removes the groups of boxes whose outer process was killed before it could do so.
+/// Removes the groups of boxes whose outer process was killed before it could remove them.
 fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         if name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(usage::has_ended) {
-            // The kernel removes no group with processes.
+            // The kernel does not remove a group that still has processes.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -220,7 +222,7 @@ fn own_folders(mounts: &str, groups: &str) -> Vec<PathBuf> {
         let mut fields = mount.split(' ').skip(3);
         let (root, place) = (fields.next()?, PathBuf::from(fields.next()?));
         let below = Path::new(group).strip_prefix(root).ok().filter(|_| kind.starts_with("cgroup2 "))?;
-        // Joined with an empty path, it would end with a slash.
+        // A join with an empty path leaves a slash at the end, which this removes.
         let own: PathBuf = place.join(below).components().collect();
         Some((own, place))
     });

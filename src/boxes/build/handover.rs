@@ -23,7 +23,7 @@ pub(super) fn exchange(fault: &Fault, border: Vec<OwnedFd>) -> Outcome<()> {
         return Err(Failure::new(Step::HandOver, "it has too many sockets"));
     }
     sendmsg(socket, &[IoSlice::new(b"b")], &mut control, SendFlags::NOSIGNAL).at(Step::HandOver, "sendmsg")?;
-    // Neither this process nor the first of the box keeps them: they end with the gateway.
+    // Neither this process nor init keeps these sockets, so they close when the gateway ends.
     drop(border);
     let pipe = received(socket)?;
     rustix::stdio::dup2_stdin(&pipe).at(Step::HandOver, "dup2")

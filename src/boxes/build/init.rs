@@ -25,7 +25,7 @@ pub(super) const COUNTING: Duration = Duration::from_millis(200);
 /// The exit status of a box whose server has exceeded a limit.
 pub(super) const BEYOND_LIMIT: i32 = 124;
 
-/// Makes the box and runs the server in it. Returns the status to end with.
+/// Makes the box and runs the server in it. Returns the exit status of this process.
 pub(super) fn run(order: Order, fault: &Fault, users: &Users, lives: &OwnedFd, group: Option<&Group>) -> Outcome<i32> {
     fault.begin(Step::TieInit)?;
     set_parent_process_death_signal(Some(Signal::KILL)).at(Step::TieInit, "prctl")?;
@@ -65,13 +65,13 @@ fn attend(server: Pid, ceilings: &Ceilings, group: Option<&Group>, mut home: Dis
     let interval = Timespec { tv_sec: 0, tv_nsec: COUNTING.subsec_nanos().into() };
     loop {
         if let Ok(process) = &process {
-            // The outcome is looked up below.
+            // The result is ignored: the code below finds out whether the server has ended.
             let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&interval));
         } else {
             std::thread::sleep(COUNTING);
         }
         let ended = reap(server);
-        // Where the kernel has ended the server because of its group, its log says so.
+        // If the kernel has ended the server because of a limit of the group, the server's log says so.
         let beyond = group.and_then(|group| group.beyond(ceilings));
         if let (Some(status), None) = (ended, &beyond) {
             return status;
@@ -95,7 +95,7 @@ pub(super) fn reap(server: Pid) -> Option<i32> {
     None
 }
 
-/// Reaps all processes that have ended, whichever they are.
+/// Reaps all processes that have ended.
 pub(super) fn reap_all() {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }

@@ -11,7 +11,7 @@ use super::restrict::Hold;
 use super::step::{At as _, Fault, Outcome, Step};
 use crate::boxes::order::Ceilings;
 
-/// The scheduling policy that this process had before [`run_first`] changed it. Processes that this one starts get a copy of this value.
+/// The scheduling policy that this process had before [`run_first`] changed it. Child processes get a copy of this value.
 static BEFORE: AtomicI32 = AtomicI32::new(UNCHANGED);
 const UNCHANGED: i32 = -1;
 
@@ -104,8 +104,8 @@ pub(super) fn limit_resources(fault: &Fault, ceilings: &Ceilings, hold: Hold) ->
         let most = Some(most.min(now));
         setrlimit(resource, Rlimit { current: most, maximum: most }).at(Step::LimitResources, "setrlimit")?;
     }
-    // Since Linux 5.14, this limit counts the processes of the user namespace, and so of the box. It does not hold for a process of root, whose processes init
-    // counts alone.
+    // Since Linux 5.14, this limit counts the processes of the user namespace, and so the processes of one box. It does not apply to a
+    // process of root. For root, only init limits the number of processes.
     if hold != Hold::Alone && counts_by_namespace() {
         let now = rustix::process::getrlimit(Resource::Nproc).maximum.unwrap_or(u64::MAX);
         let most = Some(ceilings.threads.min(now));

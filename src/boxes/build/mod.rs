@@ -1,10 +1,10 @@
 //! The program `hyperlight-mcp-box`. The gateway starts it in place of a server's command. It reads an [`Order`] from its standard input,
-//! makes the box, and becomes the server. Whatever fails is reported on its standard output, and then no server is started.
+//! makes the box, and becomes the server. Each failure is reported on its standard output, and then no server is started.
 //!
-//! Three processes make a box. The *outer* one is the child of Node and leads the process group. It makes the namespaces, starts *init*, and
-//! ends as init ends. Init is the first process of the PID namespace. It makes the root folder, starts the *server*, reaps what the server leaves
-//! behind, and counts memory and processes. When init ends, for whatever reason, the kernel ends all processes of the namespace, so none
-//! outlives the box, even one that has left the process group.
+//! Three processes make a box. The *outer* one is the child of Node and leads the process group. It makes the namespaces, starts *init*,
+//! and ends with the status of init. Init is the first process of the PID namespace. It makes the root folder, starts the *server*, reaps
+//! the processes that the server leaves behind, and counts memory and processes. When init ends, for whatever reason, the kernel ends all
+//! processes of the namespace. So no process outlives the box, not even one that has left the process group.
 
 mod alone;
 mod disk;
@@ -40,10 +40,11 @@ use step::{At as _, Fault, Outcome};
 
 /// The status with which the program ends if it could not make the box.
 const FAILED: i32 = 125;
-/// The user that the server sees itself as if it runs for root. Programs act differently for root, for example when they unpack archives.
+/// The user id that the server sees for itself if root started it. Programs act differently for root, for example when they unpack
+/// archives.
 const USER_IN_PLACE_OF_ROOT: u32 = 1000;
 
-/// The rule of Ubuntu by which a user without rights can make user namespaces, but mount nothing in them.
+/// The setting of Ubuntu with which a user without privileges can make user namespaces, but cannot mount anything in them.
 const RESTRICTED: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
 /// Runs the program. Returns its exit status.
@@ -58,7 +59,7 @@ pub fn main() -> i32 {
     }
 }
 
-/// Writes the failure as the one line on standard output. Returns the status to end with.
+/// Writes the failure as the one line on standard output. Returns the exit status of this process.
 fn report_failure(failure: &Failure) -> i32 {
     // If nobody reads the line, nobody waits for the server either.
     let _ = write_line(&Report::Failed { step: failure.step.name().to_owned(), problem: failure.to_string() });
@@ -97,7 +98,7 @@ fn start_init(order: Order, fault: &Fault, group: Option<&Group>) -> Outcome<i32
     let border = network::make(fault, &order.contents.network)?;
     handover::exchange(fault, border)?;
     fault.begin(Step::StartInit)?;
-    // The first process sees by the pipe that this one lives.
+    // Init learns through this pipe whether this process still lives.
     let (lives, held) = pipe_with(PipeFlags::CLOEXEC).at(Step::StartInit, "pipe")?;
     // SAFETY: this process has one thread, so the child may do whatever this one may.
     match unsafe { libc::fork() } {
@@ -151,7 +152,7 @@ fn leave_pipes(descriptors: &[i32]) -> std::io::Result<()> {
 /// Reads the order, and not one byte more, because a descriptor comes with the next byte.
 fn read_order() -> Outcome<Order> {
     let what = "standard input";
-    // `Stdin` has a buffer, and would read further.
+    // `Stdin` has a buffer, and would read beyond the order.
     let input = rustix::io::dup(rustix::stdio::stdin()).at(Step::ReadOrder, what)?;
     let mut input = File::from(input);
     let mut length = [0; 4];
@@ -174,13 +175,13 @@ fn namespaces(fault: &Fault, network: &Network) -> Outcome<Users> {
     make_namespaces(fault, network)
 }
 
-/// The ids of the user within the box.
+/// The user id and the group id of the server within the box.
 struct Users {
     user: u32,
     group: u32,
 }
 
-/// Makes all namespaces, and maps the user. The PID namespace is for the next child.
+/// Makes all namespaces, and maps the ids of the user. The PID namespace begins with the next child process.
 fn make_namespaces(fault: &Fault, network: &Network) -> Outcome<Users> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     fault.begin(Step::Namespaces)?;

@@ -19,13 +19,14 @@ struct MountAttributes {
     user_namespace: u64,
 }
 
-/// Opens a path of the machine without the right to read it. Refuses links if `follows` is false.
+/// Opens a path of the machine as a reference (`O_PATH`), without the right to read its content. Refuses symbolic links if `follows` is
+/// false.
 pub(super) fn open_path(path: &Path, follows: bool) -> rustix::io::Result<OwnedFd> {
     let resolve = if follows { ResolveFlags::NO_MAGICLINKS } else { ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS };
     openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Opens a path below a folder. A link in it is an error.
+/// Opens a path below a folder. A symbolic link in the path is an error.
 pub(super) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let path = path.strip_prefix("/").unwrap_or(path);
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -58,7 +59,8 @@ pub(super) fn place(mount: impl AsFd, upon: impl AsFd) -> rustix::io::Result<()>
 pub(super) fn set_attributes(mount: BorrowedFd<'_>, attributes: MountAttrFlags, recursive: bool) -> io::Result<()> {
     let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
     let attributes = MountAttributes { set: u64::from(attributes.bits()), clear: 0, propagation: 0, user_namespace: 0 };
-    // SAFETY: the path is a string with its end, the attributes live during the call, and their size is given. The kernel only reads them.
+    // SAFETY: the path is a string with a NUL at its end, the attributes live during the call, and their size is given. The kernel only
+    // reads them.
     let result = unsafe {
         libc::syscall(libc::SYS_mount_setattr, mount.as_raw_fd(), c"".as_ptr(), flags, &raw const attributes, size_of::<MountAttributes>())
     };

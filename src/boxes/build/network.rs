@@ -1,5 +1,6 @@
-//! The network of a box: a loopback interface alone, to which every address belongs. This process opens the sockets that answer there while
-//! it still may, and then sends them to the gateway. Therefore data can leave the box only through connections that the gateway makes.
+//! The network of a box: only a loopback interface, to which every address belongs. This process opens the sockets that answer there while
+//! it still has the right to do so, and then sends them to the gateway. Therefore data can leave the box only through connections that the
+//! gateway makes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -11,13 +12,13 @@ use super::step::{At as _, Fault, Outcome, Step};
 use crate::boxes::border::{NAME_PORT, NAME_SERVER};
 use crate::boxes::order::Network;
 
-/// The number of the loopback interface. It is the first of each network namespace.
+/// The index of the loopback interface. It is the first interface of each network namespace.
 const LOOPBACK: u32 = 1;
 /// Maximum number of connections that wait to be accepted at one port.
 const WAITING: i32 = 128;
-/// The number of bytes that are kept of a packet: its headers, and the headers of the packet that an ICMP error contains.
+/// The number of bytes of each packet that are kept: its headers, and the headers of the packet that an ICMP error contains.
 const KEPT_BYTES: u32 = 160;
-/// The least, the usual and the largest memory of a connection in this network, in bytes, for what is received and for what is sent.
+/// The minimum, default and maximum memory of a connection in this network, in bytes: one setting for received data, and one for sent data.
 const MEMORY: [(&str, &str); 2] =
     [("/proc/sys/net/ipv4/tcp_rmem", "4096 131072 1048576"), ("/proc/sys/net/ipv4/tcp_wmem", "4096 16384 262144")];
 /// The bits of a TCP header's flags that refuse a connection: RST and ACK.
@@ -26,23 +27,23 @@ const TCP: u32 = libc::IPPROTO_TCP.cast_unsigned();
 const ICMP: u32 = libc::IPPROTO_ICMP.cast_unsigned();
 const ICMP6: u32 = libc::IPPROTO_ICMPV6.cast_unsigned();
 
-/// Makes the network. Returns the sockets of its border, none for the machine's own network.
+/// Makes the network. Returns the sockets of its border. Returns none if the box uses the machine's network.
 pub(super) fn make(fault: &Fault, network: &Network) -> Outcome<Vec<OwnedFd>> {
     let Network::Own { ports } = network else { return Ok(Vec::new()) };
     fault.begin(Step::MakeNetwork)?;
     let flags = libc::IFF_UP.cast_unsigned().to_ne_bytes();
-    // Without a protocol, it is that for routes and interfaces.
+    // Protocol 0 of a netlink socket is the one for routes and interfaces.
     let kernel = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None);
     let kernel = kernel.at(Step::MakeNetwork, "netlink")?;
     let link = [&[0; 4], &LOOPBACK.to_ne_bytes()[..], &flags, &flags].concat();
     ask(&kernel, libc::RTM_NEWLINK, &link, &[]).at(Step::MakeNetwork, "the loopback interface")?;
-    // A program may ask for IPv4 only if an interface has such an address, and does not count 127.0.0.1.
+    // Some programs ask for IPv4 addresses only if an interface has one other than 127.0.0.1.
     let address = [&[family(false), 32, 0, 0][..], &LOOPBACK.to_ne_bytes()].concat();
     let server = NAME_SERVER.octets();
     let both = [(libc::IFA_LOCAL, &server[..]), (libc::IFA_ADDRESS, &server[..])];
     ask(&kernel, libc::RTM_NEWADDR, &address, &both).at(Step::MakeNetwork, "its address")?;
     make_all_local(&kernel, false).at(Step::MakeNetwork, "its route")?;
-    // On a machine without IPv6, a box has none either.
+    // On a machine without IPv6, the box has no IPv6 either.
     let _ = make_all_local(&kernel, true);
     limit_memory();
     fault.begin(Step::OpenBorder)?;
@@ -56,8 +57,8 @@ pub(super) fn make(fault: &Fault, network: &Network) -> Outcome<Vec<OwnedFd>> {
     Ok(sockets)
 }
 
-/// Limits the memory of the kernel for each connection in this network, on both ends. Without a cgroup, no limit of the box counts this
-/// memory. Some containers do not allow this, and then the kernel's own limits remain.
+/// Limits the kernel's memory for each connection in this network, at both ends. Without a cgroup, no limit of the box counts this memory.
+/// Some containers do not allow the change, and then the kernel's own limits remain.
 fn limit_memory() {
     for (name, sizes) in MEMORY {
         let _ = std::fs::write(name, sizes);
@@ -68,7 +69,7 @@ fn family(is_v6: bool) -> u8 {
     u8::try_from(if is_v6 { libc::AF_INET6 } else { libc::AF_INET }).unwrap_or_default()
 }
 
-/// Lets every address of a family lead to the loopback interface, as 127.0.0.1 does. Therefore an attempt to reach any address ends at
+/// Makes every address of a family lead to the loopback interface, as 127.0.0.1 does. Therefore an attempt to reach any address ends at
 /// once, and can be reported.
 fn make_all_local(kernel: &OwnedFd, is_v6: bool) -> rustix::io::Result<()> {
     let scope = if is_v6 { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_HOST };
@@ -76,13 +77,13 @@ fn make_all_local(kernel: &OwnedFd, is_v6: bool) -> rustix::io::Result<()> {
     ask(kernel, libc::RTM_NEWROUTE, &route, &[(libc::RTA_OIF, &LOOPBACK.to_ne_bytes())])
 }
 
-/// Sends a request to the kernel's network configuration, and waits for its answer.
+/// Sends a request to the kernel's network configuration, and waits for the kernel's answer.
 fn ask(kernel: &OwnedFd, kind: u16, body: &[u8], attributes: &[(u16, &[u8])]) -> rustix::io::Result<()> {
     const HEADER: usize = 16;
     let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE).unwrap_or_default();
     let mut request = [&[0; 4], &kind.to_ne_bytes()[..], &flags.to_ne_bytes(), &[0; 8], body].concat();
     for (kind, value) in attributes {
-        // All values are as long as a number, so none needs padding.
+        // The length of each value is a multiple of four bytes, so no value needs padding.
         request.extend(u16::try_from(value.len() + 4).unwrap_or_default().to_ne_bytes());
         request.extend(kind.to_ne_bytes());
         request.extend(*value);
@@ -116,7 +117,7 @@ fn serving(kind: SocketType, port: u16) -> rustix::io::Result<OwnedFd> {
         listen(&socket, WAITING)?;
         return Ok(socket);
     }
-    // Each datagram comes with the address for which it is meant.
+    // The kernel reports the destination address of each datagram.
     let (level, option) = if all.is_ipv6() { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (libc::IPPROTO_IP, libc::IP_PKTINFO) };
     set_option(&socket, level, option, &1_i32)?;
     Ok(socket)
@@ -126,7 +127,7 @@ fn serving(kind: SocketType, port: u16) -> rustix::io::Result<OwnedFd> {
 fn watch(is_v6: bool) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, None)?;
-    // The filter comes before the address, so that nothing else is ever received.
+    // The filter is set before the socket is bound, so that the socket never receives anything else.
     let mut filter = if is_v6 { refusals_of_v6() } else { refusals_of_v4() };
     let program = libc::sock_fprog { len: u16::try_from(filter.len()).unwrap_or_default(), filter: filter.as_mut_ptr() };
     set_option(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)?;
@@ -157,7 +158,7 @@ fn instruction(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: u16::try_from(code).unwrap_or_default(), jt, jf, k }
 }
 
-/// Returns the filter for IPv4. The length of its header varies.
+/// Returns the filter for IPv4. The length of an IPv4 header varies.
 fn refusals_of_v4() -> Vec<libc::sock_filter> {
     use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX, BPF_MSH, BPF_RET};
     vec![

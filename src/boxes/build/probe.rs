@@ -17,10 +17,10 @@ use crate::boxes::contents::HOME;
 use crate::boxes::machine::{BoxPart, BoxPartName, BoxesReport};
 use crate::boxes::order::{Ceilings, Contents, Network};
 
-/// The version of Landlock that has scopes.
+/// The first version of Landlock with scopes: rules for signals and abstract sockets.
 const SCOPES: i64 = 6;
 
-/// Tries all parts.
+/// Tries all parts, and returns the results.
 pub(super) fn report() -> BoxesReport {
     let abi = restrict::landlock_version();
     let scopes = if abi >= SCOPES {
@@ -81,7 +81,7 @@ pub(super) fn in_child(attempt: impl FnOnce() -> Outcome<()>) -> Result<(), Trie
             drop(reading);
             let outcome = attempt().map_err(Tried::from);
             let text = serde_json::to_vec(&outcome).unwrap_or_default();
-            // If it cannot be written, the parent reads nothing, which is a failure.
+            // If the write fails, the parent reads nothing and counts this as a failure.
             let _ = File::from(writing).write_all(&text);
             std::process::exit(0)
         }
@@ -97,7 +97,7 @@ pub(super) fn in_child(attempt: impl FnOnce() -> Outcome<()>) -> Result<(), Trie
     }
 }
 
-/// Makes the root folder of a box that has nothing but a home, in which the program itself is.
+/// Makes the root folder of a box that contains only a home. This home is the folder of this program.
 fn make_root() -> Outcome<()> {
     let fault = Fault::default();
     let users = make_namespaces(&fault, &Network::Shared)?;

@@ -1,4 +1,4 @@
-//! Limits of what the kernel keeps for a box outside of its processes: memory, messages and semaphores of System V, watches of files, and
+//! Limits for what the kernel keeps for a box outside of its processes: memory, messages and semaphores of System V, inotify watches, and
 //! namespaces. The limits are those of the box's own namespaces, not of the machine.
 
 use std::io;
@@ -10,17 +10,18 @@ use rustix::fs::OFlags;
 use super::mounts::open_below;
 use crate::boxes::order::Ceilings;
 
-/// The part of a box's memory that segments of System V can take beside it. A segment need not be mapped by a process.
+/// The memory limit of a box is divided by this number. Shared memory of System V may take one such part, in addition to the memory of
+/// processes. Shared memory can exist without a process that has mapped it.
 const PART_OF_MEMORY: u64 = 4;
-/// Queues for messages of System V. Each takes about a MiB at most.
+/// Maximum number of message queues of System V. Each queue takes about one MiB at most.
 const QUEUES: &str = "16";
 /// Limits of System V semaphores, in this order: semaphores in one set, semaphores in all sets, operations in one call, number of sets. The
 /// kernel had these defaults before version 3.19.
 const SEMAPHORES: &str = "250 32000 32 128";
-/// Limits that the kernel counts for each user, so a box shares them with all programs of its user: the limit of the namespace, and the
-/// file with that of the user.
+/// Limits that the kernel counts for each user, so a box shares them with all programs of its user. Each pair has the file with the limit
+/// of the namespace, and the file with the limit of the user.
 const OF_USER: [(&str, &str); 2] = [("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches")];
-/// The part of them that one box gets.
+/// The limits of the user are divided by this number. One box gets one such part.
 const PART_OF_USER: u64 = 4;
 /// The namespaces that a nested box can make.
 const NAMESPACES: [&str; 4] = ["max_user_namespaces", "max_pid_namespaces", "max_net_namespaces", "max_ipc_namespaces"];
@@ -34,11 +35,11 @@ pub(super) enum SystemV {
     Refused,
 }
 
-/// Sets the limits, by a process table that can be written. Init does not see what is in a namespace that
-/// a process of a nested box makes, so such a box does not have System V.
+/// Sets the limits through a writable process table. A process of a nested box can make namespaces, and init does not see what is in them.
+/// Therefore a nested box does not have System V.
 pub(super) fn set(processes: &OwnedFd, ceilings: &Ceilings, is_nested: bool) -> SystemV {
     for (name, file) in OF_USER {
-        // On failure, the limits of the user alone hold.
+        // If this fails, only the limits of the user apply.
         let present = read(processes, &format!("sys/fs/inotify/{file}"));
         let _ = present.and_then(|present| write(processes, &format!("sys/user/{name}"), &(present / PART_OF_USER).max(1).to_string()));
     }
@@ -54,7 +55,7 @@ pub(super) fn set(processes: &OwnedFd, ceilings: &Ceilings, is_nested: bool) -> 
     let pages = bytes / page;
     let all = [("shmmax", bytes.to_string()), ("shmall", pages.to_string()), ("msgmni", QUEUES.to_owned()), ("sem", SEMAPHORES.to_owned())];
     for (name, value) in all {
-        // Only root can set these limits. What init counts is limited without them, a moment later.
+        // Only root can set these limits. Init counts the same memory, so without them it is limited too, a moment later.
         let _ = write(processes, &format!("sys/kernel/{name}"), &value);
     }
     SystemV::Counted

@@ -1,4 +1,4 @@
-//! The last steps before a process becomes the server: it takes its own rights away.
+//! The last steps before a process becomes the server: the process gives up its own rights.
 
 use std::convert::Infallible;
 use std::os::unix::process::CommandExt as _;
@@ -21,9 +21,10 @@ use super::{filter, limits, write_line};
 use crate::boxes::contents::HOME;
 use crate::boxes::order::{Access, Contents, Link, Network, Order, Report};
 
-/// The newest rules that are used. If an older kernel does not know some of the rules, only mounts and namespaces enforce the same limits.
+/// The newest version of Landlock rules that is used. If the kernel is older and lacks some of the rules, only mounts and namespaces
+/// enforce the same limits.
 const NEWEST: ABI = ABI::V6;
-/// Folders and devices of every box that can be written.
+/// Folders and devices that can be written in every box.
 const WRITABLE: [&str; 5] = ["/tmp", HOME, "/dev/shm", "/dev/null", "/dev/zero"];
 /// Files of the machine that runtimes read, which are in the process table of every box.
 const SHARED_FILES: [&str; 7] =
@@ -33,7 +34,7 @@ const PROCESS_FILES: [&str; 5] = ["cmdline", "maps", "stat", "statm", "status"];
 /// The status of a process that could not become the server although its box was complete.
 const NOT_STARTED: i32 = 126;
 
-/// The parts of the kernel that hold a box.
+/// The features of the kernel that enforce a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     /// Namespaces and mounts, together with Landlock and the filter of system calls.
@@ -80,7 +81,7 @@ fn reason(program: &Path) -> &'static str {
 /// Marks all descriptors except standard input, output and error, so that they close when the server's program replaces this one.
 fn close_descriptors(fault: &Fault) -> Outcome<()> {
     fault.begin(Step::CloseDescriptors)?;
-    // SAFETY: the call takes integers. Descriptors stay open in this program, and close only when another takes its place.
+    // SAFETY: the call takes integers. Descriptors stay open in this program, and close only when another program takes its place.
     let result = unsafe {
         let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
         libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC)
@@ -91,7 +92,7 @@ fn close_descriptors(fault: &Fault) -> Outcome<()> {
 /// Returns the paths within the box that can be written.
 fn writable(contents: &Contents) -> Vec<&Path> {
     let writes = contents.given.iter().filter(|given| given.access == Access::Write).map(|given| given.path.as_path());
-    // A process writes the user map of a namespace of its own there. What else could be written is mounted read-only.
+    // Here, a process writes the user map of its own namespace. Other files in this folder that could be written are mounted read-only.
     let maps = contents.is_nested.then_some(Path::new(PROCESSES));
     WRITABLE.into_iter().map(Path::new).chain(writes).chain(maps).collect()
 }

@@ -25,9 +25,9 @@ pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urando
 /// Names in `/dev` that lead to a process's own descriptors.
 const DEVICE_LINKS: [(&str, &str); 4] =
     [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")];
-/// Size of `/dev/shm`.
+/// Size of `/dev/shm` in bytes.
 const SHARED_BYTES: &str = "67108864";
-/// Size of the file system that has the root folder. It contains only empty folders and two short files.
+/// Size in bytes of the file system with the root folder. It contains only empty folders and two short files.
 const ROOT_BYTES: &str = "4194304";
 
 /// The file that is mounted over each hidden file.
@@ -46,7 +46,8 @@ enum Source {
 }
 
 /// Makes the root folder and enters it. After this, only the given files and folders of the machine exist. The working folder exists too.
-/// It is empty if no given folder contains it. The given files and folders are not changed for that. Returns how the box has System V.
+/// If no given folder contains it, it is made as an empty folder. No folder is made within the given ones. Returns whether the box has
+/// System V, and who limits it.
 pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault, users: &Users) -> Outcome<SystemV> {
     fault.begin(Step::OpenPaths)?;
     // Everything is opened before the first mount, as a mount hides what is below it.
@@ -72,7 +73,7 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     for folder in fixed(contents) {
         fix(&root, &folder).at(Step::PlaceFolders, &folder.to_string_lossy())?;
     }
-    // In what was given, a folder would be made on the machine's disk.
+    // Within a given folder, this would make a folder on the machine's disk.
     if !contents.given.iter().any(|given| working_directory.starts_with(&given.path)) {
         make_folders(&root, working_directory).at(Step::PlaceFolders, &working_directory.to_string_lossy())?;
     }
@@ -80,7 +81,7 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     for (name, device) in devices {
         let device = device.map_err(std::io::Error::from).and_then(|device| {
             let mount = copy_of(device)?;
-            // Devices can be written on a mount that is read-only, but their mode and times cannot: for root, they are those of the machine.
+            // The machine's devices can still be written on a read-only mount, but root cannot change their mode or times there.
             let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
             set_attributes(mount.as_fd(), attributes, true)?;
             Ok(add(&root, &Path::new("/dev").join(name), &Source::Mount { mount, is_folder: false })?)
@@ -102,7 +103,7 @@ pub(super) fn enter(contents: &Contents, working_directory: &Path, fault: &Fault
     fault.begin(Step::EnterRoot)?;
     set_attributes(root.as_fd(), MountAttrFlags::MOUNT_ATTR_RDONLY, false).at(Step::EnterRoot, "mount_setattr")?;
     rustix::process::fchdir(&root).at(Step::EnterRoot, "fchdir")?;
-    // The old root comes to lie upon the new one, from where it is taken away.
+    // `pivot_root` places the old root over the new one, and then the old root is unmounted.
     rustix::process::pivot_root(".", ".").at(Step::EnterRoot, "pivot_root")?;
     unmount(".", UnmountFlags::DETACH).at(Step::EnterRoot, "umount2")?;
     rustix::process::chdir("/").at(Step::EnterRoot, "chdir").map(|()| system_v)
@@ -144,7 +145,7 @@ fn mount_of(path: &Path, follows: bool, access: Access) -> std::io::Result<Sourc
     Ok(Source::Mount { mount, is_folder })
 }
 
-/// Adds something to the box, and the folders above it.
+/// Adds a source to the box, and the folders above its path.
 fn add(root: &OwnedFd, path: &Path, source: &Source) -> rustix::io::Result<()> {
     let above = path.parent().unwrap_or(Path::new("/"));
     make_folders(root, above)?;
@@ -200,7 +201,7 @@ fn fixed(contents: &Contents) -> Vec<PathBuf> {
     fixed_folders(&written, kept, |folder| contents.given.iter().any(|given| given.path == folder))
 }
 
-/// Mounts a folder upon itself, if it exists. The place of a mount can be neither moved nor removed.
+/// Mounts a folder over itself, if it exists. A folder that is a mount point can be neither moved nor removed.
 fn fix(root: &OwnedFd, path: &Path) -> std::io::Result<()> {
     match open_below(root, path, OFlags::PATH) {
         Ok(opened) if is_folder(&opened)? => Ok(place(copy_of(&opened)?, opened)?),
@@ -209,7 +210,7 @@ fn fix(root: &OwnedFd, path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Covers a folder with an empty one, or a file with one that cannot be read, if the box has it.
+/// Covers a folder with an empty one, or a file with one that cannot be read. Does nothing if the path does not exist in the box.
 fn hide(root: &OwnedFd, path: &Path) -> std::io::Result<()> {
     let covered = match open_below(root, path, OFlags::PATH) {
         Ok(covered) => covered,
@@ -225,7 +226,7 @@ fn hide(root: &OwnedFd, path: &Path) -> std::io::Result<()> {
 
 /// Returns the mount of an empty file that nobody may read.
 fn unreadable(root: &OwnedFd) -> std::io::Result<OwnedFd> {
-    // The folder is there, as that of the private home.
+    // The folder of this path exists, because the private home lies in it.
     let path = Path::new(UNREADABLE).strip_prefix("/").unwrap_or(Path::new(UNREADABLE));
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     match openat2(root, path, flags, Mode::empty(), ResolveFlags::empty()) {
@@ -291,7 +292,7 @@ fn protect_kernel_files(root: &OwnedFd) -> std::io::Result<()> {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         let is_process = name.iter().all(u8::is_ascii_digit);
-        // The links lead to the files of the process that follows them.
+        // Links such as `/proc/self` lead to the files of the process that follows them.
         if is_process || name.starts_with(b".") || entry.file_type() == FileType::Symlink {
             continue;
         }

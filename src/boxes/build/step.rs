@@ -113,7 +113,7 @@ impl Step {
     fn remedy(self, error: Option<Errno>) -> &'static str {
         match self {
             Self::Namespaces if error == Some(Errno::NOSPC) => {
-                "This machine allows no user namespaces, or no more than there are: set the sysctl user.max_user_namespaces higher"
+                "This machine allows no user namespaces, or all that it allows are in use: set the sysctl user.max_user_namespaces higher"
             }
             Self::Namespaces | Self::UserMap | Self::PrivateMounts | Self::MakeRoot => {
                 "This machine does not let this user make namespaces: set the sysctl kernel.unprivileged_userns_clone to 1 (Debian) or \

@@ -7,7 +7,7 @@ use crate::boxes::order::Ceilings;
 
 const MIB: u64 = 1 << 20;
 
-/// The columns of the tables of System V that tell memory, and the bytes that each unit takes at least.
+/// The tables of System V, their columns that count memory, and the minimum number of bytes of each counted unit.
 const SYSTEM_V: [(&str, &str, u64); 5] =
     [("shm", "rss", 1), ("shm", "swap", 1), ("msg", "cbytes", 1), ("msg", "qnum", 64), ("sem", "nsems", 64)];
 
@@ -32,8 +32,8 @@ fn sum_of(table: &str, column: &str) -> Option<u64> {
     lines.try_fold(0_u64, |sum, line| Some(sum.saturating_add(line.split_whitespace().nth(place)?.parse().ok()?)))
 }
 
-/// Returns a sentence about the first limit that these processes exceed, together with the bytes that are kept for them elsewhere. If the processes cannot be counted, they cannot be limited, so the
-/// reason is returned as a sentence too.
+/// Returns a sentence about the first limit that the processes exceed. `kept` are the bytes that the kernel keeps for them elsewhere. If
+/// the processes cannot be counted, no limit can be enforced, so a sentence with the reason is returned too.
 pub(super) fn problem(processes: io::Result<Vec<u32>>, kept: io::Result<u64>, ceilings: &Ceilings) -> Option<String> {
     let usage = processes.and_then(|ids| Ok((Usage::of_all(&ids, ceilings.processes)?, kept?)));
     match usage {
@@ -73,7 +73,7 @@ fn start_of(id: u32) -> io::Result<Option<u64>> {
     Ok(stat.and_then(|stat| stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()))
 }
 
-/// Returns all processes of the PID namespace but its first.
+/// Returns all processes of the PID namespace except the first.
 ///
 /// # Errors
 /// The process table cannot be read.
@@ -112,7 +112,7 @@ fn parent_of(stat: &str) -> Option<u32> {
     if matches!(*state, "Z" | "X") && threads < 2 { None } else { parent.parse().ok() }
 }
 
-/// The use of all processes of a box, without init.
+/// The memory, processes and threads that a box uses, without init.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Usage {
     memory_bytes: u64,
@@ -192,7 +192,7 @@ impl Usage {
     }
 }
 
-/// Returns `None` for a process or a thread that has ended in the meantime.
+/// Returns `None` in place of the error for a process or a thread that has ended in the meantime.
 fn unless_ended<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => Ok(None),

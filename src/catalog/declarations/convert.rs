@@ -10,9 +10,9 @@ use super::notes::Notes;
 use super::types::{Definition, Object, Property, Tuple, Type, intersection, union};
 use crate::catalog::Wording;
 
-/// Nesting limit. For a deeper schema, only the keyword `type` is used.
+/// Maximum number of schemas that contain one another. In a deeper schema, only the keyword `type` is used.
 const MAX_DEPTH: usize = 24;
-/// Number of subschemas in one document, including all definitions, that are converted completely.
+/// Maximum number of subschemas in one document, including all definitions, that are converted completely.
 const MAX_NODES: usize = 12_000;
 const MAX_HOPS: usize = 16;
 const MAX_ENUM: usize = 256;
@@ -119,7 +119,7 @@ impl<'a> Converter<'a> {
             parts.extend(self.any_of(list(fields, keyword), at, own, depth));
         }
         let any = own.any();
-        // These parts do not restrict the type.
+        // A part that allows every value does not restrict the type.
         parts.retain(|part| *part != any && *part != Type::Unknown);
         let restricts = parts.iter().any(|part| !matches!(part, Type::Named(_)));
         if own != Kinds::ALL && !restricts && !self.are_within(&parts, own) {
@@ -156,8 +156,8 @@ impl<'a> Converter<'a> {
         if !target.schema.is_object() {
             return self.convert(target, kinds, depth + 1);
         }
-        // A root schema may only refer to another schema. It is then converted as that schema, so that the tool gets a type of its own
-        // and not an alias.
+        // If a root schema only refers to another schema, it is converted as this other schema. So the tool gets a type of its own and not
+        // an alias.
         if depth == 0 {
             self.hops = self.hops.saturating_sub(1);
             return if self.hops == 0 { kinds.any() } else { self.convert(target, kinds, 0) };
@@ -301,8 +301,8 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Widens the type of the index signature. TypeScript requires that the types of the named properties fit the index signature, but JSON
-/// Schema does not.
+/// Widens the type of the index signature. TypeScript requires that the types of the named properties fit the index signature. JSON Schema
+/// does not require this.
 fn closed(mut object: Object) -> Object {
     let nothing_known = object.properties.is_empty() && object.prefixes.is_empty() && object.index.is_none();
     if nothing_known {
@@ -345,7 +345,7 @@ fn are_apart(prefixes: &[(String, Type)], object: &Object) -> bool {
     !named && !nested
 }
 
-/// Returns the names that `propertyNames` lists. Other names are then not allowed. Returns `None` if it lists no names.
+/// Returns the names that `propertyNames` lists. If it lists names, no other names are allowed. Returns `None` if it lists no names.
 fn only_names(fields: &Map<String, Json>, dialect: Dialect) -> Option<Vec<&str>> {
     if dialect == Dialect::Draft4 {
         return None;

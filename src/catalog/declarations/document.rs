@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 use url::Url;
 
-/// Nesting limit. References to identifiers and anchors at a greater depth cannot be resolved.
+/// Maximum depth of nested schemas that are indexed. References to identifiers and anchors at a greater depth cannot be resolved.
 const MAX_DEPTH: usize = 64;
 const MAX_VISITED: usize = 200_000;
 /// Base URI for relative identifiers in a document that itself has no identifier.

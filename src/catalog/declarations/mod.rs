@@ -65,7 +65,7 @@ pub struct DeclarationStyle {
     /// Functions that sanitise the servers' texts.
     pub wording: Wording,
     pub failures: Failures,
-    /// Shapes of results of the server's tools that were seen. They are used for tools whose server declares no results.
+    /// Shapes of results that were seen from the server's tools. They are used for tools whose server declares no results.
     pub seen: SeenResults,
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 use super::text::shown;
 use crate::catalog::Wording;
 
-/// Maximum total size of all comments of one schema. After that, no more comments are written.
+/// Maximum total size in bytes of all comments of one schema. When it is reached, no more comments are written.
 const MAX_ALL_BYTES: usize = 256 * 1024;
 const MAX_VALUE_CHARS: usize = 120;
 const MAX_FACT_CHARS: usize = 120;
@@ -83,7 +83,7 @@ pub(super) fn sanitised(wording: &Wording, text: &str) -> String {
 /// Returns texts for the constraints that the type does not express.
 fn facts(fields: &Map<String, Json>) -> Vec<String> {
     let mut facts = own_facts(fields);
-    // The types of `items`, and of the only alternative to null, cannot have comments of their own.
+    // The schema in `items`, and the only schema beside `null` in `anyOf` or `oneOf`, have no place for a comment of their own.
     if let Some(Json::Object(items)) = fields.get("items") {
         let each = own_facts(items);
         if !each.is_empty() {

@@ -7,7 +7,7 @@ use super::types::Type;
 use super::{DeclarationStyle, Failures, types_of};
 use crate::catalog::Tool;
 
-/// Number of levels of a type that are written out.
+/// Number of nesting levels of a type that are written out.
 const LEVELS: usize = 3;
 const MEMBERS: usize = 12;
 /// Maximum number of parameters that are listed. The declaration contains all of them.

@@ -13,11 +13,12 @@ use crate::catalog::type_names::pascal;
 
 /// Maximum number of types in a module. If a module has more, nothing is shared, because reading all of them would take too long.
 const MAX_TYPES: usize = 100_000;
-/// Tokens of a definition apart from its type and comment.
+/// Number of tokens of a definition in addition to its type and comment.
 const DEFINITION_TOKENS: usize = 6;
-/// Tokens of a name where it is used.
+/// Number of tokens of a definition's name in each place where the name is used.
 const NAME_TOKENS: usize = 2;
-/// Minimum number of tokens that a definition must save. For a smaller saving, a reader should not have to look elsewhere.
+/// Minimum number of tokens that a definition must save. If it saves less, the type stays in place, so that a reader need not look
+/// elsewhere.
 const LEAST_SAVED: usize = 10;
 /// Tokens of `/**` and `*/` around a comment.
 const COMMENT_TOKENS: usize = 4;
@@ -116,7 +117,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Counts an object. Returns whether an equal object was counted before. If so, the types within it were counted then.
+    /// Counts an object. Returns whether an equal object was counted before. In this case, the types within the object are not counted
+    /// again.
     fn is_known(&mut self, value: &'a Type, name: &str, whole: Option<usize>) -> bool {
         let Type::Object(object) = value else { return false };
         !object.properties.is_empty()
@@ -138,7 +140,7 @@ impl<'a> Reader<'a> {
         false
     }
 
-    /// Returns the types that cost less with a definition.
+    /// Returns the types for which a shared definition costs fewer tokens.
     fn repeated(self, definitions: &[Definition]) -> Vec<(u64, Shared)> {
         let printer = Printer::new(definitions, std::iter::empty());
         let saves = |seen: &&Seen<'a>| {

@@ -8,7 +8,8 @@ use super::{DeclarationStyle, input_types, types_of};
 use crate::catalog::Tool;
 
 const MAX_CHARS: usize = 200;
-/// The numbers of levels that are printed: for the input type, and for the output type. The first pair for which the line fits is used.
+/// Pairs of numbers of nesting levels that are printed: for the input type, and for the output type. The first pair for which the line fits
+/// is used.
 const DETAILS: [(usize, usize); 9] = [(4, 4), (3, 3), (3, 2), (2, 2), (3, 1), (2, 1), (2, 0), (1, 1), (1, 0)];
 const MAX_ALTERNATIVES: usize = 6;
 const MAX_LITERAL_CHARS: usize = 40;

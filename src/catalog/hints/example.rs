@@ -42,8 +42,8 @@ fn example(root: &Json, schema: &Json, depth: usize) -> Option<Json> {
         return all_of(root, schema, parts, depth);
     }
     if let Some(branches) = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(*key)?.as_array()) {
-        // If the schema also has `properties`, each alternative defines which properties belong together. This is too complex for an
-        // example.
+        // If the schema also has `properties`, each schema in `anyOf` or `oneOf` decides which properties belong together. This is too
+        // complex for an example.
         if schema.get("properties").is_some() {
             return None;
         }

@@ -142,8 +142,8 @@ pub(super) fn server_info(server: &str, manifest: &Manifest, style: &Declaration
     info(summary, functions, vec![failure_caveat(style.failures).to_owned()])
 }
 
-/// Returns an outline of a tool: its name, purpose, and the names of its first parameters. This takes little time, because the schemas are
-/// hardly read.
+/// Returns an outline of a tool: its name, purpose, and the names of its first parameters. This takes little time, because only a small
+/// part of the schemas is read.
 pub(super) fn tool_outline(tool: &Tool, identifier: &str, style: &DeclarationStyle) -> FunctionInfo {
     FunctionInfo {
         name: identifier.to_owned(),

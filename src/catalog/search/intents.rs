@@ -7,7 +7,7 @@ use super::words::{Chunk, chunks, term};
 const MAX_INTENTS: usize = 6;
 /// Maximum number of words and names in a question that are looked at.
 const MAX_TOKENS: usize = 192;
-/// Maximum number of characters at the end of a file's name that are its format.
+/// Maximum length in characters of a file extension that counts as a format.
 const MAX_FORMAT_CHARS: usize = 5;
 
 /// A word or name of a question.
@@ -22,8 +22,8 @@ pub(super) struct Token {
 
 /// Returns the intents of a question: its sentences, and the parts of a sentence that begin with an action after `and`, `then` or a comma.
 ///
-/// The words of a path or URL are left out, because they are about a thing and not about a tool. Only the format of its file is kept. If a
-/// question has nothing but paths and URLs, all their words are read.
+/// The words of a path or URL are left out, because they are about a thing and not about a tool. Only the extension of the file is kept. If
+/// a question has nothing but paths and URLs, all their words are read.
 pub(super) fn intents(question: &str, synonyms: &Synonyms) -> Vec<Vec<Token>> {
     let intents = Reader::read(question, synonyms, true);
     if intents.iter().flatten().any(|token| !token.path) { intents } else { Reader::read(question, synonyms, false) }
@@ -93,7 +93,7 @@ fn path_words(path: &str) -> Vec<String> {
     if path.contains("://") { vec!["url".to_owned()] } else { format(path).into_iter().collect() }
 }
 
-/// Returns the end of the file's name: `md` of `/data/notes.md`.
+/// Returns the extension of a path's file: `md` of `/data/notes.md`.
 fn format(path: &str) -> Option<String> {
     let path = path.trim_end_matches(|character: char| !character.is_alphanumeric());
     let (name, format) = path.rsplit(['/', '\\']).next()?.rsplit_once('.')?;

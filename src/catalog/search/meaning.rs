@@ -1,8 +1,9 @@
-//! The part of a score that comes from the meaning of a question: how near the vectors of question and tool are.
+//! The part of a score that comes from the meaning of a question: the similarity of the vectors of the question and the tool.
 //!
-//! The vectors come from a sentence model outside of this room (`embedding`). The ranking by words stays: a tool's score is its share of the best
-//! score by words, plus the weighted meaning. How near a vector is counts in standard deviations above the mean, both constants, so that the texts of one
-//! server do not move the scores of other tools. All constants were chosen on the development half of docs/EVAL.md.
+//! The module `embedding` gets the vectors from a sentence model. A tool's score has two parts: its score by words divided by the best
+//! score by words, and the weighted meaning. The meaning is the similarity in standard deviations above the mean. Both the mean and the
+//! deviation are constants, so that the texts of one server do not change the scores of other tools. All constants were chosen on the
+//! development half of docs/EVAL.md.
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ const WEIGHT: f32 = 0.3;
 /// Mean and standard deviation of the cosines between questions and tools.
 const MEAN: f32 = 0.058;
 const DEVIATION: f32 = 0.075;
-/// Bounds of the meaning, in standard deviations. A tool's text that is made for one question gains no more than the upper bound.
+/// Bounds of the meaning, in standard deviations. The upper bound limits the gain of a tool whose text was written for one question.
 const LEAST: f32 = -3.0;
 const MOST: f32 = 8.0;
-/// Minimum meaning of a tool that has no word of the question. A tool below is not found.
+/// Minimum meaning of a tool that contains no word of the question. A tool with a lower meaning is not found.
 const WITHOUT_WORDS: f32 = 2.0;
-/// Mean of the meaning of tools with a word of the question, and its growth up to the best score by words. Tools whose vector is not known count
-/// with this, so that they are placed among the others by their words.
+/// Expected meaning of a tool that contains a word of the question: the meaning at the lowest score by words, and the increase up to the
+/// best score by words. A tool whose vector is not known gets this meaning, so that its place depends on its words.
 const EXPECTED: (f32, f32) = (0.0, 3.5);
 /// Maximum length of a description in the text of a tool, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 1_000;
@@ -32,7 +33,7 @@ const MAX_PARAMETERS: usize = 40;
 #[derive(Debug)]
 pub struct Meaning {
     pub question: Arc<Vector>,
-    /// The vectors of all tools of the index, in the order of [`super::SearchIndex::texts`]. `None`: not known yet.
+    /// The vectors of all tools of the index, in the order of [`super::SearchIndex::texts`]. `None` if a vector is not known yet.
     pub tools: Vec<Option<Arc<Vector>>>,
 }
 
@@ -63,7 +64,8 @@ pub(super) fn text(server: &str, tool: &Tool) -> String {
     format!("{server} {name} {title}: {description} ({})", parameters.join(", "))
 }
 
-/// Returns the scores of tools with their meaning, by their scores by words. Tools that are not found have the score 0, all others a greater one.
+/// Returns the scores of tools by words and meaning. `words` are the scores by words alone. A tool that is not found has the score 0, and
+/// every other tool has a greater score.
 pub(super) fn with_meaning(words: &[f32], scope: &[bool], meaning: &Meaning) -> Vec<f32> {
     let best = words.iter().copied().fold(0.0_f32, f32::max);
     let share = |score: f32| if best > 0.0 { score / best } else { 0.0 };

@@ -1,11 +1,11 @@
 //! Ranked search in the tools of all servers.
 //!
 //! The ranking uses BM25. Texts and names are split into words (`words`), and words are reduced to stems (`stem`). A question is split into
-//! its intents (`intents`). Words that are common in questions count less (`common`). If no tool contains a word of the query, similar terms
-//! are used instead (`near`). Common words for the purposes of tools have synonyms (`synonyms`). The words of each server are indexed once,
-//! and the index is kept until the server's manifest changes (`document`). These indexes are merged to the index of all servers (`rank`), in
-//! which the words of a query are looked up (`query`). Tools that several servers have are listed together (`twins`). If the caller has vectors
-//! of the question and of tools, their nearness counts too (`meaning`).
+//! its intents (`intents`). Words that are common in questions count less (`common`). If no tool contains a word of the query, similar
+//! terms are used instead (`near`). Common words for the purposes of tools have synonyms (`synonyms`). The words of each server are indexed
+//! once, and the index is kept until the server's manifest changes (`document`). These indexes are merged to the index of all servers
+//! (`rank`), in which the words of a query are looked up (`query`). Tools that several servers have are listed together (`twins`). If the
+//! caller has vectors of the question and of the tools, the similarity of these vectors counts too (`meaning`).
 //!
 //! Manifests and queries are untrusted, so their size is limited. For a tool, the index holds the first 256 bytes of its name, 8 KiB and
 //! 500 words of its description, and 1,500 words of its input schema from at most 4,000 parts. For a server, it holds 200,000 words, or
@@ -125,8 +125,8 @@ impl SearchIndex {
         self.search_with(query, options, None)
     }
 
-    /// Does the same as [`Self::search`], and also counts how near the vectors of question and tools are. Then it also finds tools that have
-    /// no word of the query.
+    /// Searches as [`Self::search`] does. If `meaning` is given, the score also depends on the similarity of the vectors of question and
+    /// tool. Then tools that contain no word of the query can be found too.
     #[must_use]
     pub fn search_with(&self, query: &str, options: &SearchOptions, meaning: Option<&Meaning>) -> Vec<Hit> {
         let found = self.merged.search(query, options, &self.synonyms, meaning);

@@ -163,7 +163,8 @@ impl Reader<'_> {
         Some(self.words.len() - 1)
     }
 
-    /// Adds similar terms for the words that no tool contains. A capitalised word is a name, and is only guessed if nothing else is known.
+    /// Adds similar terms for the words that no tool contains. A capitalised word is a name, so similar terms for it are used only if no
+    /// other word of the query is known.
     fn guess(&mut self) {
         let known = self.words.len();
         let share = if known >= ENOUGH_KNOWN { GUESS_SHARE } else { 1.0 };

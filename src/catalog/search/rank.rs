@@ -17,7 +17,8 @@ const SATURATION: f32 = 1.5;
 const COVERAGE: f32 = 0.5;
 /// Weight of the score for the intent that a tool answers best. The weighted score is added to the score for the whole question.
 const INTENT_SHARE: f32 = 0.25;
-/// Minimum weight of a term that is a word of a tool's name. There, a common word counts `NAMED_COMMON` times as much.
+/// A term with a greater weight than this is a word of the tool's name. In such a name, a common word of the query counts `NAMED_COMMON`
+/// times as much.
 const NAMED: f32 = 2.5;
 const NAMED_COMMON: f32 = 2.0;
 
@@ -90,7 +91,7 @@ impl Merged {
         scores
     }
 
-    /// Returns for each word the documents that contain one of its terms, each with the score for the best of them.
+    /// Returns for each word the documents that contain one of its terms, each with the score of the best of these terms.
     fn find(&self, words: &[QueryWord], scope: &[bool]) -> Vec<Vec<(u32, f32)>> {
         let mut best = vec![0.0_f32; self.documents as usize];
         let find = |word: &QueryWord| {
@@ -111,7 +112,7 @@ impl Merged {
         words.iter().map(find).collect()
     }
 
-    /// Returns the score of each document for some words of a query.
+    /// Returns the score of each document for those words of a query that `counts` selects.
     fn scores(&self, words: &[QueryWord], found: &[Vec<(u32, f32)>], counts: impl Fn(&QueryWord) -> bool) -> Vec<f32> {
         let counted = || words.iter().zip(found).filter(|(word, _)| counts(word));
         let total: f32 = counted().map(|(word, _)| word.weight * word.worth).sum();

@@ -26,7 +26,7 @@ pub fn is_shown_key(key: &str) -> bool {
     is_short && key != "__proto__" && is_name() && digits() <= MAX_DIGITS && words(key) <= MAX_WORDS
 }
 
-/// Returns the number of words: parts between `_` and `$`, and humps. A group of capitals is one word.
+/// Returns the number of words in a key. A word ends at `_`, at `$`, and before a capital (`pullRequest`). A group of capitals is one word.
 fn words(key: &str) -> usize {
     let mut words = 0;
     let mut before = None;

@@ -62,13 +62,13 @@ impl<B: Clone> Learnt<B> {
         self.servers.keys().map(String::as_str)
     }
 
-    /// Forgets a server.
+    /// Removes the shapes of all tools of a server.
     pub fn forget(&mut self, server: &str) {
         let entries = self.servers.remove(server).unwrap_or_default();
         self.parts -= entries.values().map(|entry| entry.parts).sum::<usize>();
     }
 
-    /// Forgets a tool.
+    /// Removes the shape of a tool.
     pub fn forget_tool(&mut self, server: &str, tool: &str) {
         self.remove(server, tool);
     }

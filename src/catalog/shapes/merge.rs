@@ -1,10 +1,10 @@
-//! Merges shapes. The result accepts all values that either of them accepts.
+//! Merges two shapes to one shape, which accepts all values that one of them accepts.
 
 use super::{Field, Fields, MAX_NAMED, Shape};
 
-/// Minimum number of objects. If there are fewer, properties that are mostly missing do not show that the keys vary.
+/// Minimum number of objects for the decision that their keys vary because most properties are missing in most objects.
 const MIN_OBJECTS: u32 = 3;
-/// Minimum number of properties of objects whose keys vary.
+/// Minimum number of different properties for the same decision.
 const MIN_VARYING: usize = 12;
 
 impl Shape {
@@ -32,7 +32,7 @@ impl Shape {
             (Some(_), None) => {}
         }
         if self.any {
-            // Nothing else can be said, so no parts are kept.
+            // A shape that accepts any value needs no parts.
             *self = Self::unknown();
         }
     }

@@ -28,18 +28,18 @@ const MAX_PARTS: usize = 150;
 /// Maximum nesting of a shape.
 const MAX_DEPTH: usize = 8;
 
-/// The kinds of values that were seen at one place. At most one kind of list and one kind of object, so a union is short.
+/// The kinds of values that were seen at one place. A shape has at most one list and one object, so its union is short.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of value, and any of them can occur together")]
 pub struct Shape {
-    /// There is more than a shape can say.
+    /// True if the shape accepts any value, because the values are too different or too large to be described.
     any: bool,
     null: bool,
     boolean: bool,
     number: bool,
     string: bool,
     bytes: bool,
-    /// The items of all lists.
+    /// The shape of the items of all lists.
     list: Option<Box<Shape>>,
     object: Option<Box<Fields>>,
 }

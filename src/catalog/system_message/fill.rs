@@ -16,7 +16,7 @@ const ROUNDS: usize = 6;
 const MAX_MISSED: usize = 200;
 /// Maximum number of functions whose next text is tried for the last part of the budget. Only the beginning of such a text may fit.
 const MAX_BEGUN: usize = 8;
-/// Tokens below which nothing more fits.
+/// Minimum number of free tokens. With fewer, no further text is added.
 const LEAST: usize = 4;
 /// Maximum total size of the tools whose declarations are built. Building them blocks the calling thread, which may be JavaScript's main
 /// thread, for a fraction of a second.
@@ -126,7 +126,8 @@ impl<'a> Fill<'a> {
                 }
             }
         }
-        // The costs are upper bounds, except for texts that nobody writes, such as names that merge with their neighbours.
+        // The costs are upper bounds, except for unusual texts, such as names that form one token with their neighbours. If the message is
+        // too long, the last steps are undone.
         while estimate_tokens(&self.message()) > self.budget
             && let Some((step, before)) = taken.pop()
         {
@@ -157,8 +158,8 @@ impl<'a> Fill<'a> {
         all.filter(|module| seen.insert(*module)).collect()
     }
 
-    /// Returns an upper bound for the tokens of a step. If the bound is above `left`, it may be any such number. Returns `None` if the step
-    /// was taken before or is not possible.
+    /// Returns an upper bound for the tokens of a step. If the bound is above `left`, any number above `left` may be returned. Returns
+    /// `None` if the step was taken before or is not possible.
     fn cost(&mut self, step: Step, left: usize) -> Option<usize> {
         match step {
             Step::Introduce => (!self.introduced).then(|| {

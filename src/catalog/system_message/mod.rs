@@ -1,9 +1,9 @@
 //! Builds the part of a system prompt that describes which modules code can import.
 //!
-//! The budget is filled function by function, the likeliest first. For a task, these are the functions that a search for it finds. Without
-//! one, they are the first function of each module, then the second of each, and so on, so that no server is missing. First, each function
-//! gets a line, and then its declaration, as long as there is room. The remaining budget is used for the beginning of the next text. The
-//! end of this beginning says where the rest is. Functions that are not shown are counted.
+//! The budget is filled function by function, the likeliest first. For a task, the likeliest functions are those that a search for the task
+//! finds. Without a task, they are the first function of each module, then the second of each, and so on, so that no server is missing.
+//! First, each function gets a line, and then its declaration, as long as there is room. The remaining budget is used for the beginning of
+//! the next text. The end of this beginning says where the rest is. Functions that are not shown are counted.
 
 mod fill;
 mod modules;
@@ -61,7 +61,7 @@ pub(super) fn system_message(
 fn order(modules: &[Box<dyn Module + '_>], found: &[FunctionPosition]) -> Vec<FunctionPosition> {
     let most = modules.iter().map(|module| module.functions()).max().unwrap_or_default();
     let known: std::collections::HashSet<&FunctionPosition> = found.iter().collect();
-    // Only the modules that have so many functions are asked, as one of a thousand may have thousands.
+    // Each round asks only the modules that have so many functions. Among a thousand modules, one may have thousands of functions.
     let mut left: Vec<usize> = (0..modules.len()).collect();
     let mut order = found.to_vec();
     for function in 0..most {

@@ -79,7 +79,7 @@ pub(super) fn cut(text: &str, name: &str, tokens: usize) -> Option<String> {
     let space = begun.rfind(' ').filter(|space| begun[*space..].chars().count() <= MAX_WORD_CHARS && !begun[..*space].trim().is_empty());
     let kept = begun[..space.unwrap_or(end)].trim_end();
     let cut = format!("{kept}{mark}");
-    // A token may end beyond a character, so the estimate of a longer text can be lower.
+    // The estimate of a longer text can be lower, because its last token may begin before this end and include more characters.
     (estimate_tokens(&cut) <= tokens && kept.trim_start().chars().count() >= 3).then_some(cut)
 }
 

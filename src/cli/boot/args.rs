@@ -95,7 +95,7 @@ impl Provider {
         }
     }
 
-    /// Returns the variable that has the address, where `--base-url` is missing.
+    /// Returns the variable with the address, which is used without `--base-url`.
     pub(super) fn address_variable(self) -> &'static str {
         match self {
             Self::Anthropic => "ANTHROPIC_BASE_URL",

@@ -37,7 +37,7 @@ struct Work {
 }
 
 impl Work {
-    /// Returns the bar: a part of the tools that are written, or a moving mark while their number is not known.
+    /// Returns the bar. It shows the share of the tools that are written, or a moving mark while the number of tools is not known.
     fn bar(&self, now: Instant) -> Option<String> {
         let elapsed = now.saturating_duration_since(self.since?);
         let seconds = elapsed.as_secs();
@@ -115,7 +115,7 @@ struct Shown {
 /// Returns the lines of a step. Some steps have lines only with `--verbose`.
 fn lines(step: &Progress, shown: Shown) -> Vec<String> {
     let detail = |line: String| if shown.verbose { vec![line] } else { Vec::new() };
-    // Without a bar, a line says that the model works. A second try was told when the first answer was refused.
+    // Without a bar, a line says that the model works. A second attempt needs no line, because the refusal of the first answer was shown.
     let asking = |what: &str, attempt: u32, bytes: usize| match shown {
         Shown { verbose: true, .. } => vec![format!("asking the model for {what}, try {attempt}: {bytes} bytes to the model")],
         Shown { bar: false, .. } if attempt == 1 => vec![format!("asking the model for {what}")],

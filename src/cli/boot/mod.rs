@@ -37,7 +37,7 @@ pub(super) async fn boot(session: &Session, arguments: &Boot) -> Result<Exit, Cl
     let settings = ModelSettings::of(arguments, &session.context.environment);
     settings.check_given().map_err(CliError::Usage)?;
     let transport = transport(arguments)?;
-    // Whatever keeps the tools from being served is told before a model is paid and a person reads.
+    // Problems that would keep the tools from being served are reported before a model costs money and a person reads the tools.
     if let Transport::Http(http) = &transport
         && !arguments.dry_run
     {

@@ -60,7 +60,8 @@ async fn asked(session: &Session, request: &ApprovalRequest, arguments: &Boot) -
     false
 }
 
-/// Says how a person who cannot be asked approves the tools. With `--no-cache` the next start has other tools, as a model makes them anew.
+/// Returns the advice for a person who cannot be asked here. With `--no-cache`, the next start has other tools, because the model makes
+/// them again.
 fn advice(arguments: &Boot, digest: &str) -> String {
     let why = if arguments.digest.is_some() { "The digest is not that of these tools" } else { "These tools are new" };
     if arguments.no_cache {

@@ -14,7 +14,7 @@ use super::session::Session;
 use crate::text::sanitise_text;
 
 const PROGRAM: &str = "hyperlight-mcp";
-/// The names of values that are names of servers.
+/// The value names, as the help shows them, of arguments that are names of servers.
 const SERVERS: [&str; 3] = ["SERVER", "SERVERS", "SERVER[.TOOL]"];
 const MAX_DESCRIPTION_CHARS: usize = 80;
 
@@ -51,13 +51,13 @@ pub(super) fn print(session: &Session, arguments: &Complete) {
 
 /// Returns the config that the line names.
 fn config_of(words: &[String]) -> Option<PathBuf> {
-    // The last word is not complete, and the line lacks what is yet to come.
+    // The last word is left out, because it is not complete. Errors are ignored, because the rest of the line is not typed yet.
     let before = words.split_last().map_or(words, |(_, before)| before);
     let matches = Cli::command().ignore_errors(true).try_get_matches_from(before).ok()?;
     matches.get_one::<PathBuf>("config").cloned()
 }
 
-/// Returns what the last of the words can become.
+/// Returns the possible completions of the last word.
 fn candidates(words: &[String], names: &[String]) -> Vec<CompletionCandidate> {
     let Some((last, _)) = words.split_last() else { return Vec::new() };
     let mut command = with_names(Cli::command(), names);

@@ -279,7 +279,7 @@ fn end_of_line(text: &str, at: usize) -> Option<usize> {
     text[at..].starts_with(['\n', '\r']).then_some(at)
 }
 
-/// Skips blanks, for which `blank` is true, and comments. A line comment ends before its line end.
+/// Skips comments, and characters for which `blank` returns true. A line comment ends before its line end.
 fn skip(text: &str, mut at: usize, blank: impl Fn(char) -> bool) -> Option<usize> {
     loop {
         let rest = &text[at..];

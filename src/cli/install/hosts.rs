@@ -90,12 +90,12 @@ pub(super) struct ServeOptions<'o> {
 }
 
 /// Returns the entry that starts `hyperlight-mcp serve`. All paths are absolute, because a host may have another `PATH` and another working
-/// directory. npm may empty the cache folder of `npx`, so a copy in this folder is started by `npx` itself, with its version. `npx` is the
-/// path of npm's `npx-cli.js`.
+/// directory. npm may empty the cache folder of `npx`. So a copy of this package in that folder is started by `npx` itself, with the
+/// version of the copy. `npx` is the path of npm's `npx-cli.js`.
 ///
-/// A host starts the entry in its project, and `npx` prefers a package of this name, and the settings, that it finds there. A server in a box
-/// that may write in the project could place them, and they would run outside of the box. So `--prefix` names another folder: the folder of
-/// `npx-cli.js`, because `npx` needs one that exists.
+/// A host starts the entry in its project. There, `npx` prefers a package of this name, and settings, that it finds in the project. A
+/// server in a box that may write in the project could place these files, and they would run outside of the box. So `--prefix` names
+/// another folder: the folder of `npx-cli.js`, because `npx` needs a folder that exists.
 pub(super) fn entry(program: Program, launch: &Launch, npx: Option<&Path>, options: &ServeOptions) -> Json {
     let text = |path: &Path| path.display().to_string();
     let mut words = match npx.filter(|_| is_in_npx_cache(&launch.script)) {

@@ -29,7 +29,7 @@ use install_record::InstallRecord;
 /// Time to wait for another process that changes a host's config.
 const LOCK_TIME: Duration = Duration::from_secs(5);
 const USER_MODE: u32 = 0o600;
-/// The file of a project is for everybody who works on the project, so others may read it.
+/// The mode of a new config in a project. Everybody who works on the project uses this file, so others may read it.
 const PROJECT_MODE: u32 = 0o644;
 
 pub(super) fn install(session: &Session, arguments: &Install) -> Result<Exit, CliError> {

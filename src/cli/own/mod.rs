@@ -1,5 +1,5 @@
-//! The commands `add`, `set`, `unset`, `remove` and `enable`, with which a person changes their own config. Its comments and its format are
-//! kept. Only `enable` can approve a server, and only if the person accepts the request.
+//! The commands `add`, `set`, `unset`, `remove` and `enable`, with which a person changes their own config. The comments and the format of
+//! the config are kept. Only `enable` can approve a server, and only if the person accepts the request.
 
 pub(super) mod args;
 mod change;
@@ -176,7 +176,7 @@ fn written(session: &Session, change: Change<'_>) -> Result<Changed, CliError> {
 /// Records the change of the config in the audit.
 fn record(session: &Session) -> Result<(), CliError> {
     let path = ConfigFile::of(session)?.path;
-    // A gateway without the config's servers is enough for that, and runs no code of providers.
+    // A gateway without the config's servers is enough to write the audit, and runs no code of providers.
     match session.open_state() {
         Ok(gateway) => record_with(session, &gateway, &path),
         Err(error) => not_recorded(session, &error),

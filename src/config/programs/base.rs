@@ -127,7 +127,8 @@ fn readable(error: &Error) -> String {
     error.clone().redacted(&Redactor::new(None, None)).to_string()
 }
 
-/// Returns what the entry of a server names that an earlier file hides. Its inputs have no values, because nobody asks for them.
+/// Returns the server of an entry that an earlier file hides, to show which files the entry names. Its inputs have no values, because
+/// nobody is asked for them.
 fn names_of_hidden(name: &str, server: &ProgramServer, path: &str, source: &ServerSource) -> Option<Arc<ServerDefinition>> {
     let mut config = parse_object(&json!({ "mcpServers": { name: server.entry } }), path, 1).ok()?;
     let invalid = config.invalid.pop().and_then(|server| server.as_written).map(|server| ServerDefinition::clone(&server));
@@ -139,7 +140,7 @@ fn names_of_hidden(name: &str, server: &ProgramServer, path: &str, source: &Serv
 #[derive(Default)]
 struct NamedServers {
     used: Vec<(String, ProgramServer)>,
-    /// The servers whose name an earlier file has.
+    /// The servers whose names an earlier file already uses.
     hidden: Vec<(String, ProgramServer)>,
 }
 

@@ -1,5 +1,5 @@
-//! The file `approved-mcp.json`, in which earlier versions kept the approvals. A sound file is moved into the store once, without asking a
-//! person. A damaged file approves nothing and is kept aside. Any other file is an error, and is never changed.
+//! The file `approved-mcp.json`, in which earlier versions kept the approvals. An undamaged file is moved into the store once, without
+//! asking a person. A damaged file approves nothing and is kept aside. Any other file is an error, and is never changed.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -23,7 +23,7 @@ const LOCK_NAME: &str = "approved-mcp.lock";
 const LOCK_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of damaged files that are kept from the same second.
 const KEPT_ASIDE: u32 = 100;
-/// Maximum size of the file. The manifests of any number of servers take less.
+/// Maximum size of the file in bytes. The manifests of any number of servers take less.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The progress of moving the file.

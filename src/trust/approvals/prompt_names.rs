@@ -18,9 +18,9 @@ use crate::trust::text_audit::likeness;
 const DIGITS: usize = 6;
 
 impl Approvals {
-    /// Gives names to the approved prompts that have none yet, beginning with the earliest approval. A prompt has its server's name for it, if
-    /// no other prompt has a name that looks like it and it does not look like a name of another server. A prompt keeps its name as long as it is approved. A
-    /// server and its variants share the names of their prompts.
+    /// Gives names to the approved prompts that have none yet, beginning with the earliest approval. A prompt keeps the name that its
+    /// server uses, if no other prompt has a similar-looking name, and if the name does not look like a name with another server's prefix.
+    /// A prompt keeps its name as long as it is approved. A server and its variants share the names of their prompts.
     pub(in crate::trust) fn name_prompts(&mut self) {
         self.servers.values_mut().filter(|approval| holds_others(approval)).for_each(|approval| forget_others(Arc::make_mut(approval)));
         let mut unnamed: Vec<_> = self.servers.iter().filter(|(_, approval)| approval.unnamed_prompts().next().is_some()).collect();
@@ -59,7 +59,8 @@ impl Approval {
     }
 }
 
-/// Assigns a name to a prompt. No other prompt gets a name that looks like it afterwards. `taken` has the likenesses of the names.
+/// Assigns a name to a prompt. No other prompt gets a name that looks like it afterwards. `taken` contains the names in the form of
+/// `likeness`.
 fn assign(taken: &mut HashSet<String>, servers: &BTreeSet<&str>, key: &str, prompt: &str) -> String {
     let server = server_of_key(key);
     let alike = likeness(prompt);

@@ -36,8 +36,8 @@ const TELLING_WORDS: [&str; 14] = [
     "content",
 ];
 
-/// Further words of attacks. Together with [`TELLING_WORDS`], they show that single letters are words, and no list of letters such as the notes
-/// of a scale.
+/// Further words of attacks. Single letters that spell one of these words or of [`TELLING_WORDS`] are a word, and not a list of letters
+/// such as the notes of a scale.
 const SPELLED_WORDS: [&str; 12] =
     ["delete", "forget", "rules", "file", "read", "call", "execute", "output", "token", "hidden", "admin", "order"];
 
@@ -48,7 +48,7 @@ static HEX_RUN: LazyLock<Known> = LazyLock::new(|| Known::new(r"(?i)(?:0x)?[0-9a
 static ESCAPE: LazyLock<Known> =
     LazyLock::new(|| Known::new(r"(?i)%([0-9a-f]{2})|\\u\{?([0-9a-f]{2,6})\}?|\\x([0-9a-f]{2})|&#x([0-9a-f]{1,6});?|&#([0-9]{1,7});?"));
 
-/// Returns the decoded form of the encoded parts of a text, and whether an honest text would not contain such parts.
+/// Returns the decoded form of the encoded parts of a text, and true if an honest text would not contain such parts.
 pub(super) fn decode(raw: &str, written: &str) -> (String, bool) {
     let mut decoded = tag_text(raw);
     let mut suspicious = false;
@@ -87,7 +87,7 @@ pub(super) fn decode(raw: &str, written: &str) -> (String, bool) {
         })
     });
     suspicious |= letters >= MIN_ENCODED_LETTERS;
-    // An escaped space alone is honest, and hides the words around it from the rules.
+    // An escaped space alone is honest. But it hides the words around it from the rules, so the text without escapes is read too.
     if plain != written {
         decoded.push_str(&plain);
     }

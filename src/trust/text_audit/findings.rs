@@ -59,9 +59,9 @@ impl Finding {
 #[derive(Default)]
 pub(super) struct Findings {
     all: Vec<Finding>,
-    /// The place in `all` of each rule's wordings.
+    /// The index in `all` of each wording of each rule.
     known: HashMap<(&'static str, String), usize>,
-    /// The number of findings of each rule, and the place of its first one.
+    /// The number of findings of each rule, and the index in `all` of its first finding.
     rules: HashMap<&'static str, (usize, usize)>,
 }
 

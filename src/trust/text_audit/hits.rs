@@ -13,8 +13,8 @@ use crate::text::{hidden, sanitise_line, sanitise_text};
 
 /// The number of characters that an excerpt shows before the matching text.
 const CHARS_BEFORE: usize = 20;
-/// The largest number of matches of one pattern that are looked at. A further match is looked at only if the sentences of all earlier
-/// matches forbid a finding.
+/// Maximum number of matches of one pattern that are looked at. The next match is looked at only if the sentences of all earlier matches
+/// forbid a finding.
 const MAX_FORBIDDEN: usize = 8;
 /// Lengths above which a text is reported. Some honest descriptions exceed `UNUSUAL_CHARS`, but no honest name exceeds
 /// `EXCESSIVE_NAME_CHARS`.

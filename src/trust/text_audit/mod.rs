@@ -126,7 +126,8 @@ pub fn audit_manifest_among(manifest: &Manifest, others: &[(&str, &Manifest)]) -
 /// notes and the code.
 #[must_use]
 pub fn audit_generated(tools: &GeneratedTools) -> Vec<Finding> {
-    // These are longer than descriptions, have deep indents, and honestly say what is sent to which address. The list of hosts decides about that.
+    // Endpoints, notes and code are longer than descriptions, have deep indents, and honestly say what is sent to which address. The list
+    // of hosts decides which addresses are allowed.
     let ignored = [rules::UNUSUAL_LENGTH.id, rules::EXCESSIVE_LENGTH.id, rules::BLANK_STRETCH.id, "exfiltration-address"];
     let mut audit = Audit::default();
     for tool in &tools.tools {

@@ -59,7 +59,7 @@ impl<'a> Neighbours<'a> {
         }
         let (all_words, words) = (all_words(&tool.name), plain_words(&tool.name));
         if let Some(like) = (words.len() > 1).then(|| self.by_words.get(&words.join(" "))).flatten() {
-            // Another way to join the same words is a matter of style.
+            // Names with the same words, joined in another way, are only a matter of style.
             let is_style = self::all_words(&like.tool.name) == all_words;
             return Some((if is_style { &SAME_NAME } else { &IMITATION }, told(like)));
         }

@@ -57,7 +57,7 @@ impl Known {
         self.0.is_some()
     }
 
-    /// Returns where the matches start.
+    /// Returns the byte offsets at which the matches start.
     pub(super) fn starts<'a>(&'a self, text: &'a str) -> impl Iterator<Item = usize> {
         self.0.iter().flat_map(|pattern| pattern.find_iter(text)).map(|found| found.start())
     }

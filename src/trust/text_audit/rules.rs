@@ -1,4 +1,5 @@
-//! The form of the audit's rules, and what is measured without patterns. `english.rs` and `languages.rs` have the patterns to find in a server's text, the severity of each finding, and the explanation for a person.
+//! The form of the audit's rules, and the measures that need no patterns. `english.rs` and `languages.rs` contain the patterns to find in a
+//! server's text, the severity of each finding, and the explanation for a person.
 //!
 //! Patterns are regular expressions without nested repetitions, in a notation that keeps them readable:
 //!

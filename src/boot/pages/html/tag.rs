@@ -32,7 +32,7 @@ pub(super) fn ends_before(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Reads a tag at the beginning of a text. Returns it with its length.
+/// Reads a tag at the beginning of a text. Returns the tag with its length in bytes.
 pub(super) fn tag(text: &str) -> Option<(Tag<'_>, usize)> {
     let is_end = text.as_bytes().get(1) == Some(&b'/');
     let from = if is_end { 2 } else { 1 };

@@ -17,7 +17,7 @@ const SYS_REMOVEXATTRAT: c_long = 466;
 const SYS_FILE_SETATTR: c_long = 469;
 /// Calls that always fail.
 const REFUSED: [c_long; 39] = [
-    // Calls that change modes, owners, times and attributes of files, also of read-only files.
+    // Calls that change modes, owners, times and attributes of files, even of read-only files.
     libc::SYS_chmod,
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
@@ -39,7 +39,7 @@ const REFUSED: [c_long; 39] = [
     libc::SYS_fremovexattr,
     SYS_REMOVEXATTRAT,
     SYS_FILE_SETATTR,
-    // The names of files that change in folders that cannot be read.
+    // Calls that report the names of changed files, even in folders that this process cannot read.
     libc::SYS_inotify_init,
     libc::SYS_inotify_init1,
     // Memory and messages that programs of one user share.
@@ -61,18 +61,18 @@ const REFUSED: [c_long; 39] = [
     libc::SYS_move_pages,
     libc::SYS_process_mrelease,
 ];
-/// Calls whose first argument is a process. It must be 0, which means the caller.
+/// Calls whose first argument is a process id. It must be 0, which means the caller.
 const OF_OTHERS: [c_long; 5] =
     [libc::SYS_prlimit64, libc::SYS_sched_setaffinity, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam, libc::SYS_sched_setattr];
-/// `ioctl` requests with these letters can change files that are open for reading. Btrfs, ext4 and XFS define them.
+/// `ioctl` requests with these type bytes can change files that are open for reading. Btrfs, ext4 and XFS define them.
 const FILE_REQUESTS: [u64; 3] = [0x94, 0x66, 0x58];
-/// Kinds of sockets that exist with the machine's network. A Unix socket would reach the services of this user, which could do anything for
-/// the server.
+/// Socket families that a box with the machine's network may use. A Unix socket could reach services of this user, which could do anything
+/// for the server.
 const SOCKETS: [i32; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 /// Types of socket pairs with which a process can also send to other sockets.
 const DATAGRAMS: [i32; 2] = [libc::SOCK_DGRAM, libc::SOCK_RAW];
-/// Calls that change priorities, each with the first argument that selects a single process. The process is the caller if the second
-/// argument is 0.
+/// Calls that change priorities, each with the first argument that selects a single process. If the second argument is 0, this process is
+/// the caller.
 const PRIORITIES: [(c_long, u64); 2] = [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 
 pub(super) fn program(has_network: bool) -> Result<BpfProgram, BackendError> {
