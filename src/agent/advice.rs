@@ -9,8 +9,8 @@ use crate::sandbox::{Problem, ProblemKind};
 /// The maximum number of problems in one answer.
 const MAX_PROBLEMS: usize = 5;
 
-/// Converts an error to an answer for a model. Uses only the parts of the message that a model may read. `sign_in` is the hint for a server
-/// to which a person has to sign in.
+/// Converts an error to an answer for a model. Uses only the parts of the error message that a model may read. `sign_in` is the hint for an
+/// error about a server to which a person has to sign in.
 pub(super) fn failure(error: &Error, sign_in: Option<&str>) -> Json {
     let mut fields = Map::new();
     fields.insert("code".to_owned(), error.code().into());
@@ -22,7 +22,8 @@ pub(super) fn failure(error: &Error, sign_in: Option<&str>) -> Json {
 }
 
 /// Adds a hint to an error report that another module created. If there is no hint for the error's code, adds the first problem from
-/// `of_check`, the check of the agent code: a property that no result had is often the cause of an error.
+/// `of_check`, which the check of the agent code has found. The reason: the use of a property that no result had is often the cause of an
+/// error.
 pub(super) fn advise(report: &mut Json, of_check: &[Problem], sign_in: Option<&str>) {
     let hint = report.pointer("/error/code").and_then(Json::as_str).and_then(|code| hint(code, sign_in));
     let hint = hint.or_else(|| of_check.first().map(|first| first.message.as_str()));
@@ -79,8 +80,8 @@ fn hint<'h>(code: &str, sign_in: Option<&'h str>) -> Option<&'h str> {
     })
 }
 
-/// Returns the reason why a server cannot be used, and what would help. Returns `None` if the server can be used. `status` must come from
-/// `ServerStatus::for_model`.
+/// Returns the reason why a server cannot be used, and advice that would help. Returns `None` if the server can be used. `status` must come
+/// from `ServerStatus::for_model`.
 pub(super) fn obstacle(status: &ServerStatus) -> Option<(String, &'static str)> {
     let last = || status.last_error.as_ref().map(|error| format!("{} ({})", error.message, error.code)).unwrap_or_default();
     let needs_person = "call manage_mcp with the action propose, then ask the user to approve the server";

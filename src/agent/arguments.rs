@@ -43,7 +43,7 @@ pub(super) enum Kind {
     Choice(&'static [&'static str]),
 }
 
-/// The arguments of a tool call, after the check.
+/// The arguments of a tool call. They have passed the check.
 #[derive(Debug, Default)]
 pub(super) struct ToolArguments(Map<String, Json>);
 
@@ -66,8 +66,8 @@ impl ToolArguments {
     }
 }
 
-/// Parses and checks the arguments of a tool call. If the arguments are a string, it is parsed as JSON, because some providers pass them in
-/// this form.
+/// Parses and checks the arguments of a tool call. If the arguments are a string, it is parsed as JSON, because some providers pass the
+/// arguments as JSON text.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGUMENTS`. Its message lists all problems.
@@ -161,7 +161,7 @@ fn is_name(text: &str) -> bool {
     text.trim().len() <= MAX_DESCRIBED_NAME_BYTES
 }
 
-/// Refuses integers that JavaScript cannot represent exactly, because rounding could change an identifier.
+/// Returns an error for integers that JavaScript cannot represent exactly, because rounding could change an identifier.
 fn exact(value: Json) -> std::result::Result<Json, String> {
     match inexact_integer(&value) {
         Some(number) => Err(inexact(number)),

@@ -1,8 +1,8 @@
 //! The definitions of the tools for a model: a name, a description with one example, and a JSON Schema.
 //!
 //! The schemas use only keywords that `OpenAI`'s strict mode, Anthropic and the AI SDK all accept. Each property is required, and optional
-//! ones may be `null`. Other properties are not allowed. There are no limits such as `minimum`, because one of the providers would refuse
-//! them.
+//! properties may be `null`. Other properties are not allowed. There are no limits such as `minimum`, because one of the providers would
+//! refuse them.
 
 use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
@@ -24,7 +24,7 @@ pub enum Tool {
     RemoveServer,
 }
 
-/// The definition of a tool, in the form that a model's provider accepts.
+/// The definition of a tool, which can be passed to a model's provider.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDefinition {
@@ -138,7 +138,8 @@ impl Tool {
         Self::RemoveServer,
     ];
 
-    /// Returns whether the tool changes servers that its agent has added. Such tools are offered only if the operator enables them.
+    /// Returns whether the tool adds, changes or removes servers of its own agent. Such tools are offered only if the operator enables
+    /// them.
     pub(super) fn manages_own(self) -> bool {
         matches!(self, Self::AddServer | Self::UpdateServer | Self::RemoveServer)
     }
@@ -176,7 +177,7 @@ impl Tool {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// Returns a sentence for a person that describes what the tool may do.
+    /// Returns a sentence for a person about the actions that the tool may perform.
     pub(super) fn may(self) -> &'static str {
         match self {
             Self::RunJavascript => {

@@ -40,8 +40,8 @@ impl AgentTools {
         self.look(Tool::Manage, move |view| view.server_info(&server)).await
     }
 
-    /// Reads the config again, for all agents. Only the operator's own agent may do this, because no other agent's model may decide for all
-    /// agents.
+    /// Reads the config again, for all agents. Only the operator's own agent may do this, because the model of any other agent must not
+    /// make a decision that affects all agents.
     async fn reload(&self) -> Result<Json> {
         if !self.agent.is_operator() {
             return Err(Error::OperatorOnly { what: "reload", problem: "it reads the config again for all agents" });

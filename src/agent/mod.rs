@@ -1,7 +1,7 @@
 //! Tools that an agent offers to its model, with their definitions, and the gateway as a plugin.
 //!
-//! A model may pass any arguments, and untrusted text may have influenced it. Therefore nothing in this module approves a server, each call
-//! passes the same checks as a call by agent code, and each answer is plain JSON within a budget of tokens.
+//! A model may pass any arguments, and untrusted text may have influenced the model. Therefore nothing in this module approves a server,
+//! each call passes the same checks as a call by agent code, and each answer is plain JSON within a budget of tokens.
 
 mod advice;
 mod arguments;

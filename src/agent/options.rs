@@ -29,17 +29,18 @@ pub struct AgentOptions {
     pub include: Option<Vec<String>>,
     /// The maximum size, in tokens, of a text about the servers in the description of `run_javascript`. Default: no such text.
     pub describe_servers: Option<usize>,
-    /// The maximum number of runs that execute or wait in the queue. A further run fails with `ERR_BUSY`. Default: 8; from 1 to 1,000.
+    /// The maximum number of runs that execute or wait in the queue. Further runs fail with `ERR_BUSY`. Default: 8; from 1 to 1,000.
     pub max_pending_runs: Option<usize>,
     /// True to offer tools with which the model adds, changes and removes servers of its own agent. A person approves each of these
     /// servers. Default: false.
     pub manage: bool,
-    /// The form in which failed calls appear in the model's code. Default: [`ToolErrors::FOR_MODELS`], whatever the sandbox's form is.
+    /// The way in which the model's code sees failed calls. Default: [`ToolErrors::FOR_MODELS`], even if the sandbox has another setting.
     pub tool_errors: Option<ToolErrors>,
-    /// The hint for an error about a server to which a person has to sign in. The default hint names no command, because only the author of
-    /// the agent knows how its user signs in.
+    /// The hint for an error about a server to which a person has to sign in. The default hint does not name a command, because only the
+    /// author of the agent knows how the agent's user signs in.
     pub sign_in: Option<String>,
-    /// A function that completes the options of each run. By default, a run has no number, and its log is returned when it ends.
+    /// A function that completes the options of each run. Without this function, a run has no number, and its log is returned when the run
+    /// ends.
     pub run_setup: Option<RunSetup>,
 }
 
@@ -50,7 +51,7 @@ pub struct ExecuteOptions {
     pub stop: Stop,
     /// Callbacks for questions about the call's run. They are tried before the callbacks of the sandbox and the agent.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// A function that completes the options of the call's run. It replaces [`AgentOptions::run_setup`].
+    /// A function that completes the options of the call's run. This function is used instead of [`AgentOptions::run_setup`].
     pub run_setup: Option<RunSetup>,
 }
 

@@ -37,7 +37,7 @@ fn change(tool: Tool, mut given: ToolArguments) -> Result<ServerChange> {
     Ok(ServerChange { name, command, args, env, url, ..ServerChange::default() })
 }
 
-/// Parses the environment variables. The error quotes none of their names or values.
+/// Parses the environment variables. The error does not quote their names or values.
 fn environment(tool: Tool, given: Json) -> Result<ValueChanges> {
     let values: std::result::Result<BTreeMap<String, Option<String>>, _> = serde_json::from_value(given);
     let values = values.map_err(|_| Error::InvalidArguments {

@@ -57,7 +57,7 @@ pub struct PluginModule {
     pub digest: String,
 }
 
-/// A switch for the whole gateway. It is off at first. While it is off, no code runs and no server is connected.
+/// A switch for the whole gateway, which is off at first. While the switch is off, no code runs and no server is connected.
 pub struct Plugin {
     gateway: Gateway,
     tools: Arc<AgentTools>,
@@ -75,7 +75,7 @@ impl Plugin {
         Ok((Self { gateway, tools: Arc::new(tools), approved: Mutex::new(approved) }, ended))
     }
 
-    /// Returns the tools for a model. While the plugin is off, they return the error `ERR_PLUGIN_OFF`.
+    /// Returns the tools for a model. While the plugin is off, each call of a tool returns the error `ERR_PLUGIN_OFF`.
     #[must_use]
     pub fn tools(&self) -> Arc<AgentTools> {
         Arc::clone(&self.tools)
@@ -117,11 +117,11 @@ impl Plugin {
         Ok(manifest)
     }
 
-    /// Approves the plugin's manifest, if it has this digest. Uses the cached approvals; [`Plugin::enable`] checks the digest again with
-    /// the approvals on disk.
+    /// Approves the plugin's manifest, if it has this digest. Computes the digest from the cached approvals. [`Plugin::enable`] checks the
+    /// digest again with the approvals on disk.
     ///
     /// # Errors
-    /// `ERR_PLUGIN_NOT_APPROVED` if the manifest according to the cached approvals has another digest.
+    /// `ERR_PLUGIN_NOT_APPROVED` if the manifest has another digest, according to the cached approvals.
     pub fn approve(&self, digest: &str) -> Result<()> {
         if self.manifest(ApprovalRead::Cached)?.digest != digest {
             return Err(Error::PluginNotApproved { problem: "the digest does not match its current manifest" });
@@ -145,8 +145,8 @@ impl Plugin {
         self.gateway.check_plugin_on().is_ok()
     }
 
-    /// Switches the plugin on. The servers that were enabled before become available again if their approval is still valid. Returns their
-    /// names. If this method and [`Plugin::disable`] are called several times, the last call decides.
+    /// Switches the plugin on. The servers that were enabled before become available again if their approvals are still valid. Returns the
+    /// names of these servers. If this method and [`Plugin::disable`] are called several times, the last call decides.
     ///
     /// # Errors
     /// `ERR_PLUGIN_NOT_APPROVED` if the manifest is not approved or has changed.
@@ -161,7 +161,7 @@ impl Plugin {
         self.gateway.switch_off()
     }
 
-    /// Returns the modules that code can import, according to the cached approvals. Returns none while the plugin is off.
+    /// Returns the modules that code can import, according to the cached approvals. Returns an empty list while the plugin is off.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.

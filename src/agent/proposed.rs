@@ -1,11 +1,11 @@
-//! The approval requests that were reported to an agent's author. They are remembered so that each is reported only once.
+//! The approval requests that were reported to an agent's author. The requests are remembered so that each request is reported only once.
 
 use std::collections::VecDeque;
 
-/// The maximum number of remembered requests. If there are more, the oldest is forgotten and may be reported again.
+/// The maximum number of remembered requests. If there are more, the oldest request is forgotten, and may be reported again.
 const MAX_REMEMBERED: usize = 256;
 
-/// The server and digest of each request, the oldest first.
+/// The server and digest of each request, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Proposed(VecDeque<(String, String)>);
 

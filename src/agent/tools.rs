@@ -53,7 +53,7 @@ pub struct AgentTools {
 }
 
 impl AgentTools {
-    /// Creates the tools. Code runs in `sandbox`. If it is `None`, a sandbox is created at the first run.
+    /// Creates the tools. Code runs in `sandbox`. If `sandbox` is `None`, a sandbox is created at the first run.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`.
@@ -105,8 +105,8 @@ impl AgentTools {
         &self.tools
     }
 
-    /// Executes a tool call. A failure is returned as an answer: `{ "error": { "code", "message", "hint"?, … } }`. The answer of a run whose
-    /// value has images or sounds has the field [`CONTENT`] with them.
+    /// Executes a tool call. A failure is returned as an answer: `{ "error": { "code", "message", "hint"?, … } }`. If the value of a run
+    /// has images or sounds, the answer contains them in the field [`CONTENT`].
     ///
     /// # Errors
     /// Only `ERR_ABORTED`.
@@ -115,7 +115,7 @@ impl AgentTools {
     }
 
     /// Executes a tool call like [`AgentTools::execute`], with callbacks only for this call. The tools of one agent may serve several
-    /// conversations; with these callbacks, a question of one conversation never reaches the person of another.
+    /// conversations. With these callbacks, a question of one conversation never reaches the person in another conversation.
     ///
     /// # Errors
     /// Only `ERR_ABORTED`.
@@ -125,7 +125,7 @@ impl AgentTools {
             Err(error @ Error::Aborted { .. }) => return Err(error),
             Err(error) => self.agent.shown_to_model(&failure(&error, self.options.sign_in.as_deref())),
         };
-        // Images and sounds are counted by the run, and are not part of the JSON that is measured here.
+        // The run has already counted the tokens of images and sounds, so they are removed before the JSON is measured here.
         let content = answer.as_object_mut().filter(|_| name == Tool::RunJavascript.name()).and_then(|fields| fields.shift_remove(CONTENT));
         let mut answer = fit_json(answer, self.max_result_tokens);
         if let Some(content) = content {
@@ -148,7 +148,7 @@ impl AgentTools {
             () = stop.stopped() => Err(stop.error("tool call", 0)),
             answer = self.agent.unless_closed(self.query_or_manage(tool, given)) => answer,
         }?;
-        // Declarations are sanitised when they are created. They may also be longer than the limit on other texts.
+        // Declarations are sanitised when they are created. They may also be longer than the limit for other texts.
         Ok(if tool == Tool::Describe { answer } else { self.agent.shown_to_model(&answer) })
     }
 
@@ -195,8 +195,8 @@ impl AgentTools {
         Ok(run.report)
     }
 
-    /// Checks code on a blocking thread, because checking long code takes time. Returns an error if the caller stopped the run or its time
-    /// is over, because an unfinished check says nothing about the code.
+    /// Checks code on a blocking thread, because checking long code takes time. Returns an error if the caller has stopped the run or the
+    /// run's time is over, because an unfinished check says nothing about the code.
     async fn check(&self, code: String, timeout_ms: Option<u64>, stop: &Stop) -> Result<CodeReport> {
         let (agent, sandbox, stop) = (self.agent.clone(), self.sandbox.get().cloned(), stop.clone());
         let owner = self.code_owner.parse.clone();
@@ -213,15 +213,16 @@ impl AgentTools {
         .await
     }
 
-    /// Returns the sandbox. Creates it if there is none. After a failure, the next call tries again.
+    /// Returns the sandbox, and creates it if it does not exist yet. If the creation fails, the next call tries again.
     async fn sandbox(&self) -> Result<Arc<Sandbox>> {
         let (agent, errors) = (self.agent.clone(), self.errors());
         let make = || blocking(move || agent.sandbox(errors, None));
         self.sandbox.get_or_try_init(make).await.cloned()
     }
 
-    /// Answers a question about the servers on a blocking thread, within the time of one tool call. The names in a question are the model's,
-    /// and the servers may have very many tools. On a thread of the runtime, the answer would delay the calls and deadlines of others.
+    /// Answers a question about the servers on a blocking thread, within the time of one tool call. An answer can take a long time, because
+    /// the model can ask for many names, and the servers may have very many tools. On a thread of the runtime, the work would delay other
+    /// calls and deadlines.
     pub(super) async fn look(&self, tool: Tool, look: impl FnOnce(&View) -> Result<Json> + Send + 'static) -> Result<Json> {
         let ended = CancellationToken::new();
         let _ended = ended.clone().drop_guard();
@@ -243,7 +244,7 @@ impl AgentTools {
     }
 }
 
-/// Takes a permit. Returns `ERR_BUSY` immediately if there is none.
+/// Takes a permit. If no permit is free, returns `ERR_BUSY` immediately.
 fn place<'a>(places: &'a Semaphore, what: &'static str, limit: usize) -> Result<SemaphorePermit<'a>> {
     places.try_acquire().map_err(|_| Error::Busy { what, limit })
 }
@@ -267,7 +268,8 @@ mod tests {
         Gateway::open(options).unwrap()
     }
 
-    /// Asks while the only thread for blocking work is taken, so that an answer on a thread of the runtime would be there at once.
+    /// Calls a tool while the only thread for blocking work is occupied. If a thread of the runtime computed the answer, the answer would
+    /// come at once.
     async fn asked(tools: &AgentTools, name: &str, arguments: Json) {
         let (free, taken) = std::sync::mpsc::channel::<()>();
         drop(tokio::task::spawn_blocking(move || taken.recv()));

@@ -12,13 +12,13 @@ use crate::error::Result;
 use crate::gateway::{Agent, Sandbox};
 use crate::registry::ServerStatus;
 
-/// The view that an agent has of the servers during one tool call of its model.
+/// The servers as an agent sees them during one tool call of its model.
 pub(super) struct View {
     pub(super) agent: Agent,
-    /// The sandbox whose runs the answers are about. `None`: the sandbox does not exist yet, and will have no modules of its own.
+    /// The sandbox in which the model's code runs. `None` if the sandbox does not exist yet; then it will have no modules of its own.
     pub(super) sandbox: Option<Arc<Sandbox>>,
     pub(super) errors: ToolErrors,
-    /// Is cancelled when nobody waits for the answer any more.
+    /// Cancelled when nobody waits for the answer any more.
     pub(super) ended: CancellationToken,
 }
 
@@ -57,7 +57,8 @@ impl View {
         let statuses = self.agent.servers()?;
         let modules = if statuses.iter().all(|status| status.source.kind.is_there_without_a_task()) { Vec::new() } else { self.modules()? };
         let is_operator = self.agent.is_operator();
-        // A server that no task has attached does not exist for a model. This is also true of a variant of other agents.
+        // A server that is available only with a task does not exist for a model unless a task has attached it. A variant for other agents
+        // does not exist for this model either.
         let is_there = |status: &&ServerStatus| {
             let module = || format!("host:mcp-{}", status.variant_of.as_ref().unwrap_or(&status.name));
             let is_foreign = is_operator && status.variant_of.is_some();

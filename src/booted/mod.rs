@@ -1,5 +1,5 @@
-//! Makes tools from a prompt, and adds them to a gateway as a generated server. It connects `boot` with the parts of a gateway: `fetch`, the
-//! micro-VM and the servers.
+//! Makes tools from a prompt, and adds them to a gateway as a generated server. This module connects the module `boot` with the parts of a
+//! gateway: `fetch`, the micro-VM and the servers.
 
 mod secrets;
 
@@ -27,19 +27,19 @@ const NAME_DIGITS: usize = 8;
 /// The prompt from which tools are made, and the options for making them.
 #[derive(Debug, Clone, Default)]
 pub struct BootOptions {
-    /// Describes the tools, with the URLs of their documentation.
+    /// The prompt: describes the tools, with the URLs of the documentation of the services that they use.
     pub prompt: String,
-    /// The name of the server. Default: `boot-` and the beginning of the prompt's digest, so that each prompt has its own server.
+    /// The name of the server. Default: `boot-` followed by the beginning of the prompt's digest, so that each prompt has its own server.
     pub name: Option<String>,
-    /// The folder of the cache. If it is `None`, a model makes the tools each time.
+    /// The folder of the cache. If `None`, a model makes the tools each time.
     pub cache: Option<PathBuf>,
     /// True to take the tools from the cache, without network and without a model.
     pub locked: bool,
-    /// True to end after the plan, without writing code and adding a server.
+    /// True to stop after the plan is made. No code is written, and no server is added.
     pub dry_run: bool,
     /// Secrets as `NAME@HOST`, or as `NAME` if the prompt names a single host. The gateway's environment contains their values.
     pub secrets: Vec<String>,
-    /// Hosts that may have private addresses and need no TLS. This list does not allow a host that the prompt does not allow.
+    /// Hosts that may have private addresses and need no TLS. This list cannot allow a host that the prompt does not name.
     pub allow_hosts: Vec<String>,
 }
 
@@ -47,20 +47,20 @@ pub struct BootOptions {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Booted {
-    /// The name of the server in the gateway. It can be used after its approval.
+    /// The name of the server in the gateway. The server can be used after its approval.
     pub name: String,
-    /// The digest for the approval of the code, as in the server's approval request. Missing after `dryRun`.
+    /// The digest for the approval of the code, as in the server's approval request. Absent after `dryRun`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     pub plan: Plan,
     /// The hosts that the tools may reach.
     pub hosts: Vec<String>,
-    /// The secrets that the tools may use, and the only host that gets the value of each.
+    /// The secrets that the tools may use, each with the only host that gets its value.
     pub secrets: Vec<SecretName>,
     pub origin: Origin,
     /// The moment at which the model made the tools, in milliseconds since 1970.
     pub created_at: u64,
-    /// Problems that did not prevent the tools from being made, but that a person should know.
+    /// Problems that did not prevent the tools from being made, but that a person should know about.
     pub warnings: Vec<String>,
 }
 
@@ -76,8 +76,8 @@ impl CodeCheck for GatewayCheck<'_> {
 }
 
 impl Gateway {
-    /// Makes tools from a prompt, or takes them from the cache, and adds them as a generated server. Like any server, the generated server
-    /// can be used only after a person has approved it.
+    /// Makes tools from a prompt, or takes them from the cache, and adds them to the gateway as a generated server. Like any server, the
+    /// generated server can be used only after a person has approved it.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION`, `ERR_BOOT_SECRET`, `ERR_NO_HYPERVISOR`, `ERR_CLOSED`, and the errors of [`prepare`].

@@ -1,5 +1,5 @@
-//! The secrets of a prompt's tools, in the form in which a person writes them: `NAME@HOST`, or `NAME` if only one host is possible. A `:body`
-//! at the end allows the value in bodies of requests too.
+//! Parses the secrets of a prompt's tools, as a person writes them: `NAME@HOST`, or `NAME` if only one host is possible. A `:body` at the
+//! end allows the secret's value in the bodies of requests too.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use url::Url;
 use crate::boot::{SecretName, urls_in};
 use crate::fetch::AllowedHost;
 
-/// The end of the text for a secret whose value is also allowed in bodies of requests.
+/// The suffix of a secret whose value is also allowed in the bodies of requests.
 const IN_BODY: &str = ":body";
 
-/// Reads all secrets. The error is the end of a sentence.
+/// Parses all secrets. The error is a text that completes a sentence.
 pub(super) fn read(texts: &[String], prompt: &str) -> Result<Vec<(SecretName, AllowedHost)>, String> {
     let mut names = BTreeSet::new();
     let read = texts.iter().map(|text| {

@@ -1,12 +1,12 @@
-//! Checks that the answer of a server has the form of a result. Otherwise a malformed answer would look like an empty success. All functions are
-//! pure.
+//! Checks that the answer of a server is a valid MCP result. Without this check, a malformed answer would look like a success with an empty
+//! result. All functions are pure.
 //!
 //! A result may contain unknown kinds of content. A tool's result may have no `content`, because the official clients accept that. All other fields
 //! that are present must have the right type.
 
 use serde_json::Value as Json;
 
-/// A kind of result.
+/// The kind of result that a request must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerKind {
     ToolResult,
@@ -22,7 +22,7 @@ impl AnswerKind {
     /// Checks a result.
     ///
     /// # Errors
-    /// Returns which part is wrong. The text quotes no part of the result.
+    /// A sentence that says which part is wrong. The sentence does not quote any part of the result.
     pub(crate) fn check(self, result: &Json) -> Result<(), String> {
         if !result.is_object() {
             return Err("it is not an object".to_owned());
@@ -72,7 +72,7 @@ fn completion(completion: &Json) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks each item of a list. The check gets the item's place for its message.
+/// Checks each item of a list. `check` gets the item and a text for the item's place, which error messages use.
 fn each(holder: &Json, list: &str, check: impl Fn(&Json, &str) -> Result<(), String>) -> Result<(), String> {
     let items = holder[list].as_array().ok_or_else(|| format!("it has no list of {list}"))?;
     items.iter().enumerate().try_for_each(|(index, item)| check(item, &format!("{list}[{index}]")))
@@ -93,7 +93,7 @@ fn block(block: &Json, place: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the contents of a resource, which are a text, or bytes in base64.
+/// Checks the contents of a resource, which must be a text, or bytes in base64.
 fn resource(contents: &Json, place: &str) -> Result<(), String> {
     let (text, bytes) = (&contents["text"], &contents["blob"]);
     match (contents.is_object(), text.is_null(), bytes.is_null()) {

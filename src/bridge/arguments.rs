@@ -10,9 +10,9 @@ use crate::text::json::{inexact_integer, object_bytes};
 /// Returns the arguments of a tool call. A call without arguments gets an empty object. Bytes become base64 text.
 ///
 /// # Errors
-/// `ERR_INVALID_ARGUMENTS` for arguments other than one object, for a value that JSON cannot represent, for more than
-/// [`MAX_ARGUMENT_LEVELS`] levels, and for an integer that JavaScript would round. `ERR_ARGUMENTS_TOO_LARGE` if the JSON exceeds the
-/// limit.
+/// `ERR_INVALID_ARGUMENTS` for arguments other than one object, for a value that JSON cannot represent, for lists and objects that are
+/// nested more than [`MAX_ARGUMENT_LEVELS`] levels deep, and for an integer that JavaScript would round. `ERR_ARGUMENTS_TOO_LARGE` if the
+/// JSON exceeds the limit.
 pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<Map<String, Json>> {
     let mut given = match arguments {
         Arguments::Given(given) => given,
@@ -37,8 +37,8 @@ pub fn tool_arguments(what: &str, arguments: Arguments, limit: usize) -> Result<
     Ok(object)
 }
 
-/// Refuses arguments that exceed the limit of bytes or of levels ([`MAX_ARGUMENT_LEVELS`]). Also refuses integers that JavaScript would
-/// round, because a person who confirms the call would see other digits.
+/// Returns an error for arguments that are too large or nested more than [`MAX_ARGUMENT_LEVELS`] levels deep. Also returns an error for
+/// integers that JavaScript would round, because a person who confirms the call would see other digits.
 ///
 /// # Errors
 /// `ERR_ARGUMENTS_TOO_LARGE`, `ERR_INVALID_ARGUMENTS`.
@@ -59,7 +59,7 @@ pub(crate) fn check_sendable(what: &str, object: &Map<String, Json>, limit: usiz
     Err(Error::InvalidArguments { what: what.into(), problem: problem.into() })
 }
 
-/// Returns the nesting depth of lists and objects in a value. A text or a number has the depth 0.
+/// Returns how many levels deep lists and objects are nested in a value. A text or a number has the depth 0.
 fn levels(value: &Json) -> usize {
     match value {
         Json::Array(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
@@ -172,7 +172,7 @@ mod tests {
             assert_eq!(error.code(), "ERR_INVALID_ARGUMENTS");
             assert!(error.in_full().contains("s.t") && error.in_full().contains("pass it as a text"), "{error}");
         }
-        // For a large number, the guest's own code writes the same digits that JavaScript writes.
+        // The guest's own code writes a large number with the same digits as JavaScript.
         let nanoseconds = of_text("[{\"start\":1769950812345678000}]").unwrap();
         assert_eq!(Json::Object(nanoseconds).to_string(), "{\"start\":1769950812345678000}");
         // The first and the last text contain an invalid number. The second contains an invalid string.
@@ -190,7 +190,7 @@ mod tests {
         assert!(serde_json::from_str::<Json>(&message.to_string()).is_ok());
         let error = nested(MAX_ARGUMENT_LEVELS + 1).unwrap_err();
         assert!(error.code() == "ERR_INVALID_ARGUMENTS" && error.in_full().contains("more than 125 levels"), "{error}");
-        // With one more level, a server that reads 128 levels really cannot read the message.
+        // With one more level, a server whose parser reads 128 levels cannot read the message.
         let message = message.to_string().replacen("[]", "[[]]", 1);
         assert!(serde_json::from_str::<Json>(&message).is_err());
     }

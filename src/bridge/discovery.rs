@@ -16,15 +16,15 @@ use crate::sandbox::{Arguments, HostReply, Value};
 
 const DEFAULT_LIMIT: usize = 10;
 const MAX_LIMIT: usize = 100;
-/// Maximum number of bytes in a query that are used.
+/// Maximum number of bytes of a query that are used. The rest of the query is ignored.
 const MAX_QUERY_BYTES: usize = 10_000;
-/// Scores are rounded to two decimal places, because further digits have no meaning.
+/// The factor with which scores are rounded to two decimal places. Further digits have no meaning.
 const SCORE_DIGITS: f64 = 100.0;
-/// Maximum time that a search waits for the vector of its question. It takes 20 to 40 ms if the model is loaded. Without it, the search ranks
-/// by words alone.
+/// Maximum time that a search waits for the vector of its question. Computing this vector takes 20 to 40 ms if the model is loaded. Without
+/// the vector, the search ranks by words alone.
 const QUESTION_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The search index of a gateway's tools. It is updated when the gateway's servers have changed.
+/// The search index of a gateway's tools. The index is updated when the gateway's servers have changed.
 #[derive(Default)]
 pub struct ToolSearch {
     index: Mutex<SearchIndex>,
@@ -65,7 +65,8 @@ pub struct ToolMatch {
 }
 
 impl ToolSearch {
-    /// Returns the tools that match best, with the best first. With an embedder, their meaning counts too, as far as it is known.
+    /// Returns the tools that match best, with the best first. With an embedder, also ranks the tools by meaning, as far as their vectors
+    /// are computed already.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for a query without a word, or for an invalid limit. `ERR_UNKNOWN_SERVER`.
@@ -113,7 +114,7 @@ impl ToolSearch {
     }
 }
 
-/// Returns the vectors of all tools of an index, as far as they are known. The others are computed in the background.
+/// Returns the vectors of all tools of an index. A vector that is not computed yet is `None`, and is computed in the background.
 fn vectors_of_tools(index: &SearchIndex, embedder: &Embedder) -> Vec<Option<Arc<Vector>>> {
     let texts: Vec<ToolText<'_>> = index.texts().collect();
     let digests: Vec<_> = texts.iter().map(|text| text.digest).collect();
@@ -136,7 +137,7 @@ impl ServerCalls {
         }
     }
 
-    /// Implements `describe("weather.get_forecast")`. It returns text that is meant for a reader.
+    /// Implements `describe("weather.get_forecast")`. The result is a text for a reader, such as a model.
     pub(super) fn describe(&self, arguments: Arguments) -> HostReply {
         let what = match arguments {
             Arguments::Given(given) => match <[Value; 1]>::try_from(given) {

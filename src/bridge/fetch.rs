@@ -16,7 +16,7 @@ pub const FETCH_MODULE: &str = "fetch:";
 /// JavaScript's largest safe integer. Up to this number, JavaScript can represent each whole number exactly.
 const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
-/// The fetches of one run, as calls of its guest. The guest is not trusted: its own checks are made again.
+/// The fetches of one run, as calls of its guest. The guest is not trusted, so this module repeats the checks that the guest makes itself.
 ///
 /// | function | arguments | value |
 /// |---|---|---|
@@ -28,7 +28,7 @@ const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 /// Dropping a [`FetchCalls`] ends all fetches of its run.
 pub struct FetchCalls {
     session: FetchSession,
-    /// Maximum size in bytes of a request from the guest. The request's text and its body count.
+    /// Maximum size in bytes of a request from the guest. The size is the size of the request's text and of its body together.
     max_request_bytes: usize,
     /// Requests without a response, by the numbers that the guest gave them.
     opening: Opening,
@@ -39,7 +39,7 @@ pub struct FetchCalls {
 struct Opening(Arc<Mutex<HashMap<u64, CancellationToken>>>);
 
 impl Opening {
-    /// Adds a request. If another request has this number, the new request replaces it.
+    /// Adds a request. If another request has the same number, the new request replaces it.
     fn begin(&self, id: u64) -> CancellationToken {
         let aborted = CancellationToken::new();
         self.0.lock().insert(id, aborted.clone());
@@ -115,7 +115,7 @@ fn later(answer: impl Future<Output = Result<Value, FetchError>> + Send + 'stati
     HostAnswer::Later(Box::pin(async move { answer.await.map_or_else(|error| thrown(&error), HostReply::Value) }))
 }
 
-/// Returns the exception of a failed fetch. The Fetch standard makes all failures a `TypeError`.
+/// Returns the exception for a failed fetch. In the Fetch standard, every failure is a `TypeError`.
 fn thrown(error: &FetchError) -> HostReply {
     HostReply::Throw { name: Some("TypeError".to_owned()), message: error.to_string(), code: Some(error.code().to_owned()) }
 }

@@ -1,4 +1,5 @@
-//! Redaction of values that a server may have made large. It runs on other threads than deadlines and other callers.
+//! Redaction of values that a server may have made large. Large values are redacted on separate threads, so that deadlines and other
+//! callers do not have to wait.
 
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::redact::{Redactor, WrittenPaths};
 use crate::text::json::approximate_bytes;
 
-/// Maximum size in bytes of a value that is redacted at once. This takes a few milliseconds.
+/// Maximum size in bytes of a value that is redacted directly on the caller's thread. The redaction of such a value takes a few
+/// milliseconds.
 const MAX_BYTES_AT_ONCE: usize = 64 * 1024;
 
 /// Redacts a value for a reader who wrote the paths in `written`. These paths stay whole (see [`Redactor::for_reader`]).
@@ -20,8 +22,8 @@ pub(crate) async fn redact_for(redactor: &Arc<Redactor>, json: Json, written: Wr
     in_turn(redactor, approximate_bytes(&json), move |redactor| redactor.for_reader(written.texts()).redact_json(&json)).await
 }
 
-/// Calls `redact` for a value of about `bytes` bytes. For a large value, waits for a turn, and then calls `redact` on a thread for blocking
-/// work. If the caller gives up before the turn, `redact` is not called.
+/// Calls `redact` for a value of about `bytes` bytes. For a large value, waits until it is this caller's turn, and then calls `redact` on a
+/// thread for blocking work. If the caller drops the future before that, `redact` is not called.
 ///
 /// # Errors
 /// `ERR_INTERNAL`, if the thread has failed.
@@ -66,7 +68,7 @@ mod tests {
         }
     }
 
-    /// The test's runtime has one thread. While this thread redacts, no other task can run.
+    /// The runtime of this test has one thread. While this thread redacts a value, no other task can run.
     #[tokio::test]
     async fn a_large_value_leaves_the_thread_of_the_runtime_and_a_small_one_does_not() {
         let redactor = redactor();

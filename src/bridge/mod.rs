@@ -1,7 +1,8 @@
-//! Offers MCP servers as host modules. It converts the guest's values to tool calls, and the tools' results to guest values.
+//! The bridge between guests and MCP servers: offers the servers as host modules. Converts values of the guest to tool calls, and results
+//! of tools to values for the guest.
 //!
-//! Only this module depends on both the sandbox and MCP. A call arrives on the run's thread. Its tool is looked up in the approved
-//! manifest, and the call is sent within the run's deadline. The result is converted and limited before the guest gets it.
+//! Only this module depends on both the sandbox and MCP. A call arrives on the run's thread. The tool is looked up in the approved
+//! manifest, and the call is sent within the run's deadline. The result is converted, and its size is limited, before the guest gets it.
 
 mod answer_form;
 mod arguments;

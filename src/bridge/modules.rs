@@ -20,7 +20,8 @@ pub(super) fn server_of(module: &str) -> Option<&str> {
     module.strip_prefix(MODULE_PREFIX)
 }
 
-/// Returns the module of a server. It has one function for each tool. `catalog` chooses the names of the functions.
+/// Returns the module of a server. The module has one function for each tool. The module `catalog` of this crate chooses the names of the
+/// functions.
 #[must_use]
 pub fn server_module(server: &str, manifest: &Manifest) -> GuestModule {
     let function = |(target, name): (&String, &String)| ModuleFunction { name: name.clone(), target: target.clone() };
@@ -56,7 +57,7 @@ pub(crate) fn mcp_module() -> GuestModule {
     GuestModule { name: MCP_MODULE.to_owned(), functions: MCP_FUNCTIONS.into_iter().map(function).collect() }
 }
 
-/// A tool in the form in which `tools()` returns it to agent code.
+/// A tool, as `tools()` returns it to agent code.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CatalogEntry {

@@ -1,8 +1,8 @@
 //! Decides whether the calls of one run to a server run concurrently or one after another.
 //!
 //! Calls of tools that only read or are idempotent may run concurrently. Any other call waits for all earlier calls of the run to this
-//! server, and all later calls wait for it. The calls thus keep the order of the code. With `parallel: false`, every call waits in this
-//! way.
+//! server, and all later calls wait for it. So the calls keep the order of the code. With `parallel: false`, every call waits for all
+//! earlier calls, and all later calls wait for it.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -16,14 +16,14 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use crate::catalog::Tool;
 use crate::queue::queue_now;
 
-/// Setting `parallel` of the config: whether a server accepts concurrent calls.
+/// The setting `parallel` of the config, which says whether a server accepts concurrent calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Concurrency {
     Parallel,
     OneAtATime,
 }
 
-/// Rule that determines for which other calls of the same run and server a call waits.
+/// The rule that determines which other calls of the same run and server a call waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The call runs concurrently with other shared calls.
@@ -32,7 +32,7 @@ pub(super) enum Turn {
     Alone,
 }
 
-/// Returns the rule for a call of a tool. It depends on the approved annotations of the tool.
+/// Returns the rule for a call of a tool. The rule depends on the approved annotations of the tool.
 pub(super) fn turn_of_call(concurrency: Concurrency, approved: &Tool) -> Turn {
     let hint = |name: &str| approved.annotations.as_ref().and_then(|hints| hints.get(name)).and_then(Json::as_bool) == Some(true);
     if hint("readOnlyHint") || hint("idempotentHint") { turn_of_read(concurrency) } else { Turn::Alone }
@@ -49,11 +49,11 @@ pub(super) fn turn_of_read(concurrency: Concurrency) -> Turn {
 /// The lanes of one run. A lane is a queue of calls to one server, in the order in which they were made.
 #[derive(Default)]
 pub(super) struct Lanes {
-    // Tokio's lock is fair: it is granted in the order of the requests.
+    // Tokio's lock is fair: callers get the lock in the order of their requests.
     lanes: Mutex<BTreeMap<String, Arc<RwLock<()>>>>,
 }
 
-/// Guard of a call that may run. Other calls wait according to their rule until the guard is dropped.
+/// Guard of a call that may run. Until the guard is dropped, other calls wait according to their rules.
 #[expect(dead_code, reason = "the guards are kept until they are dropped, and never read")]
 pub(super) enum TurnGuard {
     Shared(OwnedRwLockReadGuard<()>),
@@ -146,7 +146,7 @@ mod tests {
                 let is_alone = |index: &usize| alone[*index];
                 prop_assert!(running.len() == 1 || !running.keys().any(is_alone), "beside: {:?}", running.keys());
                 let last = *running.keys().next_back().unwrap();
-                // A call was overtaken if it still waits while a later call runs, and one of the two must run alone.
+                // A call was overtaken if it still waits while a later call runs, although one of the two calls must run alone.
                 let overtaken = waiting.keys().any(|index| *index < last && (alone[*index] || alone[last]));
                 prop_assert!(!overtaken, "{:?} before {:?}", running.keys(), waiting.keys());
                 let ended = *running.keys().nth(ends.next().unwrap().index(running.len())).unwrap();

@@ -28,18 +28,18 @@ pub struct ResourceOrPromptCall {
 
 /// Sender of requests about resources and prompts. An implementation handles approval, connections and time-outs.
 pub trait ResourceOrPromptCaller: Send + Sync {
-    /// Returns the server's result as unparsed JSON. Dropping the future cancels the request.
+    /// Returns the server's result as JSON, without conversion. Dropping the future cancels the request.
     fn request_resource_or_prompt(&self, call: ResourceOrPromptCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 }
 
-/// A resource or a resource template, as an entry of a list for agent code or agents. The URI is unchanged, as the server gave it.
+/// A resource or a resource template, as an entry of a list that agent code or agents get. The URI is exactly the URI of the server.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceEntry {
     pub server: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri: Option<String>,
-    /// The template of the URI. It is given instead of `uri`.
+    /// The template of the URI. A resource template has this field instead of `uri`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uri_template: Option<String>,
     pub name: String,
@@ -49,12 +49,12 @@ pub struct ResourceEntry {
     pub description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Fields for a host. Agent code does not get them.
+    /// Fields for an MCP host. Agent code does not get these fields.
     #[serde(skip)]
     pub host: HostFields,
 }
 
-/// A prompt, as an entry of a list for agent code or agents. The name is unchanged, as the server gave it.
+/// A prompt, as an entry of a list that agent code or agents get. The name is exactly the name that the server uses.
 #[derive(Debug, Clone, Serialize)]
 pub struct PromptEntry {
     pub server: String,
@@ -64,7 +64,7 @@ pub struct PromptEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     pub arguments: Vec<PromptArgument>,
-    /// Fields for a host. Agent code does not get them.
+    /// Fields for an MCP host. Agent code does not get these fields.
     #[serde(skip)]
     pub host: HostFields,
 }
@@ -113,8 +113,8 @@ pub fn prompt_entries(server: &str, manifest: &Manifest, max_chars: usize) -> Ve
             name: prompt.name.clone(),
             title: shown.title,
             description: shown.description,
-            // These names are not changed, because a caller passes arguments by these names. They contain nothing that sanitising would
-            // remove.
+            // These names are not changed, because a caller uses them to pass arguments. A prompt with a name that sanitising would change
+            // is left out.
             arguments: prompt
                 .arguments
                 .iter()
@@ -152,8 +152,8 @@ pub fn prompt_arguments(what: &str, given: Map<String, Json>, limit: usize) -> R
     Ok(texts)
 }
 
-/// Converts the content of a resource for the guest: to one embedded resource, to a list of several, or to `null`. Also returns a warning
-/// if text was cut.
+/// Converts the content of a resource for the guest: to one embedded resource, to a list if there are several, or to `null` if there is
+/// none. Also returns a warning if text was cut.
 fn shape_contents(what: &str, result: &Json, limit: usize) -> Result<(Value, Option<String>)> {
     let mut shaper = Shaper::new(what, limit);
     let contents = result.get("contents").and_then(Json::as_array).ok_or_else(|| malformed(what, "contents"))?;
@@ -188,7 +188,7 @@ fn shape_prompt(what: &str, result: &Json, limit: usize) -> Result<(Value, Optio
     Ok((Value::Record(fields), shaper.warning()))
 }
 
-/// A validated request, and the function that converts its result.
+/// A validated request, with the function that converts the result of the request.
 struct PreparedRequest {
     /// Name of the request in errors.
     what: String,
@@ -197,7 +197,7 @@ struct PreparedRequest {
     shape: Shape,
 }
 
-/// Converts a result to a guest value, within a text limit. Also returns a warning if text was cut.
+/// Converts a result to a value for the guest, within a limit of bytes. Also returns a warning if text was cut.
 type Shape = fn(&str, &Json, usize) -> Result<(Value, Option<String>)>;
 
 fn malformed(what: &str, missing: &str) -> Error {
@@ -206,7 +206,7 @@ fn malformed(what: &str, missing: &str) -> Error {
 }
 
 impl ServerCalls {
-    /// Implements `resources(server?)` and `prompts(server?)`. They return a list, or throw an error with a code.
+    /// Implements `resources(server?)` and `prompts(server?)`. Each of the two returns a list, or throws an error with a code.
     pub(super) fn list_resources_or_prompts(&self, function: &str, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let outcome = match function {
@@ -216,7 +216,8 @@ impl ServerCalls {
         outcome.map_or_else(|error| self.throw(error), HostReply::Value)
     }
 
-    /// Implements `read(server, uri)` and `prompt(server, name, arguments?)`. They return a value, or throw an error with a code.
+    /// Implements `read(server, uri)` and `prompt(server, name, arguments?)`. Each of the two returns a value, or throws an error with a
+    /// code.
     pub(super) fn start_resource_or_prompt_request(
         self: &Arc<Self>,
         function: &str,
@@ -276,7 +277,7 @@ impl ServerCalls {
         Ok(PreparedRequest { what, server, request: ResourceOrPromptRequest::Prompt { name, arguments }, shape: shape_prompt })
     }
 
-    /// Returns the entries of one server, or of all servers if the guest names none.
+    /// Returns the entries of one server, or of all servers if the guest does not name a server.
     pub(super) fn listed<T: Serialize>(
         &self,
         what: &str,

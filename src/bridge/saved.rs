@@ -1,7 +1,7 @@
-//! Implements `saved` of `host:mcp`. It returns values of earlier runs of the sandbox. A model only saw a part of these values.
+//! Implements `saved` of `host:mcp`. `saved` returns values of earlier runs of the sandbox, of which a model only saw a part.
 //!
-//! A value is returned as the text in which it was stored, or as a part of that text. The text is not parsed, so frequent requests of a
-//! guest are cheap.
+//! A value is returned as the text in which it was stored, or as a part of that text. The text is not parsed into values, so even frequent
+//! requests of a guest cost little.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,15 +12,15 @@ use crate::error::{Error, Result};
 use crate::results::part;
 use crate::sandbox::{Arguments, HostReply, Value, Wire, reply_capacity};
 
-/// Number of bytes in the envelope around a value in its answer, and around each of its blobs.
+/// Maximum number of bytes that the answer adds to a value, and that it adds to each blob of the value.
 const FRAME: usize = 64;
 /// The text with which a saved value and a reply begin: `{"value":…}`.
 const VALUE: &str = "{\"value\":";
-/// The JSON text before the number of a blob. It cannot occur inside a string, because the string's quotes are escaped.
+/// The JSON text before the number of a blob. This text cannot occur inside a string, because quotes in a string are escaped.
 const BLOB: &str = "{\"$bytes\":";
 
 impl ServerCalls {
-    /// Implements `saved(id, pointer?)`. It returns the whole value, or the part at a JSON Pointer.
+    /// Implements `saved(id, pointer?)`. `saved` returns the whole value, or the part of it that a JSON Pointer names.
     pub(super) fn saved(&self, arguments: Arguments) -> HostReply {
         self.saved_part(arguments).map_or_else(|error| self.throw(error), HostReply::Written)
     }
@@ -39,7 +39,7 @@ impl ServerCalls {
     }
 }
 
-/// Returns a part of a handler's value, in the form of a reply.
+/// Returns a part of the value that a handler returned, as a reply to the guest.
 fn part_of(outcome: &Wire, pointer: &str, limit: usize) -> Result<Wire> {
     let value = outcome.json.strip_prefix(VALUE).ok_or_else(|| Error::Internal("a saved value has no envelope".into()))?;
     let found = part(value, pointer).map_err(|error| invalid("saved", &error.0))?;
@@ -65,11 +65,10 @@ fn check_size(pointer: &str, size: usize, limit: usize) -> Result<()> {
     Err(Error::ResponseTooLarge { what: what.into(), size: size.to_string().into(), limit, limit_name: "the guest's buffer" })
 }
 
-/// The blobs to which a part of a value refers. The part is returned with only these blobs, which get new numbers.
+/// The blobs (byte arrays) that a part of a value refers to. The part is returned together with only these blobs, and they get new numbers.
 #[derive(Default)]
 struct Pieces {
-    /// List with an entry for each reference to a blob: the start and end position of the blob's number in the text, and the blob's new
-    /// number.
+    /// One entry for each reference to a blob: the start and the end of the blob's number in the text, and the new number of the blob.
     numbers: Vec<(usize, usize, usize)>,
     /// New number of each blob, keyed by its old number.
     blobs: BTreeMap<usize, usize>,
@@ -82,7 +81,7 @@ impl Pieces {
             let start = at + BLOB.len();
             let digits = part[start..].bytes().take_while(u8::is_ascii_digit).count();
             if digits == 0 {
-                // This is an escaped object that itself has the key `$bytes`, and not a reference to a blob.
+                // This is not a reference to a blob, but an escaped object of the guest that has the key `$bytes`.
                 continue;
             }
             let missing = || Error::Internal("a saved value refers to a blob that does not exist".into());

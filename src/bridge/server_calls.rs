@@ -39,11 +39,11 @@ pub struct ToolCall {
 
 /// Sender of tool calls. An implementation handles approval, connections and time-outs.
 pub trait ToolCaller: Send + Sync {
-    /// Returns the server's result as unparsed JSON. Dropping the future cancels the call.
+    /// Returns the server's result as JSON, without conversion. Dropping the future cancels the call.
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 
-    /// Records that code asked for a tool or a server that its run does not have. `tool` is `None` if it asked for the whole server. Must
-    /// not block.
+    /// Records that code asked for a tool or a server that its run does not have. `tool` is `None` if the code asked for the whole server.
+    /// Must not block.
     fn note_missing(&self, server: &str, tool: Option<&str>);
 }
 
@@ -54,7 +54,7 @@ pub struct Checks {
     pub results: OutputChecks,
 }
 
-/// The servers that one run can use, with the manifests that were approved when the run started.
+/// The servers that one run can use, each with the manifest that was approved when the run started.
 pub struct ServerCalls {
     pub(super) manifests: BTreeMap<String, Arc<Manifest>>,
     caller: Arc<dyn ToolCaller>,
@@ -85,7 +85,7 @@ impl ServerCalls {
         tool_finder: ToolFinder,
     ) -> Self {
         let resources_and_prompts = Arc::clone(&caller) as Arc<dyn ResourceOrPromptCaller>;
-        // Without a store from `with_saved`, no value is saved.
+        // Until `with_saved` sets a store, there are no saved values.
         let saved = Arc::new(Mutex::new(SavedValues::new(0, Duration::from_millis(limits.max_saved_age_ms))));
         Self {
             manifests,
@@ -177,7 +177,7 @@ impl ServerCalls {
         shaped.reply
     }
 
-    /// Validates a call, and queues it behind earlier calls to the same server. The call is sent when it may run.
+    /// Validates a call, and queues the call behind earlier calls to the same server. The call is sent when it may run.
     fn call_tool(
         self: &Arc<Self>,
         server: &str,
@@ -222,7 +222,7 @@ impl ServerCalls {
         }
     }
 
-    /// Implements `call(server, tool, arguments?)`. It returns a `ToolResult`, or throws an error with a code.
+    /// Implements `call(server, tool, arguments?)`. `call` returns a `ToolResult`, or throws an error with a code.
     fn call_raw(self: &Arc<Self>, arguments: Arguments, control: &RunControl) -> HostAnswer {
         let sent = raw_call(arguments, self.limits.max_argument_bytes).and_then(|(server, tool, rest)| {
             let sent = self.call_tool(&server, &tool, rest, control)?;
@@ -239,15 +239,15 @@ impl ServerCalls {
         }))
     }
 
-    /// Implements `tools(server?)`. It returns the tools that can be called.
+    /// Implements `tools(server?)`. `tools` returns the tools that can be called.
     fn tools(&self, arguments: Arguments) -> HostReply {
         let max_chars = self.limits.max_description_chars;
         let listed = self.listed("tools", arguments, |server, manifest| catalog_entries(server, manifest, max_chars));
         listed.map_or_else(|error| self.throw(error), HostReply::Value)
     }
 
-    /// Redacts the result of a failed tool, because the text of a failure may contain the host's data. Paths that the call's own arguments
-    /// contain are not secret for the caller.
+    /// Redacts the result of a failed tool, because the text of a failure may contain the host's data. Paths that are part of the call's
+    /// own arguments stay, because the caller knows them already.
     async fn redacted(&self, result: Json, written: WrittenPaths) -> Result<Json> {
         if result.get("isError").and_then(Json::as_bool) != Some(true) {
             return Ok(result);
@@ -256,7 +256,7 @@ impl ServerCalls {
         redact_for(&self.redactor, result, written).await
     }
 
-    /// Redacts the error of the run, which may repeat the error of a tool.
+    /// Redacts the error of a run, because it may repeat the error of a tool.
     #[must_use]
     pub fn clean_outcome(&self, error: Error) -> Error {
         match self.written.lock().take() {
@@ -303,7 +303,7 @@ impl ServerCalls {
         })
     }
 
-    /// Returns whether the run has a server's module, or whether the module is `mcp`. Also records a missing server.
+    /// Returns whether a run can import a module: the module of one of its servers, or `mcp`. If the server is missing, records this.
     #[must_use]
     pub fn has_module(&self, module: &str) -> bool {
         match server_of(module) {

@@ -11,7 +11,7 @@ use crate::limits::MAX_BLOBS;
 use crate::sandbox::{HostReply, Value};
 use crate::text::json::json_bytes;
 
-/// The form in which the guest gets the error of a tool (the option `toolErrors`).
+/// The way in which the guest gets the error of a tool (the option `toolErrors`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolErrors {
@@ -23,8 +23,8 @@ pub enum ToolErrors {
 }
 
 impl ToolErrors {
-    /// The default if a model writes the code. A model's code seldom checks for errors, so an error that is passed on as data would become a
-    /// wrong answer.
+    /// The default for code that a model has written. Such code seldom checks for errors. So an error that is returned as data would lead
+    /// to a wrong answer.
     pub const FOR_MODELS: Self = Self::Throw;
 
     /// Returns the reply for an error of this crate, for example a time-out, a crash, a refusal or an exceeded limit. The reply contains
@@ -47,7 +47,7 @@ impl ToolErrors {
     }
 }
 
-/// The field that a structured result gets for further images and sounds.
+/// The field that is added to a structured result for images and sounds that the structured content does not contain.
 const MEDIA_FIELD: &str = "mediaContent";
 
 /// A converted result.
@@ -58,7 +58,7 @@ pub struct Shaped {
     pub warning: Option<String>,
 }
 
-/// Converts a result of `tools/call`. The values in the result are moved, not copied. `what` is the tool's name in errors, in the form
+/// Converts a result of `tools/call`. The values in the result are moved, not copied. `what` is the tool's name for errors, such as
 /// `server.tool`. `limit` is `maxResponseBytes`.
 #[must_use]
 pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shaped {
@@ -70,8 +70,8 @@ pub fn shape(what: &str, result: Json, limit: usize, errors: ToolErrors) -> Shap
     Shaped { reply, warning: shaper.warning() }
 }
 
-/// Returns all texts of a value, and the data of texts that are `data:` URLs. The result is a set, so that a block is found without a
-/// search through the value. A server could otherwise make the search slow with many blocks and a large value.
+/// Returns all texts of a value, and the data of texts that are `data:` URLs. The result is a set, so that the value need not be searched
+/// again for each block. Otherwise a server could make the search slow with many blocks and a large value.
 fn texts_of(value: &Json) -> HashSet<&str> {
     let (mut texts, mut left) = (HashSet::new(), vec![value]);
     while let Some(value) = left.pop() {
@@ -135,8 +135,8 @@ impl<'a> Shaper<'a> {
         }))
     }
 
-    /// Returns the images and sounds of the result that are not in its structured content. An image or a sound that does not fit or has no
-    /// bytes is left out, because the structured content is the result.
+    /// Returns the images and sounds of the result that are not in its structured content. Leaves out an image or a sound that does not fit
+    /// or has no bytes: this is not an error, because the structured content is the result.
     fn hidden_media(&mut self, structured: &Json, blocks: Vec<Json>) -> Vec<Value> {
         let is_media = |block: &Json| matches!(block.get("type").and_then(Json::as_str), Some("image" | "audio"));
         let media: Vec<Json> = blocks.into_iter().filter(is_media).collect();
@@ -188,7 +188,7 @@ impl<'a> Shaper<'a> {
         }
     }
 
-    /// Converts a text. If the whole text is a JSON object or array, it is parsed. Any other text stays a text.
+    /// Converts a text. If the whole text is a JSON object or array, and it fits, it is parsed. Any other text stays a text.
     fn text(&mut self, text: String) -> Value {
         let fits = text.len() <= self.left;
         if fits
@@ -254,7 +254,7 @@ impl<'a> Shaper<'a> {
         self.own_text(text.to_owned())
     }
 
-    /// Cuts a text at a character boundary. The cut text and the mark at its end together do not exceed the remaining bytes.
+    /// Cuts a text at a character boundary. The cut text, including the mark at its end, is not longer than the remaining bytes.
     fn own_text(&mut self, mut text: String) -> String {
         if text.len() <= self.left {
             self.left -= text.len();
@@ -272,12 +272,12 @@ impl<'a> Shaper<'a> {
     }
 }
 
-/// Moves the text of a field out of `holder`. Returns an empty text if there is no such text.
+/// Moves the text of a field out of `holder`. Returns an empty text if the field is not a text.
 fn text_of(holder: &mut Json, key: &str) -> String {
     if let Some(Json::String(text)) = holder.get_mut(key) { std::mem::take(text) } else { String::new() }
 }
 
-/// Returns a `ToolResult`, which is the form in which `call` and `callTool` return results.
+/// Returns a `ToolResult`: the object that `call` and `callTool` return.
 #[must_use]
 pub(crate) fn tool_result(mut result: Json) -> Json {
     let mut taken = |key: &str| result.get_mut(key).map(Json::take);
@@ -329,7 +329,7 @@ mod tests {
         let result = json!({ "content": vec![block; 20_000], "structuredContent": { "text": text } });
         let begun = std::time::Instant::now();
         assert!(matches!(value(&result, 4 << 20), Value::Record(fields) if fields.len() == 2));
-        // One search of the whole text for each image took four minutes.
+        // With one search through the whole text for each image, this took four minutes.
         assert!(begun.elapsed().as_secs() < 60);
     }
 

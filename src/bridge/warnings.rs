@@ -3,12 +3,12 @@
 
 /// Maximum total size of the warnings in bytes.
 const MAX_BYTES: usize = 64 * 1024;
-/// Maximum number of warnings. It is needed because short warnings also take memory.
+/// Maximum number of warnings. This limit is needed because short warnings take memory too.
 const MAX_WARNINGS: usize = 200;
 const MORE: &str = "there were more warnings, which are not shown";
 
-/// The warnings of one run, without duplicates. If the limits are reached, only the first warnings are kept, and a last one says that
-/// there were more.
+/// The warnings of one run, without duplicates. If a limit is reached, only the first warnings are kept, and a last warning says that there
+/// were more.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     texts: Vec<String>,

@@ -8,8 +8,8 @@ use super::words::split;
 /// Commands that take the name of a server as an argument.
 const OF_A_SERVER: [&str; 7] = ["info", "enable", "disable", "approve", "revoke", "test", "logs"];
 
-/// Returns the words that can complete the last word of the line, in order: commands, their options, and names of servers. Each result is a
-/// complete word.
+/// Returns the words that can complete the last word of the line, in order. The words are commands, options of commands, and names of
+/// servers. Each result is a complete word.
 ///
 /// ```
 /// use hyperlight_mcp::command::complete;

@@ -22,12 +22,12 @@ const MAX_MESSAGE_CHARS: usize = 4_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speaker {
-    /// A person. If they type a digest, the request with this digest is approved.
+    /// A person. If the person types a digest, the request with this digest is approved.
     #[default]
     Person,
-    /// A model, or an unknown author. The command can neither approve nor revoke anything, cannot enable or start a server that a person has
-    /// disabled, and reads no config that a server may have written. Its outcome contains no text of a server or a config that a person has not
-    /// approved.
+    /// A model, or an unknown author. The command can neither approve nor revoke anything, cannot enable or start a server that a person
+    /// has disabled, and cannot read a config that a server may have written. The outcome does not contain text of a server or a config
+    /// that a person has not approved.
     Model,
 }
 
@@ -59,7 +59,7 @@ impl Speaker {
 pub struct CommandOptions {
     /// Adds ANSI colours to the text. Default: no colours.
     pub color: bool,
-    /// Width of the text in columns, 40 to 200. Default 80.
+    /// Width of the text in columns, 40 to 200. Default: 80.
     pub width: Option<usize>,
     pub speaker: Speaker,
 }
@@ -75,7 +75,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns an outcome whose text is its data as JSON.
+    /// Returns a successful outcome whose text is the same as its data, written as JSON.
     pub(super) fn for_model(data: &Json) -> Result<Self> {
         Self::of(data, format!("{data}\n"))
     }
@@ -97,7 +97,7 @@ impl Outcome {
     }
 }
 
-/// Carries out a command line: `/mcp list`, or `list`. Never fails: an error is an outcome with `ok: false`.
+/// Carries out a command line: `/mcp list`, or `list`. Never fails: returns an error as an outcome with `ok: false`.
 pub async fn execute(gateway: &Gateway, line: &str, options: &CommandOptions) -> Outcome {
     match parse(line) {
         Ok(Parsed::Help(text)) => Outcome { ok: true, data: json!({ "help": text }), text },
@@ -125,7 +125,7 @@ pub async fn perform(gateway: &Gateway, command: &Command, style: &Style, speake
 pub async fn perform_as(gateway: &Gateway, agent: &Agent, command: &Command, style: &Style, speaker: Speaker) -> Result<Outcome> {
     match command {
         Command::List => {
-            // The operator's code cannot import a variant, which is for agents with profiles.
+            // A variant is only for agents with profiles: the operator's code cannot import it.
             let is_there = |status: &ServerStatus| speaker == Speaker::Person || !agent.is_operator() || status.variant_of.is_none();
             let servers: Vec<_> = agent.servers()?.into_iter().filter(is_there).map(|status| speaker.status(status)).collect();
             let text = render::list_text(&servers, style);
@@ -179,7 +179,7 @@ pub async fn perform_as(gateway: &Gateway, agent: &Agent, command: &Command, sty
     }
 }
 
-/// Returns the outcome of a command: the server's new status, and a line of text.
+/// Returns the outcome of a command that has changed a server: the server's new status, and a line of text.
 fn done(gateway: &Gateway, server: &str, speaker: Speaker, what: &str) -> Result<Outcome> {
     let status = speaker.status(gateway.server_info(server)?.status);
     Outcome::of(&status, format!("{server} {what}\n"))
@@ -199,8 +199,8 @@ fn show_logs(gateway: &Gateway, logs: &Logs, style: &Style) -> Result<Outcome> {
     Outcome::of(&json!({ "server": logs.server, "lines": lines }), text)
 }
 
-/// Enables a server. If a person requests this and the server is not approved, returns the next approval request. If the person has typed a
-/// digest, approves the request with this digest.
+/// Enables a server. If the server is not approved and the command comes from a person, returns the next approval request. If the person
+/// has typed a digest, approves the request with this digest first.
 async fn enable_or_show(gateway: &Gateway, enable: &Approve, style: &Style, speaker: Speaker) -> Result<Outcome> {
     const ENABLED: &str = "is enabled: new runs can use it";
     let Approve { server, digest } = enable;
@@ -247,7 +247,7 @@ async fn approve_or_show(gateway: &Gateway, approve: &Approve, style: &Style, sp
     Outcome::of(&status, text)
 }
 
-/// Returns a server's approval request. `command` is the command that approves it when the digest follows.
+/// Returns a server's approval request. `command` is the command that approves the request if the digest is added to it.
 async fn show_request(gateway: &Gateway, server: &str, style: &Style, speaker: Speaker, command: &str) -> Result<Outcome> {
     let request = gateway.approval_request_as(server, speaker.decider()).await?;
     let (approved, digest) = (request.is_approved(), request.digest());

@@ -14,14 +14,14 @@ enum Power {
     Refused,
 }
 
-/// A new command needs a line here.
+/// Returns the effect that a command of a model may have. A new command needs a line here.
 fn power(command: &Command) -> Power {
     match command {
         Command::Enable(Approve { digest: Some(_), .. }) | Command::Approve(Approve { digest: Some(_), .. }) => Power::Refused,
         Command::Enable(_) | Command::Disable(_) => Power::OwnRuns,
         Command::Providers(arguments) if arguments.provider.is_none() => Power::Reads,
         Command::Revoke(_) | Command::Logs(_) | Command::Providers(_) => Power::Refused,
-        // The request itself is for a person alone: a model gets its digest.
+        // Only a person gets the approval request itself. A model gets only the digest of the request.
         Command::List | Command::Info(_) | Command::Search(_) | Command::Test(_) | Command::Approve(_) | Command::Reload => Power::Reads,
     }
 }

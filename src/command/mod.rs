@@ -1,8 +1,8 @@
 //! Commands that a person types in an agent (`gateway.command`) or in a shell (`hyperlight-mcp`). Parses them, carries them out, and
 //! returns data and text.
 //!
-//! A model may have written the line, so a line must not approve by accident. `approve` shows the request and its digest. It approves only
-//! if the digest is its argument. A line from a model never approves anything.
+//! A model may have written the line, so a line must not approve by accident. `approve` shows the request and its digest. The command
+//! approves only if the digest is its argument. A line from a model never approves anything.
 
 mod args;
 mod complete;

@@ -1,4 +1,5 @@
-//! The command `providers`: lists the providers, shows the approval request for a package's code, and approves the request by its digest.
+//! The command `providers`: lists the providers, shows the approval request for a package's code, and approves the request if its digest is
+//! given.
 
 use serde_json::json;
 

@@ -49,7 +49,7 @@ fn source_text(source: &ServerSource) -> String {
     sanitise_line(&source.to_string(), MAX_ERROR_CHARS)
 }
 
-/// Returns a text that names the servers which this server hides.
+/// Returns a text that names the sources whose servers of the same name this server hides.
 fn hidden_text(server: &ServerStatus) -> Option<String> {
     let hidden: Vec<_> = server.hides.iter().map(source_text).collect();
     (!hidden.is_empty()).then(|| format!("hides the server with this name that comes from {}", hidden.join(", and from ")))
@@ -169,7 +169,7 @@ fn details_text(details: &ServerDetails, style: &Style) -> String {
         ("  no prompts", Some(&details.deny_prompts)),
     ];
     for (name, list) in lists {
-        // An empty list of allowed names is shown as well, because it means that nothing is allowed.
+        // An empty list of allowed names is shown as well, because an empty list means that nothing is allowed.
         if let Some(list) = list.filter(|list| !list.is_empty() || name.contains("only")) {
             let names = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
             text += &field(name, &names);

@@ -12,9 +12,9 @@ use crate::text::is_unseen;
 pub const DEFAULT_WIDTH: usize = 80;
 const MIN_WIDTH: usize = 40;
 const MAX_WIDTH: usize = 200;
-/// Maximum length of a run of spaces and invisible characters that is shown in full. A longer run is replaced by its length.
+/// Maximum number of consecutive spaces and invisible characters that are shown in full. If there are more, their number is shown instead.
 const MAX_BLANKS: usize = 8;
-/// Maximum number of different invisible characters that are named when a run is replaced by its length.
+/// Maximum number of different invisible characters that are named when a run of such characters is replaced by its length.
 const MAX_NAMED: usize = 4;
 
 /// Settings for formatted text.
@@ -26,7 +26,7 @@ pub struct Style {
     pub width: usize,
 }
 
-/// The meaning of a text. It decides the text's colour.
+/// The meaning of a text. The tone decides the text's colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Heading,
@@ -43,7 +43,7 @@ impl Default for Style {
 }
 
 impl Style {
-    /// Creates a style. An unknown width becomes 80. Any other width is limited to 40 to 200.
+    /// Creates a style. An unknown width becomes 80. A known width is changed to at least 40 and at most 200.
     ///
     /// ```
     /// use hyperlight_mcp::command::Style;
@@ -54,7 +54,7 @@ impl Style {
         Self { color, width: width.unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH) }
     }
 
-    /// Colours the text by its meaning, if colours are on.
+    /// Colours the text according to its tone, if colours are on.
     ///
     /// ```
     /// use hyperlight_mcp::command::{Style, Tone};
@@ -106,8 +106,8 @@ impl Style {
         if text == "\n" { format!("{tone}\n") } else { format!("{tone}{gap}{text}") }
     }
 
-    /// Breaks a line of code where it reaches the width, without changing a character. The first part begins with `mark`, and each further one with
-    /// `further`.
+    /// Breaks a line of code into parts that fit the width, without changing a character. The first part begins with `mark`, and each
+    /// further part with `further`.
     #[must_use]
     pub(crate) fn broken(&self, mark: &str, further: &str, code: &str) -> Vec<String> {
         let (mut parts, mut part, mut used) = (Vec::new(), mark.to_owned(), mark.width());
@@ -145,7 +145,7 @@ impl Style {
     }
 }
 
-/// Pads the text with spaces to the number of columns. Adds at least one space.
+/// Pads the text with spaces to this number of columns. Adds at least one space, even if the text is wider.
 fn pad(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width()).max(1)))
 }
@@ -193,19 +193,19 @@ pub fn printable(text: &str, kept: &[char]) -> String {
     out
 }
 
-/// Returns whether a character is printed as it is.
+/// Returns whether a character is visible, so that it is printed unchanged.
 fn is_seen(character: char) -> bool {
     "'\"\\".contains(character) || (character.escape_debug().len() == 1 && !is_unseen(character))
 }
 
-/// Returns a character as its number, or in its usual escaped form.
+/// Returns the usual escape of a character, such as `\n`, or an escape with its number, such as `\u{202e}`.
 fn number(character: char) -> String {
     let escape = character.escape_debug();
     if escape.len() > 1 { escape.collect() } else { character.escape_unicode().collect() }
 }
 
-/// Formats a text on one line, like [`printable`]. Replaces a long run of blanks and invisible characters with the number of the
-/// characters, so that it pushes nothing off the screen.
+/// Formats a text on one line, like [`printable`]. Replaces many consecutive blanks and invisible characters with their number, so that
+/// they cannot push other text off the screen.
 pub(crate) fn one_line(text: &str) -> String {
     let is_empty = |character: char| character == ' ' || !is_seen(character);
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);

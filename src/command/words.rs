@@ -1,10 +1,10 @@
 //! Splits a command line into words.
 
-/// Size limit of a line.
+/// Maximum size of a command line in bytes.
 pub const MAX_LINE_BYTES: usize = 10_000;
 
 /// The words of a command line. White space separates words, except in `'…'`, in `"…"` or after a backslash. `open` is true if no white
-/// space follows the last word. Then that word may be incomplete.
+/// space follows the last word, so that the last word may be incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words {
     pub words: Vec<String>,

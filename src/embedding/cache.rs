@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::vector::{DIMENSIONS, TextDigest, Vector};
 use crate::files::{self, Writing};
 
-/// The maximum number of vectors, in memory and in the file. They need 9 MB.
+/// The maximum number of vectors, in memory and in the file. This number of vectors needs about 9 MB.
 pub(super) const MAX_VECTORS: usize = 20_000;
-/// The first bytes of the file. They change with the model, because vectors of different models cannot be compared.
+/// The first bytes of the file. They contain the name of the model, because vectors of different models cannot be compared.
 const HEADER: &[u8] = b"hyperlight-mcp vectors 1 all-MiniLM-L6-v2-int8\n";
 const DIGEST_BYTES: usize = 32;
 const ENTRY_BYTES: usize = DIGEST_BYTES + DIMENSIONS;
@@ -37,7 +37,7 @@ impl Vectors {
         Some(Arc::clone(&known.vector))
     }
 
-    /// Adds a vector that was computed. When there is no more room, removes those that this process has not used.
+    /// Adds a vector that was computed. If there is no room, first removes the vectors that this process has not used.
     pub(super) fn insert(&mut self, digest: TextDigest, vector: Arc<Vector>) {
         if self.known.len() >= MAX_VECTORS {
             self.known.retain(|_, known| known.used);
@@ -47,12 +47,12 @@ impl Vectors {
         }
     }
 
-    /// Returns whether a further vector can be kept.
+    /// Returns whether there is room for another vector.
     pub(super) fn has_room(&self) -> bool {
         self.known.len() < MAX_VECTORS || self.known.values().any(|known| !known.used)
     }
 
-    /// Adds the vectors of a file.
+    /// Adds the vectors that were read from the file.
     pub(super) fn add_saved(&mut self, saved: Vec<(TextDigest, Vector)>) {
         for (digest, vector) in saved {
             if self.known.len() < MAX_VECTORS {
@@ -61,7 +61,7 @@ impl Vectors {
         }
     }
 
-    /// Returns the content of the file: first the vectors that this process has used.
+    /// Returns the new content of the file. The vectors that this process has used come first.
     pub(super) fn content(&mut self) -> Vec<u8> {
         self.unsaved = 0;
         let mut entries: Vec<_> = self.known.iter().collect();
@@ -75,7 +75,7 @@ impl Vectors {
     }
 }
 
-/// Writes the content, with the vectors that other processes have added to the file, as far as there is room.
+/// Writes the content to the file. Keeps vectors that other processes have added to the file, as far as there is room.
 pub(super) fn write(path: &Path, mut content: Vec<u8>) -> std::io::Result<()> {
     let mut others = Vectors::default();
     others.add_saved(read(path));
@@ -88,7 +88,7 @@ pub(super) fn write(path: &Path, mut content: Vec<u8>) -> std::io::Result<()> {
     files::replace(path, &content, Writing::Quick)
 }
 
-/// Reads the file. An unreadable file counts as empty.
+/// Reads the file. An unreadable file is treated as empty.
 pub(super) fn read(path: &Path) -> Vec<(TextDigest, Vector)> {
     let content = files::read_own(path, MAX_BYTES).unwrap_or_default();
     let entries = content.strip_prefix(HEADER).unwrap_or_default().as_chunks::<ENTRY_BYTES>().0;

@@ -1,4 +1,5 @@
-//! Computes vectors on a thread in the background, one text after another: first the questions of searches, then the texts of tools.
+//! Computes vectors on a background thread, one text after another: first the questions of searches, then the texts of tools. A separate
+//! program does the computation.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
@@ -13,31 +14,31 @@ use super::package::{self, PACKAGE};
 use super::program::Program;
 use super::vector::{TextDigest, Vector};
 
-/// The time for which the program stays without a question. It needs about 130 MB of memory.
+/// The time for which the program keeps running when it has nothing to compute. The program needs about 130 MB of memory.
 const IDLE: Duration = Duration::from_mins(10);
-/// The maximum number of questions that wait. The oldest is dropped for a further one.
+/// The maximum number of questions that wait. When another question is added, the oldest is dropped.
 const MAX_QUESTIONS: usize = 16;
 /// The number of questions whose vectors are kept, for a search that is repeated.
 const RECENT_QUESTIONS: usize = 64;
-/// The number of failures after which the program is not started again. The text of each failure is not tried again, so a single text that
-/// makes the program fail costs only its own vector.
+/// The number of failures after which the program is not started again. A text for which the program has failed is not tried again. So if a
+/// single text makes the program fail, only the vector of this text is missing.
 const MAX_FAILURES: usize = 3;
-/// The number of new vectors after which the file is written, although more are to come.
+/// The number of new vectors after which the file is written, even if further texts wait.
 const SAVE_AFTER: usize = 256;
 
 /// Options of an [`Embedder`].
 pub struct EmbedderOptions {
-    /// The folder of the package with the program. If `None`, it is the one that was installed together with the package of `start`.
+    /// The folder of the package with the program. If `None`, the package is used that was installed together with the package of `start`.
     pub package: Option<PathBuf>,
     /// The folder of the addon.
     pub start: PathBuf,
-    /// The file that keeps the vectors of tools. `None`: they are not kept.
+    /// The file that keeps the vectors of tools. `None`: the vectors are not kept.
     pub file: Option<PathBuf>,
-    /// Called at most once, if the program cannot be used.
+    /// Called if the program cannot be used. Called at most once.
     pub warn: Box<dyn Fn(String) + Send + Sync>,
 }
 
-/// Computes and keeps vectors. It starts its thread and the program when it is first asked.
+/// Computes and keeps vectors. The thread and the program are started at the first use.
 pub struct Embedder {
     shared: Arc<Shared>,
 }
@@ -55,7 +56,7 @@ struct State {
     recent: VecDeque<(TextDigest, Arc<Vector>)>,
     questions: VecDeque<Text>,
     tools: VecDeque<Text>,
-    /// The texts that wait, or that the program has now.
+    /// The texts that wait, and the text that the program is working on.
     pending: HashSet<TextDigest>,
     /// The texts for which the program has failed.
     refused: HashSet<TextDigest>,
@@ -77,7 +78,8 @@ impl Embedder {
         Self { shared: Arc::new(Shared { options, state: Mutex::default(), changed: Condvar::new() }) }
     }
 
-    /// Returns the vector of a question. Waits for it, but no longer than `patience`. If it comes later, it is kept for the next search.
+    /// Returns the vector of a question. Waits for the vector, but no longer than `patience`. If the vector is computed later, it is kept
+    /// for the next search.
     #[must_use]
     pub fn question(&self, text: &str, patience: Duration) -> Option<Arc<Vector>> {
         let digest = TextDigest::of(text);
@@ -95,14 +97,14 @@ impl Embedder {
         }
     }
 
-    /// Returns the known vectors of these texts.
+    /// Returns the vectors of these texts, in the same order. A vector that is not computed yet is `None`.
     #[must_use]
     pub fn known(&self, digests: &[TextDigest]) -> Vec<Option<Arc<Vector>>> {
         let mut state = self.shared.state();
         digests.iter().map(|digest| state.vectors.get(digest)).collect()
     }
 
-    /// Starts to compute the vectors of texts in the background. Calls `text` for those that do not wait already.
+    /// Starts to compute the vectors of texts in the background. Calls `text` only for texts that do not wait already.
     pub fn compute<T>(&self, texts: impl Iterator<Item = (TextDigest, T)>, text: impl Fn(&T) -> String) {
         let mut state = self.shared.state();
         if state.is_ended || !state.vectors.has_room() {
@@ -116,7 +118,8 @@ impl Embedder {
         self.shared.wake(&mut state);
     }
 
-    /// Waits until nothing is left to compute, or until `patience` is over. Returns whether nothing is left.
+    /// Waits until all vectors are computed, or until `patience` is over. Returns whether all vectors are computed. Returns false if the
+    /// program cannot be used.
     #[must_use]
     pub fn wait_until_done(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
@@ -137,7 +140,7 @@ impl Embedder {
         }
     }
 
-    /// Begins to end the program and the thread. No search waits for a vector from now on.
+    /// Begins to end the program and the thread, without waiting for their end. From now on, no search waits for a vector.
     pub fn begin_close(&self) {
         let thread = self.end();
         self.shared.state().thread = thread;
@@ -176,7 +179,7 @@ impl Shared {
         self.wake(state);
     }
 
-    /// Wakes the thread, or starts it.
+    /// Wakes the thread, or starts it if it does not run.
     fn wake(self: &Arc<Self>, state: &mut State) {
         if state.pending.is_empty() || state.is_ended {
             return;
@@ -185,7 +188,7 @@ impl Shared {
         if !state.is_working {
             let shared = Arc::clone(self);
             let started = std::thread::Builder::new().name("hyperlight-mcp-embedder".to_owned()).spawn(move || shared.work());
-            // Without a thread, the next search tries again.
+            // If the thread could not be started, the next search tries again.
             state.is_working = started.is_ok();
             state.thread = started.ok();
         }
@@ -229,7 +232,7 @@ impl Shared {
                 if text.is_question || state.vectors.get(&text.digest).is_none() {
                     return Some(text);
                 }
-                // It was in the file.
+                // The vector is known already, because it was in the file.
                 state.pending.remove(&text.digest);
                 self.changed.notify_all();
             }
@@ -244,7 +247,8 @@ impl Shared {
         }
     }
 
-    /// Asks the program, and starts it if it does not run. Leaves no program behind if it could not be started.
+    /// Returns the vector that the program computes for a text. Starts the program if it does not run. If the start fails, `program` stays
+    /// empty.
     fn vector(&self, program: &mut Option<Program>, text: &Text) -> Result<Option<Arc<Vector>>, String> {
         let wanted = || !self.state().is_ended;
         let running = if let Some(running) = program {
@@ -279,7 +283,8 @@ impl Shared {
         }
     }
 
-    /// Ends the use of the program, with one warning. The end of the program by `close` is not a failure.
+    /// Ends the use of the program, and sends one warning. Sends no warning if `close` has ended the program, because this is not a
+    /// failure.
     fn give_up(&self, problem: &str) {
         let mut state = self.state();
         let was_ended = std::mem::replace(&mut state.is_ended, true);

@@ -1,9 +1,9 @@
 //! Vectors of texts, for the ranking of a search by meaning.
 //!
-//! A program computes them: `hyperlight-mcp-embed` of the optional npm package `hyperlight-mcp-search-model`. This room finds and checks the
-//! package (`package`), runs the program and distrusts its answers (`program`), asks it one text after another on a thread in the background
-//! (`embedder`), and keeps the vectors of tools in memory and in a file of the state folder (`cache`). It knows nothing of MCP: a text is only
-//! a text, and a vector (`vector`) never decides what exists.
+//! A program computes the vectors: `hyperlight-mcp-embed` of the optional npm package `hyperlight-mcp-search-model`. The submodules have
+//! these tasks. `package` finds and checks the package. `program` runs the program, and does not trust its answers. `embedder` passes texts
+//! to the program, one after another, on a background thread. `cache` keeps the vectors of tools in memory and in a file of the state
+//! folder. This module does not depend on MCP: it handles only texts and vectors (`vector`), and a vector never decides which tools exist.
 
 mod cache;
 mod embedder;

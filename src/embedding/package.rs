@@ -1,4 +1,4 @@
-//! Finds the package with the program, and checks that nobody else could have changed it.
+//! Finds the package with the program, and checks that no other user could have changed it.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
@@ -11,7 +11,7 @@ use crate::files::{Links, read_bounded};
 /// The name of the npm package.
 pub const PACKAGE: &str = "hyperlight-mcp-search-model";
 const PROGRAM: &str = "hyperlight-mcp-embed";
-/// The files of the package that the program reads, with the program itself and the file that says which version it is.
+/// The files of the package that are checked: the program itself, the files that it reads, and `package.json`, which contains the version.
 const FILES: [&str; 4] = [PROGRAM, "model.onnx", "tokenizer.json", "package.json"];
 const NODE_MODULES: &str = "node_modules";
 const MAX_MANIFEST_BYTES: u64 = 64 * 1024;
@@ -19,7 +19,8 @@ const WRITABLE_BY_GROUP: u32 = 0o020;
 const WRITABLE_BY_ALL: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Returns the program of the package in `folder`. Without a folder, uses the package that was installed together with the package at `start`.
+/// Returns the path of the program of the package in `folder`. Without a folder, uses the package that was installed together with the
+/// package at `start`.
 ///
 /// # Errors
 /// Returns the reason why the package cannot be used, as a part of a sentence.
@@ -33,14 +34,15 @@ pub(super) fn find(folder: Option<&Path>, start: &Path) -> Result<PathBuf, Strin
     Ok(folder.join(PROGRAM))
 }
 
-/// Finds the package beside the addon. `start` is the folder of the package that has the addon: a person has installed it, and therefore also the
-/// packages beside it. No other folder is searched, because it may be another's project.
+/// Finds the package beside the addon. `start` is the folder of the package that contains the addon. A person has installed this package,
+/// and therefore also the packages beside it. No other folder is searched, because another folder may be a project of somebody else.
 fn resolve(start: &Path) -> Option<PathBuf> {
     package_folders(&fs::canonicalize(start).ok()?).into_iter().map(|modules| modules.join(PACKAGE)).find(|folder| folder.is_dir())
 }
 
-/// Returns the folders `node_modules` that were installed together with a package, the innermost one first. For the repository itself, this is its
-/// own `node_modules`. Node also searches the folders above, which other programs may write.
+/// Returns the folders `node_modules` that were installed together with a package, innermost first. If the package is the repository
+/// itself, this is the repository's own `node_modules`. Unlike Node, does not search the folders above, because other programs may write
+/// there.
 pub(crate) fn package_folders(package: &Path) -> Vec<PathBuf> {
     let is_modules = |folder: &Path| folder.file_name().is_some_and(|name| name == NODE_MODULES);
     let outermost = package.ancestors().filter(|folder| is_modules(folder)).last().and_then(Path::parent);
@@ -60,14 +62,14 @@ fn check(folder: &Path) -> Result<(), String> {
     }
     for place in FILES.iter().map(|file| folder.join(file)).chain(folder.ancestors().map(Path::to_owned)) {
         let metadata = fs::metadata(&place).map_err(|error| format!("{} cannot be read: {error}", place.display()))?;
-        // In a folder with the sticky bit, such as /tmp, nobody else can replace what belongs to this user.
+        // In a folder with the sticky bit, such as /tmp, other users cannot replace files and folders of this user.
         let is_sticky = metadata.mode() & STICKY != 0 && !place.starts_with(modules_of(folder));
         check_owner(&metadata, is_sticky).map_err(|problem| format!("{} {problem}", place.display()))?;
     }
     check_version(folder)
 }
 
-/// Returns the folder `node_modules` that has the package, or the package's own folder.
+/// Returns the folder `node_modules` that contains the package. If there is none, returns the package's own folder.
 fn modules_of(folder: &Path) -> &Path {
     folder.parent().filter(|parent| parent.file_name().is_some_and(|name| name == NODE_MODULES)).unwrap_or(folder)
 }
@@ -77,7 +79,7 @@ fn check_owner(metadata: &Metadata, is_sticky: bool) -> Result<(), String> {
     if owner != 0 && owner != us {
         return Err(format!("belongs to another user (uid {owner})"));
     }
-    // A group with the number of the user has only this user, as most distributions set it up.
+    // On most distributions, the group with the same number as the user contains only this user.
     let is_own_group = metadata.gid() == 0 || metadata.gid() == us;
     let foreign = if is_own_group { WRITABLE_BY_ALL } else { WRITABLE_BY_ALL | WRITABLE_BY_GROUP };
     if metadata.mode() & foreign != 0 && !is_sticky { Err("can be written by other users".to_owned()) } else { Ok(()) }
@@ -141,7 +143,7 @@ mod tests {
         assert_eq!(find(Some(&named), &addon).unwrap(), fs::canonicalize(&named).unwrap().join(PROGRAM));
     }
 
-    /// A server in a box that may write a folder above could make the package there.
+    /// A server in a box that may write a folder above the package could create a package of this name there.
     #[test]
     fn the_package_is_not_looked_for_above_what_was_installed() {
         let root = tempfile::tempdir().unwrap();

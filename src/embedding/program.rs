@@ -1,5 +1,5 @@
-//! The program that computes vectors, as a process. Its answers are not trusted: each must come before a deadline, must not be longer than
-//! a maximum, and must have the number of its question and exactly one vector.
+//! The program that computes vectors, as a process. Its answers are not trusted: each answer must come before a deadline, must not be
+//! longer than a maximum, and must contain the number of its question and exactly one vector.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -14,15 +14,15 @@ use super::vector::{DIMENSIONS, Vector};
 
 /// The name of the model for which the constants of the ranking were measured.
 const MODEL: &str = "all-MiniLM-L6-v2-int8";
-/// The maximum time until the model is loaded. It takes about 0.3 s on a machine without other work.
+/// The maximum time until the model is loaded. Loading takes about 0.3 s on a machine without other work.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// The maximum time for one vector. It takes about 25 ms.
+/// The maximum time for one vector. Computing a vector takes about 25 ms.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// The maximum length of a line. A vector needs at most 2 KB.
+/// The maximum length of a line in bytes. A vector needs at most 2 KB.
 const MAX_LINE_BYTES: usize = 8 * 1024;
-/// The maximum part of a text that is sent. The model reads 256 tokens, which are about 1 KB of English.
+/// The maximum number of bytes of a text that are sent. The model reads only the first 256 tokens, which are about 1 KB of English text.
 const MAX_TEXT_BYTES: usize = 4 * 1024;
-/// The interval for checking whether the answer is still wanted.
+/// The interval between two checks whether the answer is still wanted.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 #[derive(Deserialize)]
@@ -48,7 +48,7 @@ pub(super) struct Program {
     process: Child,
     input: ChildStdin,
     output: ChildStdout,
-    /// Bytes that were read after the last line.
+    /// Bytes that were already read after the end of the last line.
     unread: Vec<u8>,
     questions: u64,
 }
@@ -135,7 +135,7 @@ impl Program {
     }
 }
 
-/// The time for which an answer is waited for.
+/// The limits of waiting for an answer: a deadline, and a check whether the answer is still wanted.
 struct Wait<'a> {
     deadline: Instant,
     limit: Duration,
@@ -143,8 +143,8 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Waits until a pipe is ready. Fails when the time is over, or when the answer is no longer wanted. The time is checked first, because a
-    /// program that writes without end is always ready.
+    /// Waits until a pipe is ready. Fails if the time is over, or if the answer is no longer wanted. The time is checked first, because the
+    /// pipe of a program that writes without end is always ready.
     fn until(&self, pipe: PollFd<'_>) -> io::Result<()> {
         let mut pipe = [pipe];
         loop {

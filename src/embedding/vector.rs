@@ -5,7 +5,7 @@ use sha2::{Digest as _, Sha256};
 /// The number of dimensions of a vector.
 pub const DIMENSIONS: usize = 384;
 
-/// The direction of a text's meaning, in whole numbers.
+/// A vector for the meaning of a text, with whole numbers as components. Texts of similar meaning have vectors of similar direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vector {
     values: Box<[i8; DIMENSIONS]>,
@@ -13,7 +13,8 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Returns a vector of these numbers. Returns `None` if their count is wrong, or if all are 0, because such a vector has no direction.
+    /// Returns a vector with these numbers. Returns `None` if there are not exactly `DIMENSIONS` numbers, or if all are 0, because such a
+    /// vector has no direction.
     ///
     /// ```
     /// use hyperlight_mcp::embedding::{DIMENSIONS, Vector};

@@ -11,9 +11,10 @@ use crate::error::Result;
 use crate::text::displayed;
 
 impl Core {
-    /// Sends a warning for each of these: a path in the arguments at which nothing exists, a path that exists but that no argument may give to a
-    /// box, an argument that is only the name of something in the working folder, and a path in a variable of the entry. None of them adds
-    /// anything to the box, although the approval request shows them.
+    /// Sends a warning for each path or word of the entry that may be a path, but that the box does not contain. These are: a path in the
+    /// arguments at which nothing exists; an existing path that no argument may give to a box; an argument that is only the name of
+    /// something in the working folder; and a path in a variable of the entry. The approval request shows all of these, but none of them
+    /// adds anything to the box.
     pub(super) async fn warn_of_absent_paths(&self, server: &ServerDefinition, target: &Target) -> Result<()> {
         let Target::Process { command, in_box: Some(in_box), .. } = target else { return Ok(()) };
         let (arguments, given) = (command.arguments.clone(), in_box.contents.given.clone());

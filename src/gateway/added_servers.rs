@@ -48,8 +48,8 @@ impl AddedServers {
 }
 
 impl Core {
-    /// Loads the added servers from the store into the registry. Returns a warning for each row that cannot be read; such a server does not
-    /// exist. Blocks.
+    /// Loads the added servers from the store into the registry. Returns a warning for each row that cannot be read; the server of such a
+    /// row does not exist for this gateway. Blocks.
     pub(super) fn load_added(&self) -> Result<Vec<String>> {
         let (servers, warnings) = self.read_added()?;
         self.set_added(&servers, &self.registry);
@@ -60,7 +60,7 @@ impl Core {
     pub(super) fn added_by(&self, agent: &str) -> OwnServers {
         let is_own = |server: &&Arc<AddedServer>| server.owner.as_deref() == Some(agent) && self.is_in_force(server);
         let names: BTreeSet<String> = self.added.all().iter().filter(is_own).map(|server| server.definition.name.clone()).collect();
-        // Agents that have added no servers share one set of computed views.
+        // Agents that have added no servers share one value, so that the views of the registry are computed once for all of them.
         if names.is_empty() { OwnServers::default() } else { OwnServers { agent: Some(agent.to_owned()), names } }
     }
 
@@ -69,7 +69,7 @@ impl Core {
         Ok(read(&*self.store.rows(Kind::Server)?))
     }
 
-    /// Replaces the registry's layers of added servers, for all agents.
+    /// Replaces all layers of added servers in the registry: each agent has one layer.
     pub(super) fn set_added(&self, servers: &ByName, registry: &Registry) {
         let before = std::mem::replace(&mut *self.added.servers.lock(), servers.clone().into_iter().collect());
         let sources: BTreeSet<ServerSource> =
@@ -81,8 +81,8 @@ impl Core {
         }
     }
 
-    /// Changes the rows of added servers in the store, and closes the servers that the change affects. `proposal` is the agent whose model proposes
-    /// the change, if a model does. The change and the proposal are recorded together, or neither of them.
+    /// Changes the rows of added servers in the store, and closes the servers that the change affects. `proposal` is the agent whose model
+    /// proposes the change, if a model does. The store records the change and the proposal together, or neither of them.
     async fn change_added<T: Send + 'static>(
         self: &Arc<Self>,
         proposal: Option<Proposal>,
@@ -115,12 +115,12 @@ impl Core {
         self.added.get(&server.name).filter(|added| added.definition.source == server.source).map(|added| added.display_name.clone())
     }
 
-    /// Returns whether a toolbox names this added server. Then other agents can use it too. Returns true if the grants cannot be read.
+    /// Returns whether a toolbox names this added server, so that other agents can use it too. Returns true if the grants cannot be read.
     pub(super) fn is_granted_by_name(&self, server: &AddedServer) -> bool {
         self.grants_now(ApprovalRead::Fresh).map_or(true, |grants| grants.names_addition(server.definition.as_granted()))
     }
 
-    /// Returns whether the name of this added server refers to it now. This is false if a server of another source has the name.
+    /// Returns whether this added server is the one that its name refers to now. Returns false if a server of another source has the name.
     pub(super) fn is_in_force(&self, server: &AddedServer) -> bool {
         let definition = &server.definition;
         self.registry.server(&definition.name).is_ok_and(|found| found.source == definition.source)
@@ -201,7 +201,7 @@ impl Agent {
     /// new environment variables are merged with the old. If the change affects what is executed, a person has to approve the server again.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that this agent has not added, and the errors of [`Self::add_server`].
+    /// `ERR_UNKNOWN_SERVER`; `ERR_OPERATOR_ONLY` for a server that this agent has not added; and the errors of [`Self::add_server`].
     pub async fn update_server(&self, name: &str, change: ServerChange) -> Result<ServerStatus> {
         self.update_server_as(name, change, Decider::Person).await
     }
@@ -232,8 +232,8 @@ impl Agent {
     }
 
     /// Removes a server that this agent has added. Before that, ends its process and removes its approval, its tokens, its call permissions
-    /// and the patterns that grant it to others. The operator's own agent can remove the servers of all agents. A server that is added
-    /// later under this name inherits nothing.
+    /// and the grant patterns that name this server for other agents. The operator's own agent can remove the servers of all agents. A
+    /// server that is added later under this name inherits nothing.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_APPROVAL_STORE`, `ERR_STORE`, `ERR_CLOSED`.
@@ -249,7 +249,7 @@ impl Agent {
         self.identity.check_open()?;
         let rights = if self.is_operator() && author == Decider::Person { Rights::RemoveAll } else { Rights::Change };
         let server = self.own_server(name, rights)?;
-        // The approval is removed first. If this function is interrupted, the server still exists but is not approved.
+        // The approval is removed first. If this function is interrupted afterwards, the server still exists but is not approved.
         if self.core.is_in_force(&server) {
             self.gateway().revoke_by(party_of(author), name).await?;
         } else {
@@ -286,7 +286,7 @@ impl Agent {
         });
     }
 
-    /// Returns the name of the agent as the owner of added servers. Returns an error if the agent can own none.
+    /// Returns the name of the agent as the owner of added servers. Returns an error if the agent may not own added servers.
     fn owner(&self) -> Result<Option<String>> {
         self.identity.check_open()?;
         let Some(source) = self.identity.own_source() else {
@@ -328,7 +328,7 @@ fn free_name(display_name: &str, owner: Option<&str>, author: Decider, is_taken:
     }
 }
 
-/// Returns the proposal that a change of this author is.
+/// Returns the proposal that a change by this author is. Returns `None` unless the author is a model.
 fn proposal(author: Decider, owner: Option<&str>) -> Option<Proposal> {
     (author == Decider::Model).then(|| Proposal { owner: owner.map(str::to_owned) })
 }

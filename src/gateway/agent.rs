@@ -31,8 +31,8 @@ const OPERATOR: AgentId = AgentId(0);
 /// Options of an agent.
 #[derive(Default)]
 pub struct IdentityOptions {
-    /// Callbacks that answer questions about the agent's calls. If there are none, the gateway's callbacks do not replace them, because
-    /// those belong to the operator.
+    /// Callbacks that answer questions about the agent's calls. The gateway's callbacks are never used in place of missing ones, because
+    /// they belong to the operator.
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// The listener for events of the agent's calls and of the resources to which it has subscribed. Default: the gateway's listener.
     pub on_event: Option<EventListener>,
@@ -40,10 +40,11 @@ pub struct IdentityOptions {
     /// Names of the agent's profiles. If the config has profiles, an agent without a profile has no servers. Default: the profiles in the
     /// agent's entry in the config.
     pub profiles: Option<Vec<String>>,
-    /// The names of the only servers that exist for the agent, even if its grants include more servers. Default: no such limit.
+    /// The names of the only servers that exist for the agent, even if its grants include more servers. Default: no limit except the
+    /// grants.
     pub only: Option<Arc<BTreeSet<String>>>,
-    /// The owner of the agent's code. Agents with the same owner use one share of the code parser, and the same compute slots. Default: the
-    /// agent and its sandboxes have shares of their own, and no limit of guests that execute.
+    /// The owner of the agent's code. Agents with the same owner share one parser share and one set of compute slots. Default: the agent
+    /// and each of its sandboxes have their own parser share, and the number of guests that execute at one time is not limited.
     pub code_owner: Option<CodeOwner>,
 }
 
@@ -58,9 +59,10 @@ pub enum NameOrigin {
     Client,
 }
 
-/// One caller of a gateway. It sees those approved and enabled servers that it is granted. It has its own permissions for the session,
-/// sandboxes with saved values, callbacks and subscriptions, and its model's decisions to enable or disable a server. All of these end with
-/// the agent. Connections and approvals are shared with all other agents. Clones of this value are the same agent.
+/// One caller of a gateway. An agent sees only the approved and enabled servers that it is granted. It has its own permissions for the
+/// session, its own sandboxes with saved values, and its own callbacks and subscriptions. It also has its own model's decisions to enable
+/// or disable a server. All of these end with the agent. Connections and approvals are shared with all other agents. Clones of this value
+/// are the same agent.
 ///
 /// ```no_run
 /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -85,7 +87,7 @@ pub(super) struct Identity {
     pub(super) granted_name: Option<String>,
     /// Names of the profiles with which the agent was opened.
     pub(super) profiles: Vec<String>,
-    /// The names of the only servers that exist for the agent. `None` if it has no such limit.
+    /// The names of the only servers that exist for the agent. `None` if the grants alone decide which servers exist.
     pub(super) only: Option<Arc<BTreeSet<String>>>,
     pub(super) callbacks: CallbackChain,
     pub(super) listener: Option<EventListener>,
@@ -101,10 +103,11 @@ pub(super) struct Identity {
     saved: Mutex<Vec<Weak<Mutex<SavedValues>>>>,
     /// The owner of code that the agent parses outside of a sandbox.
     pub(super) code_owner: CodeOwner,
-    /// The owner of code in the agent's sandboxes and tools, if several agents of one caller share it.
+    /// The owner of code in the agent's sandboxes and tools, if several agents of one caller share the owner. `None`: each sandbox has its
+    /// own owner.
     shared_code_owner: Option<CodeOwner>,
     pub(super) closed: CancellationToken,
-    /// Running runs and calls. `close` waits for them.
+    /// Runs and calls in progress. `close` waits for their end.
     pub(super) work: TaskTracker,
     core: Weak<Core>,
 }
@@ -142,7 +145,8 @@ impl Agents {
 
     /// Returns the open agents, without the operator's own.
     pub(super) fn all(&self) -> Vec<Arc<Identity>> {
-        // The lock must be released before the caller drops these values: dropping the last handle of an agent locks the list to remove it.
+        // The lock must be released before the caller drops these values: if a caller drops the last handle of an agent, the drop locks
+        // this list to remove the agent.
         self.open.lock().values().filter_map(Weak::upgrade).collect()
     }
 
@@ -151,7 +155,7 @@ impl Agents {
         std::iter::once(OPERATOR).chain(self.open.lock().keys().copied()).collect()
     }
 
-    /// Removes the data that agents keep about one server until its approval ends: session permissions, and shapes of results.
+    /// Removes the data that agents keep about one server until the server's approval ends: session permissions, and shapes of results.
     pub(super) fn forget_server(&self, server: &str) {
         for identity in &self.all() {
             identity.forget_server(server);
@@ -165,7 +169,7 @@ impl Identity {
         self.shared_code_owner.clone().unwrap_or_default()
     }
 
-    /// Creates the operator's own agent. It uses the gateway's callbacks.
+    /// Creates the operator's own agent. This agent uses the gateway's callbacks.
     pub(super) fn operator(core: Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Arc<Self> {
         let options = IdentityOptions::default();
         Arc::new(Self::new(OPERATOR, None, core, callbacks, options, closed))
@@ -218,7 +222,7 @@ impl Identity {
         all.iter().map(|saved| saved.lock().size(now)).sum()
     }
 
-    /// Removes the data that the agent keeps about one server until its approval ends: session permissions, and shapes of results.
+    /// Removes the data that the agent keeps about one server until the server's approval ends: session permissions, and shapes of results.
     pub(super) fn forget_server(&self, server: &str) {
         self.allowed_calls.forget(server);
         self.shapes.forget(server);
@@ -245,8 +249,8 @@ impl Identity {
         self.name.as_deref()
     }
 
-    /// Returns the source of the servers that the agent adds. Returns `None` if the agent can add no servers, because only an MCP host
-    /// chose its name.
+    /// Returns the source of the servers that the agent adds. Returns `None` if the agent can add no servers, because the agent's name was
+    /// chosen only by an MCP host.
     pub(super) fn own_source(&self) -> Option<ServerSource> {
         if self.is_operator() {
             return Some(source_of(None));
@@ -283,8 +287,8 @@ impl Drop for Identity {
 }
 
 impl Core {
-    /// Removes the state that was kept for an agent. A background task unsubscribes, at the servers, from resources to which no other agent
-    /// is subscribed.
+    /// Removes the state that was kept for an agent. A background task then cancels, at the servers, the subscriptions to resources that no
+    /// other agent has subscribed to.
     fn forget_agent(self: &Arc<Self>, id: AgentId) {
         self.agents.remove(id);
         self.registry.forget_agent(id);
@@ -361,9 +365,9 @@ impl Agent {
         self.identity.closed.cancel();
     }
 
-    /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, and waits until they have ended. Then discards its call
-    /// permissions, saved values and subscriptions. Closes servers that it had through profiles, unless another open agent has them through
-    /// profiles or the operator's own agent uses them. All other servers stay connected.
+    /// Ends the runs, calls and sandboxes of the agent with `ERR_CLOSED`, and waits until they have ended. Then discards the agent's call
+    /// permissions, saved values and subscriptions. Closes each server that the agent had through profiles, unless another open agent has
+    /// the server through profiles or the operator's own agent uses it. All other servers stay connected.
     pub async fn close(&self) {
         self.begin_close();
         self.identity.work.close();
@@ -374,7 +378,7 @@ impl Agent {
         self.core.end_left(servers).await;
     }
 
-    /// Does work until the agent is closed. `close` waits until the work has ended.
+    /// Runs `work` until it is done or the agent is closed. `close` waits until the work has ended.
     pub(crate) async fn unless_closed<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let _work = self.identity.work.token();
         tokio::select! {

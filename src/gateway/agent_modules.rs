@@ -61,7 +61,7 @@ pub(super) fn check(name: &str, module: &dyn AgentModule, known: &AgentModules) 
     }
 }
 
-/// Converts the agent's modules to the form that the guest uses.
+/// Converts the agent's modules to the descriptions of modules that the guest uses.
 pub(super) fn agent_guest_modules(modules: &AgentModules) -> Vec<GuestModule> {
     modules.iter().map(|(name, module)| agent_guest_module(name, module.as_ref())).collect()
 }

@@ -1,5 +1,5 @@
-//! Permissions that a person gave for more than one call. A permission applies only to exactly its subject, and ends with the server's
-//! approval. After a revocation, a new approval, a change or a disabling of the server, the person is asked again.
+//! Permissions that a person gave for more than one call. A permission applies only to exactly one subject (`AllowedSubject`), and ends
+//! with the server's approval. After a revocation, a new approval, a change or a disabling of the server, the person is asked again.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ pub(super) enum AllowedSubject {
     Requests { method: &'static str, manifest: String },
 }
 
-/// A permission for more than one call. Two permissions are equal if all facts are equal on which the person based the answer.
+/// A permission for more than one call. Two permissions are equal if the person has based both answers on equal facts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AllowedCall {
     pub(super) server: String,
@@ -21,8 +21,8 @@ pub(super) struct AllowedCall {
     pub(super) command: String,
     /// The id of the approval. Each new approval has a new id, even if another process made it.
     pub(super) approval: String,
-    /// The number of decisions about the server in this gateway. Disabling the server or changing its config increases the number, and so
-    /// ends the permission.
+    /// The number of decisions about the server in this gateway. When the server is disabled or its config changes, the number increases,
+    /// and this ends the permission.
     pub(super) decisions: u64,
     pub(super) subject: AllowedSubject,
 }
@@ -40,7 +40,7 @@ impl AllowedCalls {
         self.all().contains(allowed)
     }
 
-    /// Removes the permissions for a server. They are already invalid, so this only frees memory.
+    /// Removes the permissions for a server. These permissions are already invalid, so the removal only frees memory.
     pub(super) fn forget(&self, server: &str) {
         self.all().retain(|allowed| allowed.server != server);
     }

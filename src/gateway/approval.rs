@@ -34,8 +34,8 @@ impl Gateway {
         self.unless_disabled(name, decider, self.request(name)).await.map_err(|error| self.core.redacted(error))
     }
 
-    /// Does work on behalf of a person or a model. If a person has disabled the server, a model's work is refused. If a person disables it
-    /// during the work, the work ends.
+    /// Runs `work` on behalf of a person or a model. If a person has disabled the server, the work of a model is refused. If a person
+    /// disables the server during the work of a model, that work ends.
     pub(super) async fn unless_disabled<T>(&self, name: &str, decider: Decider, work: impl Future<Output = Result<T>>) -> Result<T> {
         if decider == Decider::Person {
             return work.await;
@@ -84,13 +84,14 @@ impl Gateway {
         others.filter_map(|other| manifest(other).transpose()).collect()
     }
 
-    /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Without a digest, starts
-    /// the server and approves both stages in their present state. The approval is valid for the duration `valid_for`; `None` means until
-    /// it is revoked.
+    /// Approves a server. With a digest, approves exactly the request that has this digest, and does not start the server. Without a
+    /// digest, starts the server and approves the command and the manifest as they are now. The approval is valid for the duration
+    /// `valid_for`; `None` means until it is revoked.
     ///
     /// # Errors
-    /// `ERR_DIGEST_CHANGED` if no shown request has the digest, or the request has changed since; `ERR_NOT_APPROVED` if the approval was revoked
-    /// meanwhile; `ERR_BOX_FAILED` if the box of an unapproved command cannot be made now; without a digest, the errors of connecting.
+    /// `ERR_DIGEST_CHANGED` if no shown request has the digest, or the request has changed since; `ERR_NOT_APPROVED` if the approval was
+    /// revoked during this call; `ERR_BOX_FAILED` if the box of an unapproved command cannot be made now; without a digest, the errors of
+    /// connecting.
     pub async fn approve(&self, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         self.approve_by(AuditParty::Person, name, digest, valid_for).await
     }
@@ -105,8 +106,8 @@ impl Gateway {
         if let (Ok(()), Ok(server)) = (&outcome, self.core.registry.server(name)) {
             self.core.server_facts.note(&server.key(), &self.core.subject(&server).digest, |server_facts| server_facts.changed.clear());
             if let Ok(ApprovalStatus::Full(manifest)) = self.core.approval_status(&server) {
-                // Computes the names that runs import. This takes noticeable time for very many tools, so it is done here and not in the
-                // next run.
+                // Computes the names that runs import. With very many tools, the computation takes noticeable time, so it is done here and
+                // not in the next run.
                 manifest.identifiers();
             }
         }
@@ -116,8 +117,8 @@ impl Gateway {
     async fn approve_request(&self, party: AuditParty, name: &str, digest: Option<&str>, valid_for: Option<Duration>) -> Result<()> {
         let server = self.server(name)?;
         let approvals = &self.core.trust.approvals;
-        // The state on which the approval is based is read first, so that this approval does not undo a revocation that happens during the
-        // following steps.
+        // The present state of the approval is read first. If the approval is revoked during the following steps, this approval then fails
+        // and does not undo the revocation.
         let basis = approvals.basis(&server.key())?;
         let subject = self.core.full_subject(&server).await?;
         let Some(digest) = digest else {
@@ -158,7 +159,8 @@ impl Gateway {
         });
         let recorded = recorded.await?;
         self.record_approval(party, &subject.server, ApprovalStage::Command, subject.shown_digest.clone());
-        // From now on, the program of a server that an agent has proposed is kept from the boxes of other servers.
+        // If an agent has proposed this server, its program is protected from the boxes of other servers only from now on. Boxes that could
+        // write the program are ended.
         self.core.end_boxes_with_new_files(Some(&subject.server)).await;
         Ok(recorded)
     }
@@ -190,14 +192,14 @@ impl Gateway {
     /// process is ended before the store is written, because the process may be the reason why writing fails.
     ///
     /// # Errors
-    /// `ERR_UNKNOWN_SERVER`; `ERR_APPROVAL_STORE` if the revocation could not be written. It is still valid in this gateway until the gateway is
-    /// closed.
+    /// `ERR_UNKNOWN_SERVER`; `ERR_APPROVAL_STORE` if the revocation could not be written. In this case, the revocation is valid only in
+    /// this gateway, until the gateway is closed.
     pub async fn revoke(&self, name: &str) -> Result<()> {
         self.revoke_by(AuditParty::Person, name).await
     }
 
-    /// Revokes an approval on behalf of a person or of a setting, or because a model removes a server of its own agent. The audit records which
-    /// of them it was.
+    /// Revokes an approval on behalf of a person or of a setting, or because a model removes a server of its own agent. The audit records
+    /// which of these three is the case.
     pub(super) async fn revoke_by(&self, party: AuditParty, name: &str) -> Result<()> {
         self.core.check_open()?;
         self.core.registry.make_variant_named(name);
@@ -258,15 +260,16 @@ impl Gateway {
     }
 }
 
-/// Fails if the box of a server cannot be made now. Then its request does not have all that this box can reach and change, and an approval would
-/// stay valid after the reason is gone.
+/// Fails if the box of a server cannot be made now. In this case, the approval request does not list everything that the box can reach and
+/// change. An approval of this request would stay valid after the reason for the failure is gone.
 fn check_present(subject: &Subject) -> Result<()> {
     let Some(reason) = &subject.present.refusal else { return Ok(()) };
     let problem = format!("{reason}. Nothing was approved: solve this first, then look at the request again and approve it");
     Err(Error::BoxFailed { server: subject.server.clone(), problem: problem.into() })
 }
 
-/// Returns the manifest as the config filters it. Uses a blocking thread, because filtering a manifest of the maximum size takes long.
+/// Returns the manifest as the config filters it. Uses a blocking thread, because filtering a manifest of the maximum size takes a long
+/// time.
 pub(super) async fn filtered(server: &Arc<ServerDefinition>, live: &Arc<Manifest>) -> Result<Manifest> {
     let (server, whole) = (Arc::clone(server), Arc::clone(live));
     blocking(move || Ok(filter_manifest(&server, &whole))).await
@@ -288,7 +291,7 @@ impl Agent {
         self.core.approval_status(&server).map_err(|error| self.core.redacted(error))?.require_full(name)?;
         let was_disabled = self.core.registry.is_disabled_by_person(name);
         self.core.registry.enable(name, decider, self.identity.id)?;
-        // Programs enable their servers at each start. If this changes nothing, there is no decision to record.
+        // Programs enable their servers at each start. If the server is enabled already, there is no decision to record.
         if was_disabled || decider == Decider::Model {
             self.core.record_decision(name, ServerChange::Enabled, self.identity.name.clone(), decider);
         }
@@ -314,7 +317,7 @@ impl Agent {
     }
 }
 
-/// Audits the tools of a generated server. Reading much code takes long, so a runtime's worker does not do it.
+/// Audits the tools of a generated server. Reading a lot of code takes a long time, so this is not done on a worker thread of the runtime.
 async fn generated_findings(server: Arc<ServerDefinition>) -> Result<Vec<Finding>> {
     let Transport::Generated(_) = &server.transport else { return Ok(Vec::new()) };
     blocking(move || match &server.transport {
@@ -324,7 +327,8 @@ async fn generated_findings(server: Arc<ServerDefinition>) -> Result<Vec<Finding
     .await
 }
 
-/// Creates the request of stage 2. Reading the texts of a large manifest takes long, so a runtime's worker does not do it.
+/// Creates the request of stage 2. Reading the texts of a large manifest takes a long time, so this is not done on a worker thread of the
+/// runtime.
 async fn manifest_request(
     server: Arc<ServerDefinition>,
     manifest: Arc<Manifest>,

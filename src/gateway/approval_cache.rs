@@ -19,8 +19,9 @@ use crate::trust::{Approval, ApprovalSnapshot, ApprovalStatus, NotApprovedReason
 pub enum ApprovalRead {
     /// Reads approvals, environment files and pinned programs from disk. Blocks.
     Fresh,
-    /// Reads the approvals from disk, but compares them with the environment files, folders and programs of the last read. Only servers
-    /// that nobody has read yet are read completely. Blocks. It is for lists of many servers, whose users check each server that they take.
+    /// Reads the approvals from disk, but compares them with the environment files, folders and programs of the last read. The files of a
+    /// server that was never read before are read too. Blocks. Used for lists of many servers, where each server is checked again before it
+    /// is used.
     Store,
     /// Uses the approvals of the last read, and starts a new read for later callers. Never blocks.
     Cached,
@@ -39,7 +40,8 @@ impl ApprovalReading<'_> {
         self.status_of(server, &server.key())
     }
 
-    /// Returns the approval status of a server whose key is known. A list of many servers makes each key once.
+    /// Returns the approval status of a server whose key is known. With this function, code that handles many servers computes each key
+    /// only once.
     pub(super) fn status_of(&self, server: &ServerDefinition, key: &str) -> ApprovalStatus {
         let core = self.core;
         let TrustState { approvals, approval_cache, .. } = &core.trust;
@@ -66,11 +68,11 @@ impl ApprovalReading<'_> {
     }
 }
 
-/// The cache of the subjects of approvals.
+/// The cache of the subjects of approvals. A `Subject` is everything that an approval is compared with.
 pub(super) struct ApprovalCache {
     subjects: Mutex<Subjects>,
     /// The subjects that were computed last, with the definitions that they describe. They are kept because computing the digest of a large
-    /// entry takes time.
+    /// entry takes a long time.
     computed: Mutex<HashMap<String, (Arc<ServerDefinition>, Subject)>>,
     /// Locked while one thread reads the approvals for all callers.
     reading: Arc<tokio::sync::Mutex<()>>,
@@ -83,7 +85,7 @@ pub(super) struct ApprovalCache {
 struct Subjects {
     /// The subjects by the keys of their servers.
     by_key: HashMap<String, Arc<Subject>>,
-    /// Number of changes until now.
+    /// Number of changes of `by_key` until now.
     changes: u64,
 }
 
@@ -111,7 +113,7 @@ impl ApprovalCache {
     }
 
     /// Returns the stored subject, if it was computed for this very definition, with the same folder, addresses and registry. Pointers are
-    /// compared: the cache keeps the definition alive, so no other definition can be at the same place in memory.
+    /// compared: the cache keeps the definition alive, so no other definition can have the same address in memory.
     pub(super) fn computed(
         &self,
         server: &ServerDefinition,
@@ -184,7 +186,7 @@ impl Core {
         subject
     }
 
-    /// Reads the approvals of all servers into the cache. Ignores errors, because a later call that needs the approval reports them.
+    /// Reads the approvals of all servers into the cache. Ignores errors: a later call that needs an approval reports the error.
     pub(super) fn read_all_approvals(&self) {
         let Ok(reading) = self.read_approvals(ApprovalRead::Fresh) else { return };
         for server in self.registry.servers() {

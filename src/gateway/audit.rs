@@ -43,11 +43,11 @@ pub(super) fn open(store: &Arc<Store>, options: &GatewayOptions, limits: &Limits
     Audit::open(store, options)
 }
 
-/// Records a request in the audit when this value is dropped. So requests whose caller stopped waiting are recorded too. The audit knows the request
-/// from its begin, because at the end of the process nobody drops this value.
+/// Records a request in the audit when this value is dropped. Therefore a request whose caller has stopped waiting is recorded too. The
+/// audit is informed when the request begins, because this value is not dropped if the process ends.
 pub(super) struct RecordedRequest<'a> {
     core: &'a Core,
-    /// `None` if the audit is closed, or after the end is recorded.
+    /// `None` if the audit is closed, or once the end of the request is recorded.
     call: Option<CallInProgress>,
     outcome: CallOutcome,
     result_bytes: Option<usize>,
@@ -115,7 +115,7 @@ impl Core {
         self.audit.record(AuditEvent::Provider { package, decision, by: AuditParty::Person });
     }
 
-    /// Records that toolboxes were granted to an agent, with their present patterns, or taken from it.
+    /// Records that toolboxes, with their present patterns, were granted to an agent or taken from it.
     pub(super) fn record_grants(&self, agent: &str, toolboxes: &[String], change: GrantChange) {
         let grants = self.grants_now(ApprovalRead::Cached).ok();
         let patterns = |toolbox: &String| {
@@ -144,7 +144,7 @@ impl Core {
         }
     }
 
-    /// Records the servers that were added, changed or removed. `source` is where removed servers came from, if that is known.
+    /// Records the servers that were added, changed or removed. `source` is the source of the removed servers, if it is known.
     pub(super) fn record_changes(&self, changes: &ServerChanges, source: Option<SourceKind>, by: AuditParty) {
         let ServerChanges { added, removed, changed } = changes;
         for (change, names) in [(ServerChange::Added, added), (ServerChange::Changed, changed), (ServerChange::Removed, removed)] {
@@ -158,7 +158,7 @@ impl Core {
 }
 
 impl Gateway {
-    /// Returns the last rows of the audit that match the query, the oldest first. The audit contains the rows of all gateways with the same
+    /// Returns the last rows of the audit that match the query, oldest first. The audit contains the rows of all gateways with the same
     /// state folder.
     ///
     /// ```no_run

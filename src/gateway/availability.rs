@@ -25,13 +25,15 @@ impl Core {
     /// Returns the part of a server's approved manifest that an agent may use. Returns an error if the server is not enabled for the agent.
     pub(super) fn usable(&self, server: &ServerDefinition, viewer: &Viewer<'_>) -> Result<Arc<Manifest>> {
         self.check_plugin_on()?;
-        // A server of another source may have taken the name since. Grants for an added server do not apply to that server.
+        // A server of another source may have taken the name of an added server. Grants for the added server do not apply to the other
+        // server.
         if viewer.granted.has_lost_name_to(server.as_granted()) || !self.may_use(server, viewer) {
             return Err(self.unknown_server(&server.name, viewer.granted));
         }
         let approved = match self.approval_status(server)? {
             ApprovalStatus::Full(approved) => approved,
-            // Another agent chose the server's name, and nobody has approved the server. So the error must not reveal that it exists.
+            // Another agent chose the server's name, and nobody has approved the server. So the error must not reveal that the server
+            // exists.
             _ if viewer.granted.is_of_another(server.as_granted()) => return Err(self.unknown_server(&server.name, viewer.granted)),
             other => other.require_full(&server.name)?,
         };
@@ -65,7 +67,7 @@ impl Core {
                 .is_ok_and(|approval_status| matches!(approval_status, ApprovalStatus::Full(_)))
     }
 
-    /// Returns whether an agent may use a server. Only the server's origin decides this here, not its approval.
+    /// Returns whether an agent may use a server. Here, only the origin of the server decides this. Its approval is not checked.
     pub(super) fn may_use(&self, server: &ServerDefinition, viewer: &Viewer<'_>) -> bool {
         let server = server.as_granted();
         if viewer.id == self.people.operator.id {
@@ -82,7 +84,8 @@ impl Core {
         self.registry.is_enabled_for_any(name, &self.agents.ids())
     }
 
-    /// Returns the reason why a request was ended. If the server is approved and `is_enabled`, only its process was ended.
+    /// Returns the reason why a request was ended. If the server is approved and `is_enabled` is true, the reason is that its process was
+    /// ended.
     pub(super) fn refusal(&self, name: &str, is_enabled: bool) -> Error {
         let approval_status =
             self.check_plugin_on().and_then(|_| self.registry.server(name)).and_then(|server| self.approval_status(&server));
@@ -93,7 +96,7 @@ impl Core {
         }
     }
 
-    /// Returns the reason why a request of an agent was ended, in a form that is safe for the agent: the error for an unknown server lists only
+    /// Returns the reason why a request of an agent was ended. The error is safe for the agent: the error for an unknown server lists only
     /// names that the agent may see.
     pub(super) fn refusal_for(&self, name: &str, viewer: &Viewer<'_>) -> Error {
         match self.refusal(name, self.registry.is_enabled(name, viewer.id)) {
@@ -108,9 +111,9 @@ impl Core {
         if disabled { Error::ServerDisabled { server } } else { Error::NotEnabled { server } }
     }
 
-    /// Returns the manifests of the servers that a run sees if an agent starts it now, by the names that the run uses. Each manifest
-    /// contains only items that are both approved and granted. `attached` are the servers that a task adds to those that are always
-    /// available.
+    /// Returns the manifests of the servers that a run sees if an agent starts it now, by the names that the code of the run uses. Each
+    /// manifest contains only items that are both approved and granted. `attached` are the servers that a task adds to the servers that are
+    /// available without a task.
     pub(super) fn visible_servers(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> Result<BTreeMap<String, Arc<Manifest>>> {
         self.visible_servers_by(viewer, attached, ApprovalRead::Fresh)
     }
@@ -126,7 +129,8 @@ impl Core {
         self.approved_manifests(self.servers_of(viewer, attached).iter(), viewer.granted, approval_read)
     }
 
-    /// Returns the parts of the servers' approved manifests that an agent is granted. Leaves out servers of which it sees nothing.
+    /// Returns the parts of the servers' approved manifests that an agent is granted. Leaves out servers with no item that the agent is
+    /// granted.
     pub(super) fn approved_manifests<'a>(
         &self,
         servers: impl Iterator<Item = (&'a String, &'a Arc<ServerDefinition>)>,
@@ -141,8 +145,8 @@ impl Core {
         Ok(servers.filter_map(|(name, server)| Some((name.clone(), manifest(server)?))).collect())
     }
 
-    /// Returns the enabled servers of an agent, by the names that its code uses. These are the servers that are always available, and those
-    /// that its task attaches. An attached server replaces another of the same name.
+    /// Returns the enabled servers of an agent, by the names that its code uses. These are the servers that are available without a task,
+    /// and the servers that the agent's task attaches. An attached server replaces another server of the same name.
     pub(super) fn servers_of(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> BTreeMap<String, Arc<ServerDefinition>> {
         let Viewer { id, granted } = *viewer;
         let identity = self.agents.get(id);
@@ -169,8 +173,8 @@ fn restarted(name: &str) -> Error {
 }
 
 /// Returns whether an agent may use a server, according to its origin. A server that an agent has added is for agents of that name, and for
-/// agents to which the operator has granted it by name. A server that a task defines is for the agent that has the task, whatever is
-/// granted to others.
+/// agents to which the operator has granted it by name. A server that a task defines is only for the agent that has the task. Grants do not
+/// change this.
 fn is_for(server: ServerRef<'_>, identity: &Identity, granted: &Granted) -> bool {
     if is_of_task(server) {
         return identity.is_operator() || identity.task_servers.has(server.registry_name);

@@ -49,10 +49,10 @@ use own_programs::{OwnPrograms, starts};
 use programs::compared;
 use start_registry::start_sentence;
 
-/// Variables that lead into the private folders of the box, unless the entry sets them.
+/// Variables that name private folders of the box. The box sets each of them unless the entry does.
 const PRIVATE: [(&str, &str); 2] = [("HOME", HOME), ("TMPDIR", "/tmp")];
 
-/// The program that makes boxes, and the folder with their private homes.
+/// Makes boxes: has the program that makes them, the folder with their private homes, and the settings that are the same for all boxes.
 pub(super) struct BoxMaker {
     program: PathBuf,
     state_folder: PathBuf,
@@ -62,11 +62,11 @@ pub(super) struct BoxMaker {
     resolver: Arc<dyn Resolve>,
     /// The hosts that the box of each server has refused since its last start. Each box reports only a limited number of refused hosts.
     refused: Arc<Mutex<HashMap<String, Vec<Refusal>>>>,
-    /// The folder with the guest's snapshot. A program that can write there decides what runs in the VM.
+    /// The folder with the guest's snapshot. A program that can write there can decide which code runs in the VM.
     snapshot_folder: Option<PathBuf>,
-    /// The services whose sockets a box does not get, even if it gets their folder.
+    /// The services whose sockets are hidden from a box, even if the box has the folder of the socket.
     services: Vec<Service>,
-    /// The folders in which programs of the machine make their sockets.
+    /// The folders in which programs on this machine create their sockets.
     socket_folders: Vec<PathBuf>,
     own_files: OwnFiles,
     own_programs: OwnPrograms,
@@ -103,32 +103,34 @@ impl BoxMaker {
 
     /// Returns the folders that no box may contain.
     fn own_folders(&self) -> Vec<PathBuf> {
-        // A link in a path that begins at the working folder counts as well.
+        // A relative path is made absolute without following links, so that the path of a link is protected too.
         let own = [Some(&self.state_folder), self.snapshot_folder.as_ref()].into_iter().flatten();
         own.map(|folder| absolute(folder).unwrap_or_else(|_| folder.clone())).collect()
     }
 }
 
-/// The reports of the programs that make boxes. They depend only on the machine, so all gateways of this process share them.
+/// The reports of the programs that make boxes. The reports depend only on the machine, so all gateways of this process share them.
 static KNOWN: Mutex<BTreeMap<PathBuf, BoxesReport>> = Mutex::new(BTreeMap::new());
-/// Maximum time to wait for the program that tries the parts of a box. The program normally takes some milliseconds.
+/// Maximum time to wait for the program that tests which features of a box work on this machine. The program normally takes some
+/// milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum size in bytes of the report of the program that tries the parts of a box.
+/// Maximum size in bytes of the report of the program that tests the features of a box.
 const MAX_REPORT_BYTES: usize = 64 * 1024;
 
 impl Gateway {
-    /// Reports the parts of a box that this machine has, and remedies for the missing ones. Tries the parts once for this process. Blocks.
+    /// Reports which features of a box work on this machine (such as namespaces and the filter of system calls), and remedies for the
+    /// missing ones. The features are tested once in this process. Blocks.
     #[must_use]
     pub fn boxes(&self) -> BoxesReport {
         let program = &self.core.box_maker.program;
-        // The lock is held meanwhile, so that concurrent callers wait for the same attempt.
+        // The lock is held during the test, so that concurrent callers wait for the same test.
         let mut known = KNOWN.lock();
         if let Some(report) = known.get(program) {
             return report.clone();
         }
         match try_parts(program, PATIENCE) {
             Ok(report) => known.entry(program.clone()).or_insert(report).clone(),
-            // A failure is not cached, so the next request tries again.
+            // A failure is not cached, so the next call tests again.
             Err(problem) => BoxesReport::without_program(format!("the program {} cannot be run: {problem}", program_name(program))),
         }
     }
@@ -155,7 +157,7 @@ fn try_parts(program: &Path, patience: Duration) -> Result<BoxesReport, String> 
     serde_json::from_slice(&read?).map_err(|error| error.to_string())
 }
 
-/// Reads the output of the program that tries the parts of a box. This program writes one line and ends.
+/// Reads the output of the program that tests the features of a box. This program writes one line and ends.
 fn read_whole(mut output: ChildStdout, patience: Duration) -> Result<Vec<u8>, String> {
     let (end, mut read, mut part) = (Instant::now() + patience, Vec::new(), [0; 4096]);
     while read.len() <= MAX_REPORT_BYTES {
@@ -172,7 +174,7 @@ fn read_whole(mut output: ChildStdout, patience: Duration) -> Result<Vec<u8>, St
 }
 
 impl Core {
-    /// Returns the process to start, within its box if the entry has one. `registry` is the registry in the approved subject.
+    /// Returns the process to start, within its box if the entry sets one. `registry` is the registry in the approved subject.
     pub(super) async fn target(
         &self,
         server: &ServerDefinition,
@@ -234,7 +236,7 @@ impl Core {
         Ok(Target::Process { command, program, in_box })
     }
 
-    /// Returns the private home of a server, its command and its approval.
+    /// Returns the private home that belongs to a server with its present command and approval.
     async fn home_of(&self, server: &ServerDefinition) -> GatewayResult<HeldHome> {
         let workspace = deciding_folder(server, &self.surroundings);
         let approval = self.trust.approvals.first_approval_id(&server.key())?.unwrap_or_default();
@@ -243,7 +245,8 @@ impl Core {
     }
 
     /// Returns the approval request for the command. For a server in a box, the request also contains the hosts that a package runner may
-    /// reach until the server has started, and what the subject says about the box on this machine. For each process, it contains what other servers can change.
+    /// reach until the server has started, and the sentences of the subject about the box on this machine. For every server that is a
+    /// process, the request contains what other servers can change.
     pub(super) fn command_request(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = self.request_of_entry(server, subject, lack);
         request.changeable_by = subject.changeable_by.sentences.iter().map(|sentence| in_one_line(sentence)).collect();
@@ -255,7 +258,7 @@ impl Core {
         request
     }
 
-    /// Returns the approval request for the command as far as the entry decides it.
+    /// Returns the part of the approval request for the command that depends only on the entry.
     pub(super) fn request_of_entry(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
         if let Some(in_box) = &mut request.in_box {
@@ -264,7 +267,8 @@ impl Core {
             }
         }
         let Transport::Stdio { working_directory, .. } = &server.transport else { return request };
-        // Folders that the box gives can tie the approval to the workspace, although the command does not start there.
+        // The folders of the box can depend on the workspace. Then the approval belongs to the workspace, although the command does not
+        // start there.
         if request.in_box.is_some() && working_directory.is_none() && self.locality(server) == Locality::Anywhere {
             request.cwd = Some(HOME.to_owned());
         }
@@ -284,7 +288,7 @@ impl Core {
     /// Returns the function that reports the refusals of a server's box.
     fn on_refused(&self, server: &str) -> RefusalListener {
         let (events, refused, server) = (self.events.clone(), Arc::clone(&self.box_maker.refused), server.to_owned());
-        // Refusals of an earlier start say nothing about this start, and nobody asks for the refusals of a removed server.
+        // Removes the refusals of an earlier start of this server, and those of servers that no longer exist.
         refused.lock().retain(|known, _| *known != server && self.registry.server(known).is_ok());
         Arc::new(move |refusal: &Refusal| {
             let Refusal { host, port, reason } = refusal.clone();
@@ -305,7 +309,8 @@ impl Gateway {
     }
 }
 
-/// Returns a sentence of an approval request in one line. Any program can choose the names of files, and a name must not write sentences of its own.
+/// Returns a sentence of an approval request in one line. The sentence can contain the name of a file, and any program can choose that
+/// name. Escaping keeps the name from looking like a sentence of its own.
 fn in_one_line(sentence: &str) -> String {
     escaped(sentence).replace('\n', "\\n")
 }
@@ -319,8 +324,8 @@ fn add_missing(command: &mut ResolvedCommand, variables: Vec<(String, String)>) 
     }
 }
 
-/// Returns the command with the folders and variables of its box. The working folder is the private home, unless the entry has one or depends on the
-/// workspace.
+/// Returns the command with the folders and variables of its box. The working folder is the private home, unless the entry sets a working
+/// folder or depends on the workspace.
 fn within(mut command: ResolvedCommand, server: &ServerDefinition, in_box: &BTreeMap<String, String>) -> ResolvedCommand {
     let Transport::Stdio { environment: own, working_directory, .. } = &server.transport else { return command };
     let is_own = |name: &str| own.iter().any(|(own, _)| own == name);

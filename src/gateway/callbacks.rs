@@ -22,12 +22,12 @@ use crate::sandbox::{Pause, RunControl};
 use crate::telemetry::TraceContext;
 use crate::trust::{ApprovalRequest, Decision};
 
-/// A question to a person whether a call may be sent.
+/// A question that asks a person whether a call may be sent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalQuestion {
     pub server: String,
-    /// The tool's name as the server defines it. For any other request, its method.
+    /// The tool's name as the server defines it. For a request that is not a tool call, its method.
     pub tool: String,
     /// The method of the request: `tools/call` for a tool. A server chooses the names of its tools, but not this method.
     #[serde(skip)]
@@ -51,7 +51,7 @@ pub struct ElicitationQuestion {
     pub run_id: Option<u64>,
 }
 
-/// A question of a server to a model, in the form for the agent's program.
+/// A server's question to a model, as the agent's program receives it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SamplingQuestion {
@@ -62,7 +62,7 @@ pub struct SamplingQuestion {
     pub run_id: Option<u64>,
 }
 
-/// A question to a person to authorize this program at a server.
+/// A request that a person authorize this program at a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct AuthorizationQuestion {
     pub server: String,
@@ -70,7 +70,7 @@ pub struct AuthorizationQuestion {
     pub issuer: String,
 }
 
-/// A question whether a credential from the config may be sent to an authorization server. The MCP server named that authorization server.
+/// A question that asks whether a credential from the config may be sent to an authorization server that the MCP server has named.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IssuerQuestion {
@@ -80,7 +80,7 @@ pub struct IssuerQuestion {
     pub credential: Credential,
 }
 
-/// A future answer. It may wait for a person.
+/// The future of an answer. The future may wait for a person.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 /// Questions that an agent's program may answer. A method returns `None` if these callbacks cannot answer; then the next callbacks are
@@ -92,8 +92,8 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Returns advice for a person, for error messages about calls that no callback can ask about. It replaces the default advice for the
-    /// agent's author.
+    /// Returns advice for a person that is part of an error message. The error is that a call needs an approval, but no callback can ask
+    /// for it. This advice replaces the default advice, which is for the agent's author.
     fn advice(&self) -> Option<&'static str> {
         None
     }
@@ -120,7 +120,7 @@ pub trait Callbacks: Send + Sync {
         None
     }
 
-    /// Asks for the folders of the host that made the call, as URIs. A server gets only folders that are within the folders that
+    /// Asks the MCP host that made the call for its folders, as URIs. A server gets only those of the folders that are within folders that
     /// the config allows.
     fn roots(&self) -> Option<Answer<Vec<String>>> {
         None
@@ -132,7 +132,7 @@ pub trait Callbacks: Send + Sync {
     }
 
     /// Shows a page on which a person grants access. The answer is the URL of the final redirect, if the agent's program knows it. The
-    /// answer is `None` if the browser runs on this machine; then the gateway's own listener receives the redirect.
+    /// answer is `None` if the browser runs on this machine: in this case, the gateway's own listener receives the redirect.
     fn authorize(&self, url: &str, question: &AuthorizationQuestion) -> Option<Answer<Option<String>>> {
         let _ = (url, question);
         None
@@ -167,8 +167,8 @@ pub trait Callbacks: Send + Sync {
     }
 }
 
-/// A list of callbacks, the innermost first. Questions about a call (its approval, a server's forms and sampling requests) go to the
-/// caller. Questions about a connection (inputs, authorization) are asked once for all agents, and go to the operator.
+/// A list of callbacks, innermost first. Questions about a call (its approval, a server's forms and sampling requests) go to the caller.
+/// Questions about a connection (inputs, authorization) are asked once for all agents, and go to the operator.
 #[derive(Clone, Default)]
 pub struct CallbackChain {
     caller: Vec<Arc<dyn Callbacks>>,
@@ -250,7 +250,7 @@ impl CallbackChain {
     }
 }
 
-/// The number of the next scope. The numbers keep a question of one scope from reaching another scope.
+/// The number of the next scope. Because of the numbers, a question of one scope cannot reach another scope.
 static SCOPES: AtomicU64 = AtomicU64::new(1);
 
 /// The scope of a call: its callbacks, its listener, and the calls that a person allowed or denied for its run.
@@ -264,24 +264,24 @@ pub(super) struct CallScope {
     pub(super) run_id: Option<u64>,
     /// The trace context of the scope's work.
     pub(super) trace: Option<TraceContext>,
-    /// The listener for the scope's events, which replaces the gateway's.
+    /// The listener for the scope's events, which is used in place of the gateway's listener.
     pub(super) listener: Option<EventListener>,
     /// Calls that a person allowed for the rest of the run.
     pub(super) allowed_calls: AllowedCalls,
-    /// Server and tool pairs that are denied for the rest of the run, for any arguments.
+    /// Pairs of a server and a tool that are denied for the rest of the run, whatever the arguments are.
     denied: Mutex<BTreeSet<(String, String)>>,
     /// The maximum number of questions for a run, of all kinds together. `None` for calls without a run.
     max_questions: Option<usize>,
     questions: AtomicUsize,
     asking: tokio::sync::Mutex<()>,
     warnings: Mutex<Vec<String>>,
-    /// Keeps the connections of the servers that the run has called.
+    /// Keeps the connections open to all servers that the run has called.
     holds: Mutex<BTreeMap<String, Hold>>,
 }
 
 impl CallScope {
-    /// Creates a scope. `callbacks` belong to the agent or to its sandbox. `inner` belong to the call or run itself. `listener`
-    /// defaults to the agent's.
+    /// Creates a scope. `callbacks` are those of the agent or its sandbox. `inner` are those of the call or run itself. Without a
+    /// `listener`, the scope uses the listener of the agent.
     pub(super) fn new(
         identity: &Arc<Identity>,
         granted: Arc<Granted>,
@@ -345,7 +345,7 @@ impl CallScope {
         self.holds.lock().entry(server.to_owned()).or_insert_with(|| connection.hold(run.going_on()));
     }
 
-    /// Lets the connections of the run's servers be closed again.
+    /// Allows the connections to the run's servers to be closed again.
     pub(super) fn end_holds(&self) {
         // The holds are dropped without the lock, because the drop can close connections.
         let holds = std::mem::take(&mut *self.holds.lock());

@@ -1,5 +1,5 @@
-//! The caller of a request, in the form that a connection uses: the callbacks of its run, its sandbox and the gateway, and the listener for
-//! its events.
+//! The caller of a request, as a connection uses it. It has the callbacks of the run, the sandbox and the gateway, and the listener for the
+//! events of the request.
 
 use std::sync::Arc;
 
@@ -62,8 +62,8 @@ impl ScopeCaller {
         counted.map_err(|reason| self.scope.warn(format!("a question of server \"{}\" was declined: {reason}", marked_name(server).0))).ok()
     }
 
-    /// Makes a question readable for a person. A URL is not changed, because it is opened and not read. Returns an error if a form could
-    /// not be shown exactly as it is answered.
+    /// Makes a question readable for a person. A URL is not changed, because it is opened and not read. Returns an error if redaction or
+    /// escaping would change a form, so that the person would see another form than the one that is answered.
     fn readable(&self, mut elicitation: Elicitation) -> Result<Elicitation, String> {
         let redactor = &self.events.redactor;
         let clean = |text: &str| redactor.readable_question(text, MAX_MESSAGE_CHARS);

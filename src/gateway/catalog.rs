@@ -28,12 +28,13 @@ use crate::trust::ApprovalStatus;
 
 /// The default limit, in tokens, for the text about the servers in a system prompt.
 pub const DEFAULT_BUDGET_TOKENS: usize = 2_000;
-/// The number of searches that read only the found servers completely. If each of them finds a changed server, all servers are read.
+/// The number of searches that completely read only the servers that they find. If each of these searches finds a changed server, all
+/// servers are read.
 const SEARCHES_BEFORE_ALL_ARE_READ: usize = 2;
-/// Maximum number of tools that a search for the task returns, if the text for a system prompt is made for a task.
+/// Maximum number of tools that the search for a task returns, when a system prompt text is made for this task.
 const FOUND_FOR_TASK: usize = 100;
 
-/// A server's status, its settings, and its offer if the server is approved.
+/// A server's status, its settings, and, if the server is approved, its offer (tools, resources and prompts).
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
@@ -51,15 +52,16 @@ pub struct ServerInfo {
 pub struct CodeReport {
     /// True if no problem was found.
     pub ok: bool,
-    /// False if the code was not checked, because it is nested too deeply or its parser took too long.
+    /// False if the code was not checked, because the code is nested too deeply or the parser took too long.
     pub looked: bool,
     pub problems: Vec<Problem>,
-    /// Names of properties that were never seen in results, similar to some that were. The code may be right, so these are not problems.
+    /// Names of properties that were never seen in results, but that are similar to names that were seen. The code may be correct
+    /// nevertheless, so these are not problems.
     pub hints: Vec<Problem>,
 }
 
 impl Core {
-    /// Returns the form of declarations: how texts are shortened for models, and how failed calls are declared.
+    /// Returns the style of declarations: the functions and the limit that shorten texts for models, and the declaration of failed calls.
     pub(super) fn declaration_style(&self, errors: ToolErrors) -> DeclarationStyle {
         let wording = Wording { text: sanitise_text, line: sanitise_line, max_chars: self.limits.max_description_chars };
         let failures = match errors {
@@ -104,7 +106,7 @@ impl Core {
             Ok((granted.search.search(catalog.servers(), &catalog, query, self.embedder.as_deref())?, catalog))
         };
         // Reading the files of thousands of servers takes seconds. So only the servers that were found are read completely now. If one of
-        // them has changed, its new state is known then, and another search takes it into account. The others are read for later searches.
+        // them has changed, another search uses its new state. The other servers are read in the background for later searches.
         for _ in 0..SEARCHES_BEFORE_ALL_ARE_READ {
             let (found, catalog) = found(ApprovalRead::Store)?;
             let names: BTreeSet<&String> = found.iter().map(|found| &found.server).collect();
@@ -118,7 +120,7 @@ impl Core {
         found(ApprovalRead::Fresh).map(|(found, _)| found)
     }
 
-    /// Returns the tools that a search for a task finds. A task without a word finds none.
+    /// Returns the tools that a search for a task finds. Returns no tools for a task that contains no word.
     fn found_for(self: &Arc<Self>, agent: &Identity, attached: &AttachedServers, task: &str, errors: ToolErrors) -> Result<Vec<ToolMatch>> {
         if !has_words(task) {
             return Ok(Vec::new());
@@ -146,7 +148,7 @@ impl Core {
         let servers = self.visible_servers(&viewer, attached).map_err(|error| self.redacted(error))?;
         let mut modules: Vec<_> = guest_modules(&servers).iter().chain(agent).map(Importable::from).collect();
         add_seen(&mut modules, &servers, &self.seen_results(identity, &granted, attached, servers.keys(), ApprovalRead::Fresh));
-        // The check counts as a run, so that it ends when the plugin is switched off.
+        // The check is registered as a run, so that it ends when the plugin is switched off.
         let period = self.check_plugin_on()?;
         let _run = period.runs.token();
         let is_wanted = || wanted() && !period.ended.is_cancelled() && !identity.closed.is_cancelled();
@@ -271,14 +273,14 @@ impl Agent {
         self.core.search(&self.identity, &AttachedServers::default(), query, errors).map_err(|error| self.core.redacted(error))
     }
 
-    /// Returns whether searches rank by meaning too.
+    /// Returns whether searches rank by meaning, and not only by words.
     #[must_use]
     pub fn ranks_by_meaning(&self) -> bool {
         self.core.embedder.is_some()
     }
 
-    /// Waits until the vectors of all tools are known that searches have needed, but no longer than `patience`. Blocks. Without `"search":
-    /// "hybrid"`, returns immediately. Returns whether all these vectors are known.
+    /// Waits until the vectors of all tools that searches have needed are computed, but no longer than `patience`. Returns whether all
+    /// these vectors are computed. Blocks. Without `"search": "hybrid"`, returns false immediately.
     #[must_use]
     pub fn wait_for_meaning(&self, patience: Duration) -> bool {
         self.core.embedder.as_ref().is_some_and(|embedder| embedder.wait_until_done(patience))
@@ -323,13 +325,13 @@ impl Agent {
         self.check_while(&self.identity.code_owner.parse, code, &|| true)
     }
 
-    /// Checks code within the parser share of `owner`. The check ends as soon as `wanted` returns false.
+    /// Checks code within the parser share of `owner`. The check ends when `wanted` returns false.
     pub(crate) fn check_while(&self, owner: &ParseOwner, code: &str, wanted: StillWanted<'_>) -> Result<CodeReport> {
         self.core.check(&self.identity, &AttachedServers::default(), owner, code, &[], wanted)
     }
 }
 
-/// Adds a sentence about the hosts that code may fetch from. It is part of the budget.
+/// Adds a sentence about the hosts that code may fetch from. The sentence is counted in the budget.
 fn with_hosts(hosts: &[String], budget_tokens: Option<usize>, message: impl FnOnce(usize) -> Result<String>) -> Result<String> {
     let budget = budget_tokens.unwrap_or(DEFAULT_BUDGET_TOKENS);
     if hosts.is_empty() {
@@ -417,7 +419,7 @@ impl Sandbox {
             .map_err(|error| self.core.redacted(of_sandbox(error)))
     }
 
-    /// Checks code against the modules of the servers and the agent's own, without running it.
+    /// Checks code against the modules of the servers and the agent's own, without running the code.
     ///
     /// # Errors
     /// The errors of [`Agent::check`].

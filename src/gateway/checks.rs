@@ -43,8 +43,8 @@ impl Core {
         OutputChecks::new(Arc::clone(&self.runs.checks.schemas), modes)
     }
 
-    /// Checks the arguments of a call that no guest makes, and returns the arguments. The check comes before a person is asked and before
-    /// the server is connected. A tool that cannot be called passes; the call itself fails later, with the reason.
+    /// Checks the arguments of a call that does not come from a guest, and returns the arguments. This happens before a person is asked and
+    /// before the server is connected. A tool that cannot be called passes; the call itself fails later, with the reason.
     pub(super) fn check_arguments(
         &self,
         viewer: &Viewer<'_>,
@@ -64,9 +64,9 @@ impl Core {
         Ok(arguments)
     }
 
-    /// Checks the result of a call that no guest made. Sends a warning as an event.
+    /// Checks the result of a call that did not come from a guest. Sends a warning as an event.
     pub(super) fn check_result(&self, server: &str, tool: &str, result: &Json) -> Result<()> {
-        // The server was removed, or its approval was revoked, during the call. The answer is returned without a check.
+        // If the server was removed, or its approval was revoked, during the call, the answer is returned without a check.
         let Ok(definition) = self.registry.server(server) else { return Ok(()) };
         let ApprovalStatus::Full(manifest) = self.approval_status(&definition)? else { return Ok(()) };
         let checked =

@@ -1,5 +1,5 @@
-//! Records in the audit which servers of a config file were added, changed or removed since the last record. A change counts no matter who
-//! has made it, for example a process that has ended or a person with an editor. The store keeps a digest of each entry for this
+//! Records in the audit which servers of a config file were added, changed or removed since the last record. A change is recorded no matter
+//! who made it: for example, a process that has ended, or a person with an editor. The store keeps a digest of each entry for this
 //! comparison, but not the entries.
 
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ type Digests = BTreeMap<String, String>;
 
 impl Core {
     /// Compares the servers of the gateway's config file with those that were last recorded for this file, and records the differences.
-    /// `by` is the author of the differences. With `None`, the audit has the differences already, and only the digests are stored. Ignores
-    /// an error of the store, because the next use of the store reports it. Blocks.
+    /// `by` is the author of the differences. `None` means that the audit has the differences already: then only the digests are stored.
+    /// Ignores an error of the store, because the next use of the store reports it. Blocks.
     pub(super) fn note_config_servers(&self, by: Option<AuditParty>) {
         if let Some(path) = self.source.path() {
             self.note_servers_of(path, &self.registry, by)
@@ -58,7 +58,7 @@ impl Core {
             rows.insert(name.clone(), body);
             Ok(before)
         };
-        // The row is compared again within the change, so that of two processes only one records a difference.
+        // The row is compared again within the transaction, so that only one of two processes records a difference.
         let before: Digests = self.store.change(Kind::Config, change)?;
         if let Some(by) = by {
             self.record_changes(&ServerChanges::between(&before, &now), Some(SourceKind::Config), by);
@@ -68,8 +68,8 @@ impl Core {
 }
 
 impl Gateway {
-    /// Records the differences between a config file and its servers that were last recorded, as made by a person. The file need not be the
-    /// config of this gateway. Blocks.
+    /// Compares the servers of a config file with those that were last recorded for this file, and records the differences as made by a
+    /// person. The file need not be the config of this gateway. Blocks.
     ///
     /// # Errors
     /// `ERR_STORE`, and `ERR_CONFIG_…` for a file that cannot be used.

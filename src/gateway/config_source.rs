@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::files::{Links, Stamp, read_bounded};
 use crate::limits::{LimitChanges, Limits};
 
-/// The maximum size of a config file.
+/// The maximum size of a config file, in bytes.
 const MAX_CONFIG_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A file, and its stamp when it was read. `None` if the file did not exist.
@@ -23,11 +23,11 @@ pub(super) struct ConfigSource {
     content: ConfigContent,
     /// The limits that the gateway was given. They override the limits of the config.
     given: LimitChanges,
-    /// The config's limits when the gateway was opened. They count as long as it is open.
+    /// The config's limits when the gateway was opened. They are used as long as the gateway is open.
     at_open: OnceLock<LimitChanges>,
     surroundings: Surroundings,
-    /// The versions of the files that were read last, even if their content was not usable. First the config, if it is a file, then the
-    /// files of its bases.
+    /// The versions of the files that were read last, even if their content was not usable. The first is the config, if it is a file. The
+    /// others are the files of its bases.
     last: Mutex<Vec<Version>>,
     /// The file versions about which a warning says that the gateway does not read them automatically.
     held: Mutex<Vec<Version>>,
@@ -88,7 +88,7 @@ impl ConfigSource {
         Ok(config)
     }
 
-    /// Records that the present versions of the files are not read automatically. Returns whether this is new.
+    /// Records that the present versions of the files are not read automatically. Returns whether these versions were not recorded before.
     pub(super) fn note_held(&self) -> bool {
         let mut held = self.held.lock();
         let now = present(&self.last_read());

@@ -37,7 +37,8 @@ impl Core {
         let period = self.check_plugin_on()?;
         let limited = scope.granted.with_connection_limits(server, self.limits.connect_timeout_ms);
         let wanted = wanted(&limited, patience);
-        // While this call waits, another call of the run may be connecting to the same server and asking a person.
+        // Another call of the run may be connecting to the same server and asking a person. While this call waits for that call, the clock
+        // of the run can stop.
         let waiting = control.map(RunControl::wait_for_turn);
         let launch = async move {
             drop(waiting);
@@ -80,7 +81,7 @@ impl Core {
         Ok(connection)
     }
 
-    /// Records the outcome of an attempt to connect, unless it says nothing about the server.
+    /// Records the outcome of an attempt to connect. Leaves out an outcome whose cause is not the server, such as a closed gateway.
     fn note_outcome(&self, server: &ServerDefinition, scope: &CallScope, duration: Duration, outcome: &Result<Lease>) {
         if let Err(error) = outcome {
             self.trace_connection(server, scope, duration, Err(error));
@@ -98,7 +99,7 @@ impl Core {
     /// Records a new connection, and sends events about it.
     fn connected(&self, server: &ServerDefinition, connection: &Lease, scope: &CallScope) {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
-        // Another process may have given the approval with which the server has started.
+        // The approval of the server may have been given by another process, so the wait for the end of approvals must start again.
         self.approvals_may_end();
         self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.name.clone(), Some(connection.connect_time()));
         self.trace_connection(server, scope, connection.connect_time(), Ok(connection.protocol_version()));
@@ -114,7 +115,7 @@ impl Core {
         scope.warn(format!("server \"{}\" was connected again, because {why}. Its session state is lost", server.given_name()));
     }
 
-    /// Records that a server sends questions that belong to no call. The next connection must know this when it starts.
+    /// Records that a server sends questions that belong to no call. The next connection must know this before it starts.
     pub(super) fn remember_elicits(&self, name: &str) {
         if let Ok(server) = self.registry.server(name) {
             self.server_facts.note(&server.key(), &self.subject(&server).digest, |server_facts| server_facts.elicits = true);

@@ -79,7 +79,7 @@ pub(super) struct Core {
     pub(super) limits: Arc<Limits>,
     pub(super) surroundings: Surroundings,
     pub(super) closed: CancellationToken,
-    /// Work outside of the gateway that must end with it. `close` waits for it.
+    /// Work outside of the gateway that must end with the gateway. `close` waits for this work.
     pub(super) attached: TaskTracker,
     pub(super) plugin_switch: PluginSwitch,
     pub(super) redactor: Arc<Redactor>,
@@ -99,9 +99,10 @@ pub(super) struct TrustState {
     pub(super) approvals: ApprovalStore,
     pub(super) approval_cache: ApprovalCache,
     pub(super) executables: Arc<Executables>,
-    /// Told when an approval that ends may have become important ([`Core::approvals_may_end`]).
+    /// Notified when this gateway may depend on an approval that has an end ([`Core::approvals_may_end`]).
     pub(super) approvals_may_end: Arc<tokio::sync::Notify>,
-    /// Manifests that a person has seen but not yet approved, by server. Each has the digest of the command with which it was read.
+    /// Manifests that a person has seen but not yet approved, by server. With each manifest: the digest of the command that was running
+    /// when the manifest was read.
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Tools under the names that hosts use for them in one flat list.
+//! Direct names: the names of tools in an MCP host that lists the tools of all servers in one flat list.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use crate::text::marked_name;
 use crate::trust::ApprovalStatus;
 
 impl Agent {
-    /// Describes the tools that the agent can call, for a host that lists each tool under its own name. Leaves out a tool if a model would
-    /// read more about it than its approval request shows. Starts no server.
+    /// Describes the tools that the agent can call, for a host that lists each tool under its own name. Leaves out a tool if the
+    /// description for a model would contain more than the tool's approval request shows. Starts no server.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -46,9 +46,9 @@ impl Agent {
         Ok(tools)
     }
 
-    /// Returns the server and the original name of the approved tool with this direct name, in either form
-    /// ([`NameStyle`](crate::catalog::NameStyle)). The server need not be enabled. A server that is there only if a task attaches it has no
-    /// direct names, because its tools are not in [`Agent::direct_tools`] either. The same is true of a tool that is left out there.
+    /// Returns the server and the original name of the approved tool with this direct name, in either
+    /// [`NameStyle`](crate::catalog::NameStyle). The server need not be enabled. A server that is available only when a task attaches it
+    /// has no direct names, because its tools are not in [`Agent::direct_tools`]. A tool that is left out there has no direct name either.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_TOOL` with the nearest name, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -57,7 +57,7 @@ impl Agent {
         let found = self.core.trust.approvals.tools_named(name).map_err(|error| self.core.redacted(error))?;
         let granted = self.granted(ApprovalRead::Fresh)?;
         for (key, tool) in found {
-            // A server that was removed from the config, or that a server of another source replaces, keeps its approval, so both are
+            // A server that was removed from the config, or that a server of another source replaces, keeps its approval, so both cases are
             // checked here. A server and its variants share the names of tools, but the agent has at most one of them.
             if let Ok(server) = self.core.registry.server(server_of_key(&key))
                 && server.key() == key
@@ -74,7 +74,8 @@ impl Agent {
         Err(self.core.redacted(Error::UnknownDirectName { name: name.into(), known }))
     }
 
-    /// Returns whether an approved tool may stand in a host's list. A tool that is not approved now is refused by its call, with the reason.
+    /// Returns whether an approved tool may be in a host's list. Also returns true for a tool that is not approved now: a call of the tool
+    /// fails with the reason.
     fn can_be_listed(&self, server: &ServerDefinition, granted: &Granted, tool: &str) -> Result<bool> {
         let ApprovalStatus::Full(approved) = self.core.approval_status(server).map_err(|error| self.core.redacted(error))? else {
             return Ok(true);

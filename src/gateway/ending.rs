@@ -20,8 +20,9 @@ use crate::trust::{ApprovalStatus, NotApprovedReason};
 const AUDIT_ENDING: Duration = Duration::from_secs(2);
 /// The maximum time that `close` waits until the last spans are exported.
 const TELEMETRY_ENDING: Duration = Duration::from_secs(1);
-/// The maximum time that `kill` waits until the audit is written. It delays the end of the process when the JavaScript environment is torn
-/// down, and nothing may be left two seconds later. On a machine without other work, writing takes a few milliseconds.
+/// The maximum time that `kill` waits until the audit is written. This wait delays the end of the process when the JavaScript environment
+/// is torn down. Two seconds after that, no process of a server may be left. On a machine without other work, writing takes a few
+/// milliseconds.
 const AUDIT_KILLING: Duration = Duration::from_millis(1500);
 
 /// The reason why a server is ended.
@@ -37,14 +38,15 @@ pub(super) enum EndReason {
     Disabled,
     /// The server's entry in the config changed. Its subscriptions are kept, and are renewed if they are still approved.
     Reconfigured,
-    /// The server's box has a file that it must not have, or could write a program that was added since. The next call starts the server again.
+    /// The server's box has a file that it must not have, or could write the program of a server that was added since the start. The next
+    /// call starts the server again.
     BoxOutdated,
     /// The plugin was switched off.
     SwitchedOff,
 }
 
 impl EndReason {
-    /// Returns whether the server may do nothing more, so that its box is not given time to end by itself.
+    /// Returns whether the server must stop at once. In this case, its box gets no time to end by itself.
     fn is_urgent(self) -> bool {
         match self {
             Self::Revoked | Self::ApprovalLost | Self::BoxOutdated => true,
@@ -54,8 +56,8 @@ impl EndReason {
 }
 
 impl Core {
-    /// Ends everything that is active for a server. When this function returns, all of it except the process has ended; the returned future
-    /// waits for the process.
+    /// Ends everything that is active for a server. When this function returns, everything except the process has ended. The returned
+    /// future waits until the process has ended.
     pub(super) fn end(&self, name: &str, why: EndReason) -> impl Future<Output = ()> {
         match why {
             EndReason::Retired | EndReason::Revoked => self.registry.retire(name),
@@ -72,20 +74,22 @@ impl Core {
         async move { if why.is_urgent() { self.connections.close_at_once(name).await } else { self.connections.close(name).await } }
     }
 
-    /// Removes what ends with a server's approval: the data that agents keep about the server, and its subscriptions.
+    /// Removes the data that ends with a server's approval: the data that agents keep about the server, and the subscriptions to its
+    /// resources.
     pub(super) fn forget_revoked(&self, name: &str) {
         self.forget_server(name);
         self.requests.subscriptions.forget(name);
     }
 
-    /// Disables a server for a person, with the variants about which no person has decided. Returns when their processes have ended.
+    /// Disables a server because a person has decided so. Also disables its variants, except those that a person has enabled or disabled
+    /// separately. Returns when their processes have ended.
     pub(super) async fn disable(&self, name: &str) {
         let hidden = self.registry.disable(name);
         let ended: Vec<_> = hidden.iter().map(|name| self.end(name, EndReason::Disabled)).collect();
         futures::future::join_all(ended).await;
     }
 
-    /// Removes the data that agents keep about a server until its approval ends: session permissions, and shapes of results.
+    /// Removes the data that agents keep about a server until the server's approval ends: session permissions, and shapes of results.
     pub(super) fn forget_server(&self, name: &str) {
         self.people.operator.forget_server(name);
         self.agents.forget_server(name);
@@ -103,7 +107,7 @@ impl Core {
     }
 
     /// Ends everything that is active for a server, if its approval has expired or another process has revoked it. If the server has been
-    /// approved again since, ends what began under the revoked approval.
+    /// approved again since, ends the work that began under the revoked approval.
     pub(super) async fn end_if_unapproved(&self, name: &str) {
         if self.is_unapproved(name) {
             self.end(name, EndReason::ApprovalLost).await;
@@ -112,7 +116,8 @@ impl Core {
         }
     }
 
-    /// Returns the id of a server's approval, which later approvals keep and a revocation ends. Reads the approval again.
+    /// Returns the id of a server's approval. Renewals of the approval keep this id. After a revocation, a new approval has a new id. Reads
+    /// the approval again.
     pub(super) fn approval_id(&self, server: &ServerDefinition) -> Result<String> {
         let id = self.trust.approvals.first_approval_id(&server.key())?;
         id.ok_or_else(|| NotApprovedReason::Never.refusal(&server.name))
@@ -192,7 +197,7 @@ impl Gateway {
         }
     }
 
-    /// Releases the resources that the last run still used. Must be called when no work of the gateway is running.
+    /// Releases the resources that the last run still used. Call this only when no work of the gateway is running.
     pub fn release(&self) {
         self.core.sandboxes.end();
         self.core.fetch.fetcher().end();

@@ -11,7 +11,7 @@ use crate::redact::Redactor;
 use crate::store::audit::ApprovalStage;
 use crate::trust::Drift;
 
-/// An event. Its texts are redacted before a listener gets them. Exceptions are events whose texts a listener needs unchanged
+/// An event. Its texts are redacted before a listener gets them. The exceptions are events whose texts a listener needs unchanged
 /// ([`Event::is_exact`]).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
@@ -23,8 +23,8 @@ pub enum Event {
         #[serde(flatten)]
         report: Box<ReloadReport>,
     },
-    /// All decisions of one kind count as absent, because another program modified the store, or because the approval file of an earlier version was
-    /// damaged. Sent once for each kind that is read.
+    /// All stored decisions of one kind are ignored, because another program modified the store, or because the approval file of an earlier
+    /// version was damaged. Sent once for each kind that is read.
     ApprovalsDamaged { message: String },
     /// A model requests that a person approve a server. The request contains everything that the person must see.
     ApprovalProposed { request: serde_json::Value },
@@ -47,8 +47,8 @@ pub enum Event {
     ExecutableChanged { server: String, path: String, before: String, now: String },
     /// An agent requested something that its grants do not include. Sent once for each agent and item, and only to the operator.
     NotGranted { agent: String, server: String, item: String, reason: String },
-    /// A server of the config that a run does not have, although nobody has disabled it. Sent to the operator once for each server and reason,
-    /// before a run.
+    /// A run does not have a server of the config, although nobody has disabled the server. Sent to the operator once for each server and
+    /// reason, before a run.
     ServerUnavailable { server: String, reason: String },
     /// A server's tools, resources or prompts differ from the approved ones.
     ToolsChanged {
@@ -85,12 +85,12 @@ pub enum Event {
     ConnectionIdle { server: String },
     /// A connection ended without a request to close it.
     ConnectionLost { server: String, reason: String },
-    /// A server has tried to reach a host that its box does not have.
+    /// A server has tried to reach a host that its box may not reach.
     BoxRefused {
         server: String,
-        /// The name that the server has asked for, or an address.
+        /// The host name or the address that the server has tried to reach.
         host: String,
-        /// The port. Absent if the server has only asked for the name.
+        /// The port. Absent if the server has only tried to resolve the name.
         #[serde(skip_serializing_if = "Option::is_none")]
         port: Option<u16>,
         reason: RefusalReason,
@@ -155,7 +155,7 @@ pub type EventListener = Arc<dyn Fn(serde_json::Value) + Send + Sync>;
 pub(super) struct Events {
     pub(super) listener: Option<EventListener>,
     pub(super) redactor: Arc<Redactor>,
-    /// True if each connection and each call also causes an event.
+    /// True if an event is also sent for each connection and each call.
     pub(super) trace: bool,
     /// The log files for events about a server.
     pub(super) server_logs: ServerLogs,
@@ -192,7 +192,8 @@ impl Events {
         self.trace && self.listener.is_some()
     }
 
-    /// Writes a connection or call to the server's log. Also sends it to the gateway's listener if that gets such events.
+    /// Writes an event about a connection or a call to the server's log. Also sends the event to the gateway's listener, if the listener
+    /// gets such events.
     pub(super) fn trace(&self, event: Event) {
         if self.traces() {
             self.tell(None, &event);

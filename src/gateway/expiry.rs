@@ -1,4 +1,4 @@
-//! Ends servers at the moment at which their approval expires, and looks at the approvals of other processes.
+//! Ends servers at the moment when their approval expires. Also checks whether other processes have changed approvals.
 
 use std::sync::Weak;
 use std::time::{Duration, SystemTime};
@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime};
 use super::core::Core;
 use crate::blocking::blocking;
 
-/// The longest time until approvals are read again while servers are connected. Another process can end an approval earlier than it was given for.
+/// The longest time until approvals are read again while servers are connected. Another process can revoke an approval, or shorten its
+/// time.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 impl Core {
-    /// Waits until the next approval ends, ends the servers that then have no valid approval, and repeats this until the gateway closes. A new
-    /// approval, and a new connection to a server, start the wait again (`approvals_may_end`).
+    /// Waits until the next approval ends, and then ends the servers that have no valid approval any more. Repeats this until the gateway
+    /// closes. Each new approval and each new connection to a server restart the wait (`approvals_may_end`).
     pub(super) fn watch_expiry(&self) {
         let Some(runtime) = self.trust.approval_cache.runtime() else { return };
         let (core, closed) = (Weak::clone(&self.weak), self.closed.clone());
@@ -23,12 +24,12 @@ impl Core {
         }));
     }
 
-    /// Starts the wait for the next end of an approval again.
+    /// Restarts the wait for the next end of an approval.
     pub(super) fn approvals_may_end(&self) {
         self.trust.approvals_may_end.notify_one();
     }
 
-    /// Returns the time to wait until the approvals are looked at again. `None` while no server is connected. Reads the approvals.
+    /// Returns the time to wait until the approvals are checked again. Returns `None` while no server is connected. Reads the approvals.
     fn time_to_next_look(&self, now: SystemTime) -> Option<Duration> {
         if self.connections.used().is_empty() {
             return None;
@@ -43,7 +44,7 @@ impl Core {
     }
 }
 
-/// Returns the time until the next approval ends, or until another process could have changed this end.
+/// Returns the time until the next approval ends, but at most `LONGEST_WAIT`, because another process may change this end.
 fn wait(next_end: Option<SystemTime>, now: SystemTime) -> Duration {
     next_end.map_or(LONGEST_WAIT, |end| end.duration_since(now).unwrap_or_default().min(LONGEST_WAIT))
 }

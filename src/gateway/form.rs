@@ -16,8 +16,8 @@ const EXACT: [&str; 6] = ["enum", "const", "default", "required", "type", "forma
 ///
 /// # Errors
 /// The reason why a name, a choice or a default cannot be shown unchanged: it contains a secret of a config, or invisible characters.
-/// Otherwise a person would agree to something that differs from what is sent. An integer that JavaScript cannot represent exactly is an
-/// error too, even in a bound.
+/// Otherwise a person would agree to a value that differs from the value that is sent. An integer that JavaScript cannot represent exactly
+/// is an error too, even in a bound such as `maximum`.
 pub(super) fn shown_form(redactor: &Redactor, schema: &Json, max_chars: usize) -> Result<Json, String> {
     if inexact_integer(schema).is_some() {
         return Err("the form has an integer that JavaScript shows with other digits".to_owned());
@@ -112,8 +112,8 @@ impl Shown<'_> {
     }
 }
 
-/// Returns whether a text has control characters or invisible characters. Line breaks, tabs, and characters that an emoji or a script needs
-/// do not count.
+/// Returns whether a text has control characters or invisible characters. Allows line breaks, tabs, and invisible characters that an emoji
+/// or a script needs.
 fn has_unseen(text: &str) -> bool {
     let is_blank = |character: char| matches!(character, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{2800}');
     let has_lone_return = text.replace("\r\n", "\n").contains('\r');

@@ -1,4 +1,4 @@
-//! Audit records about grants: which agent may call what according to the config, and what changed between two configs. All functions are
+//! Audit records about grants: what each agent may call according to the config, and the differences between two configs. All functions are
 //! pure.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +37,7 @@ struct NamedSet {
     decides: String,
 }
 
-/// Returns the toolboxes by name, and the profiles as `profile:` and their name. No toolbox can have such a name.
+/// Returns the toolboxes by name, and the profiles under the key `profile:` plus their name. No toolbox can have such a name.
 fn named_sets(settings: &GrantSettings) -> BTreeMap<String, NamedSet> {
     let texts = |patterns: &[Pattern]| patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
     let toolboxes = settings.toolboxes.iter();
@@ -54,7 +54,8 @@ fn profile_name(name: &str) -> String {
     format!("profile:{name}")
 }
 
-/// Returns the toolboxes, profiles and hosts of each agent, in their order. Leaves out agents for which the config sets none.
+/// Returns the toolboxes, profiles and hosts of each agent, in the order of the config. Leaves out agents for which the config sets none of
+/// these.
 fn lists_of_agents(settings: &GrantSettings) -> BTreeMap<String, Vec<String>> {
     let said = settings.agents.iter().filter(|(_, agent)| agent.toolboxes.is_some() || agent.profiles.is_some() || agent.fetch.is_some());
     let lists = said.map(|(name, agent)| {
@@ -80,8 +81,8 @@ fn set_change(name: &str, old: Option<&NamedSet>, new: Option<&NamedSet>) -> Opt
     Some(GrantRecord { agent: None, subject: Some(name.to_owned()), patterns, change, by: AuditParty::Config })
 }
 
-/// Returns the records of what was taken from an agent, and then of everything that it has now. All of it is listed because the order of
-/// toolboxes matters too.
+/// Returns records for everything that was taken from an agent, and then records for everything that the agent has now. Unchanged toolboxes
+/// are listed too, because the order of toolboxes matters.
 fn agent_changes(agent: &str, old: Option<&Vec<String>>, new: Option<&Vec<String>>, sets: &BTreeMap<String, NamedSet>) -> Vec<GrantRecord> {
     if old == new {
         return Vec::new();

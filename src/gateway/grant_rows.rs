@@ -1,4 +1,5 @@
-//! Toolboxes and grants as rows of the store. A row has a name, and a JSON list of patterns or of toolbox names.
+//! Toolboxes and grants as rows of the store. The row of a toolbox is a JSON list of patterns. The row of an agent is a JSON list of
+//! toolbox names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use crate::config::{Pattern, parse_patterns};
 use crate::error::{Error, Result};
 use crate::store::Rows;
 
-/// Reads the toolboxes. If this version cannot read a row, all toolboxes are unusable, because that row may deny something.
+/// Reads the toolboxes. If this version cannot read a row, returns an error for all toolboxes, because that row may contain a denial.
 pub(super) fn toolboxes(rows: &Rows) -> Result<BTreeMap<String, Vec<Pattern>>> {
     let toolbox = |(name, body): (&String, &Arc<[u8]>)| {
         let patterns = parse_patterns(&texts(name, body)?).map_err(|(_, problem)| unreadable(name, &problem))?;

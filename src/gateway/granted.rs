@@ -21,18 +21,18 @@ const STORE: &str = "store.sqlite3";
 /// The maximum number of server names in an error about an unknown server.
 const KNOWN_NAMES: usize = 100;
 
-/// The grants of an agent at one moment. A run keeps them until its end, so a change takes effect with the next run.
+/// The grants of an agent at one moment. A run keeps its grants until it ends, so a change takes effect with the next run.
 pub(super) struct Granted {
     access: Access,
     /// The servers of the agent's profiles. `None` if the config has no profiles.
     stack: Option<Stack>,
     /// Servers that agents of this name have added. The agent may use them even if its toolboxes and profiles do not allow them.
     own: OwnServers,
-    /// The names of the only servers that exist for the agent. `None` if it has no such limit.
+    /// The names of the only servers that exist for the agent. `None` if there is no such limit.
     only: Option<Arc<BTreeSet<String>>>,
-    /// The search index of what the agent sees. Agents with the same grants share it, so that it is not built for each of them.
+    /// The search index of what the agent sees. Agents with the same grants share one index, so that it is not built for each of them.
     pub(super) search: Arc<ToolSearch>,
-    /// The reduced manifests, by server.
+    /// The parts of manifests that the agent sees, by server.
     reduced: Mutex<HashMap<String, Reduced>>,
 }
 
@@ -66,7 +66,7 @@ impl Granted {
         Self { access, stack, own, only: None, search: Arc::default(), reduced: Mutex::default() }
     }
 
-    /// Returns these grants for an agent for which only the servers in `only` exist. `None` means no such limit.
+    /// Returns these grants for an agent for which only the servers in `only` exist. With `None`, there is no such limit.
     pub(super) fn limited_to(self, only: Option<Arc<BTreeSet<String>>>) -> Self {
         Self { only, ..self }
     }
@@ -96,7 +96,7 @@ impl Granted {
     }
 
     /// Returns the name that the agent's code uses for a server of the registry. Returns `None` if the server is not a module of the agent:
-    /// because it is the variant of other agents, or because the agent has a variant instead of it.
+    /// because the server is a variant for other agents, or because the agent has a variant instead of this server.
     pub(super) fn name_in_code<'s>(&self, server: ServerRef<'s>) -> Option<&'s str> {
         let name = match marked_name(server.registry_name) {
             (_, NameMark::Task) => server.registry_name,
@@ -130,7 +130,8 @@ impl Granted {
         self.is_within_limit(server) && self.stack.as_ref().is_none_or(|stack| stack.reaches(server.registry_name))
     }
 
-    /// Returns whether a server is one of the only servers that exist for the agent (`only`). For a variant, the name of its server counts.
+    /// Returns whether a server is one of the only servers that exist for the agent (`only`). For a variant, compares the name of the
+    /// server that it is a variant of.
     fn is_within_limit(&self, server: ServerRef<'_>) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(server.name))
     }
@@ -158,7 +159,7 @@ impl Granted {
         (stack.stricter_timeout_ms(server, limit_ms), stack.stricter_max_timeout_ms(server, most_ms))
     }
 
-    /// Returns the limit of the agent's profiles for simultaneous calls of a server. `None` if they set none.
+    /// Returns the limit that the agent's profiles set for simultaneous calls of a server. Returns `None` if they set no limit.
     pub(super) fn max_parallel_calls(&self, server: &str) -> Option<usize> {
         let limit = self.stack.as_ref()?.max_parallel_calls(granted_name(server))?;
         Some(usize::try_from(limit).unwrap_or(usize::MAX))
@@ -205,7 +206,7 @@ impl Granted {
         };
         let reduced = approved.reduced(allows);
         match (reduced.item_count(), approved.item_count()) {
-            // A server that offers nothing is shown unchanged to every agent that may know it.
+            // If nothing was removed, the approved manifest is used unchanged. This is also true of a server that offers nothing.
             (kept, all) if kept == all => Some(Arc::clone(approved)),
             (0, _) => None,
             _ => Some(Arc::new(reduced)),
@@ -218,7 +219,8 @@ impl Granted {
     }
 }
 
-/// Returns the name that grants use for a server of the registry. It has no mark of a variant or task, the part from `@` on.
+/// Returns the name that grants use for a server of the registry. This is the registry's name without the mark of a variant or task, which
+/// is the part from `@` on.
 pub(super) fn granted_name(server: &str) -> &str {
     marked_name(server).0
 }
@@ -246,7 +248,7 @@ struct Loaded {
     toolbox_rows: Arc<Rows>,
     grant_rows: Arc<Rows>,
     grants: Arc<Grants>,
-    /// The grants by agent. The name is `None` for all agents without an entry.
+    /// The grants by agent. All agents without an entry share the name `None`.
     granted: HashMap<GrantedKey, Arc<Granted>>,
 }
 
@@ -256,12 +258,12 @@ impl GrantState {
         Self { settings: RwLock::new(Arc::new(settings)), loaded: Mutex::default(), everything }
     }
 
-    /// Returns the grant settings of the config that was last read.
+    /// Returns the grant settings of the config that was read last.
     pub(super) fn settings(&self) -> Arc<GrantSettings> {
         Arc::clone(&self.settings.read())
     }
 
-    /// Replaces the settings after a reload of the config. Computed views stay valid if nothing has changed.
+    /// Replaces the settings after a reload of the config. If the settings have not changed, keeps the views that were computed from them.
     pub(super) fn replace(&self, settings: GrantSettings) {
         let mut current = self.settings.write();
         if **current != settings {
@@ -311,7 +313,7 @@ impl Core {
         self.with_loaded(read, |loaded| Arc::clone(&loaded.grants))
     }
 
-    /// Returns the grants on which a change is based. Rows that another program has modified count as absent, because the change replaces
+    /// Returns the grants to which a change is applied. Rows that another program has modified are ignored, because the change replaces
     /// them.
     pub(super) fn grants_to_change(&self) -> Result<Grants> {
         let (toolbox_rows, grant_rows) = (self.store.rows(Kind::Toolbox)?, self.store.rows(Kind::Grant)?);
@@ -348,8 +350,8 @@ impl Core {
         Ok(work(slot.insert(loaded)))
     }
 
-    /// Returns the definition of a server that the agent may know. `name` is the agent's name for it, or the registry's. For all other
-    /// names the error is the same, whether the server exists or not.
+    /// Returns the definition of a server that the agent may know. `name` is the agent's name for the server, or the registry's name. If
+    /// the agent may not know the server, the error is the same as for a server that does not exist.
     pub(super) fn known_server(&self, name: &str, granted: &Granted) -> Result<Arc<ServerDefinition>> {
         let name = granted.registry_name(name);
         if granted.is_everything() {
@@ -376,24 +378,24 @@ impl Core {
         Error::TooManyConnections { server, limit, holders: known.into_iter().chain(more).collect() }
     }
 
-    /// Returns the error for a server that does not exist for an agent. It lists the servers that exist for the agent.
+    /// Returns the error for a server that does not exist for an agent. The error lists the servers that exist for the agent.
     pub(super) fn unknown_server(&self, name: &str, granted: &Granted) -> Error {
-        // A server that another agent has added exists for this agent only if it was granted. Servers of tasks are left out, because their names
-        // are made by the gateway, and exist only for the agent that has the task.
+        // A server that another agent has added exists for this agent only if it was granted. Servers of tasks are left out: the gateway
+        // makes their names, and they exist only for the agent that has the task.
         let is_named = |server: &ServerDefinition| {
             let server = server.as_granted();
             !is_of_task(server) && server.added_by.is_none() || granted.has_added(server) || granted.has_addition(server)
         };
         let seen = |server: &Arc<ServerDefinition>| is_named(server) && self.sees(server, granted);
         let known = self.registry.servers().into_iter().filter(seen).take(KNOWN_NAMES);
-        // The name is not looked up: the text must be the same whether another agent has a server of this name or nobody has.
+        // The name is not looked up: the text must be the same whether or not another agent has a server of this name.
         let place = if granted.is_everything() { self.registry.searched_place() } else { "in the config" };
         let name_of = |server: &ServerDefinition| ErrorText::from(granted.name_in_code(server.as_granted()).unwrap_or(&server.name));
         Error::UnknownServer { server: name.to_owned(), place, known: known.map(|server| name_of(&server)).collect() }
     }
 
-    /// Returns whether a server exists for an agent. If the server is not approved, its items are unknown, so only the patterns decide. A
-    /// server that another agent has added does not exist before it is approved, because that agent has chosen its name.
+    /// Returns whether a server exists for an agent. If the server is not approved, its items are unknown. Then the grant patterns alone
+    /// decide. A server that another agent has added does not exist before it is approved, because that agent has chosen its name.
     pub(super) fn sees(&self, server: &ServerDefinition, granted: &Granted) -> bool {
         let known = server.as_granted();
         granted.is_everything()

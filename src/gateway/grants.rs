@@ -1,4 +1,4 @@
-//! Methods with which the operator manages toolboxes and grants, and the messages about missing grants.
+//! Methods that the operator uses to manage toolboxes and grants, and the messages about missing grants.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::store::{Kind, Rows};
 
 /// The maximum number of toolboxes for one agent.
 const MAX_TOOLBOXES: usize = 64;
-/// The item in an event about a whole server, written as in a pattern.
+/// The text for the item in an event about a whole server, as in a pattern.
 const ALL: &str = "*";
 /// The maximum number of refused items of one agent about which the operator gets an event.
 const MAX_TOLD: usize = 256;
@@ -45,11 +45,11 @@ impl Gateway {
         .inspect(|_| self.core.record_grants(agent, toolboxes, GrantChange::Granted))
     }
 
-    /// Takes toolboxes from an agent. An empty list takes all of them. The agent may then use what its other toolboxes allow, or nothing:
-    /// taking a toolbox away never gives an agent more. Blocks.
+    /// Takes toolboxes from an agent. An empty list takes all of them. Afterwards, the agent may use only what its other toolboxes allow.
+    /// If it has no other toolbox, it may use nothing: an agent never gets more rights because a toolbox is taken away. Blocks.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` if the agent does not have a toolbox, and the errors of [`Gateway::grant`].
+    /// `ERR_INVALID_OPTION` if the agent does not have one of the toolboxes, and the errors of [`Gateway::grant`].
     pub fn ungrant(&self, agent: &str, toolboxes: &[String]) -> Result<GrantInfo> {
         const METHOD: &str = "Gateway.ungrant";
         let mut taken = toolboxes.to_vec();
@@ -80,7 +80,7 @@ impl Gateway {
         self.core.grants_now(ApprovalRead::Fresh).map(|grants| grants.list()).map_err(|error| self.core.redacted(error))
     }
 
-    /// Adds, changes or removes a toolbox. `None` removes it, unless it is granted to an agent. Blocks.
+    /// Adds, changes or removes a toolbox. If `patterns` is `None`, removes the toolbox, unless it is granted to an agent. Blocks.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` for an invalid name or pattern, or if the toolbox to remove is granted to an agent; `ERR_GRANT_IN_CONFIG` if
@@ -122,8 +122,8 @@ impl Gateway {
         self.toolboxes()
     }
 
-    /// Returns whether an agent may use an item of a server, and the reason. `agent` is an agent's name. The reason is for the operator.
-    /// Blocks.
+    /// Returns the decision whether an agent may use an item of a server, with the reason. `agent` is an agent's name. The reason is for
+    /// the operator. Blocks.
     ///
     /// # Errors
     /// `ERR_STORE`, `ERR_CLOSED`.
@@ -134,8 +134,8 @@ impl Gateway {
         Ok(grants.explain(&self.core.runs.next_command, Some(agent), entry.as_ref().map_or(server.into(), Entry::as_granted), item))
     }
 
-    /// Checks a change against the present grants. Rows that another program has modified do not prevent the change, because it replaces
-    /// them.
+    /// Checks a change against the present grants. Rows that another program has modified do not prevent the change, because the change
+    /// replaces them.
     fn changing(&self, method: &'static str, name: &str, check: impl FnOnce(&Grants) -> Result<()>) -> Result<()> {
         self.core.check_open()?;
         check_label(name).map_err(|problem| invalid(method, problem))?;
@@ -165,8 +165,8 @@ impl Agent {
 }
 
 impl Core {
-    /// Replaces the error about an item that exists but is not granted, by an error that explains this. The new error is for the agent's
-    /// author.
+    /// If an item exists but is not granted, replaces the error about the unknown item with an error that explains this. The new error is
+    /// for the agent's author.
     pub(super) fn explained(&self, identity: &Identity, server: &str, item: Item<'_>, error: Error) -> Error {
         let Some(reason) = Some(&error).filter(|error| is_unknown(error)).and_then(|_| self.why_not_granted(identity, server, item)) else {
             return error;
@@ -183,8 +183,8 @@ impl Core {
     }
 
     /// Sends the operator an event, in the background, if an agent requested an item that exists but is not granted. If `item` is `None`,
-    /// the agent requested the server as a whole. The check runs for items that do not exist too, so that the agent cannot measure a
-    /// difference.
+    /// the agent requested the server as a whole. The check also runs for items that do not exist. So the agent cannot tell from the time
+    /// of its request whether an item exists.
     pub(super) fn tell_if_not_granted(&self, scope: &CallScope, server: &str, item: Option<Item<'_>>) {
         if scope.granted.is_everything() {
             return;
@@ -212,8 +212,8 @@ impl Core {
         }));
     }
 
-    /// Returns the reason why an agent may use nothing of an approved server. Returns `None` if the server does not exist, or if grants are
-    /// not the reason.
+    /// Returns the reason why an agent may use nothing of an approved server. Returns `None` if the server does not exist, or if missing
+    /// grants are not the reason.
     fn why_no_server(&self, identity: &Identity, server: &str) -> Option<String> {
         let definition = self.registry.server(server).ok()?;
         self.last_approved(&definition)?;
@@ -241,9 +241,9 @@ impl Core {
 }
 
 impl Core {
-    /// Takes the patterns that grant a removed server out of the toolboxes that were made at run time, so that nothing that is added later under
-    /// its name is granted to others. Denials stay: they grant nothing. Patterns in the config stay too, as only a person changes the config;
-    /// the operator is told of each. Blocks.
+    /// Removes the patterns that grant a removed server from the toolboxes that were made at run time. So a server that is added later
+    /// under the same name is not granted to other agents. Patterns that deny are kept, because they grant nothing. Patterns in the config
+    /// are kept too, because only a person changes the config: the operator gets a warning about each of these toolboxes. Blocks.
     pub(super) fn drop_grants_of(&self, removed: &ServerDefinition, by: AuditParty) -> Result<()> {
         let server = removed.as_granted();
         let grants = |text: &String| Pattern::parse(text).is_ok_and(|pattern| !pattern.denies() && pattern.matches_server(server));
@@ -258,7 +258,7 @@ impl Core {
             let patterns = grant_rows::texts(name, body).ok().filter(|patterns| patterns.iter().any(grants))?;
             Some(patterns.into_iter().filter(|pattern| !grants(pattern)).collect::<Vec<_>>())
         };
-        // A change would discard rows that another program has modified, so it begins only if there is something to change.
+        // A change would discard rows that another program has modified, so a change is made only if there is a pattern to remove.
         if !self.store.rows(Kind::Toolbox)?.iter().any(|(name, body)| kept(name, body).is_some()) {
             return Ok(());
         }

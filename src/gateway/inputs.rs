@@ -12,8 +12,8 @@ use crate::config::{ServerDefinition, inputs_of};
 use crate::error::Result;
 use crate::sandbox::RunControl;
 
-/// A person's answers, by the complete question. A reloaded config may ask a different question under the same id, and an answer must never
-/// be used for a different question.
+/// A person's answers, by the complete question. The id alone is not enough: after a reload, the config may have a different question under
+/// the same id, and an answer must never be used for a different question.
 pub(super) type Answers = BTreeMap<InputQuestion, SecretString>;
 
 /// Everything that determines how a person is asked for an input.
@@ -29,7 +29,7 @@ pub(super) struct InputQuestion {
 
 impl InputQuestion {
     /// Returns the question for an input of a server. The question comes from the approved definition, even if the config was reloaded
-    /// since.
+    /// afterwards.
     fn new(server: &ServerDefinition, id: &str) -> Self {
         let description = server.input_descriptions.iter().find(|(known, _)| *known == id).map(|(_, description)| description.clone());
         Self {
@@ -41,7 +41,7 @@ impl InputQuestion {
     }
 }
 
-/// Returns the value of an input that applies if nobody answers.
+/// Returns the default value of an input, which is used if nobody can be asked.
 pub(super) fn default_of<'s>(server: &'s ServerDefinition, id: &str) -> Option<&'s SecretString> {
     server.input_defaults.iter().find(|(known, _)| *known == id).map(|(_, default)| default)
 }
@@ -57,8 +57,8 @@ impl Gateway {
 }
 
 impl Core {
-    /// Returns the values of the inputs that a server uses. A server without inputs does not wait. Default values are not stored as
-    /// answers, because a default applies only to the server whose approval covers it.
+    /// Returns the values of the inputs that a server uses. For a server without inputs, returns at once, and does not wait for a question
+    /// of another server. Default values are not stored as answers, because a default applies only to the server whose approval covers it.
     pub(super) async fn ask_inputs(
         &self,
         server: &ServerDefinition,

@@ -25,12 +25,12 @@ use crate::redact::{Redactor, is_redactable, is_secret, secrets_of_arguments, se
 use crate::sandbox::RunControl;
 use crate::trust::{Approval, Subject, locate_program};
 
-/// The problem of a server whose folder is missing.
+/// The text of the error for a server whose start folder is missing.
 pub(crate) const MISSING_FOLDER: &str = "its start folder does not exist (cwd)";
 
 impl Core {
-    /// Prepares the launch of a server whose command is approved. Asks for inputs. If the program has changed, sends an event, or refuses
-    /// the launch if the program is pinned.
+    /// Prepares the launch of a server whose command is approved. Asks for inputs. If the program has changed since the approval, refuses
+    /// the launch if the program is pinned, and otherwise sends an event.
     pub(super) async fn launch(
         &self,
         server: &Arc<ServerDefinition>,
@@ -38,7 +38,7 @@ impl Core {
         control: Option<&RunControl>,
     ) -> Result<Launch> {
         self.check_approved(server, &read_env_file)?;
-        // Another process may have given the approval.
+        // Another process may have given the approval, so this gateway may not have compared its boxes with this server yet.
         if let Some(core) = self.weak.upgrade() {
             core.end_boxes_before(server).await;
         }
@@ -63,7 +63,7 @@ impl Core {
     }
 
     /// Checks the approval, and returns its subject and the command. The environment file is read only once. So the process gets exactly
-    /// the bytes that `pinValues` compares with the approval, even if the file changes at the same time.
+    /// the bytes that were compared with the approval (`pinValues`), even if the file changes at the same time.
     pub(super) fn approved_command(
         &self,
         server: &ServerDefinition,
@@ -71,18 +71,18 @@ impl Core {
         read_file: ReadFile<'_>,
     ) -> Result<(Subject, Option<ResolvedCommand>)> {
         let content = OnceCell::new();
-        // An entry names at most one environment file, and that path contains no inputs, so one cell is enough.
+        // One cell is enough, because an entry names at most one environment file, and the path of this file contains no inputs.
         let read_once = |path: &Path| {
             let content: &std::result::Result<Vec<u8>, String> = content.get_or_init(|| read_file(path).map_err(|error| error.to_string()));
             content.clone().map_err(io::Error::other)
         };
         let subject = self.check_approved(server, &read_once)?;
-        // A server whose approval is not limited to a folder starts outside the workspace, so that new files in the workspace cannot change
-        // what it does.
-        // A file that appears in the meantime must not move the start into a folder for which nothing was approved.
+        // A server whose approval is not limited to a folder starts outside the workspace. So new files in the workspace cannot change what
+        // the server does. A file that appears after the check must not have the effect that the server starts in a folder that was not
+        // approved.
         let locality = if subject.folder.is_some() { self.locality(server) } else { Locality::Anywhere };
         if server.pin_values {
-            // If values cannot be compared, they are not part of the digest. Then this call returns an error.
+            // Values that cannot be determined are not part of the digest. In this case, the following call returns an error.
             self.pinned_values(server, locality, &read_once)?;
         }
         Ok((subject, resolve_command(server, &self.surroundings, inputs, locality, read_once)?))
@@ -155,10 +155,11 @@ impl Core {
         current_subject.ok_or_else(|| Error::Internal("a valid approval was not checked".into()))
     }
 
-    /// Registers secrets for redaction: values from outside of the config, and literals that look secret, including those in arguments.
+    /// Registers secrets for redaction: values that come from outside of the config, and literal values that look like secrets, including
+    /// those in arguments.
     fn register_secrets(&self, server: &ServerDefinition, command: &ResolvedCommand) {
         self.redactor.add(redactable(&command.secrets));
-        // The program determines which of its options take a password.
+        // The program is one of these words, because it determines which options take a password.
         let words: Vec<String> = [&command.command].into_iter().chain(&command.arguments).cloned().collect();
         let in_arguments: Vec<SecretString> = secrets_of_arguments(&words).into_iter().map(SecretString::from).collect();
         self.redactor.add(&in_arguments);
@@ -168,7 +169,7 @@ impl Core {
             self.learn_within(settings.environment.values().map(String::as_str));
         }
         let Transport::Stdio { environment, .. } = &server.transport else { return };
-        // The values are checked as the process gets them, because a literal may be the default of a placeholder or may contain a variable.
+        // The final values are checked, as the process gets them: a literal may be the default of a placeholder, or may contain a variable.
         let names: BTreeSet<&String> = environment.iter().map(|(name, _)| name).collect();
         let own: Vec<_> = command.environment.iter().filter(|(name, _)| names.contains(name)).collect();
         self.redactor.add(own.iter().filter(|(name, value)| is_secret(name, value.expose_secret())).map(|(_, value)| value));
@@ -180,27 +181,27 @@ impl Core {
         let ResolvedHttp { url, headers, oauth, secrets } = remote;
         let of_oauth = oauth.iter().flat_map(|OAuthSettings { client_secret, private_key, .. }| [client_secret, private_key]).flatten();
         self.redactor.add(of_oauth);
-        // The value of any header may be a credential, so the header's name does not matter.
+        // The value of any header may be a credential, so headers of all names are checked.
         let values = headers.iter().filter(|(name, value)| is_redactable(name, value.expose_secret())).map(|(_, value)| value);
         self.redactor.add(values.chain(redactable(secrets)));
         self.learn_within([url].into_iter().chain(headers.iter().map(|(_, value)| value)).map(SecretString::expose_secret));
     }
 
-    /// Registers secrets inside of texts: the password in an address, or a key in its path or query. So they are redacted if a server
-    /// repeats its request or its command line in an error.
+    /// Registers secrets inside of texts: the password in an address, or a key in its path or query. Then these secrets are redacted even
+    /// if a server repeats its request or its command line in an error.
     fn learn_within<'t>(&self, texts: impl IntoIterator<Item = &'t str>) {
         let secrets: Vec<SecretString> = texts.into_iter().flat_map(secrets_within).map(SecretString::from).collect();
         self.redactor.add(&secrets);
     }
 
-    /// Returns the path of the program that the command starts. If the program is not the approved one, refuses it if the config pins it,
-    /// and otherwise sends an event.
+    /// Returns the path of the program that the command starts. If the program differs from the approved program, refuses it if the config
+    /// pins the program, and otherwise sends an event.
     async fn approved_program(&self, server: &ServerDefinition, subject: Subject, command: &ResolvedCommand) -> Result<PathBuf> {
         let known = self.trust.approvals.approval(&server.key())?.and_then(|approval| approval.executable);
         let program = locate_program(&command.command, &search_path(command), &command.working_directory);
         let (executables, path) = (Arc::clone(&self.trust.executables), program.clone());
         let found = blocking(move || Ok(path.and_then(|path| executables.at(&path)))).await?;
-        // The environment of the real command may lead to a different program than the one that was checked before.
+        // The environment of the real command may lead to a different program than the program that was checked before.
         let subject = Subject { executable: found.clone(), ..subject };
         self.trust.approvals.approval_status(&subject)?.require_command(&server.name)?;
         if let Some((known, found)) = known.zip(found).filter(|(known, found)| known != found) {
@@ -212,7 +213,7 @@ impl Core {
                 now: found.sha256,
             });
         }
-        // The system reports a missing folder like a missing program.
+        // The operating system reports a missing folder with the same error as a missing program.
         if !command.working_directory.is_dir() {
             return Err(Error::SpawnFailed {
                 server: server.name.clone(),
@@ -228,9 +229,9 @@ impl Core {
     }
 }
 
-/// Returns a listener that registers each new token of a server for redaction immediately. Every value that it receives is a secret, so no
-/// rules are applied to decide this. The authorization server determines the tokens and how often they change, so only the latest ones are
-/// kept.
+/// Returns a listener that registers each new token of a server for redaction immediately. Every value that the listener receives is a
+/// secret, so no rule checks whether the value looks like one. Only the latest tokens are kept, because the authorization server can send
+/// any number of new tokens.
 fn register_token(redactor: &Arc<Redactor>, server: &str) -> OnSecret {
     let tokens = redactor.holder(server);
     Arc::new(move |secret| tokens.add(secret))
@@ -241,7 +242,8 @@ fn redactable(secrets: &[InsertedValue]) -> impl Iterator<Item = &SecretString> 
     secrets.iter().filter(|secret| secret.is_redactable()).map(|secret| &secret.value)
 }
 
-/// Returns the folders in which the server's program is searched: those of its own PATH, or the default folders of execvp(3).
+/// Returns the folders in which the server's program is searched: the folders of the server's own `PATH`, or the default folders of
+/// execvp(3).
 pub(super) fn search_path(command: &ResolvedCommand) -> OsString {
     let own = command.environment.iter().find(|(name, _)| name == "PATH");
     own.map_or_else(|| OsString::from("/bin:/usr/bin"), |(_, value)| OsString::from(value.expose_secret()))

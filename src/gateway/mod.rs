@@ -125,7 +125,7 @@ use crate::text::{marked_name, sanitise_line, variant_of};
 use crate::trust::{ApprovalStore, Executables, IncidentListener, filter_warnings};
 
 const MAX_NAME_CHARS: usize = 200;
-/// The folder for OAuth tokens within the state folder.
+/// The name of the folder for OAuth tokens within the state folder.
 const TOKENS: &str = "tokens";
 
 /// The result of `test(name)`.
@@ -133,7 +133,7 @@ const TOKENS: &str = "tokens";
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionReport {
     pub server: String,
-    /// The time from the start of the process until its list of tools is complete, in milliseconds.
+    /// The time in milliseconds from the start of the server's process until its list of tools is complete.
     pub connect_ms: f64,
     /// The protocol version that was negotiated.
     pub era: String,
@@ -141,7 +141,7 @@ pub struct ConnectionReport {
     pub server_version: String,
     /// The names of the tools as the server defines them, after the config's filters.
     pub tools: Vec<String>,
-    /// Names in the config's filters that match nothing in the server.
+    /// Warnings about names in the config's filters that match nothing in the server.
     pub warnings: Vec<String>,
 }
 
@@ -154,7 +154,7 @@ impl ConnectionReport {
     }
 }
 
-/// The action of a connection test on a connection that is already open.
+/// The choice whether a connection test replaces a connection that is already open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reconnect {
     Yes,
@@ -165,7 +165,7 @@ enum Reconnect {
 /// The reader of a request's error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Audience {
-    /// A model, or code that a model wrote. Items that are not granted do not exist for it.
+    /// A model, or code that a model wrote. For this reader, items that are not granted do not exist.
     #[default]
     Model,
     /// The author of the agent. Errors say which items are not granted, and which toolbox contains them.
@@ -175,14 +175,14 @@ pub enum Audience {
 /// Options of a request that is made without a run.
 #[derive(Default)]
 pub struct CallOptions {
-    /// The time limit. Its default, which is also its maximum, is the server's `callTimeoutMs`, otherwise `limits.callTimeoutMs`; a profile
-    /// can make it shorter.
+    /// The time limit. The default, which is also the maximum, is the server's `callTimeoutMs`. If the server has none, it is
+    /// `limits.callTimeoutMs`. A profile can make the limit shorter.
     pub timeout_ms: Option<u64>,
     /// Callbacks that are tried before the agent's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// The listener for this call's events, which replaces the agent's.
+    /// The listener for this call's events, which is used instead of the agent's listener.
     pub on_event: Option<EventListener>,
-    /// The trace context of the call. It is also sent to the server.
+    /// The trace context of the call. The trace context is also sent to the server.
     pub trace: Option<TraceContext>,
     pub audience: Audience,
 }
@@ -219,7 +219,7 @@ impl WeakGateway {
         self.0.upgrade().map(|core| Gateway::of(&core))
     }
 
-    /// Returns whether the gateway no longer exists. Its memory is kept until this handle is dropped.
+    /// Returns whether the gateway no longer exists. The memory of the gateway is kept until this handle is dropped.
     fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
     }
@@ -231,7 +231,7 @@ impl Gateway {
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_STORE`, `ERR_APPROVAL_STORE`.
     pub fn open(options: GatewayOptions) -> Result<Self> {
-        // At this point no secret is known.
+        // No secret is known yet, so the redactor of these errors has no secrets.
         let options = options.in_place().map_err(|error| error.redacted(&Redactor::new(None, None)))?;
         let surroundings = options.surroundings().map_err(|error| error.redacted(&Redactor::new(None, None)))?;
         let redactor = Arc::new(Redactor::new(Some(&surroundings.user_home), Some(&surroundings.workspace_folder)));
@@ -309,7 +309,7 @@ impl Gateway {
         if let Err(error) = self.core.grants_now(ApprovalRead::Fresh) {
             self.core.events.warn(format!("agents can use nothing, as the grants cannot be read: {}", self.core.redacted(error)));
         }
-        // The rows stay in memory, and the texts for a model later use them. The store itself reports a problem.
+        // The rows stay in memory, where texts for a model use them later. An error is ignored here, because the store itself reports it.
         let _ = self.core.store.rows(Kind::Fetch);
         self.enable_at_open(&options.enable)?;
         self.propose_at_open();
@@ -357,7 +357,7 @@ impl Gateway {
         self.test_as(name, Decider::Person).await
     }
 
-    /// Connects again on behalf of a person or a model. For a model, a server is not started if a person has disabled it.
+    /// Connects again on behalf of a person or a model. On behalf of a model, does not start a server that a person has disabled.
     ///
     /// # Errors
     /// The errors of [`Self::test`], and `ERR_DISABLED_BY_PERSON` for a model.
@@ -392,8 +392,8 @@ impl Gateway {
         })
     }
 
-    /// Reads the last lines of a server's log, the oldest first, from all gateways with the same state folder. The log contains the
-    /// server's standard error, its connections and its calls, but no arguments or results.
+    /// Reads the last lines of a server's log, oldest first, from all gateways with the same state folder. The log contains the server's
+    /// standard error, its connections and its calls, but no arguments or results.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`.
@@ -407,7 +407,7 @@ impl Gateway {
         let names: Vec<String> = match enable {
             EnableAtOpen::None => return Ok(()),
             EnableAtOpen::Named(names) => names.clone(),
-            // Variants follow their servers.
+            // Variants are left out here: they are enabled together with their servers below.
             EnableAtOpen::Approved => {
                 let names = self.core.registry.servers().into_iter().map(|server| server.name.clone());
                 names.filter(|name| variant_of(name).is_none()).collect()
@@ -475,7 +475,7 @@ impl Agent {
         Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))
     }
 
-    /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server, also if the tool reports an error.
+    /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server, even if the tool reports an error.
     ///
     /// # Errors
     /// Every failure without an answer: refusals, time-outs, crashes, protocol errors.

@@ -17,7 +17,7 @@ use crate::trust::{ApprovalRequest, ApprovalStatus, Gate, gate, manifest_digest}
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovedServer {
     pub name: String,
-    /// The names of the functions as code imports them.
+    /// The names under which code imports the functions.
     pub functions: Vec<String>,
     /// The number of functions for which a person is asked before each call.
     pub asking: usize,
@@ -26,8 +26,8 @@ pub struct ApprovedServer {
 }
 
 impl Agent {
-    /// Returns the TypeScript declarations of modules and single tools, for example of `weather` and `weather.get_forecast`. Ends early if
-    /// `wanted` returns false.
+    /// Returns the TypeScript declarations of modules and single tools, for example of `weather` and `weather.get_forecast`. Stops early
+    /// when `wanted` returns false.
     ///
     /// # Errors
     /// The errors of [`Catalog::describe_all`](crate::catalog::Catalog::describe_all) and of [`Agent::declarations`].
@@ -102,7 +102,7 @@ impl Agent {
         std::sync::Arc::ptr_eq(&self.identity, &sandbox.identity)
     }
 
-    /// Returns the warning about running guests on this machine, if there is one. Blocks while a guest boots for the first time.
+    /// Returns the warning about this machine's ability to run guests, if there is one. Blocks while a guest boots for the first time.
     pub fn guest_warning(&self) -> Option<String> {
         self.core.sandboxes.report(&self.core.redactor).warning
     }

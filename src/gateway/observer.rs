@@ -106,7 +106,7 @@ impl Observer for CoreObserver {
         let ends = core.is_unapproved(server) || self.approval(server).is_ok_and(|now| now != approval);
         if ends {
             let server = server.to_owned();
-            // This may run on a network thread, where a server can delay work. So a task of the runtime does the work.
+            // This function may run on a network thread, which other work must not wait for. So a task of the runtime does the work.
             if let Some(runtime) = core.trust.approval_cache.runtime() {
                 runtime.spawn(async move { core.end_if_unapproved(&server).await });
             }

@@ -1,4 +1,4 @@
-//! The open gateways of one JavaScript environment. They end with the environment.
+//! The open gateways of one JavaScript environment. They are ended when the environment is torn down.
 
 use parking_lot::Mutex;
 

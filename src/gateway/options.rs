@@ -37,12 +37,12 @@ pub enum EnableAtOpen {
 pub struct GatewayOptions {
     /// The path of the config file. Default: `~/.hyperagent/config.json`. If the default file does not exist, there are no servers.
     pub config_path: Option<PathBuf>,
-    /// The content of the config. It replaces a file.
+    /// The content of the config. If it is set, no config file is read.
     pub config: Option<Json>,
     /// True if a changed config file is read again automatically.
     pub watch: bool,
-    /// The names of the only servers that may be enabled, even after the config changes. All other servers count as disabled by a person.
-    /// `None`: any server may be enabled.
+    /// The names of the only servers that may be enabled, even after the config changes. All other servers are treated as disabled by a
+    /// person. `None`: any server may be enabled.
     pub only: Option<Vec<String>>,
     /// The folder for approvals, tokens and logs. Default: `~/.hyperagent/hyperlight-mcp`.
     pub state_dir: Option<PathBuf>,
@@ -75,18 +75,18 @@ pub struct GatewayOptions {
     pub schema_violations: SchemaViolations,
     /// The handling of calls whose arguments do not match the tool's `inputSchema`, for servers whose config does not set it.
     pub argument_checks: ArgumentCheck,
-    /// The maximum size of a run's value in tokens, at least 100. A larger value is shortened, and the whole value is saved. `None`: values
-    /// are not shortened.
+    /// The maximum size of a run's value in tokens, at least 100. A larger value is shortened, and the whole value is saved for later runs
+    /// of the sandbox. `None`: values are not shortened.
     pub max_result_tokens: Option<usize>,
-    /// True if the shapes of results are learnt for tools that have no `outputSchema`, and shown to the agent that saw them. `None`:
-    /// `learnResults` of the config when the gateway is opened, or true.
+    /// True if the gateway learns the shapes of results of tools that have no `outputSchema`. A learnt shape is shown only to the agent
+    /// that got the results. `None`: `learnResults` of the config when the gateway is opened, or true.
     pub learn_results: Option<bool>,
     /// The ranking of a search for tools. `None`: `search` of the config when the gateway is opened, or by words.
     pub search: Option<SearchRanking>,
-    /// The folder of the package `hyperlight-mcp-search-model`, for the ranking by meaning. If `None`, it is the one that was
+    /// The folder of the package `hyperlight-mcp-search-model`, for the ranking by meaning. If `None`, the package is used that was
     /// installed together with the package of the watchdog program.
     pub search_model: Option<PathBuf>,
-    /// True if each connection and each call also causes an event.
+    /// True if an event is also sent for each connection and each call.
     pub trace: bool,
     /// True if a person must approve servers that agents add. False: the command and the first manifest of such a server are approved
     /// without a person. `None`: true, unless the variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
@@ -151,8 +151,8 @@ impl GatewayOptions {
         }
     }
 
-    /// Returns the options with absolute paths of the config, the state and the snapshot, so that a later change of the working folder changes none
-    /// of them. The commands that messages suggest keep the paths as they were given.
+    /// Returns the options with absolute paths of the config, the state and the snapshot, so that a later change of the working folder does
+    /// not change their meaning. The commands that messages suggest contain the paths as they were given.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if a path is empty.
@@ -223,7 +223,8 @@ impl GatewayOptions {
         self.state_dir.clone().unwrap_or_else(|| self.agent_folder().join("hyperlight-mcp"))
     }
 
-    /// Returns whether a person must approve servers that agents add. Every value of the variable other than `false` and `0` means yes.
+    /// Returns whether a person must approve servers that agents add. If the option is not set, the variable `MCP_REQUIRE_APPROVAL`
+    /// decides: every value except `false` and `0` means yes.
     pub(super) fn requires_approval(&self) -> bool {
         let by_variable = || !self.environment.get("MCP_REQUIRE_APPROVAL").is_some_and(|value| matches!(value.as_str(), "false" | "0"));
         self.require_approval.unwrap_or_else(by_variable)
@@ -244,7 +245,7 @@ impl GatewayOptions {
         }
     }
 
-    /// Returns the object that computes vectors, if searches rank by meaning. It starts nothing before the first search.
+    /// Returns the object that computes vectors, if searches rank by meaning. This object starts no thread before the first search.
     pub(super) fn embedder(&self, config: &Config, events: &Events) -> Option<Arc<Embedder>> {
         let ranking = self.search.or(config.search).unwrap_or_default();
         let events = events.clone();
@@ -269,7 +270,7 @@ impl GatewayOptions {
 }
 
 /// Returns the default folder for snapshots in the user's cache folder. The XDG Base Directory Specification requires absolute paths, so
-/// relative ones are ignored.
+/// relative paths are ignored.
 fn cache_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let absolute = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;

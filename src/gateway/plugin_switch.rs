@@ -15,7 +15,7 @@ use super::{Agent, Gateway};
 use crate::error::{Error, Result};
 use crate::queue::queue_now;
 
-/// A period from switching on to switching off.
+/// The period between one switching on and the next switching off.
 #[derive(Clone, Default)]
 pub(super) struct ActivePeriod {
     /// Cancelled when the period ends.
@@ -50,7 +50,7 @@ impl PluginSwitch {
         self.state.lock()
     }
 
-    /// Returns the present period. Returns an error if the plugin is off.
+    /// Returns the present on-period. Returns an error if the plugin is off.
     pub(super) fn period(&self) -> Result<ActivePeriod> {
         match &*self.state() {
             State::NoPlugin(period) | State::On(period) => Ok(period.clone()),
@@ -69,20 +69,21 @@ impl PluginSwitch {
         }
     }
 
-    /// Returns a future for a place in the queue of switching requests. The place is reserved immediately, not at the first poll.
+    /// Reserves a place in the queue of switching requests, and returns a future that waits for this place. The place is reserved at once,
+    /// not at the first poll of the future.
     fn turn(&self) -> impl Future<Output = Turn> + Send + use<> {
         queue_now(Arc::clone(&self.turn).lock_owned())
     }
 }
 
 impl Core {
-    /// Returns the present period. Returns an error if the plugin is off.
+    /// Returns the present on-period. Returns an error if the plugin is off.
     pub(super) fn check_plugin_on(&self) -> Result<ActivePeriod> {
         self.plugin_switch.period()
     }
 
-    /// Ends all runs, calls and connections. Enabled servers stay marked as enabled. They become available again when the plugin is
-    /// switched on, if their approval is valid then.
+    /// Ends all runs, calls and connections. Enabled servers stay marked as enabled. These servers become available again when the plugin
+    /// is switched on, if their approval is valid at that time.
     async fn end_period(&self, period: Option<ActivePeriod>) {
         let Some(period) = period else { return };
         let servers: Vec<_> = self.registry.entries().iter().map(|entry| entry.name().to_owned()).collect();
@@ -134,8 +135,8 @@ impl Gateway {
         }
     }
 
-    /// Switches the plugin on after earlier switching requests are done, if `allowed` succeeds at that time. Returns the servers that are
-    /// enabled from now on.
+    /// Switches the plugin on after earlier switching requests are done, provided that `allowed` succeeds at that time. Returns the servers
+    /// that are enabled from now on.
     ///
     /// # Errors
     /// The error of `allowed`; `ERR_CLOSED`, `ERR_APPROVAL_STORE`.

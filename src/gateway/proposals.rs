@@ -1,5 +1,5 @@
-//! Sends the operator events about servers that agents have added or changed and that await a decision. Approves those servers that need no
-//! person.
+//! Sends the operator events about servers that agents have added or changed and that await a decision. Approves the servers that need no
+//! decision of a person.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ impl Gateway {
                 self.tell_of_added(name, Decided::ByOption).await
             }
             Err(error) => {
-                // The server did not start, or its tools could not be read. The approval is revoked, so that the command does not stay
-                // approved alone.
+                // The server did not start, or its tools could not be read. The approval is revoked. Otherwise the command alone would stay
+                // approved, without the tools.
                 self.revoke_by(AuditParty::Setting, name).await?;
                 self.core.registry.record::<()>(name, &Err(error));
                 self.propose_added(name).await
@@ -42,7 +42,8 @@ impl Gateway {
         }
     }
 
-    /// Approves both stages of exactly this server. If the server changes at the same time, the changed server still needs a person.
+    /// Approves the command and the manifest of exactly this server. If the server is changed at the same time, the changed server still
+    /// needs a person's approval.
     async fn approve_added(&self, name: &str, added: &AddedServer) -> Result<()> {
         let subject = self.core.full_subject(&Arc::new(added.definition.clone())).await?;
         self.approve_by(AuditParty::Setting, name, Some(&subject.shown_digest), None).await?;
@@ -52,7 +53,7 @@ impl Gateway {
         }
     }
 
-    /// Sends the operator an event about a server that was added or changed, if it needs approval.
+    /// Sends the operator an event about a server that was added or changed, if the server needs an approval.
     pub(super) async fn propose_added(&self, name: &str) -> Result<()> {
         self.tell_of_added(name, Decided::No).await
     }
@@ -75,7 +76,7 @@ impl Gateway {
     }
 
     /// Sends the operator events, when the gateway opens, about servers that still await a decision. Ignores errors, because each later use
-    /// of the unreadable data reports them. Blocks.
+    /// of the unreadable data reports the error. Blocks.
     pub(super) fn propose_at_open(&self) {
         let core = &self.core;
         let mut told = 0;
@@ -97,18 +98,19 @@ impl Gateway {
     }
 }
 
-/// The decision about a proposal.
+/// The decision about a proposal so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Decided {
     No,
-    /// Not decided when a gateway opens. A command that is approved without its tools awaits a decision too.
+    /// Not decided at the time when a gateway opens. A server whose command is approved but whose tools are not also awaits a decision.
     StillNo,
     /// Approved without a person, because `requireApproval` is false.
     ByOption,
 }
 
 impl Core {
-    /// Returns whether an agent has added the server, and a stage of its present definition is not approved.
+    /// Returns whether an agent has added the server, and its present definition still needs an approval (of the command or of the
+    /// manifest).
     fn is_pending(&self, server: &ServerDefinition) -> Result<bool> {
         Ok(server.source.kind == SourceKind::Agent && !matches!(self.approval_status(server)?, ApprovalStatus::Full(_)))
     }
@@ -120,7 +122,8 @@ impl Core {
             (ApprovalStatus::Command, Decided::StillNo) | (_, Decided::ByOption) => (None, ApprovalStage::Manifest),
             (_, Decided::No | Decided::StillNo) => return Ok(None),
         };
-        // An agent decides how many servers it proposes, and which folders they name. So opening a gateway reads none of these.
+        // When a gateway opens, the request is made from the entry alone, without reading folders. Otherwise an agent could delay the
+        // opening by many proposals or by large folders.
         let request = match decided {
             Decided::StillNo => self.request_of_entry(server, subject, lack),
             Decided::No | Decided::ByOption => self.command_request(server, subject, lack),

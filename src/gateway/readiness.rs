@@ -1,5 +1,5 @@
-//! Reports about servers, when a gateway opens and before a run: problems of the config, servers of the run that will probably not start,
-//! and servers of the config that the run does not have.
+//! Reports about servers. When a gateway opens, it reports problems of the config. Before a run, it reports servers of the run that will
+//! probably not start, and servers of the config that the run does not have.
 
 use std::collections::BTreeSet;
 
@@ -23,10 +23,10 @@ pub(super) struct ReportedUnavailable(Mutex<Reports>);
 
 #[derive(Default)]
 struct Reports {
-    /// The agents whose runs have had the servers checked since the last change of a server. Contains the names under which grants apply to
-    /// the agents.
+    /// The agents for whose runs the servers were checked since the last change of a server. An agent is identified by the name under which
+    /// grants apply to it.
     checked: BTreeSet<Option<String>>,
-    /// The reported servers, each with the reason.
+    /// The servers that were reported already, each with the reason.
     sent: BTreeSet<(String, String)>,
 }
 
@@ -55,8 +55,8 @@ impl Gateway {
 }
 
 impl Core {
-    /// Returns a sentence for each server that will probably not start: because variables are not set, or because its last connection
-    /// failed. Connects to no server.
+    /// Returns a sentence for each server that will probably not start: because a variable that it needs is not set, or because its last
+    /// connection failed. Connects to no server.
     pub(super) fn readiness_warnings<'s>(&self, servers: impl Iterator<Item = (&'s str, &'s ServerDefinition)>) -> Vec<String> {
         let warning = |(name, server): (&str, &ServerDefinition)| {
             let missing = missing_variables(server, &self.surroundings.environment);
@@ -71,8 +71,8 @@ impl Core {
     }
 
     /// Tells the operator, by events, which servers of the config a run of this agent does not have although nobody has disabled them.
-    /// Reports each server with the same reason only once. Only the first run of an agent after a change checks the servers. Never fails,
-    /// as the run does not need these servers.
+    /// Reports each pair of a server and a reason only once. The servers are checked only at the first run of an agent after a change.
+    /// Never fails, because the run does not need these servers.
     pub(super) fn tell_unavailable(&self, identity: &Identity, granted: &Granted) {
         let mut reports = self.requests.unavailable.0.lock();
         if !reports.checked.insert(identity.granted_name.clone()) {
@@ -85,7 +85,7 @@ impl Core {
             if !entry.source().is_operators_config() || variant_of(entry.name()).is_some() {
                 continue;
             }
-            // Servers that are disabled, or not granted to this agent, are left out on purpose.
+            // Servers that are disabled or not granted to this agent are not reported, because somebody has decided this.
             let Ok(Some(obstacle)) = self.obstacle(view, &entry, false, ApprovalRead::Cached) else { continue };
             let is_reported =
                 matches!(obstacle, Obstacle::Invalid | Obstacle::NotApproved | Obstacle::ToolsNotApproved | Obstacle::NotEnabled);

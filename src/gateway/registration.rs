@@ -1,5 +1,5 @@
-//! Calls tools for a sandbox that another package provides. These calls have the same approvals, checks, limits and
-//! result forms as calls of a guest.
+//! Calls tools for a sandbox that another package provides. These calls have the same approvals, checks, limits and kinds of results as
+//! calls of a guest.
 
 use serde_json::Value as Json;
 
@@ -31,7 +31,7 @@ impl Agent {
         Ok(server_module(granted.name_in_code(server.as_granted()).unwrap_or(name), &manifest))
     }
 
-    /// Calls a tool by the name that its server gives it. Returns what a guest would get, also for failures.
+    /// Calls a tool by the name that its server gives it. Returns the same reply that a guest would get, even if the call fails.
     pub async fn call_function(
         &self,
         server: &str,
@@ -65,7 +65,7 @@ impl Agent {
         Ok((self.call_tool(server, tool, arguments, options, stop).await?, written))
     }
 
-    /// Adds a code to a failure that the tool itself reports, because each rejection in Node has a code.
+    /// Adds a code to a failure that the tool itself reports, because each rejected promise in Node must have a code.
     async fn coded(&self, server: &str, tool: &str, reply: HostReply, written: WrittenPaths) -> HostReply {
         let HostReply::Throw { code: None, message, .. } = reply else { return reply };
         let (bytes, server) = (message.len(), server.to_owned());

@@ -31,11 +31,11 @@ pub struct ReloadReport {
 }
 
 impl ReloadReport {
-    /// Returns the report for a model. A model gets only the number of problems, because their text can contain parts of the config.
+    /// Returns the report for a model. A model gets only the number of warnings, because their texts can contain parts of the config.
     #[must_use]
     pub fn for_model(&self) -> Json {
         let Self { added, removed, changed, invalid, warnings } = self;
-        // A variant has the name that code imports.
+        // A variant is reported under the name that code imports.
         let name = |name: &'_ String| is_registry_name(name).then(|| marked_name(name).0.to_owned());
         let names = |names: &[String]| -> Json { names.iter().filter_map(name).collect::<BTreeSet<_>>().into_iter().collect() };
         let mut told = json!({
@@ -57,7 +57,7 @@ const HELD: &str =
     "the config was replaced while a server could write in its folder, so it is not read automatically: look at it, and then reload it";
 
 impl Gateway {
-    /// Reads the config again. If it cannot be read or is invalid as a whole, nothing changes.
+    /// Reads the config again. If the config cannot be read or is invalid as a whole, nothing changes.
     ///
     /// # Errors
     /// `ERR_CONFIG_…`, `ERR_TOO_MANY_SERVERS`, `ERR_CLOSED`.
@@ -67,14 +67,14 @@ impl Gateway {
         self.reload_by(Decider::Person).await
     }
 
-    /// Reads the config again. Only a person, or the agent's own code, has a config read that a server may have written.
+    /// Reads the config again. If a server may have written the config, it is read only on behalf of a person or of the agent's own code.
     async fn reload_by(&self, decider: Decider) -> Result<ReloadReport> {
         self.core.check_open()?;
         let _one_at_a_time = self.core.reloading.lock().await;
         let core = Arc::clone(&self.core);
         let read = blocking(move || Ok((core.source.read()?, core.read_added()?)));
         let (config, (servers, added_warnings)) = read.await.map_err(|error| self.core.redacted(error))?;
-        // A file that is replaced after this check was not the one that was read.
+        // The check comes after the read: a file that is replaced later is not the file that was read.
         if decider == Decider::Model && self.core.is_config_held().await {
             let problem = "the config was replaced while a server could write in its folder: a person must look at it first";
             return Err(Error::OperatorOnly { what: "reload", problem });
@@ -98,7 +98,7 @@ impl Gateway {
         self.core.record_changes(&changes, None, AuditParty::Config);
         self.core.note_config_servers_soon(None).await;
         let ServerChanges { added, removed, changed } = changes;
-        // If a profile was removed, its servers are closed unless another agent still has them.
+        // If a profile was removed, the connections of its servers are closed, unless another agent still has these servers.
         self.core.end_left(held).await;
         let report = ReloadReport {
             added,
@@ -120,7 +120,7 @@ impl Gateway {
         Ok(report)
     }
 
-    /// Reads the config again for a model. Refuses to do so if a server may have written it.
+    /// Reads the config again for a model. Fails if a server may have written the config.
     ///
     /// # Errors
     /// Those of [`Gateway::reload`]; `ERR_OPERATOR_ONLY`.
@@ -130,7 +130,8 @@ impl Gateway {
 
     /// Reads a changed config again, and sends the outcome as an event. If the config is not usable, nothing changes.
     pub(super) async fn reload_changed(&self) {
-        // A config that is held is not even read, so that the warning about it comes once for each of its versions.
+        // If the config is held because a server may have written it, it is not read at all. So the warning about it is sent once for each
+        // version of the files.
         let reloaded = if self.core.is_config_held().await { None } else { Some(self.reload_by(Decider::Model).await) };
         match reloaded {
             Some(Ok(report)) => self.core.events.send(&Event::ConfigReloaded { report: Box::new(report) }),
@@ -169,9 +170,9 @@ impl ServerChanges {
 }
 
 impl Core {
-    /// Changes the layers of the registry, and ends what the change affects: a changed server loses its connection; a removed server also
-    /// loses its subscriptions and call permissions; a box that could write what a new server runs ends too. The caller must hold the lock `reloading`, so that the changes of one caller are not
-    /// mistaken for the changes of another.
+    /// Changes the layers of the registry, and ends everything that the change affects. A changed server loses its connection. A removed
+    /// server also loses its subscriptions and call permissions. A box that could write the program of a new server is ended too. The
+    /// caller must hold the lock `reloading`. Otherwise the changes of one caller could be taken for the changes of another.
     pub(super) async fn apply_layers(self: &Arc<Self>, change: impl FnOnce(&Registry)) -> Result<ServerChanges> {
         let before = self.fingerprints();
         change(&self.registry);
@@ -215,8 +216,8 @@ impl Core {
     }
 }
 
-/// Adds the fields that determine how and when a server is called. Each field of an entry is either used here or covered by the approval's
-/// digest.
+/// Adds the fields that determine how and when a server is called. Each field of an entry is used here, or is covered by the digest of the
+/// approval, or has no influence on calls.
 fn with_call_settings(form: Canonical, server: &ServerDefinition) -> Canonical {
     let ServerDefinition {
         call_timeout_ms,

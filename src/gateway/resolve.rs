@@ -1,4 +1,4 @@
-//! Reports which servers would be available to an agent and a task, and why, without attaching or starting a server.
+//! Reports which servers would be available to an agent and a task, with the reasons, and does not attach or start a server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::registry::{AttachReason, Entry, Hidden};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ResolveOptions {
-    /// The name of the agent. Default: the operator's own.
+    /// The name of the agent. Default: the operator's own agent.
     pub agent: Option<String>,
-    /// The task. Default: none. Without a task, only the servers that are always available are in force.
+    /// The task. Default: none. Without a task, only the servers that need no task are available.
     pub task: Option<Task>,
     /// True to return only the list of servers, without `mcpServers`.
     pub dry_run: bool,
@@ -36,7 +36,7 @@ pub struct Resolution {
     /// The entries, under keys that other programs accept. Secrets are replaced by variables: `${NAME}`. Absent for a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Map<String, Json>>,
-    /// One line for each server that is in force, and for each that was requested but is left out.
+    /// One line for each server that would be available, and for each server that was requested but is left out.
     pub servers: Vec<ResolvedServer>,
     pub warnings: Vec<String>,
 }
@@ -49,7 +49,7 @@ pub struct ResolvedServer {
     /// The key in `mcpServers`: `acme__shared-fs` for `acme--shared-fs`.
     pub key: String,
     pub in_force: bool,
-    /// The reason why the server is in force or left out, as a sentence.
+    /// The reason why the server is available or left out, as a sentence.
     pub reason: String,
     /// The source of the server. Absent if no server has the name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,8 @@ impl Core {
     }
 }
 
-/// Returns a sentence that says why a server is in force or left out, where it comes from, and what it hides.
+/// Returns a sentence that says why a server is available or left out, which source it comes from, and which other servers of its name it
+/// hides.
 fn sentence(decided: &DecidedServer, source: Option<&ServerSource>, hides: &[Hidden]) -> String {
     let decision = &decided.decision;
     let origin = source.map(|source| format!("it comes from {source}"));
@@ -154,7 +155,7 @@ fn sentence(decided: &DecidedServer, source: Option<&ServerSource>, hides: &[Hid
     }
 }
 
-/// Replaces known secrets in texts in which no rule has found a secret.
+/// Replaces known secrets in all texts, in case the rules for secrets have missed one.
 fn without_secrets(json: &Json, redactor: &Redactor) -> Json {
     match json {
         Json::String(text) => Json::String(redactor.without_secrets(text).into_owned()),

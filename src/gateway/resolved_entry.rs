@@ -12,7 +12,7 @@ use crate::config::{
 use crate::redact::{is_key_name, is_secret, is_secret_name, passwords_of_words, secrets_within};
 use crate::trust::{shown_header, shown_variable};
 
-/// Schemes of credentials in headers, each with the space after it.
+/// The names of authentication schemes in headers, in lower case, each with the space after it.
 const SCHEMES: [&str; 3] = ["bearer ", "basic ", "token "];
 
 /// The variables that replace secrets in one document, each with its value.
@@ -48,7 +48,8 @@ impl<'e> SecretNames<'e> {
         format!("${{{name}}}")
     }
 
-    /// Records that a variable replaces the secret that is its default. The variable is then not used for another secret.
+    /// Records that a variable replaces a secret, which was the default of this variable. Afterwards, the variable is not used for another
+    /// secret.
     fn note(&mut self, variable: &str, secret: &str) {
         self.given.entry(variable.to_owned()).or_insert_with(|| secret.to_owned());
     }
@@ -57,7 +58,7 @@ impl<'e> SecretNames<'e> {
 /// An entry for another program.
 pub(super) struct ResolvedEntry {
     pub(super) json: Json,
-    /// Settings of the entry that have no effect in the other program, and other limitations.
+    /// Warnings about settings of the entry that have no effect in the other program, and about other limitations.
     pub(super) warnings: Vec<String>,
 }
 
@@ -105,7 +106,8 @@ pub(super) fn resolved_entry(
     Some(ResolvedEntry { json, warnings })
 }
 
-/// Returns the settings that protect the use of the server here but that other programs do not support.
+/// Returns the names of the settings that restrict or protect the use of the server in this program, but that other programs do not
+/// support.
 fn not_kept(server: &ServerDefinition) -> Vec<&'static str> {
     let is_set = |filter: &ToolFilter| filter.allow.is_some() || !filter.deny.is_empty();
     let oauth = matches!(&server.transport, Transport::Http { oauth: Some(_), .. });
@@ -142,7 +144,7 @@ impl Writer<'_, '_> {
     }
 
     fn arguments(&mut self, program: &str, words: &[String]) -> Vec<String> {
-        // The program, which is the first of these words, determines which options take a password.
+        // The program is the first of these words, because it determines which options take a password.
         let whole: Vec<&str> = [program].into_iter().chain(words.iter().map(String::as_str)).collect();
         let passwords: BTreeMap<usize, _> = passwords_of_words(&whole).into_iter().collect();
         let mut before = "";
@@ -188,7 +190,7 @@ impl Writer<'_, '_> {
         self.without_secrets(key, value).0
     }
 
-    /// Converts a text with its placeholders for another program. Returns also whether a secret part was replaced by a variable.
+    /// Converts a text with its placeholders for another program. The second value tells whether a secret part was replaced by a variable.
     fn without_secrets(&mut self, key: &str, text: &str) -> (String, bool) {
         let mut written = self.with_placeholders(key, text);
         let mut parts: Vec<String> = secrets_within(&written).into_iter().filter(|secret| !secret.is_empty()).collect();
@@ -207,13 +209,14 @@ impl Writer<'_, '_> {
         (written, found)
     }
 
-    /// Converts a secret part of a text: variables replace its literal pieces, and its placeholders stay. Returns `None` if it has no literal piece.
+    /// Converts a secret part of a text: variables replace its literal pieces, and its placeholders stay. Returns `None` if the part has no
+    /// literal piece.
     fn secret_part(&mut self, key: &str, secret: &str) -> Option<String> {
         if !secret.contains("${") {
             return Some(self.secrets.placeholder(self.name, key, secret));
         }
         let template = Template::parse(secret).ok()?;
-        // A part that begins or ends within a placeholder is not replaced.
+        // A secret part that begins or ends in the middle of a placeholder is not replaced.
         let is_cut = |text: &str| text.contains(['{', '}']);
         if template.parts().iter().any(|part| matches!(part, Part::Literal(text) if is_cut(text))) {
             return None;
@@ -280,8 +283,8 @@ fn literal_of(part: Part<'_>) -> &str {
     }
 }
 
-/// Returns whether a variable's default may be a secret: by the field's name, by the variable's name, by the form of the default, or
-/// because the default contains one of the secrets in `around` or is a part of one.
+/// Returns whether a variable's default may be a secret: because of the field's name, the variable's name or the characters of the default,
+/// or because the default contains one of the secrets in `around` or is a part of one.
 fn may_be_secret(key: &str, variable: &str, default: &str, around: &BTreeSet<String>) -> bool {
     let is_masked = |name: &str| shown_variable(name, default) != format!("{name}={default}");
     !default.is_empty()
@@ -291,7 +294,7 @@ fn may_be_secret(key: &str, variable: &str, default: &str, around: &BTreeSet<Str
             || around.iter().any(|secret| secret.contains(default) || default.contains(secret.as_str())))
 }
 
-/// Splits a text after the name of a scheme and its space.
+/// Splits a text after the name of an authentication scheme and the space that follows it.
 fn split_start<'t>(text: &'t str, scheme: &str) -> Option<(&'t str, &'t str)> {
     let (start, rest) = text.split_at_checked(scheme.len())?;
     start.eq_ignore_ascii_case(scheme).then_some((start, rest))

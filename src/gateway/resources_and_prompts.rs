@@ -1,4 +1,4 @@
-//! Requests for resources and prompts that no guest makes.
+//! Requests for resources and prompts that do not come from a guest.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ impl Agent {
         Ok(prompt_entries(name, &*self.usable(name)?, self.core.limits.max_description_chars))
     }
 
-    /// Returns the part of a server's approved manifest that this agent sees. While the approved manifest and the agent's grants stay the
-    /// same, it is the same object. Starts no server.
+    /// Returns the part of a server's approved manifest that this agent sees. As long as the approved manifest and the agent's grants do
+    /// not change, returns the same object (the same `Arc`). Starts no server.
     ///
     /// # Errors
     /// The errors of [`Agent::resources`].
@@ -114,8 +114,8 @@ impl Agent {
     }
 }
 
-/// Returns the known fields of a result, and its `_meta` without the keys of this package and of the protocol. Each field in `lists` must be present and must be
-/// a list.
+/// Returns the known fields of a result, with its `_meta` as `meta`. Removes the keys of this package and of the protocol from the `_meta`.
+/// Each field in `lists` must be present and must be a list.
 fn shown(server: &str, request: &Request, result: &Json, lists: &[&str], others: &[&str]) -> Result<Json> {
     let mut fields = Map::new();
     for name in others {

@@ -1,7 +1,7 @@
-//! Learns the shapes of results for tools whose server declares none (`learnResults`).
+//! Learns the shapes (names and types of the fields) of results for tools whose server declares no `outputSchema` (option `learnResults`).
 //!
 //! Each agent has its own learnt shapes. They are valid for one approval of the server: a revocation, a new approval, or a change of the
-//! tool or of the server's entry removes them. No digest contains them.
+//! tool or of the server's entry removes them. The shapes are not part of any digest.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -21,16 +21,17 @@ use crate::redact::Redactor;
 use crate::text::sanitise_line;
 use crate::trust::ApprovalStatus;
 
-/// Maximum number of an agent's samples that wait in the queue. Further samples are dropped, because results of one tool are mostly alike.
+/// Maximum number of an agent's samples that wait in the queue. Further samples are dropped: the results of one tool are mostly alike, so
+/// little is lost.
 const MAX_WAITING: usize = 16;
 /// Maximum total size in bytes of the texts in an agent's waiting samples.
 const MAX_WAITING_BYTES: usize = 1_024 * 1_024;
 /// Shapes are learnt from each of the first results of a tool, up to this number. Later, only one in this number of results is used,
-/// because its shape is usually known.
+/// because the shapes of most results are known by then.
 const FIRST_RESULTS: u32 = 16;
 /// Maximum number of tools whose results are counted. If there are more, counting starts again.
 const MAX_COUNTED: usize = 1_000;
-/// Maximum length in characters of a name. Longer names are not learnt anyway.
+/// Maximum length in characters of a name. Longer names are not learnt.
 const MAX_NAME_CHARS: usize = 100;
 
 /// The shapes that one agent has learnt.
@@ -53,13 +54,13 @@ struct Waiting {
     sample: Sample,
 }
 
-/// Returns whether shapes are learnt from the result with this number, counted from zero.
+/// Returns whether the shape is learnt from the result with this number. The first result of a tool has number 0.
 fn is_taken(number: u32) -> bool {
     number < FIRST_RESULTS || number.is_multiple_of(FIRST_RESULTS)
 }
 
 impl ResultShapes {
-    /// Counts a result. Returns whether shapes are learnt from it.
+    /// Counts a result. Returns whether the shape of this result is to be learnt.
     fn count(&self, server: &str, tool: &Arc<str>) -> bool {
         let mut counted = self.counted.lock();
         if counted.len() >= MAX_COUNTED {
@@ -71,7 +72,7 @@ impl ResultShapes {
         taken
     }
 
-    /// Adds a sample. Returns false if there is no place for it.
+    /// Adds a sample. Returns false, without adding it, if the queue is full.
     fn push(&self, one: Waiting) -> bool {
         let mut waiting = self.waiting.lock();
         let bytes: usize = waiting.iter().map(|one| one.sample.text_bytes()).sum();
@@ -90,7 +91,7 @@ impl ResultShapes {
             let next = self.waiting.lock().pop_front();
             let Some(Waiting { server, tool, approved, sample }) = next else { return };
             let mut shape = sample.into_shape();
-            // Names are text of the server, so they are checked like all other texts of the server.
+            // Names are text of the server, so names that need to be cleaned or redacted are not kept.
             shape.retain_names(&|name| sanitise_line(name, MAX_NAME_CHARS) == name && redactor.without_secrets(name) == name);
             learnt.add(&server, &tool, &approved, Arc::ptr_eq, shape);
         }
@@ -123,7 +124,8 @@ impl ResultShapes {
 
 impl Core {
     /// Returns the approved manifest for which a shape from this request's result would be valid. Returns `None` if nothing is learnt from
-    /// the request: the request calls no tool, the server declares the tool's results, or learning is off. Reads no file.
+    /// the request, because it does not call a tool, because the server declares an `outputSchema` for the tool, or because learning is
+    /// off. Reads no file.
     pub(super) fn basis_of_shape(&self, server: &str, request: &Request) -> Option<Arc<Manifest>> {
         let Request::CallTool { tool, .. } = request else { return None };
         if !self.runs.learn_results {
@@ -133,14 +135,14 @@ impl Core {
         approved.tool(tool).is_some_and(|tool| tool.output_schema.is_none()).then_some(approved)
     }
 
-    /// Takes a sample of a tool's answer. The time for this has an upper bound. Later, a background task learns from the sample, so that
-    /// the caller need not wait.
+    /// Takes a sample of a tool's answer. This takes only a limited time. A background task learns from the sample later, so that the
+    /// caller does not wait.
     pub(super) fn learn(&self, identity: &Identity, server: &str, request: &Request, basis: &Arc<Manifest>, answer: &Json) {
         let Request::CallTool { tool, .. } = request else { return };
         if !identity.shapes.count(server, tool) {
             return;
         }
-        // If the approval has changed meanwhile, it is not certain for which approval the server gave the answer.
+        // If the approval has changed during the call, it is not certain which approval was valid when the server gave the answer.
         let is_same = self.basis_of_shape(server, request).is_some_and(|now| Arc::ptr_eq(&now, basis));
         let (Some(sample), Some(runtime)) = (Sample::of(answer, self.limits.max_response_bytes), self.trust.approval_cache.runtime())
         else {
@@ -151,14 +153,14 @@ impl Core {
         if is_same && !identity.closed.is_cancelled() && shapes.push(waiting) && !shapes.has_worker.swap(true, Ordering::AcqRel) {
             let (shapes, redactor) = (Arc::clone(shapes), Arc::clone(&self.redactor));
             drop(runtime.spawn_blocking(move || {
-                // Cleared first: a sample that comes after this point gets a worker of its own.
+                // The flag is cleared first, so that a sample that is added after this point starts another background task.
                 shapes.has_worker.store(false, Ordering::Release);
                 shapes.work_off(&redactor);
             }));
         }
     }
 
-    /// Returns what an agent has seen of the results of these servers, by the names that its code uses.
+    /// Returns the shapes that an agent has learnt from results of these servers, by the names that the agent's code uses for the servers.
     pub(super) fn seen_results<'a>(
         &self,
         identity: &Identity,
@@ -180,14 +182,14 @@ impl Core {
             names.map(|name| (name, registry_name(name))).filter(|(_, server)| known.contains(server)).filter_map(|(name, server)| {
                 let definition = self.registry.server(&server).ok()?;
                 let Ok(ApprovalStatus::Full(approved)) = self.approval_status_by(&definition, read) else { return None };
-                // Locked after the approval was read, because reading may take long.
+                // The lock is taken after the approval was read, because reading may take a long time.
                 let seen = identity.shapes.learnt.lock().of(&server, |basis| Arc::ptr_eq(basis, &approved)).collect();
                 Some((name.clone(), seen))
             });
         seen.collect()
     }
 
-    /// Forgets the shapes of tools that the running server no longer describes as they were approved.
+    /// Removes the shapes of tools whose description by the running server differs from the approved one.
     pub(super) fn forget_shapes(&self, server: &str, tools: &BTreeSet<String>) {
         let agents = self.agents.all();
         for identity in agents.iter().chain([&self.people.operator]) {

@@ -1,4 +1,4 @@
-//! Fits the results of runs into a model's budget: shortens values, saves the whole values, and creates reports.
+//! Fits the results of runs into a budget of tokens for a model: shortens values, saves the whole values, and creates reports.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub const CONTENT: &str = "content";
 #[derive(Debug)]
 pub struct ModelRun {
     /// The report within the budget: `{ value }` or `{ error: { code, message, line?, column?, excerpt? } }`, with `logs` and `warnings`
-    /// unless they are empty. A shortened value contains a handle. Later runs can read the whole value with it.
+    /// unless they are empty. A shortened value contains a handle, with which later runs can read the whole value.
     pub report: Json,
     /// The error, if the run failed.
     pub error: Option<Error>,
@@ -35,7 +35,7 @@ enum Saved {
     TooLarge,
 }
 
-/// Refuses a budget that is too small for a useful value.
+/// Returns an error for a budget of tokens that is too small for a useful value.
 pub(super) fn check_budget(method: &'static str, tokens: Option<usize>) -> Result<()> {
     match tokens {
         Some(tokens) if tokens < MIN_RESULT_TOKENS => Err(Error::InvalidOption {
@@ -77,7 +77,7 @@ impl Sandbox {
         }
     }
 
-    /// Shortens the report's value to the budget of the run. If the run has none, the sandbox's budget applies.
+    /// Shortens the report's value to the budget of the run. If the run sets no budget, the sandbox's budget is used.
     pub(super) async fn within_budget(self: Arc<Self>, mut report: RunReport, budget: Option<usize>) -> RunReport {
         let Some(budget) = budget.or(self.max_result_tokens) else { return report };
         let Ok(wire) = report.outcome.value else { return report };
@@ -190,7 +190,7 @@ fn with_content(mut report: Json, media: &[Media]) -> Json {
     report
 }
 
-/// Returns the handler's value. The guest returns it as the only field of an object.
+/// Returns the value that the handler returned. The guest sends it as the only field of an object.
 fn returned(wire: &Wire) -> Result<Value> {
     match Value::from_wire(wire.clone()) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.swap_remove(0).1),
@@ -222,7 +222,7 @@ fn redacted(redactor: &Redactor, value: Value) -> Value {
     }
 }
 
-/// Replaces the secrets in bytes. Checks the bytes as text, if they are UTF-8, and their base64.
+/// Replaces the secrets in bytes. Checks the bytes as text (if they are valid UTF-8), and also their base64 text.
 fn redacted_bytes(redactor: &Redactor, bytes: Vec<u8>) -> Value {
     if let Some(blanked) = std::str::from_utf8(&bytes).ok().and_then(|text| changed(redactor, text)) {
         return Value::Bytes(blanked.into_bytes());
@@ -233,7 +233,7 @@ fn redacted_bytes(redactor: &Redactor, bytes: Vec<u8>) -> Value {
     }
 }
 
-/// Returns the text without its secrets. Returns `None` if it contains none.
+/// Returns the text without its secrets. Returns `None` if the text contains no secret.
 fn changed(redactor: &Redactor, text: &str) -> Option<String> {
     let blanked = redactor.without_secrets(text);
     (blanked != text).then(|| blanked.into_owned())

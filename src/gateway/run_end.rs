@@ -1,4 +1,4 @@
-//! Ends a run from outside of the guest. Once this has started, the guest gets no more answers.
+//! Ends a run from outside of the guest. Once the end has begun, the guest gets no more answers.
 
 use tokio_util::sync::CancellationToken;
 
@@ -19,8 +19,8 @@ impl RunEnd {
         self.closed.is_cancelled() || self.switched_off.is_cancelled() || self.stop.reason().is_some()
     }
 
-    /// Starts a call and returns its answer. Once the run is being ended, the guest gets no answer to any call, not even an error: the code
-    /// could catch an error and continue.
+    /// Starts a call and returns its answer. Once the run is being ended, the guest gets no answer to any call, not even an error: agent
+    /// code could catch an error and continue.
     pub(super) fn answer(&self, start: impl FnOnce() -> HostAnswer) -> HostAnswer {
         if self.has_begun() {
             return HostAnswer::Later(Box::pin(std::future::pending()));
@@ -38,8 +38,8 @@ impl RunEnd {
     }
 }
 
-/// Returns the outcome of a call that no guest made. If the call was ended from outside, returns the error of that end instead, because any
-/// other answer or error may be a consequence of it.
+/// Returns the outcome of a call that did not come from a guest. If the call was ended from outside, returns the error of this end instead,
+/// because any other answer or error may be a consequence of this end.
 pub(super) fn unless_ended<T>(identity: &Identity, stop: &Stop, outcome: Result<T>) -> Result<T> {
     match outcome {
         Err(error @ Error::Aborted { .. }) => Err(error),

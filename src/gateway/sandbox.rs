@@ -1,4 +1,5 @@
-//! The sandbox that an agent's program uses. It has its own host modules and a queue of runs. Runs share no state.
+//! The sandbox that an agent's program uses. A sandbox has its own host modules and a queue of runs. Runs share no state except saved
+//! values.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -40,20 +41,20 @@ pub struct RunOptions {
     pub input: Option<Wire>,
     /// The time limit. The default and the maximum are `limits.runTimeoutMs`.
     pub timeout_ms: Option<u64>,
-    /// The form in which failed calls appear in code. Default: the sandbox's.
+    /// The way in which code sees failed calls. Default: the setting of the sandbox.
     pub tool_errors: Option<ToolErrors>,
     /// The maximum size of the run's value in tokens, at least 100. A larger value is shortened, and the whole value is saved. Default: the
-    /// sandbox's.
+    /// setting of the sandbox.
     pub max_result_tokens: Option<usize>,
     /// Ends the run from outside when it is triggered.
     pub stop: Stop,
-    /// The listener for log entries. It gets each entry when the guest writes it.
+    /// The listener for log entries. The listener gets each entry as soon as the guest has written it.
     pub on_log: Option<LogListener>,
-    /// The listener for events of the run's calls, which replaces the agent's.
+    /// The listener for events of the run's calls, which is used instead of the agent's listener.
     pub on_event: Option<EventListener>,
     /// Callbacks that are tried before the callbacks of the sandbox and of the agent.
     pub callbacks: Option<Arc<dyn Callbacks>>,
-    /// The number of the run in questions and events.
+    /// The number by which questions and events refer to the run.
     pub run_id: Option<u64>,
     /// The trace context of the run.
     pub trace: Option<TraceContext>,
@@ -81,7 +82,7 @@ pub struct RunReport {
 #[derive(Default)]
 pub struct SandboxOptions {
     pub tool_errors: ToolErrors,
-    /// The maximum size of values in tokens, for runs that set none. Default: the gateway's.
+    /// The maximum size of values in tokens, for runs that set none. Default: the setting of the gateway.
     pub max_result_tokens: Option<usize>,
     /// Callbacks that are tried before the agent's.
     pub callbacks: Option<Arc<dyn Callbacks>>,
@@ -89,7 +90,7 @@ pub struct SandboxOptions {
     pub task: Option<Task>,
 }
 
-/// The tasks of a sandbox. When a task ends, the servers that it defines end too.
+/// The tasks of a sandbox. When a task ends, the servers that it defines are removed.
 #[derive(Default)]
 struct SandboxTasks {
     of_sandbox: Option<Arc<TakenTask>>,
@@ -106,7 +107,7 @@ pub struct Sandbox {
     pub(super) max_result_tokens: Option<usize>,
     /// The saved whole values of results that were shortened in earlier runs.
     pub(super) saved: Arc<Mutex<SavedValues>>,
-    /// The owner of this sandbox's code. The code parser and the processors are divided between owners.
+    /// The owner of this sandbox's code. The code parser and the processors are shared fairly between owners.
     pub(super) code_owner: CodeOwner,
     callbacks: CallbackChain,
     modules: Mutex<AgentModules>,
@@ -163,7 +164,8 @@ impl Sandbox {
         let this = Arc::clone(self);
         // The place in the queue is reserved here and not at the first poll, so that runs start in the order of the calls.
         let turn = queue_now(Arc::clone(&self.turn).lock_owned());
-        // The run belongs to the present on-period of the plugin. If the plugin is switched off and on again, the run does not start.
+        // The run belongs to the present period in which the plugin is on. If the plugin is switched off and on again, the run does not
+        // start.
         let period = self.core.check_plugin_on();
         let work = self.identity.work.token();
         async move {
@@ -253,7 +255,7 @@ impl Sandbox {
         [of_sandbox, of_run].into_iter().flatten().for_each(|task| task.release());
     }
 
-    /// Registers the servers that a run's task defines, and returns the tasks that apply to the run, the innermost first.
+    /// Registers the servers that a run's task defines, and returns the tasks that apply to the run, innermost first.
     fn take_up(&self, task: Option<&Task>) -> Result<Vec<Arc<TakenTask>>> {
         let taken = task.map(|task| self.core.take_up(&self.identity, "Sandbox.run", task)).transpose()?;
         let mut tasks = self.tasks.lock();
@@ -266,7 +268,8 @@ impl Sandbox {
         Ok(counting)
     }
 
-    /// Attaches the servers for the sandbox's own task. The servers of a run's task are only for that run.
+    /// Attaches the servers for the sandbox's own task. Does not attach the servers for the task of a run, because they are only for that
+    /// run.
     pub(super) fn attached(&self, approval_read: ApprovalRead) -> Result<AttachedServers> {
         let task: Vec<_> = self.tasks.lock().of_sandbox.clone().into_iter().collect();
         Ok(self.core.attach(&self.identity, &task, approval_read)?.servers)
@@ -338,7 +341,7 @@ fn outcome_of(error: Error) -> RunOutcome {
     RunOutcome { value: Err(error), logs: Vec::new(), stats: RunStats::default() }
 }
 
-/// Redacts a log entry. If the entry was cut, also removes an end that may be the beginning of a secret.
+/// Redacts a log entry. If the entry was cut, also removes the end of the text if it may be the beginning of a secret.
 fn readable(redactor: &Redactor, entry: &LogEntry) -> LogEntry {
     let LogEntry { level, is_cut, text } = entry;
     let text = match text.strip_suffix(LOG_CUT_MARK).filter(|_| *is_cut) {

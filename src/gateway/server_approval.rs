@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 
 impl Gateway {
     /// Enables a server for a person. If the server is not approved and the operator's callbacks can ask (`Callbacks::approve_server`),
-    /// asks about each stage first. Approves exactly the requests that were shown.
+    /// first asks about each stage (the command, then the manifest). Approves exactly the requests that were shown.
     ///
     /// # Errors
     /// The errors of [`Gateway::enable`], [`Gateway::approval_request`] and [`Gateway::approve`]. `ERR_NOT_APPROVED` if nobody can be asked, or the
@@ -19,11 +19,11 @@ impl Gateway {
             };
             let request = self.approval_request(name).await?;
             if request.is_approved() {
-                // Somebody else has approved the server since.
+                // Somebody else has approved the server in the meantime.
                 return self.enable(name);
             }
             let digest = request.digest().to_owned();
-            // If an approved request is still open, it would be shown endlessly. So the same digest is shown only once.
+            // If an approval had no effect, the same request would be shown again and again. So each digest is shown only once.
             if shown.contains(&digest) {
                 return Err(Error::DigestChanged { server: name.to_owned() });
             }

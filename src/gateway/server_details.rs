@@ -63,12 +63,12 @@ pub struct ServerDetails {
     /// The names of the headers in the entry, without their values.
     pub headers: Vec<String>,
     pub confirm: Confirm,
-    /// Patterns of tool names. The matching tools only read, although their annotations do not say so.
+    /// Patterns of tool names. The matching tools are treated as read-only, although their annotations do not say so.
     pub reads: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_tools: Option<Vec<String>>,
     pub deny_tools: Vec<String>,
-    /// URIs of the only resources that may be read. Each is exact, or a prefix followed by `*`.
+    /// Patterns of the only resources that may be read. Each is an exact URI, or a prefix of a URI followed by `*`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_resources: Option<Vec<String>>,
     pub deny_resources: Vec<String>,
@@ -112,7 +112,7 @@ pub struct ToolDetails {
 }
 
 impl Agent {
-    /// Returns a server's status, its settings, and its offer with all tools if it is approved. The server need not be enabled.
+    /// Returns a server's status, its settings, and, if the server is approved, its offer with all tools. The server need not be enabled.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SERVER`, `ERR_APPROVAL_STORE`.

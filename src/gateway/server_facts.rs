@@ -1,5 +1,6 @@
-//! Facts about servers that earlier connections have shown: how a session is started, and whether the server asks questions. The facts are
-//! valid for one digest of a server. If they are lost, the next connection needs an additional round trip. They do not affect approvals.
+//! Facts about servers that were learnt from earlier connections: how a session is started, and whether the server asks questions. The
+//! facts are valid for one digest of a server. If the facts are lost, the next connection needs an additional round trip. The facts do not
+//! affect approvals.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -18,12 +19,12 @@ const MAX_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ServerFacts {
-    /// The digest of the server for which the facts are valid.
+    /// The digest of the server's definition for which the facts are valid.
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) era: Option<Era>,
     pub(super) elicits: bool,
-    /// The original names of approved tools that differed at the last connection.
+    /// The original names of the approved tools that the server described differently, or did not have, at the last connection.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) changed: Vec<String>,
 }
@@ -38,19 +39,19 @@ pub(super) struct ServerFactsStore {
 }
 
 impl ServerFactsStore {
-    /// Reads the file with the facts. An unreadable file counts as empty.
+    /// Reads the file with the facts. An unreadable file is treated as empty.
     pub(super) fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
         let servers = read(&path).unwrap_or_default();
         Self { path, servers: Mutex::new(servers), writing: Mutex::default() }
     }
 
-    /// Returns the facts about a server with this digest.
+    /// Returns the facts about a server, if they are valid for this digest. Otherwise returns default facts.
     pub(super) fn get(&self, server: &str, digest: &str) -> ServerFacts {
         self.servers().get(server).filter(|server_facts| server_facts.digest == digest).cloned().unwrap_or_default()
     }
 
-    /// Returns the approved tools that differed at the last connection of a server. `digest` is called only if there are facts about it.
+    /// Returns the approved tools that differed at the last connection of a server. `digest` is called only if there are such tools.
     pub(super) fn changed(&self, server: &str, digest: impl FnOnce() -> String) -> Vec<String> {
         // The lock is not held while the digest is computed, because that may read files.
         let known = self.servers().get(server).filter(|known| !known.changed.is_empty()).cloned();
@@ -71,7 +72,7 @@ impl ServerFactsStore {
         }
     }
 
-    /// Changes the facts in memory. Returns whether this changed anything.
+    /// Changes the facts in memory. Returns whether the facts are different now.
     fn update(&self, server: &str, digest: &str, change: impl FnOnce(&mut ServerFacts)) -> bool {
         let mut servers = self.servers();
         let before = servers.get(server).filter(|server_facts| server_facts.digest == digest).cloned();

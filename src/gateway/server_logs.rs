@@ -1,7 +1,7 @@
 //! The log files of servers in the state folder. A log contains the server's standard error, its connections and its calls. The file's name
-//! is derived from the server's source and name. Other processes read the file to find out why a server failed. A separate thread writes
-//! it, so that no call waits for the disk. Entries that cannot be written are lost. Lines about calls are collected for a short time and
-//! written together. All other lines are written immediately.
+//! is derived from the server's source and name. Other processes read the log file to find out why a server failed. A separate thread
+//! writes the file, so that no call waits for the disk. Entries that cannot be written are lost. Lines about calls are collected for a
+//! short time and written together. All other lines are written immediately.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -26,8 +26,8 @@ use crate::files;
 use crate::redact::Redactor;
 
 const FOLDER: &str = "logs";
-/// The maximum size of a log file. Then it is renamed and replaces the older file, so the logs of a server use at most about twice this
-/// size.
+/// The maximum size of a log file in bytes. A file of this size is renamed and replaces the older log file. So the logs of a server use at
+/// most about twice this size.
 const MAX_BYTES: u64 = 128 * 1024;
 /// The maximum number of entries in the queue. Further entries are dropped.
 const MAX_WAITING: usize = 1024;
@@ -36,7 +36,7 @@ const GATHERING: Duration = Duration::from_millis(100);
 /// The approximate maximum size of the lines of a server that are written together.
 const MAX_PIECE_BYTES: usize = 16 * 1024;
 const MAX_TEXT_CHARS: usize = 2_000;
-/// The maximum time that a writer waits while another writer renames a full file. Only a malicious server holds the lock for longer.
+/// The maximum time that a writer waits while another writer renames a full file. Only a malicious server can hold the lock for longer.
 const MOVING: Duration = Duration::from_secs(1);
 /// The maximum time that closing a gateway waits until its last entries are written.
 const FLUSHING: Duration = Duration::from_secs(1);
@@ -66,7 +66,7 @@ pub(super) enum Note {
 }
 
 impl Note {
-    /// Returns whether this entry may wait until further lines are collected.
+    /// Returns whether writing this entry may wait, so that it is written together with later lines.
     fn can_wait(&self) -> bool {
         matches!(self, Self::Event(event) if matches!(**event, Event::Call { .. }))
     }
@@ -109,7 +109,7 @@ impl Queue {
 
     fn add(&self, order: Order) {
         let mut waiting = self.waiting();
-        // The thread no longer writes. A caller that waits for a flush sees a closed channel.
+        // The thread no longer writes. The order is dropped, so a caller that waits for a flush sees a closed channel.
         if waiting.is_closed {
             return;
         }
@@ -121,7 +121,7 @@ impl Queue {
         let can_wait = matches!(&order, Order::Write { note, .. } if note.can_wait());
         waiting.orders.push(order);
         waiting.is_urgent |= !can_wait || waiting.orders.len() >= MAX_WAITING / 2;
-        // A writer thread that already collects lines about calls is not woken for another line.
+        // A writer thread that is already collecting lines about calls is not woken for another such line.
         if waiting.is_urgent || waiting.is_idle {
             self.changed.notify_one();
         }
@@ -149,7 +149,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Tells the thread to write the remaining entries and end. Returns a receiver that is told when they are written.
+    /// Tells the thread to write the remaining entries and end. The returned receiver gets a message when the entries are written.
     fn close(&self) -> Receiver<()> {
         let (done, written) = channel();
         let mut waiting = self.queue.waiting();
@@ -209,8 +209,8 @@ impl ServerLogs {
         }
     }
 
-    /// Writes the remaining entries, for at most one second, and ends the thread. Later entries are dropped, so that nothing is written any
-    /// more once the gateway is closed. The logs can still be read.
+    /// Writes the remaining entries, for at most one second, and ends the thread. Later entries are dropped, so that nothing is written
+    /// after the gateway is closed. The logs can still be read.
     pub(super) async fn close(&self) {
         let written = self.writer.close();
         let _ = tokio::task::spawn_blocking(move || written.recv_timeout(FLUSHING)).await;
@@ -224,7 +224,7 @@ impl ServerLogs {
         }
     }
 
-    /// Returns the last lines of a server's log, the oldest first. `key` is the server's key.
+    /// Returns the last lines of a server's log, oldest first. `key` is the server's key.
     pub(super) fn read(&self, key: &str, lines: usize) -> Vec<LogLine> {
         self.flush_now();
         let new = path_of(&self.folder, &file_of(key));
@@ -386,8 +386,8 @@ fn append(folder: &Path, file: &str, lines: &str) -> std::io::Result<()> {
     files::append_own(&path)?.write_all(lines.as_bytes())
 }
 
-/// Renames a full log file to the older file. If several processes find it full, only one renames it. The others notice that the path
-/// refers to a new file.
+/// Renames a full log file to the older file. If several processes see that the file is full, only one of them renames it. The others
+/// notice that the path refers to a new file.
 fn rotate(path: &Path) -> std::io::Result<()> {
     let full = |path: &Path| fs::metadata(path).ok().filter(|file| file.len() > MAX_BYTES);
     if full(path).is_none() {
@@ -409,8 +409,8 @@ fn rotate(path: &Path) -> std::io::Result<()> {
 }
 
 /// Returns the name of a server's log file, without its extension. For a server of the operator's config, this is the server's name. For
-/// all others, it is the name and a digest of the key, because servers of two sources may have the same name, and a key contains characters
-/// that are not allowed in a file name.
+/// all other servers, it is the name and a digest of the key, because servers of two sources may have the same name, and a key contains
+/// characters that are not allowed in a file name.
 fn file_of(key: &str) -> String {
     const MOST_CHARS: usize = 64;
     let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '-';

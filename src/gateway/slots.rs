@@ -21,7 +21,7 @@ struct Slots {
 }
 
 impl CallSlots {
-    /// Returns the slots of a server. If `number` has changed, creates new slots; calls in progress keep the old ones.
+    /// Returns the slots of a server. If `number` has changed, creates new slots. Calls in progress keep the old slots.
     fn of(&self, server: &str, number: usize) -> Arc<Semaphore> {
         let mut all = self.0.lock();
         match all.get(server) {
@@ -45,7 +45,7 @@ pub(super) struct CallSlot {
 enum Wait {
     /// A slot was free.
     None,
-    /// All slots were occupied, and other requests came first.
+    /// All slots were occupied, and the request had to wait for other requests.
     ForOthers,
 }
 
@@ -57,9 +57,10 @@ impl CallSlot {
 }
 
 impl Core {
-    /// Waits for one of the server's slots. If profiles set a limit for calls at once (`most_of_caller`), also waits for one of the slots
-    /// that all callers with this limit share. Waits at most for the caller's time limit. If the caller has set none, waits at most for the
-    /// maximum time of a call: otherwise a caller that has a slot and waits for this request could cause a deadlock.
+    /// Waits for one of the server's slots. If the caller's profiles limit the number of simultaneous calls (`most_of_caller`), also waits
+    /// for one of the slots that all callers with the same limit share. Waits at most for the caller's time limit. If the caller has set no
+    /// time limit, waits at most for the maximum time of a call. Without this maximum, a caller that has a slot and waits for this request
+    /// could cause a deadlock.
     pub(super) async fn call_slot(
         &self,
         server: &ServerDefinition,
@@ -70,9 +71,10 @@ impl Core {
     ) -> Result<CallSlot> {
         let slots = &self.requests.slots;
         let of_server = slots.of(&server.name, server.parallel.at_most(self.limits.max_parallel_calls));
-        // No server has a name with a space.
+        // The space keeps this key different from the name of every server.
         let of_caller = most_of_caller.map(|most| slots.of(&format!("{} {most}", server.name), most));
-        // The slot for callers with the limit is taken first, so that a caller that waits for it occupies no slot of the server.
+        // The slot for callers with the limit is taken first, so that a caller that waits for this slot does not occupy a slot of the
+        // server.
         let own = match of_caller.as_ref().map(|free| Arc::clone(free).try_acquire_owned()) {
             Some(Err(_)) => None,
             Some(Ok(permit)) => Some(Some(permit)),

@@ -22,10 +22,10 @@ const AGENT: &str = "gen_ai.agent.name";
 const RUN: &str = "hyperlight_mcp.run.id";
 const TRANSPORT: &str = "network.transport";
 
-/// Work that may have a span, and the trace context for its inner work.
+/// A piece of work that may have a span, with the trace context for the work within it.
 pub(super) struct Traced {
     span: Option<Span>,
-    /// The context of the span. Without a span, the caller's context, which is passed on.
+    /// The context of the span. If there is no span, this is the caller's context, which is passed on unchanged.
     pub(super) context: Option<TraceContext>,
 }
 
@@ -55,7 +55,7 @@ impl Traced {
 }
 
 impl Core {
-    /// Starts the span of a run. `request` is the request of a host that runs the code.
+    /// Starts the span of a run. `request` is the request of the MCP host that has started this run.
     pub(super) fn trace_run(
         &self,
         agent: Option<&str>,
@@ -130,7 +130,7 @@ pub(super) fn error_type(outcome: &Result<Json>) -> Option<&str> {
     }
 }
 
-/// Sets the names by which a request is known outside of this process.
+/// Sets the ids by which other processes know a request: the request id and the session id.
 fn name_request(span: &mut Span, id: String, session: Option<Arc<str>>) {
     span.set(REQUEST_ID, id);
     if let Some(session) = session {
@@ -147,8 +147,8 @@ fn describe_caller(span: &mut Span, agent: Option<&str>, run_id: Option<u64>) {
     }
 }
 
-/// Returns the span attribute that says which tool or prompt a request is for, and its value. Returns `None` for other requests: URIs of
-/// resources have too many different values for an attribute.
+/// Returns the span attribute that names the tool or the prompt of a request, and the value of this attribute. Returns `None` for other
+/// requests: URIs of resources have too many different values for an attribute.
 fn target(request: &Request) -> Option<(&'static str, &str)> {
     match request {
         Request::CallTool { tool, .. } => Some(("gen_ai.tool.name", tool)),

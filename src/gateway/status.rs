@@ -21,8 +21,8 @@ pub(super) const MAX_DESCRIPTION_CHARS: usize = 300;
 
 impl Core {
     /// Returns the sources whose servers are hidden by the server of this name and source. A server that a task defines has two names: the
-    /// task's name for it, and the name in the registry. `name` may be either of these. In runs of the task, such a server hides all other
-    /// servers that have the task's name for it.
+    /// name that the task uses, and the name in the registry. `name` may be either of these. In runs of the task, such a server hides all
+    /// other servers that have the name that the task uses.
     pub(super) fn hidden_by(&self, name: &str, source: &ServerSource) -> Vec<Hidden> {
         if source.kind != SourceKind::Task {
             return self.registry.hidden_by(name);
@@ -66,18 +66,19 @@ impl Agent {
         Listing::new(self, granted, reading).status(entry)
     }
 
-    /// Returns the description of a server. Agents other than the operator's see it only once the server is approved.
+    /// Returns the description of a server. Only the operator's own agent sees the description before the server is approved.
     fn description(&self, server: &ServerDefinition, approval_status: &ApprovalStatus) -> Option<String> {
         let may_see = self.identity.is_operator() || matches!(approval_status, ApprovalStatus::Full(_));
         let description = server.description.as_deref().filter(|_| may_see)?;
         Some(self.core.redactor.readable_line(description, MAX_DESCRIPTION_CHARS)).filter(|text| !text.is_empty())
     }
 
-    /// Returns the other sources that have a server of this name. Only the operator sees that other agents have added one.
+    /// Returns the other sources that have a server of this name. Only the operator sees servers of this name that other agents have added.
     fn hidden_by(&self, name: &str, source: &ServerSource) -> Vec<Hidden> {
         let own = self.identity.own_source();
         let may_know = |source: &Hidden| source.kind != SourceKind::Agent || self.identity.is_operator() || Some(source) == own.as_ref();
-        // The name of a task's own server says nothing about which servers of others the agent is granted.
+        // The agent itself has chosen the name of its task's server. So the agent need not be granted a server of another source with this
+        // name, and must not learn of it.
         let is_hidden = source.kind == SourceKind::Task && !self.identity.is_operator();
         if is_hidden { Vec::new() } else { self.core.hidden_by(name, source).into_iter().filter(may_know).collect() }
     }
@@ -103,7 +104,7 @@ impl Agent {
     }
 }
 
-/// Everything that the statuses in one list have in common.
+/// The values that all statuses in one list share.
 struct Listing<'a> {
     agent: &'a Agent,
     granted: &'a Granted,
@@ -194,7 +195,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Returns the approved tools that the server has changed or removed. Until this gateway connects to the server, this is the result of
+    /// Returns the approved tools that the server has changed or removed. Until this gateway connects to the server, returns the result of
     /// the last connection of any process.
     fn quarantined(&self, found: &Found<'_>) -> Vec<String> {
         match found.approval {

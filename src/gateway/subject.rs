@@ -1,4 +1,5 @@
-//! Subjects of approvals. A subject describes a server in its present configuration, including everything that determines what is started.
+//! Subjects of approvals. A subject describes a server in its present configuration, including everything that determines which program is
+//! started, and how.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::config::{
 use crate::error::Result;
 use crate::trust::{Circumstances, Executable, Subject, addresses_of, command_depends_on_workspace, deciding_folder};
 
-/// A function that reads an environment file: [`read_env_file`], or a function that returns the bytes of an earlier read again.
+/// A function that reads an environment file: [`read_env_file`], or a function that returns the bytes of an earlier read.
 pub(super) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
 
 impl Core {
@@ -25,9 +26,9 @@ impl Core {
         self.subject_with(server, None, &read_env_file)
     }
 
-    /// Returns the subject with the program that would be started, and with what its box has. Reads the program on a blocking thread, because
-    /// the file may be large. The folders for the program are left out if the box cannot be made now. So a request that was shown in this
-    /// state has another digest than one with all sentences.
+    /// Returns the subject with the program that would be started, and with the facts about the server's box on this machine. Reads the
+    /// program on a blocking thread, because the file may be large. If the box cannot be made now, the folders for the program are left
+    /// out. So a request that is shown in this state has another digest than a request with all sentences.
     pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
         let (core, definition) = (Arc::clone(self), Arc::clone(server));
         let whole = move || {
@@ -38,7 +39,8 @@ impl Core {
         blocking(whole).await
     }
 
-    /// Returns the subject with the program that would be started and the folders that its box has for it. Reads the disk.
+    /// Returns the subject with the program that would be started and the folders that the server's box has for this program. Reads the
+    /// disk.
     pub(super) fn whole_subject(&self, server: &ServerDefinition) -> Subject {
         let subject = self.subject_with(server, self.executable(server), &read_env_file);
         subject.with_places(self.places_in_box(server))
@@ -93,17 +95,17 @@ impl Core {
         self.trust.executables.find(&command.command, &search_path(&command), &command.working_directory)
     }
 
-    /// Returns the command as far as it is known before a person has answered the questions for its inputs.
+    /// Returns the command as far as it is known before a person has answered the questions for the server's inputs.
     pub(super) fn command_without_inputs(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
         self.command_with(server, |_| None)
     }
 
-    /// Returns the command that starts if nobody answers the questions for its inputs.
+    /// Returns the command that would be started if nobody answers the questions for the server's inputs.
     pub(super) fn command_with_defaults(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
         self.command_with(server, |id| default_of(server, id).cloned())
     }
 
-    /// Returns the command with these values of its inputs. The others are empty.
+    /// Returns the command with the values that `value_of` returns for inputs. An input without a value is empty.
     fn command_with(&self, server: &ServerDefinition, value_of: impl Fn(&str) -> Option<SecretString>) -> Option<ResolvedCommand> {
         let filled = |id: String| {
             let value = value_of(&id).unwrap_or_else(|| SecretString::from(""));

@@ -24,9 +24,9 @@ use crate::trust::ApprovalStatus;
 
 /// The maximum length of a task's text, in bytes.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
-/// The maximum number of servers that a task names or defines, and the maximum number of its capabilities.
+/// The maximum number of servers that a task names or defines. Also the maximum number of capabilities of a task.
 const MAX_WISHES: usize = 256;
-/// The name of a task's own server contains this many hex digits from the digest of its entry.
+/// The number of hex digits of the entry's digest in the name of a task's own server.
 const DIGEST_DIGITS: usize = 16;
 
 /// A task, as described by the agent's author. A model never creates one.
@@ -39,11 +39,11 @@ const DIGEST_DIGITS: usize = 16;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Task {
-    /// The task as text, at most 64 KiB. Servers are attached if their keywords or capabilities occur in it.
+    /// The task as text, at most 64 KiB. Servers are attached if their keywords or capabilities occur in this text.
     pub text: Option<String>,
-    /// The servers that the task needs: names, or entries of its own servers.
+    /// The servers that the task needs: names of other servers, or entries of the task's own servers.
     pub servers: TaskServers,
-    /// Servers with one of these capabilities are attached.
+    /// Servers with at least one of these capabilities are attached.
     pub capabilities: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub enum TaskServer {
     Own(BTreeMap<String, Json>),
 }
 
-/// The servers of a task, as a list or as one object of entries.
+/// The servers of a task, as a list, or as one object that maps names to entries.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "must be a list of names, or of objects like { name: entry }")]
 pub enum TaskServers {
@@ -96,16 +96,16 @@ impl TaskServer {
     }
 }
 
-/// A parsed task: the wishes that decide what is attached, and the servers that it defines.
+/// A parsed task: its wishes, which decide which servers are attached, and the servers that it defines.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadTask {
     wishes: TaskWishes,
-    /// The task's own servers, by the names that the task gives them. The definitions contain the names in the registry.
+    /// The task's own servers, by the names that the task uses. Their definitions contain the names in the registry.
     own: BTreeMap<String, Arc<ServerDefinition>>,
 }
 
 impl ReadTask {
-    /// Combines this task with a wider task. The wishes of this task come first, and its servers hide those of the wider task with the same
+    /// Combines this task with a wider task. The wishes of this task come first. Its servers hide servers of the wider task with the same
     /// name.
     fn within(&self, wider: &Self) -> Self {
         let mut all = self.clone();
@@ -147,19 +147,19 @@ impl Drop for TakenTask {
         }
         let own = std::mem::take(&mut self.read.own);
         self.identity.task_servers.remove(own.values());
-        // Without a runtime the gateway is closed, so its servers have ended.
+        // If there is no runtime, the gateway is closed and its servers have ended.
         if let Some(runtime) = core.trust.approval_cache.runtime() {
             drop(runtime.spawn(async move { core.let_go(own.values()) }));
         }
     }
 }
 
-/// The servers that tasks define, each with the number of its tasks. Two tasks that define the same entry share one server.
+/// The servers that tasks define, each with the number of tasks that define it. Two tasks that define the same entry share one server.
 #[derive(Default)]
 pub(super) struct BroughtServers(Mutex<BTreeMap<String, (Arc<ServerDefinition>, usize)>>);
 
-/// The servers that the tasks of one agent define, by their names in the registry, each with the number of its tasks. For all other agents,
-/// these servers do not exist.
+/// The servers that the tasks of one agent define, by their names in the registry, each with the number of tasks that define it. For all
+/// other agents, these servers do not exist.
 #[derive(Default)]
 pub(super) struct AgentTaskServers(Mutex<BTreeMap<String, usize>>);
 
@@ -189,9 +189,9 @@ impl AgentTaskServers {
 
 /// A server, and the decision whether it is attached.
 pub(super) struct DecidedServer {
-    /// The decision. It contains the name that runs use for the server.
+    /// The decision. The decision contains the name that runs use for the server.
     pub(super) decision: AttachDecision,
-    /// The entry. `None` if no server has the name.
+    /// The entry. `None` if no server has this name.
     pub(super) entry: Option<Entry>,
 }
 
@@ -215,7 +215,7 @@ impl<'a> AgentView<'a> {
         Self { id: identity.id, name: identity.name(), granted }
     }
 
-    /// Returns the view of an agent that is not open. The model of such an agent has made no decisions.
+    /// Returns the view of an agent that is not open. Such an agent has no decisions of a model.
     pub(super) fn unopened(name: &'a str, granted: &'a Granted) -> Self {
         Self { id: AgentId(u64::MAX), name: Some(name), granted }
     }
@@ -260,8 +260,8 @@ impl Core {
         Ok(read)
     }
 
-    /// Parses an entry of a server that a task defines. Its name in the registry contains a digest of the entry. So no other server can be
-    /// mistaken for it, and its approval is found again when another task defines the same entry.
+    /// Parses an entry of a server that a task defines. The server's name in the registry contains a digest of the entry. So the server
+    /// cannot be confused with another one, and its approval is found again when another task defines the same entry.
     fn own_server(&self, name: &str, entry: &Json) -> Result<ServerDefinition> {
         let config = parse_object(&json!({ "mcpServers": { name: entry } }), "task", 1)?;
         if let Some(invalid) = config.invalid.into_iter().next() {
@@ -273,7 +273,7 @@ impl Core {
         Ok(ServerDefinition { name: format!("{name}@task-{digest}"), ..server })
     }
 
-    /// Parses a task of an agent, and adds its own servers to the registry until the result is released or dropped.
+    /// Parses a task of an agent, and adds the task's own servers to the registry until the result is released or dropped.
     pub(super) fn take_up(&self, identity: &Arc<Identity>, method: &'static str, task: &Task) -> Result<Arc<TakenTask>> {
         let read = self.read_task(method, task)?;
         if !read.own.is_empty() {
@@ -307,7 +307,7 @@ impl Core {
         drop(all);
         for name in ended {
             let closing = self.end(&name, EndReason::Retired);
-            // Without a runtime the gateway is closed, so its servers have ended.
+            // If there is no runtime, the gateway is closed and its servers have ended.
             if let Some(runtime) = self.trust.approval_cache.runtime() {
                 let core = self.weak.upgrade();
                 drop(closing);
@@ -325,11 +325,11 @@ impl Core {
         self.registry.set_layer(ServerSource { kind: SourceKind::Task, name: None }, entries);
     }
 
-    /// Decides about all servers that may be attached for a task of an agent: the servers that the task names, then the servers that
-    /// are always available or match the task's text or capabilities. Each decision has a reason. Changes nothing.
+    /// Decides for each server whether it is attached for a task of an agent. First come the servers that the task names, then the servers
+    /// that need no task or match the task's text or capabilities. Each decision has a reason. Changes nothing.
     pub(super) fn decide(&self, agent: AgentView<'_>, task: &ReadTask, approval_read: ApprovalRead) -> Result<Vec<DecidedServer>> {
         let others = self.registry.entries();
-        // The agent knows only one of a server and its variants, under the name of the server. So variants are left out.
+        // An agent has either a server or one of its variants, under the name of the server. So variants are left out here.
         let is_another = |entry: &&Entry| {
             let is_of_registry = entry.source().kind != SourceKind::Task && variant_of(entry.name()).is_none();
             is_of_registry && !task.own.contains_key(entry.name())
@@ -361,7 +361,7 @@ impl Core {
         }
     }
 
-    /// If the policy for providers denies the server, replaces the obstacle "unknown" by the rule that denies it.
+    /// If the policy for providers denies the server, replaces the obstacle "unknown" with the rule that denies the server.
     fn with_denial(&self, agent: AgentView<'_>, decision: AttachDecision) -> AttachDecision {
         let is_told = decision.obstacle == Some(Obstacle::Unknown) && agent.granted.reaches(decision.server.as_str().into());
         match self.providers.denial_of(&decision.server).filter(|_| is_told) {
@@ -370,8 +370,8 @@ impl Core {
         }
     }
 
-    /// Returns the reason why an agent may not use a server. A server that is available on request, or that the task names, need not be
-    /// enabled before.
+    /// Returns the reason why an agent may not use a server. A server that is available only on request, or that the task names, need not
+    /// be enabled beforehand.
     pub(super) fn obstacle(
         &self,
         agent: AgentView<'_>,
@@ -390,7 +390,7 @@ impl Core {
         if self.registry.is_disabled_by_person(&server.name) {
             return Ok(Some(Obstacle::DisabledByPerson));
         }
-        // A server that another agent has added belongs to that agent.
+        // A server that another agent has added belongs to that agent, so a task cannot attach it.
         let presence = presence(&server.name, &server.source, agent.name, agent.granted);
         if server.source.kind == SourceKind::Agent && presence == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
@@ -412,7 +412,7 @@ impl Core {
         let mut attachment = Attachment::default();
         let granted = self.granted(identity, approval_read)?;
         for mut decided in self.decide(AgentView::of(identity, &granted), &task, approval_read)? {
-            // A server that is not granted does not exist for a run. If the task itself names it, it is reported as unknown.
+            // A server that is not granted does not exist for a run. If the task itself names the server, it is reported as unknown.
             if decided.decision.obstacle == Some(Obstacle::NotGranted) {
                 if decided.decision.reason != AttachReason::Named {
                     continue;

@@ -1,4 +1,4 @@
-//! Servers of other sources that a task attaches: which runs see them, and the reasons why not.
+//! Servers of other sources that a task attaches: which runs see these servers, and the reasons why other runs do not.
 
 use serde_json::json;
 

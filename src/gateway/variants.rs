@@ -1,5 +1,5 @@
-//! Servers that agents have through their profiles: creates the variants of the profiles, and closes a server's connection when the last
-//! agent with it ends.
+//! Servers that agents have through their profiles. Creates the variants of servers that profiles need, and closes the connection of a
+//! server when the last agent that has it ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,15 +15,16 @@ use crate::config::{ServerDefinition, variants_of};
 use crate::error::Result;
 
 impl Gateway {
-    /// Enables the variants of a server, each as soon as it is approved, but not the server itself. Does not enable a variant if a person has
-    /// disabled it or the server.
+    /// Enables the variants of a server, each as soon as it is approved, but not the server itself. Does not enable a variant if a person
+    /// has disabled the variant or the server.
     pub(crate) fn enable_variants(&self, server: &str) {
         self.core.registry.enable_variants(server);
     }
 }
 
 impl Agent {
-    /// Returns whether the agent has servers through its profiles. Their connections end with the last agent that has them.
+    /// Returns whether the agent has servers through its profiles. The connections of such servers are closed when the last agent that has
+    /// them ends.
     pub(crate) fn has_servers_by_profiles(&self) -> bool {
         !self.core.servers_by_profiles(&self.identity).is_empty()
     }
@@ -42,7 +43,8 @@ impl Core {
         Ok(())
     }
 
-    /// Returns the registry's names of the servers that an agent has through its profiles. Returns none if its grants cannot be read.
+    /// Returns the registry's names of the servers that an agent has through its profiles. Returns an empty set if the agent's grants
+    /// cannot be read.
     pub(super) fn servers_by_profiles(&self, identity: &Identity) -> BTreeSet<String> {
         let granted = self.granted(identity, ApprovalRead::Cached);
         granted.map(|granted| granted.by_profiles().map(str::to_owned).collect()).unwrap_or_default()
@@ -53,8 +55,8 @@ impl Core {
         self.agents.all().iter().flat_map(|identity| self.servers_by_profiles(identity)).collect()
     }
 
-    /// Records whether the operator's own agent uses a server in a run or a call. A connection test does not count as a use, nor does
-    /// reading the tools for an approval.
+    /// Records whether the operator's own agent uses a server in a run or a call. A connection test is not a use, and reading the tools for
+    /// an approval is not a use either.
     pub(super) fn note_use(&self, server: &ServerDefinition, is_new: bool, scope: &Arc<CallScope>) {
         if self.grants.settings().profiles.is_empty() {
             return;
@@ -68,7 +70,8 @@ impl Core {
         }
     }
 
-    /// Closes the connections of those servers that no open agent has through its profiles and that the operator's own agent does not use.
+    /// Of these servers, closes the connections of those that no open agent has through its profiles and that the operator's own agent does
+    /// not use.
     pub(super) async fn end_left(&self, servers: BTreeSet<String>) {
         let held = if servers.is_empty() { BTreeSet::new() } else { self.held_by_profiles() };
         let is_left = |server: &String| {
@@ -82,7 +85,7 @@ impl Core {
 
     /// Does the same as [`Self::end_left`] in the background, because the JavaScript thread may be the one that drops an agent.
     pub(super) fn end_left_soon(self: &Arc<Self>, servers: BTreeSet<String>) {
-        // Without a runtime the gateway is closed, so its servers have ended.
+        // If there is no runtime, the gateway is closed and its servers have ended.
         let Some(runtime) = self.trust.approval_cache.runtime().filter(|_| !servers.is_empty()) else { return };
         let core = Arc::clone(self);
         drop(runtime.spawn(async move { core.end_left(servers).await }));

@@ -1,6 +1,6 @@
 //! Reads the config file and the files of its base layers again when one of them changes.
 //!
-//! The files are polled. inotify is not used: it watches a folder but not the target of a link, reports nothing on network and shared
+//! The files are polled. inotify is not used: it does not watch the target of a link, reports nothing for network folders and shared
 //! folders, and allows only a limited number of watches. One poll needs one system call for each file, and detects every change.
 
 use std::sync::Weak;
@@ -15,8 +15,8 @@ use crate::blocking::blocking;
 const INTERVAL: Duration = Duration::from_millis(250);
 /// The time for which a changed file must stay unchanged before it is read, because a program may still be writing it.
 const QUIET: Duration = Duration::from_millis(200);
-/// The time for which a file must be missing before it counts as removed. It is longer than [`QUIET`], because some programs remove a file
-/// before they write it again.
+/// The time for which a file must be missing before it is treated as removed. It is longer than [`QUIET`], because some programs remove a
+/// file before they write it again.
 const ABSENT: Duration = Duration::from_secs(1);
 /// The maximum delay before a file that changes continuously is read.
 const LONGEST: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! Servers that agents add at run time: the change that an agent requests, and the row of the store that contains the server. This module
-//! only decides; it has no side effects.
+//! Servers that agents add at run time: the change that an agent requests, and the row of the store that contains the server. The functions
+//! of this module have no side effects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,13 +21,14 @@ const VERSION: u64 = 1;
 const MAX_DISPLAY_NAME_CHARS: usize = 64;
 /// Size limit of an entry, in bytes of its JSON.
 const MAX_ENTRY_BYTES: usize = 64 * 1024;
-/// The file name in errors of the config's reader.
+/// The text that takes the place of the file name in errors of the config's parser.
 const FILE: &str = "the added server";
 
 /// Values by name. `None` removes a value.
 pub type ValueChanges = BTreeMap<String, Option<SecretString>>;
 
-/// A server to add, or a change of an existing one. In a change, missing fields stay as they are. A server has either a command or a URL.
+/// A server to add, or a change of an existing one. In a change, a field that is missing here keeps its value. A server has either a
+/// command or a URL.
 #[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ServerChange {
@@ -120,7 +121,7 @@ impl AddedServer {
             change.url.is_some() || change.headers.is_some(),
         ];
         if if is_remote { of_a_command } else { of_a_url } {
-            return Err("a server with a command gets no url, and the other way round: remove it, and add another".to_owned());
+            return Err("a server with a command cannot get a url, and a server with a url cannot get a command: remove the server, and add another one".to_owned());
         }
         let display_name = change.name.clone().unwrap_or_else(|| self.display_name.clone());
         Self::checked(&self.definition.name, self.owner.as_deref(), display_name, &self.entry, change, author)
@@ -146,12 +147,12 @@ impl AddedServer {
         Ok(Self { owner: owner.map(str::to_owned), display_name, definition, entry })
     }
 
-    /// Parses a row of the store.
+    /// Creates a server from its row in the store.
     ///
     /// # Errors
     /// A sentence that describes the mistake, without a value from the row.
     pub fn from_row(name: &str, body: &[u8]) -> Result<Self, String> {
-        // The error of serde is not used, because it could quote a value.
+        // The message of serde is not used, because it could quote a value from the row.
         let Body { version, owner, display_name, entry } =
             serde_json::from_slice(body).map_err(|_| "it is not of this version".to_owned())?;
         if version != VERSION {
@@ -170,11 +171,12 @@ impl AddedServer {
             .into_bytes()
     }
 
-    /// Returns the reason why a person must decide about this server even if `requireApproval` is false. `None` if the command may be
-    /// approved without a person.
+    /// Returns the reason why a person must decide about this server even if `requireApproval` is false. Returns `None` if the command may
+    /// be approved without a person.
     ///
-    /// There are three reasons. Placeholders would pass on values of this process. Some variables load code that the command does not name.
-    /// An address within the local network may be a service that trusts every caller in that network.
+    /// There are three possible reasons. The entry has placeholders, which would pass values of this process to the server. The entry sets
+    /// a variable that can load code which the command does not name. The address is in the local network, where a service may trust every
+    /// caller.
     #[must_use]
     pub fn needs_person(&self) -> Option<&'static str> {
         let texts = |values: &[(String, SecretString)]| values.iter().any(|(_, value)| has_placeholder(value.expose_secret()));
@@ -214,11 +216,11 @@ fn is_public(url: &str) -> bool {
 }
 
 fn has_placeholder(text: &str) -> bool {
-    // A text that is not a valid template now may become one in a later version.
+    // An invalid template is included, because it may be valid in a later version.
     text.contains("${") || Template::parse(text).is_err()
 }
 
-/// Refuses a display name that is empty or could be mistaken for something else.
+/// Returns an error for a display name that is empty, too long, or contains characters that a person cannot see.
 fn check_display_name(name: &str) -> Result<(), String> {
     let is_long = name.chars().count() > MAX_DISPLAY_NAME_CHARS;
     if is_long || name.trim().is_empty() || name.chars().any(char::is_control) || has_invisible(name) {
@@ -227,8 +229,8 @@ fn check_display_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses everything that only the agent's own code may set: all fields except a few, and placeholders. A placeholder's value is a value
-/// of this process, or a person's answer to another server's question.
+/// Returns an error if a model sets something that only the agent's own code may set: most of the fields, and placeholders. The value of a
+/// placeholder would be a value of this process, or a person's answer to another server's question.
 fn check_for_model(change: &ServerChange) -> Result<(), String> {
     let ServerChange { name, command, args, env, cwd, url, headers, allow_tools, deny_tools, timeout_ms } = change;
     if cwd.is_some() || headers.is_some() || allow_tools.is_some() || deny_tools.is_some() || timeout_ms.is_some() {
@@ -242,7 +244,7 @@ fn check_for_model(change: &ServerChange) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the entry after a change, in the format of the config.
+/// Returns the entry after a change. The entry has the format of the config.
 fn merged(before: &Map<String, Json>, change: &ServerChange) -> Map<String, Json> {
     let ServerChange { name: _, command, args, env, cwd, url, headers, allow_tools, deny_tools, timeout_ms } = change;
     let mut entry = before.clone();
@@ -275,8 +277,8 @@ fn merged(before: &Map<String, Json>, change: &ServerChange) -> Map<String, Json
     entry
 }
 
-/// Parses an entry with the config's reader, so that all rules of the config apply to it. It gets no inputs, because a person's answer for
-/// another server must not be used for this one.
+/// Parses an entry with the config's parser, so that all rules of the config apply to the entry. The parser gets no input definitions,
+/// because a person's answer for another server must not be used for this server.
 fn definition(name: &str, owner: Option<&str>, entry: &Map<String, Json>) -> Result<ServerDefinition, String> {
     let readable = |error: Error| error.redacted(&Redactor::new(None, None)).to_string();
     let mut config = parse_object(&json!({ "mcpServers": { name: entry } }), FILE, 1).map_err(readable)?;

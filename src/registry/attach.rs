@@ -6,23 +6,23 @@ use std::fmt;
 
 use crate::text::WordText;
 
-/// The parts of a task that decide about its servers.
+/// The parts of a task that decide which servers it gets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskWishes {
-    /// The task in words. A server attaches if this text contains one of its keywords or capabilities.
+    /// The task in words. A server is attached if this text contains one of the server's keywords or capabilities.
     pub text: String,
-    /// The servers that the task names, in its order.
+    /// The servers that the task names, in the order of the task.
     pub servers: Vec<String>,
     /// Capabilities that the task needs.
     pub capabilities: Vec<String>,
 }
 
-/// The presence of a server when no task requests it.
+/// The availability of a server for runs without a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// A server of the config, a generated server, or one that the agent has added itself. It is always available.
+    /// A server of the config, a generated server, or a server that the agent has added itself. The server is always available.
     Always,
-    /// A server of a provider, a server of the catalogue, or a task's own server. It is available only if a task attaches it.
+    /// A server of a provider, a server of the catalogue, or a task's own server. The server is available only if a task attaches it.
     OnRequest,
 }
 
@@ -70,7 +70,7 @@ pub enum Obstacle {
     Denied(String),
 }
 
-/// A server that is wanted, with the reason. If the server is not attached, also contains the obstacle.
+/// A server that is wanted, with the reason. If the server cannot be attached, also contains the obstacle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachDecision {
     pub server: String,
@@ -85,9 +85,9 @@ impl AttachDecision {
     }
 }
 
-/// Decides which servers a task attaches. The result contains first the servers that the task names, in its order, then all others that are
-/// wanted, in the order of `candidates`. A name that no candidate has gets the obstacle [`Obstacle::Unknown`]. `obstacle` is called only
-/// for servers that are wanted.
+/// Decides which servers a task attaches. The result begins with the servers that the task names, in the order of the task. Then come all
+/// other wanted servers, in the order of `candidates`. A name that no candidate has gets the obstacle [`Obstacle::Unknown`]. `obstacle` is
+/// called only for servers that are wanted.
 ///
 /// ```
 /// use hyperlight_mcp::registry::{AttachReason, Candidate, Presence, TaskWishes, attach};
@@ -120,11 +120,11 @@ pub fn attach(candidates: &[Candidate<'_>], task: &TaskWishes, obstacle: impl Fn
     decisions
 }
 
-/// What a task asks for, as sets, so that many servers can be compared with it quickly.
+/// The wishes of a task, converted to sets, so that many servers can be compared with them quickly.
 struct Wishes<'a> {
-    /// The candidates' keywords and capabilities that the text contains.
+    /// The keywords and capabilities of candidates that occur in the text of the task.
     in_text: HashSet<&'a str>,
-    /// The capabilities that the task needs, in the form of [`WordText::fold`].
+    /// The capabilities that the task needs, converted by [`WordText::fold`].
     capabilities: HashSet<String>,
 }
 
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Makes the same decisions in the simplest way: checks each server for each reason in turn, word by word.
+    /// Makes the same decisions in the simplest way: for each server, tries one reason after the other, and compares word by word.
     fn plainly(servers: &[Server], task: &TaskWishes, may_not: &[String]) -> Vec<AttachDecision> {
         let mut all: Vec<(String, AttachReason, bool)> = Vec::new();
         for name in &task.servers {

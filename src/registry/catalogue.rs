@@ -1,5 +1,5 @@
-//! The catalogue: definitions of well-known servers that are shipped with the package. They are available only if the config switches them
-//! on, and need an approval like all other servers.
+//! The catalogue: definitions of well-known servers that are shipped with the package. These servers are available only if the config
+//! switches the catalogue on. They need an approval like all other servers.
 
 use std::sync::LazyLock;
 
@@ -34,7 +34,7 @@ pub fn catalogue() -> Vec<Entry> {
     ENTRIES.clone()
 }
 
-/// Reads a definition. It may have a box, in addition to the keys that a provider may set.
+/// Parses a definition of the catalogue. In addition to the keys of a provider's definition, it may have the key `box`.
 fn with_box(definition: &Map<String, Json>, name: &str) -> Entry {
     let mut definition = definition.clone();
     let in_box = definition.remove("box").map(|in_box| shipped_box(&in_box));

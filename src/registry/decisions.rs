@@ -1,4 +1,4 @@
-//! The decisions of persons and models to enable or disable each server, and the rule that decides which of them counts.
+//! The decisions of persons and models to enable or disable each server, and the rule that determines which of these decisions is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) enum PersonDecision {
 /// The decisions of one agent's model about one server.
 #[derive(Debug, Default)]
 pub(super) struct AgentState {
-    /// The model's decision. `None` if the decision of a person applies.
+    /// The model's decision. `None` if the model has made no decision, so that the decision of a person is used.
     pub(super) enabled: Option<bool>,
     /// Cancelled when the model disables the server, or when the server ends for all agents. This ends the agent's pending calls.
     pub(super) ended: CancellationToken,
@@ -36,8 +36,8 @@ pub(super) struct AgentState {
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) decision: PersonDecision,
-    /// The decision for the server's variants about which no person has decided. It is separate from `decision`, because a variant may be
-    /// approved although the server is not.
+    /// A person's decision for all variants of the server about which no person has decided individually. It is separate from `decision`,
+    /// because a variant may be approved although the server is not.
     pub(super) variants: PersonDecision,
     pub(super) agents: BTreeMap<AgentId, AgentState>,
     pub(super) last_error: Option<LastError>,
@@ -46,11 +46,11 @@ pub(super) struct Live {
     /// Number of times that the server was revoked, disabled or configured differently, or that another approval was given. After each of
     /// these events, earlier permissions of people are no longer valid.
     pub(super) decisions: u64,
-    /// The manifest that was last compared with the approved one.
+    /// The manifest that was last compared with the approved manifest.
     pub(super) compared: Option<Arc<Manifest>>,
-    /// Raw names of approved tools that differ from their approved form.
+    /// Raw names of approved tools whose present description differs from the approved one.
     pub(super) quarantined: BTreeSet<String>,
-    /// Position of the last change of this state among the changes of all states.
+    /// The number of the last change of this state, counted over the changes of all states.
     changed_at: u64,
 }
 
@@ -72,7 +72,7 @@ impl Live {
     }
 }
 
-/// The states of all servers about which anybody has decided, by the registry's names.
+/// The states of all servers that have a state, by the registry's names. A server without a state has default values.
 #[derive(Debug, Default)]
 pub(super) struct AllLive {
     by_name: BTreeMap<String, Live>,
@@ -97,17 +97,19 @@ impl AllLive {
         live
     }
 
-    /// Returns the token that ends the server's pending calls. Gives the server a state if it has none, which changes nothing else.
+    /// Returns the token that ends the server's pending calls. If the server has no state, creates one. This is not counted as a change.
     pub(super) fn ended(&mut self, name: &str) -> CancellationToken {
         self.by_name.entry(name.to_owned()).or_default().ended.clone()
     }
 
-    /// Returns the token that ends the pending calls of one agent. Gives the agent a state if it has none, which changes nothing else.
+    /// Returns the token that ends the pending calls of one agent. If the server or the agent has no state, creates one. This is not
+    /// counted as a change.
     pub(super) fn ended_for(&mut self, name: &str, agent: AgentId) -> CancellationToken {
         self.by_name.entry(name.to_owned()).or_default().agent(agent).ended.clone()
     }
 
-    /// Removes the decisions for an agent that has ended. Nobody asks for its view any more, so no state counts as changed.
+    /// Removes the decisions for an agent that has ended. Nobody asks for the view of this agent any more, so this is not counted as a
+    /// change.
     pub(super) fn forget_agent(&mut self, agent: AgentId) {
         for live in self.by_name.values_mut() {
             live.agents.remove(&agent);
@@ -125,7 +127,8 @@ impl AllLive {
     }
 }
 
-/// Returns the decision of a person that applies to a server. For a variant without its own decision, this is the decision about its server.
+/// Returns a person's decision about a server. For a variant without its own decision, returns the decision about the variants of its
+/// server.
 pub(super) fn decision_of(all: &AllLive, name: &str) -> PersonDecision {
     let own = all.get(name).map_or_else(PersonDecision::default, |live| live.decision);
     match variant_of(name).filter(|_| own == PersonDecision::Undecided) {

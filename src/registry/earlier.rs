@@ -1,4 +1,5 @@
-//! The servers that existed earlier while the gateway is open. The same entry can come back, so what it named is still kept out of boxes.
+//! The servers that existed earlier while this gateway was open. The same entry can come back, so the files that it named stay protected
+//! from boxes.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -10,17 +11,18 @@ use super::Entry;
 use super::merged::Merged;
 use crate::config::{ServerDefinition, SourceKind, Transport, out_of_force};
 
-/// Maximum number of earlier servers. If there are more, the oldest is forgotten.
+/// Maximum number of earlier servers. If there are more, the oldest are removed.
 const MAX_EARLIER: usize = 10_000;
-/// Maximum number of earlier servers of agents, whose models can change their servers often.
+/// Maximum number of earlier servers that agents had added. This limit is lower, because models can change these servers often.
 const MAX_OF_AGENTS: usize = 1_000;
 
-/// The servers that existed earlier, the oldest first, each with a text of all that it names.
+/// The servers that existed earlier, oldest first. Each has a text of all files that its entry names (`named_by`).
 #[derive(Debug, Default)]
 pub(super) struct Earlier(VecDeque<(String, Arc<ServerDefinition>)>);
 
 impl Earlier {
-    /// Records the servers that a change has taken away or replaced. Returns all earlier servers that name other files than the current ones.
+    /// Records the servers that a change has removed or replaced. Returns all earlier servers that name other files than the present
+    /// servers.
     pub(super) fn changed(&mut self, before: &Merged, now: &Merged) -> Vec<Arc<ServerDefinition>> {
         let is_same =
             |server: &Arc<ServerDefinition>| matches!(now.get(&server.name), Some(Entry::Valid(kept)) if Arc::ptr_eq(kept, server));
@@ -51,8 +53,8 @@ impl Earlier {
     }
 }
 
-/// Returns a text of all files that a server's entry may name. Two servers with the same text name the same files. `None` for a server that is not
-/// a process.
+/// Returns a text that is made of all parts of a server's entry that may name files. Two servers with the same text name the same files.
+/// Returns `None` for a server that is not a process.
 fn named_by(server: &ServerDefinition) -> Option<String> {
     let whole = out_of_force(server);
     let Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } =
@@ -67,7 +69,7 @@ fn named_by(server: &ServerDefinition) -> Option<String> {
     let mut text = format!("{} {} {} ", arguments.len(), whole.roots.len(), whole.input_defaults.len());
     let lists = arguments.iter().chain(&whole.roots).map(String::as_str);
     for part in single.into_iter().map(Option::unwrap_or_default).chain(lists).chain(defaults).chain(variables) {
-        // Writing to a String cannot fail. The length keeps two lists of parts apart.
+        // Writing to a String cannot fail. The length of each part is written too, so that two different lists never have the same text.
         let _ = write!(text, "{}:{part}", part.len());
     }
     Some(text)
@@ -113,7 +115,7 @@ mod tests {
         assert_eq!(files(&registry), ["/1", "/2", "/3"]);
         registry.replace(config(r#"{ "a": { "command": "x", "envFile": "/4" } }"#));
         assert_eq!(files(&registry), ["/1", "/2", "/3", "/4"]);
-        // What is as it was before is no earlier server.
+        // A server that has its earlier entry again is not an earlier server.
         registry.replace(config(r#"{ "a": { "command": "x", "envFile": "/1" } }"#));
         assert_eq!(files(&registry), ["/1", "/2", "/3", "/4"]);
         registry.replace(config(r#"{ "a": { "command": "x", "envFile": "/1" } }"#));
@@ -131,7 +133,7 @@ mod tests {
         assert_eq!((values.join(" ").as_str(), server.in_box.is_none()), ("W=2 V=/ws/x.mjs", true));
     }
 
-    /// The default of an input is what runs if nobody answers.
+    /// If nobody answers the question for an input, the default decides which files are used.
     #[test]
     fn an_earlier_server_with_another_default_of_an_input_is_another_one() {
         let with_default = |default: &str| {

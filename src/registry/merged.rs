@@ -11,7 +11,7 @@ use crate::config::{BoxDefinition, InputDefinition, ServerDefinition, ServerSour
 use crate::error::Error;
 use crate::text::variant_of;
 
-/// A source with a server that is not used, because a source of higher precedence has a server of the same name.
+/// A source whose server of some name is not used, because a source of higher precedence has a server of the same name.
 pub type Hidden = ServerSource;
 
 /// Maximum number of names in an error for an unknown server.
@@ -32,8 +32,8 @@ impl Rank {
         Self::at(source, 0)
     }
 
-    /// Returns the rank of a source at a position. The operator's own config is at 0, and its base layers follow in the order of their
-    /// list.
+    /// Returns the rank of a source at a position. The operator's own config has the position 0. The base layers of the config have the
+    /// next positions, in the order in which the config lists them.
     pub(super) fn at(source: ServerSource, position: usize) -> Self {
         Self { kind: source.kind, position, source }
     }
@@ -51,14 +51,15 @@ pub(super) struct Layers {
     /// The inputs of the operator's config.
     pub(super) inputs: Vec<InputDefinition>,
     pub(super) variants: Variants,
-    /// The boxes that the operator gives servers of other sources, by name.
+    /// The boxes that the operator sets for servers of other sources, by the server's name. For a server of an agent, the key is used
+    /// instead of the name.
     pub(super) boxes: BTreeMap<String, BoxDefinition>,
     /// The servers of base layers that another server of the same layer hides.
     pub(super) hidden_in_bases: Vec<Arc<ServerDefinition>>,
     pub(super) earlier: Earlier,
 }
 
-/// The view that all callers share.
+/// The merged view, which all callers share.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
     pub(super) entries: Vec<Entry>,
@@ -70,11 +71,11 @@ pub(super) struct Merged {
     /// The names of each server's variants.
     variants: HashMap<String, Vec<String>>,
     pub(super) inputs: Vec<InputDefinition>,
-    /// The servers that hidden entries and entries with errors name. None of them can be used.
+    /// The definitions of hidden entries and of entries with errors. These servers cannot be used.
     out_of_force: Vec<Arc<ServerDefinition>>,
-    /// The servers that existed earlier, without those that name the same as one of now.
+    /// The servers that existed earlier. Leaves out an earlier server if a present server names the same files.
     pub(super) earlier: Vec<Arc<ServerDefinition>>,
-    /// True if any source other than the operator's own config has servers.
+    /// True if at least one source other than the operator's own config has servers.
     has_other_sources: bool,
 }
 
@@ -95,7 +96,7 @@ impl RegistryView {
         self.0.index.get(name).copied()
     }
 
-    /// Returns whether this is the very same view, so that no source has changed in between.
+    /// Returns whether both values are the same view. If so, no source has changed between them.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -145,10 +146,11 @@ impl Layers {
         Merged { entries: valid, index, hidden, variants, inputs, out_of_force, earlier: Vec::new(), has_other_sources }
     }
 
-    /// Returns the entry with the box that the operator gives it (`boxes`). An entry may be invalid only because its program cannot run in
-    /// a box. Such an entry becomes valid if the operator takes the box away (`BoxDefinition::Off`).
+    /// Returns the entry with the box that the operator sets for it (`boxes`). If an entry is invalid only because its program cannot run
+    /// in a box, it becomes valid when the operator switches the box off (`BoxDefinition::Off`).
     fn boxed(&self, entry: Entry) -> Entry {
-        // Any agent can take a name that another one has left. So the box of an agent's server is for this agent alone.
+        // When an agent has removed its server, another agent can use the same name. So a box for an agent's server is only for the server
+        // of that agent.
         let given = match entry.source().kind {
             SourceKind::Agent => self.boxes.get(&entry.source().key(entry.name())),
             _ => self.boxes.get(entry.name()),
@@ -167,7 +169,7 @@ impl Layers {
         }
     }
 
-    /// Returns the servers. Each is followed by its variants.
+    /// Returns the servers, each followed by its valid variants. Adds invalid variants to `invalid`.
     fn with_variants(&self, servers: Vec<Entry>, invalid: &mut Vec<Entry>) -> Vec<Entry> {
         let by_server = self.variants.by_server();
         if by_server.is_empty() {
@@ -191,7 +193,7 @@ impl Merged {
         self.index.get(name).and_then(|position| self.entries.get(*position))
     }
 
-    /// Returns the servers of now, whether they can be used or not.
+    /// Returns the present servers, including those that cannot be used.
     pub(super) fn definitions(&self) -> impl Iterator<Item = &Arc<ServerDefinition>> {
         self.in_force().chain(self.out_of_force())
     }
@@ -201,7 +203,7 @@ impl Merged {
         self.entries.iter().filter_map(|entry| if let Entry::Valid(server) = entry { Some(server) } else { None })
     }
 
-    /// Returns the servers of now that cannot be used: those of entries that are hidden or have errors.
+    /// Returns the present servers that cannot be used, because their entries are hidden or have errors.
     pub(super) fn out_of_force(&self) -> impl Iterator<Item = &Arc<ServerDefinition>> {
         self.out_of_force.iter()
     }
@@ -219,10 +221,10 @@ impl Merged {
         }
     }
 
-    /// Returns the sources in which a server is looked up, for the error about a name that none of them has.
+    /// Returns the sources in which a server is looked up, for the text of the error about an unknown name.
     pub(super) fn searched_place(&self) -> &'static str {
         if self.has_other_sources {
-            "in the config, its base layers, or what agents, providers and tasks have brought"
+            "in the config, its base layers, or among the servers that agents, providers and tasks have added"
         } else {
             "in the config"
         }

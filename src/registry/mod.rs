@@ -1,4 +1,5 @@
-//! Contains the servers that currently exist from all sources, their state, and whether this gateway has enabled them.
+//! The registry: the servers from all sources that exist at present, and the state of each server, such as whether it is enabled in this
+//! gateway.
 
 mod added;
 mod attach;
@@ -55,7 +56,7 @@ impl Entry {
         }
     }
 
-    /// Returns the server in the form that patterns of grants use.
+    /// Returns a reference to the server, with which patterns of grants are compared.
     #[must_use]
     pub fn as_granted(&self) -> ServerRef<'_> {
         match self {
@@ -74,7 +75,7 @@ impl Entry {
     }
 }
 
-/// A server whose files must be kept out of the boxes of other servers.
+/// A server whose files must be protected from the boxes of other servers.
 #[derive(Debug, Clone)]
 pub struct KnownServer {
     pub server: Arc<ServerDefinition>,
@@ -87,7 +88,7 @@ pub struct KnownServer {
 pub enum Decider {
     /// A person, or the author of the agent. The decision is for all agents.
     Person,
-    /// A model. It decides only for its own agent, and cannot enable a server that a person has disabled.
+    /// A model. The decision is only for the model's own agent, and cannot enable a server that a person has disabled.
     Model,
 }
 
@@ -98,12 +99,12 @@ pub struct AgentId(pub u64);
 /// The servers of one gateway.
 #[derive(Debug)]
 pub struct Registry {
-    /// The servers of each source. Locked during a change, so that two simultaneous changes do not overwrite each other.
+    /// The servers of each source. The lock is held during a change, so that two simultaneous changes do not overwrite each other.
     layers: Mutex<Layers>,
-    /// The view that is computed from the layers. It is always replaced as a whole.
+    /// The view that is computed from the layers. The view is always replaced as a whole.
     merged: RwLock<Arc<Merged>>,
     live: Mutex<AllLive>,
-    /// The only servers that may be enabled. `None` if a person has not limited them.
+    /// The only servers that may be enabled. `None` if there is no such limit.
     only: Option<BTreeSet<String>>,
 }
 
@@ -113,7 +114,8 @@ impl Registry {
         Self::limited_to(None, config)
     }
 
-    /// Creates a registry that treats all servers except these as disabled by a person, including servers that a later config adds.
+    /// Creates a registry that treats all servers except `only` as disabled by a person. This includes servers that a later config adds.
+    /// With `None`, there is no limit.
     #[must_use]
     pub fn limited_to(only: Option<&[String]>, config: Config) -> Self {
         let only = only.map(|names| names.iter().cloned().collect());
@@ -139,8 +141,8 @@ impl Registry {
         });
     }
 
-    /// Replaces the servers of one source. An empty list removes the source. The caller must end the servers that have changed or are gone:
-    /// it compares [`Self::entries`] before and after.
+    /// Replaces the servers of one source. An empty list removes the source. The caller must end the servers that were changed or removed.
+    /// To find them, the caller compares [`Self::entries`] before and after this call.
     pub fn set_layer(&self, source: ServerSource, entries: Vec<Entry>) {
         self.change(|layers| {
             if entries.is_empty() {
@@ -151,7 +153,8 @@ impl Registry {
         });
     }
 
-    /// Creates the variants for a combination of profiles. They are never removed, because a person may decide about them later.
+    /// Creates the variants for a combination of profiles. These variants are never removed, because a person may approve or enable them
+    /// later.
     pub fn make_variants(&self, profiles: &[String]) {
         self.make_variants_of(|_| Some(profiles.iter().cloned().collect()));
     }
@@ -182,8 +185,7 @@ impl Registry {
         let mut merged = layers.merged();
         merged.earlier = layers.earlier.changed(&self.merged(), &merged);
         if let Some(only) = &self.only {
-            // This is done before anybody can find the new servers. A person who limits servers uses the names without the part from `@`
-            // on, as code does.
+            // This is done before anybody can find the new servers. In `only`, the name of a server also stands for its variants.
             let is_named = |name: &str| only.contains(name) || variant_of(name).is_some_and(|server| only.contains(server));
             for entry in merged.entries.iter().filter(|entry| !is_named(entry.name())) {
                 self.live().changing(entry.name()).decision = PersonDecision::Off;
@@ -214,14 +216,15 @@ impl Registry {
         merged.get(name).cloned().ok_or_else(|| merged.unknown(name))
     }
 
-    /// Returns the sources in which a server is looked up, for an error that must not depend on whether another agent has a server of the name.
+    /// Returns the sources in which a server is looked up, for an error text that must be the same whether or not another agent has a
+    /// server of the name.
     #[must_use]
     pub fn searched_place(&self) -> &'static str {
         self.merged().searched_place()
     }
 
-    /// Returns whether a source has a server of this name, or could have one later without a change of the config's own servers. So the
-    /// names of the catalogue count even if the catalogue is switched off.
+    /// Returns whether a source has a server of this name, or could have one later without a change of the config's own servers. So returns
+    /// true for a name of the catalogue, even if the catalogue is switched off.
     #[must_use]
     pub fn has_name(&self, name: &str) -> bool {
         self.merged().get(name).is_some() || catalogue().iter().any(|entry| entry.name() == name)
@@ -240,8 +243,9 @@ impl Registry {
         self.merged().entries.iter().filter_map(valid).collect()
     }
 
-    /// Returns all servers whose files must be kept out of boxes: those that can be used, those of entries that are hidden or have errors, and those
-    /// that existed earlier, because the same entry can come back. Only the first have a box.
+    /// Returns all servers whose files must be protected from boxes. These are the servers that can be used, the servers of entries that
+    /// are hidden or have errors, and the servers that existed earlier, because the same entry can come back. Only the servers that can be
+    /// used have boxes.
     #[must_use]
     pub fn known_servers(&self) -> Vec<KnownServer> {
         let merged = self.merged();
@@ -262,7 +266,7 @@ impl Registry {
         }
     }
 
-    /// Returns the config's description of the input with this id, as in `${input:id}`.
+    /// Returns the config's definition of the input with this id, which a placeholder `${input:id}` refers to.
     #[must_use]
     pub fn input(&self, id: &str) -> Option<InputDefinition> {
         self.merged().inputs.iter().find(|input| input.id == id).cloned()
@@ -288,7 +292,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Lets runs see the variants of a server, each as soon as it is approved, unless a person has disabled the server or the variant.
+    /// Makes the variants of a server visible to runs, each as soon as it is approved. Does not do this for a variant if a person has
+    /// disabled the server or the variant.
     pub fn enable_variants(&self, server: &str) {
         let mut all = self.live();
         let variants = &mut all.changing(server).variants;
@@ -297,8 +302,8 @@ impl Registry {
         }
     }
 
-    /// Hides the server from the runs of all agents, because a person has disabled it. Ends its pending calls. Also hides its variants, except
-    /// those that a person has enabled or disabled by name. Returns the names of all hidden servers.
+    /// Hides the server from the runs of all agents, because a person has disabled it. Ends the server's pending calls. Also hides the
+    /// variants of the server, except those that a person has enabled or disabled by name. Returns the names of all hidden servers.
     pub fn disable(&self, name: &str) -> Vec<String> {
         self.end(name, |_| PersonDecision::Off);
         let mut all = self.live();
@@ -314,7 +319,7 @@ impl Registry {
         hidden
     }
 
-    /// Hides the server from the runs of one agent, because its model has disabled it. Ends the agent's pending calls.
+    /// Hides the server from the runs of one agent, because the agent's model has disabled it. Ends the agent's pending calls.
     pub fn disable_for(&self, name: &str, agent: AgentId) {
         let mut all = self.live();
         let live = all.changing(name);
@@ -329,8 +334,8 @@ impl Registry {
         self.live().forget_agent(agent);
     }
 
-    /// Ends the pending calls of a server that has lost its approval or its entry. A server that a person had disabled stays disabled. Variants
-    /// have their own approvals, so they stay enabled as long as the server has its entry.
+    /// Ends the pending calls of a server that has lost its approval or its entry. A server that a person had disabled stays disabled.
+    /// Variants have their own approvals, so they stay enabled as long as the entry of the server exists.
     pub fn retire(&self, name: &str) {
         let retired = |before| if before == PersonDecision::Off { before } else { PersonDecision::Undecided };
         self.end(name, retired);
@@ -371,13 +376,14 @@ impl Registry {
         is_enabled_for_one(&self.live()) && !self.is_disabled_by_config(name)
     }
 
-    /// Returns the servers that are enabled for an agent, ordered by name. Only servers about which somebody has decided are checked.
+    /// Returns the servers that are enabled for an agent, ordered by name. Only servers with a decision are checked, and the variants of
+    /// these servers.
     #[must_use]
     pub fn enabled_servers(&self, agent: AgentId) -> Vec<Arc<ServerDefinition>> {
         let merged = self.merged();
         let all = self.live();
         let decided = all.iter().map(|(name, _)| name);
-        // Nobody need have decided about a variant.
+        // A variant can be enabled without a decision about the variant itself.
         let variants = all.iter().filter(|(_, live)| live.variants == PersonDecision::On).flat_map(|(name, _)| merged.variants_of(name));
         let enabled: BTreeSet<&str> = decided.chain(variants).filter(|name| is_enabled(&all, name, agent)).collect();
         let usable = |name: &str| match merged.get(name) {
@@ -403,7 +409,8 @@ impl Registry {
         decision_of(&self.live(), name) == PersonDecision::Off
     }
 
-    /// Returns the token that is cancelled when the server is revoked, disabled by a person, or changed.
+    /// Returns the token that is cancelled when the server's approval is revoked, a person disables the server, or the server's entry
+    /// changes.
     #[must_use]
     pub fn ended(&self, name: &str) -> CancellationToken {
         self.live().ended(name)
@@ -415,7 +422,7 @@ impl Registry {
         self.live().ended_for(name, agent)
     }
 
-    /// Returns whether a manifest has not been compared yet. Marks it as compared.
+    /// Returns whether a manifest has not been compared with the approved one yet. Marks the manifest as compared.
     #[must_use]
     pub fn is_new_manifest(&self, name: &str, manifest: &Arc<Manifest>) -> bool {
         let mut all = self.live();
@@ -442,7 +449,7 @@ impl Registry {
         self.live().get(name).map_or_else(Vec::new, |live| live.quarantined.iter().cloned().collect())
     }
 
-    /// Records the outcome of the last attempt to reach a server: its error, or that there was none.
+    /// Records the outcome of the last attempt to reach a server. If the attempt succeeded, removes the recorded error.
     pub fn record<T>(&self, name: &str, outcome: &Result<T>) {
         let last_error = outcome.as_ref().err().map(LastError::from);
         self.live().changing(name).last_error = last_error;
@@ -454,7 +461,7 @@ impl Registry {
         self.live().changes()
     }
 
-    /// Returns the names of the servers whose state has changed after this number of changes, and of their variants.
+    /// Returns the names of the servers whose state has changed after this number of changes, and the names of their variants.
     #[must_use]
     pub fn changed_since(&self, state_changes: u64) -> BTreeSet<String> {
         let (merged, all) = (self.merged(), self.live());
@@ -462,7 +469,7 @@ impl Registry {
         changed.flat_map(|name| merged.variants_of(name).chain([name]).map(str::to_owned).collect::<Vec<_>>()).collect()
     }
 
-    /// Returns the state of a server as an agent sees it. A list of many servers reads all of it at once.
+    /// Returns the state of a server as an agent sees it. All parts of the state are read at the same moment, under one lock.
     #[must_use]
     pub fn live_status(&self, name: &str, agent: AgentId) -> LiveStatus {
         LiveStatus::of(&self.live(), name, agent)

@@ -1,5 +1,5 @@
-//! The limit of the servers that the models of an agent propose within an hour. The store keeps the times, so the limit holds across all
-//! processes that use one state folder. This module only decides; it has no side effects.
+//! The limit for proposals of servers by the models of an agent within an hour. The store keeps the times of the proposals, so the limit
+//! applies to all processes with the same state folder together. The functions of this module have no side effects.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,9 +13,9 @@ const PERIOD: Duration = Duration::from_hours(1);
 /// The row of the operator's own agent. No other agent's name is empty.
 const OPERATOR: &str = "";
 
-/// Records a proposal of a model in the rows of the store. Agents of the same name share the limit, so that nobody avoids it by opening a new
-/// agent. `owner` is `None` for the operator's own agent. Removes times that no longer count, of all agents. A time after `now` does not count,
-/// so a clock that was wrong cannot end all proposals for long.
+/// Records a proposal of a model in the rows of the store. Agents of the same name share the limit, so that a new agent of the same name
+/// does not get new proposals. `owner` is `None` for the operator's own agent. Removes all times that are more than an hour old, for all
+/// agents. Also removes times after `now`. Otherwise, if the clock was wrong once, proposals could be refused for a long time.
 ///
 /// # Errors
 /// `ERR_TOO_MANY_PROPOSALS` if the agent's models have made too many proposals in the last hour.

@@ -1,4 +1,4 @@
-//! The status of a server, in the form that `servers()` returns.
+//! The status of a server, as `servers()` returns it.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::text::is_registry_name;
 pub struct ServerStatus {
     pub name: String,
     pub state: ServerState,
-    /// True if both stages are approved for the server's current config.
+    /// True if the command and the tools are approved for the server's current config.
     pub approved: bool,
     pub enabled: bool,
     /// True if a person or the agent's own code has disabled the server in this gateway. Then a model cannot enable it.
@@ -21,13 +21,14 @@ pub struct ServerStatus {
     /// The name that an agent gave to the server that it added. It may be any text, and does not prove what the server is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
-    /// The server that this variant is based on. The code of an agent with the variant's profiles uses this name for the variant.
+    /// The name of the server that this variant is based on. The code of an agent that has the variant uses this name for the variant.
+    /// Absent if the server is not a variant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variant_of: Option<String>,
     /// The description of the server from a provider or the catalogue, in one line. It is not part of any approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The source of the server.
+    /// The source that the server comes from.
     pub source: ServerSource,
     /// Other sources with a server of the same name. Those servers are not used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -54,8 +55,9 @@ impl ServerStatus {
         !self.approved && self.source.kind == SourceKind::Agent && may_be_used
     }
 
-    /// Returns the status for a model. A variant of a server has the name that code imports. Texts that no approval covers are removed. The name
-    /// of an invalid entry is replaced, because it may be any text. The error message is replaced, because it may quote a server.
+    /// Returns the status for a model. A variant of a server has the name that code imports. Texts that a person's approval does not cover
+    /// are removed. The name of an invalid entry is replaced, because it may be any text. The error message is replaced, because it may
+    /// quote a server.
     #[must_use]
     pub fn for_model(&self) -> Self {
         let mut status = self.clone();
@@ -84,15 +86,15 @@ pub enum ServerState {
     Invalid,
     /// The config contains `disabled: true`.
     Disabled,
-    /// An agent has added or changed the server, and nobody has decided about it yet. Nothing may be started.
+    /// An agent has added or changed the server, and nobody has decided about it yet. The server may not be started.
     PendingApproval,
     /// A variable that the server needs is not set: [`ServerStatus::missing`]. The server can be approved, but not started.
     NotReady,
-    /// The server's command is not approved, so nothing may be started.
+    /// The server's command is not approved, so the server may not be started.
     Unapproved,
     /// The server's command is approved, but its tools are not.
     CommandApproved,
-    /// Both stages are approved. The server has no process or connection.
+    /// The command and the tools are approved. The server has no process and no connection.
     Idle,
     /// The gateway is starting the server's process or connecting to its address.
     Connecting,

@@ -18,8 +18,8 @@ pub(super) struct Variants {
 }
 
 impl Variants {
-    /// Returns all variants, by the names of the servers that they are based on. A combination with a conflict, or with a profile that no
-    /// longer exists, makes no variant.
+    /// Returns all variants, by the names of the servers that they are based on. A combination of profiles that conflict, or that no longer
+    /// all exist, has no variants.
     pub(super) fn by_server(&self) -> BTreeMap<String, Vec<Variant>> {
         let GrantSettings { profiles, agents, .. } = &self.settings;
         let alone = profiles.keys().map(|name| vec![name]);
@@ -38,7 +38,8 @@ impl Variants {
         by_server
     }
 
-    /// Returns the profiles that make the variant with this name. Returns `None` if the profiles in the name make no variant of this name.
+    /// Returns the profiles that make the variant with this name. Returns `None` if there is no server or profile for a part of the name,
+    /// or if these profiles do not make a variant of the server.
     pub(super) fn stack_in(&self, name: &str) -> Option<BTreeSet<String>> {
         let (server, NameMark::Variant(mark)) = marked_name(name) else { return None };
         let stack: BTreeSet<String> = mark.split(PROFILE_SIGN).map(str::to_owned).collect();
@@ -48,19 +49,21 @@ impl Variants {
     }
 }
 
-/// Returns the entry of a variant. It has the same source as its server, so that a server from another source cannot inherit its approval.
+/// Returns the entry of a variant. The variant has the same source as its server, so that a server from another source cannot inherit the
+/// approval of the variant.
 pub(super) fn entry_of(variant: &Variant, server: &ServerDefinition, inputs: &[InputDefinition]) -> Entry {
     match variant.of(server, inputs) {
         Ok(server) => Entry::Valid(Arc::new(server)),
         Err(error) => {
-            // What the profiles set is not known then, and the files of the server itself are those of its own entry.
+            // No definition is recorded (`as_written`): the settings of the profiles are not known, and the server's own entry already
+            // names the server's files.
             let (name, source) = (variant.name(), server.source.clone());
             Entry::Invalid(Arc::new(InvalidServer { name, source, error, without_box: None, as_written: None }))
         }
     }
 }
 
-/// Returns whether profiles can change servers of this kind. They cannot change servers that an agent has added or that a task brings.
+/// Returns whether profiles can change servers of this kind. They cannot change servers that an agent has added or that a task defines.
 pub(super) fn can_vary(kind: SourceKind) -> bool {
     match kind {
         SourceKind::Config | SourceKind::Registered | SourceKind::Provider | SourceKind::Generated | SourceKind::Catalogue => true,

@@ -1,4 +1,4 @@
-//! Cuts a value to an approximate number of tokens. Each part gets a share of the budget. A mark replaces what is left out.
+//! Cuts a value to an approximate number of tokens. Each part gets a share of the budget. A mark replaces each part that is left out.
 
 use super::mark::{bytes_mark, items_mark, keys_mark, mark_key, names_mark, text_mark};
 use super::measure::{COMMA, FIELD, MAX_KEY_BYTES, MIN_SHARE, Node, QUOTES, parts};
@@ -7,12 +7,13 @@ use super::share::share;
 use super::text::{head, length, tail, text_tokens};
 use crate::sandbox::Value;
 
-/// Minimum number of first items that a list shows, if each of them can get [`MIN_SHARE`]. A few long items are more useful to a model
-/// than many short ones.
+/// A list shows at least this number of its first items, if its tokens are enough to give each of them [`MIN_SHARE`] tokens. A few long
+/// items are more useful to a model than many short ones.
 const MIN_ITEMS: usize = 4;
-/// Minimum number of fields that a record shows. It is higher than for items, because fields are seldom similar to each other.
+/// Minimum number of fields that a record shows. It is higher than the number of items, because the fields of a record are seldom similar
+/// to each other.
 const MIN_FIELDS: usize = 16;
-/// Number of tokens below which a cut text only shows its beginning and not its end.
+/// Number of tokens below which a cut text shows only its beginning. With more tokens, it also shows its end.
 const MIN_FOR_TAIL: usize = 40;
 
 /// Cuts a measured value to about `tokens` tokens. `note` is added to the outermost mark.
@@ -30,7 +31,7 @@ struct Cutter<'a> {
     omissions: Omissions,
 }
 
-/// A value in the form in which it is shown, and its cost in tokens.
+/// A value as it is shown, and its cost in tokens.
 type Shown = (Value, usize);
 
 impl<'a> Cutter<'a> {
@@ -90,7 +91,7 @@ impl<'a> Cutter<'a> {
             left = rest;
             chosen.push((index, part));
         }
-        // If all items are shown, no mark is needed. Its tokens are then used for the items.
+        // If all items are shown, no mark is needed. The tokens of the mark are then used for the items.
         let spare = if chosen.len() == whole && self.note().is_empty() { for_mark } else { 0 };
         let shown = self.shared(room + spare - COMMA * chosen.len(), &chosen, |index| (Step::Index(index), &items[index]));
         let mut cost = QUOTES + COMMA * shown.len();
@@ -115,7 +116,7 @@ impl<'a> Cutter<'a> {
         let mut chosen = Vec::new();
         for (index, part) in parts(self.nodes, node).enumerate() {
             let (key, cost) = (self.nodes[part].key as usize + FIELD, self.nodes[part].cost as usize);
-            // Even a field with an empty name costs more than `FIELD` tokens.
+            // No further field fits, because even a field with an empty name costs more than `FIELD` tokens.
             if left <= FIELD {
                 break;
             }
@@ -144,7 +145,7 @@ impl<'a> Cutter<'a> {
         (Value::Record(cut), cost)
     }
 
-    /// Returns the chosen parts in their order. Each is cut to its share of the tokens.
+    /// Returns the chosen parts in their order, each cut to its share of the tokens.
     fn shared(&mut self, tokens: usize, chosen: &[(usize, usize)], part: impl Fn(usize) -> (Step<'a>, &'a Value)) -> Vec<Shown> {
         let costs: Vec<usize> = chosen.iter().map(|(_, node)| self.nodes[*node].cost as usize).collect();
         let mut shown: Vec<Shown> = vec![(Value::Null, 0); chosen.len()];

@@ -31,8 +31,8 @@ pub(super) fn excerpt(code: &str, line: u32, column: Option<u32>) -> Option<Stri
     Some(text.join("\n"))
 }
 
-/// Returns the line with its tabs replaced by spaces, and the position of the column in it. A long line is cut to the part around the
-/// column.
+/// Returns the line with its tabs replaced by spaces, and the position of the column in the returned line. A long line is cut to the part
+/// around the column.
 fn window(line: &str, column: Option<usize>) -> (String, Option<usize>) {
     let length = line.chars().take(column.unwrap_or(0).max(MAX_LINE_CHARS) + 1).count();
     let column = column.filter(|column| *column <= length);

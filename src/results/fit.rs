@@ -9,23 +9,23 @@ use super::omission::Omission;
 use super::plain::tokens_within;
 use crate::sandbox::Value;
 
-/// Maximum number of attempts to find a cut. More than one may be needed, because the cost of a cut is only estimated before the cut is
-/// made.
+/// Maximum number of attempts to find a cut. More than one attempt may be needed, because the cost of a cut is only estimated before the
+/// cut is made.
 const ATTEMPTS: usize = 8;
-/// Percentage of the budget from which a cut is large enough.
+/// A cut that uses at least this percentage of the budget is large enough.
 const ENOUGH: usize = 94;
 
 /// A value that was cut.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
-    /// The cut value. It has the same JSON type as the whole value: a text, a list or a record. Apart from marks, each of its parts is in
-    /// the whole value at the same path.
+    /// The cut value. The cut value has the same JSON type as the whole value: a text, a list or a record. Apart from marks, each of its
+    /// parts exists in the whole value at the same path.
     pub value: Value,
-    /// The omissions in the order of the value. At most a thousand are listed.
+    /// The omissions, in the order in which they occur in the value. At most a thousand omissions are listed.
     pub omitted: Vec<Omission>,
 }
 
-/// Returns whether a value fits into a budget of tokens, in the form that a model reads.
+/// Returns whether a value fits into a budget of tokens, written as the JSON that a model reads.
 ///
 /// ```
 /// use hyperlight_mcp::{results::fits, sandbox::Value};
@@ -40,10 +40,10 @@ pub fn fits(value: &Value, budget: usize) -> bool {
 
 /// Returns the largest useful cut of a value within a token budget, or `None` if the whole value fits.
 ///
-/// Small parts are not cut, and large parts share the rest of the budget equally. A text keeps its beginning and its end, a list keeps
-/// its first items, and a record keeps as many fields as get a share. A mark replaces each omission and says how much was left out:
-/// inside a text, as the last item of a list, or as the last field (`…`) of a record. The outermost mark refers to the whole value by
-/// `handle`. If the budget is below [`super::MIN_RESULT_TOKENS`], the outermost mark alone may exceed it.
+/// Small parts are not cut, and large parts share the rest of the budget equally. A text keeps its beginning and its end, a list keeps its
+/// first items, and a record keeps as many fields as can get a share of the budget. A mark replaces each omission and says how much was
+/// left out: inside a text, as the last item of a list, or as the last field (`…`) of a record. The outermost mark contains `handle`, which
+/// refers to the whole value. If the budget is below [`super::MIN_RESULT_TOKENS`], the outermost mark alone may exceed the budget.
 ///
 /// ```
 /// use hyperlight_mcp::results::{Handle, fit};
@@ -61,7 +61,8 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
     if fits(value, budget) {
         return None;
     }
-    // The estimated cost of a cut can be higher than its counted tokens. So cuts whose estimated cost exceeds the budget are tried too.
+    // The estimated cost of a cut can be higher than the number of tokens that are counted afterwards. So cuts whose estimated cost exceeds
+    // the budget are tried too.
     let most = budget.saturating_mul(2);
     let (nodes, note) = (measure(value, most), handle.note());
     let attempt = |tokens| {
@@ -83,7 +84,7 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
                 if tokens.saturating_mul(100) >= budget.saturating_mul(ENOUGH) {
                     break;
                 }
-                // The budget is not used up. The next attempt is larger in proportion to the unused part, but smaller than the smallest
+                // The attempt does not use the whole budget. The next attempt is larger in proportion, but smaller than the smallest
                 // attempt that was too large.
                 next = next.saturating_mul(budget) / tokens.max(1);
             }
@@ -103,7 +104,7 @@ pub fn fit(value: &Value, budget: usize, handle: Handle<'_>) -> Option<Fitted> {
     Some(fitted.unwrap_or_else(|| attempt(0).1))
 }
 
-/// Cuts plain JSON to a token budget. The whole value is not saved.
+/// Cuts plain JSON to a token budget. The whole value is not saved, so marks do not refer to it.
 ///
 /// ```
 /// use hyperlight_mcp::results::fit_json;

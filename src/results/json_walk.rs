@@ -1,5 +1,5 @@
-//! Walks over the JSON text of a value that crosses the VM boundary. From a list or an object, a walk goes to its children. The rest of
-//! the text is not parsed.
+//! Walks over the JSON text of a value that crosses the VM boundary. A walk is at one value, and can go to the children of this value if it
+//! is a list or an object. The rest of the text is not parsed.
 
 /// Key that marks bytes and escaped objects. `src/sandbox/value.rs` defines the format.
 const MARK: &str = "\"$bytes\"";
@@ -30,7 +30,7 @@ impl<'a> Walk<'a> {
 
     /// Returns the JSON text of the value.
     pub(super) fn text(self) -> &'a str {
-        // Both offsets are character boundaries if the JSON is valid. `get` avoids a panic if it is not.
+        // Both offsets are character boundaries if the JSON is valid. `get` avoids a panic if the JSON is not valid.
         self.json.get(self.at..after_value(self.json.as_bytes(), self.at)).unwrap_or_default()
     }
 
@@ -60,7 +60,8 @@ impl<'a> Walk<'a> {
         self.json.as_bytes().get(at).copied().unwrap_or_default()
     }
 
-    /// Returns the byte offset of the value that belongs to the key [`MARK`]. Returns `None` if `MARK` is not the object's first key.
+    /// Returns the byte offset of the value that belongs to the key [`MARK`]. Returns `None` if the value is not an object, or if `MARK` is
+    /// not its first key.
     fn marked(self) -> Option<usize> {
         let bytes = self.json.as_bytes();
         let key = after_space(bytes, self.at + 1);
@@ -74,7 +75,7 @@ impl<'a> Walk<'a> {
 enum Form {
     Items,
     Fields,
-    /// The fields of an escaped object. Each is written as `[key, value]`.
+    /// The fields of an escaped object. Each field is written as `[key, value]`.
     Pairs,
 }
 
@@ -126,7 +127,7 @@ fn after_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the end of the value that begins at `at`. The function is not recursive, so deep nesting cannot overflow the stack.
+/// Returns the byte offset after the value that begins at `at`. The function is not recursive, so deep nesting cannot overflow the stack.
 fn after_value(bytes: &[u8], mut at: usize) -> usize {
     let mut depth = 0_usize;
     while let Some(byte) = bytes.get(at) {

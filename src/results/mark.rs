@@ -2,7 +2,7 @@
 
 use super::text::text_tokens;
 
-/// Maximum number of fields that a mark lists by name. If there are more, the mark only contains their number.
+/// Maximum number of fields that a mark lists by name. If more fields were left out, the mark contains only their number.
 const MAX_NAMES: usize = 3;
 const MAX_NAME_BYTES: usize = 40;
 
@@ -13,7 +13,7 @@ pub enum Handle<'a> {
     Saved(&'a str),
     /// The value was not saved, because it exceeds the limit of a sandbox's saved values (`limits.maxSavedBytes`).
     TooLarge,
-    /// The mark does not mention the whole value.
+    /// The mark does not refer to the whole value.
     None,
 }
 
@@ -28,7 +28,8 @@ impl Handle<'_> {
     }
 }
 
-/// Returns the mark for a cut text. It is placed after the beginning of the text, and before its end if the end is shown.
+/// Returns the mark for a cut text. The mark stands after the beginning of the text. If the end of the text is shown, the end follows the
+/// mark.
 pub(super) fn text_mark(left_out: usize, note: &str) -> String {
     format!("… [{left_out} characters left out{note}]")
 }
@@ -48,7 +49,8 @@ pub(super) fn keys_mark(kept: usize, of: usize, note: &str) -> String {
     counted(kept, of, "keys", note)
 }
 
-/// Returns a mark that names the fields that were left out. Returns `None` if names cost more tokens than the number of fields.
+/// Returns a mark that names the fields that were left out. Returns `None` if the names would cost more tokens than a mark with the number
+/// of fields.
 pub(super) fn names_mark<'a>(names: impl Iterator<Item = &'a str>, of: usize, note: &str) -> Option<String> {
     let names: Vec<&str> = names.take(MAX_NAMES + 1).collect();
     if names.is_empty() || names.len() > MAX_NAMES || names.iter().any(|name| name.len() > MAX_NAME_BYTES) {
@@ -68,7 +70,7 @@ fn counted(kept: usize, of: usize, what: &str, note: &str) -> String {
     }
 }
 
-/// Returns a key for a record's mark. It is `…`, repeated until the record does not have this key.
+/// Returns a key for a record's mark. The key is `…`, repeated until the record has no field with this key.
 pub(super) fn mark_key<'a>(keys: impl Iterator<Item = &'a str>) -> String {
     const ONE: &str = "…";
     let mut taken: Vec<usize> = keys.filter(|key| key.chars().all(|character| character == '…')).map(|key| key.len() / ONE.len()).collect();

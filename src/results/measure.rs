@@ -1,4 +1,4 @@
-//! Measures the cost of each part of a value. This is done only once, before the value is cut.
+//! Measures the cost of each part of a value. A value is measured only once, before it is cut.
 
 use serde_json::Number;
 
@@ -7,15 +7,15 @@ use super::text::{byte_tokens, text_tokens};
 use crate::catalog::estimate_tokens;
 use crate::sandbox::Value;
 
-/// Cost of parts beyond the depth limit. This cost exceeds every budget.
+/// The cost of a part that is nested deeper than the limit. This cost exceeds every budget.
 const TOO_DEEP: u32 = u32::MAX / 4;
 
-/// Minimum number of tokens that a shown part gets, unless it costs less. They are enough for its beginning and a mark.
+/// Minimum number of tokens that a shown part gets, unless it costs less. This is enough for the beginning of the part and a mark.
 pub(super) const MIN_SHARE: usize = 24;
 /// Maximum length in bytes of a key in a cut. Fields with longer keys are left out, because keys cannot be cut and are part of every
 /// path.
 pub(super) const MAX_KEY_BYTES: usize = 256;
-/// Factor between the number of fields that a cut could show and the number of fields that are measured.
+/// So many times more fields are measured than a cut could show (see `record`).
 const FIELDS_LOOKED_AT: usize = 16;
 
 /// Tokens for a text's quotes, or for the brackets of a list or record.
@@ -25,8 +25,7 @@ pub(super) const COMMA: usize = 1;
 /// Tokens of the quotes, the colon and the comma of a field.
 pub(super) const FIELD: usize = 3;
 
-/// Measurement of a value. In a list of nodes, the node of a value comes first. It is followed by the nodes of the value's parts in
-/// order.
+/// The measurement of a value. In a list of nodes, the node of a value is followed by the nodes of the value's parts, in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Node {
     /// Approximate number of tokens, or a number above the budget.
@@ -37,7 +36,7 @@ pub(super) struct Node {
     pub(super) nodes: u32,
 }
 
-/// Measures a value for cuts of at most `cap` tokens. Parts that such a cut could not show are not measured.
+/// Measures a value for cuts of at most `cap` tokens. Parts that such a cut could not show in any case are not measured.
 pub(super) fn measure(value: &Value, cap: usize) -> Vec<Node> {
     let mut nodes = Vec::new();
     visit(value, 0, cap, 0, &mut nodes);
@@ -72,8 +71,8 @@ fn visit(value: &Value, key: u32, cap: usize, depth: usize, nodes: &mut Vec<Node
     cost
 }
 
-/// Measures the items of a list in order. Stops when the measured items exceed `cap` even if each of them only gets [`MIN_SHARE`],
-/// because a cut cannot show more items.
+/// Measures the items of a list in order. Stops when the measured items would exceed `cap` even if each of them gets only [`MIN_SHARE`],
+/// because a cut cannot show more items than that.
 fn list(items: &[Value], cap: usize, depth: usize, nodes: &mut Vec<Node>) -> u32 {
     let (mut cost, mut least) = (bounded(QUOTES), 0);
     for item in items {
@@ -87,8 +86,8 @@ fn list(items: &[Value], cap: usize, depth: usize, nodes: &mut Vec<Node>) -> u32
     cost
 }
 
-/// Measures the fields of a record. More fields are measured than a cut could show. The reason is that a small field may be shown
-/// although larger fields before it are not.
+/// Measures the fields of a record. Measures more fields than a cut could show, because a small field may be shown even if larger fields
+/// before it are left out.
 fn record(fields: &[(String, Value)], cap: usize, depth: usize, nodes: &mut Vec<Node>) -> u32 {
     let (mut cost, mut least) = (bounded(QUOTES), 0);
     for (key, value) in fields {

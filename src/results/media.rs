@@ -10,13 +10,13 @@ use crate::sandbox::Value;
 
 /// The largest number of images and sounds of one value.
 const MAX_MEDIA: usize = 10;
-/// The largest size of one image or sound. Its base64 has 5 MB, which is what providers accept.
+/// The largest size of one image or sound in bytes. The base64 text of this size has 5 MB, which is the maximum that providers accept.
 const MAX_MEDIA_BYTES: usize = 3_750_000;
-/// The largest width and height of an image in pixels, which is what providers accept.
+/// The largest width and height of an image in pixels, which is the maximum that providers accept.
 const MAX_SIDE_PIXELS: usize = 8_000;
-/// The smallest size of a sound: the header of a WAV file.
+/// The smallest size of a sound in bytes: the length of the header of a WAV file.
 const MIN_AUDIO_BYTES: usize = 44;
-/// The part of the budget that images and sounds may take.
+/// The part of the budget that images and sounds may take, as a fraction.
 const MEDIA_SHARE: (usize, usize) = (3, 4);
 /// The smallest and the largest number of tokens of an image. Providers scale larger images down.
 const IMAGE_TOKENS: (usize, usize) = (85, 1_600);
@@ -59,9 +59,9 @@ impl MediaKind {
     }
 }
 
-/// Takes the images and sounds out of a value, as many as fit into their share of the budget. Each is a record with the fields `mimeType` and
-/// `data`, which are bytes or their base64. A mark replaces `data` and says which image or sound it was. A record stays in the value if its
-/// bytes do not have the format of its `mimeType`, because a provider would refuse them.
+/// Takes the images and sounds out of a value, as many as fit into their share of the budget. An image or a sound is a record with the
+/// fields `mimeType` and `data`, where `data` are bytes or their base64 text. A mark replaces `data` and says which image or sound it was.
+/// A record stays in the value if its bytes do not have the format of its `mimeType`, because a provider would refuse them.
 #[must_use]
 pub fn take_media(value: Value, budget: usize) -> (Value, Vec<Media>) {
     let mut taken = Taken { media: Vec::new(), left: budget / MEDIA_SHARE.1 * MEDIA_SHARE.0 };
@@ -94,7 +94,7 @@ impl Taken {
         fields.into_iter().map(|(key, value)| (key, self.without_media(value))).collect()
     }
 
-    /// Takes an image or a sound, and returns the mark that replaces it. Returns `None` if it does not fit into the limits.
+    /// Takes an image or a sound, and returns the mark that replaces it. Returns `None` if the image or sound does not fit into the limits.
     fn take(&mut self, media: Media) -> Option<String> {
         if self.media.len() >= MAX_MEDIA || media.data.len() > MAX_MEDIA_BYTES {
             return None;
@@ -130,7 +130,7 @@ fn media_in(fields: &[(String, Value)]) -> Option<Media> {
     Some(Media { kind, mime_type, data, tokens })
 }
 
-/// Returns the MIME type of bytes by their beginning, among those formats that providers accept.
+/// Returns the MIME type of an image or a sound, which is recognised by its first bytes. Knows only formats that providers accept.
 fn format_of(kind: MediaKind, data: &[u8]) -> Option<&'static str> {
     let is_riff = |name: &[u8]| data.starts_with(b"RIFF") && data.get(8..12) == Some(name);
     match kind {
@@ -146,22 +146,23 @@ fn format_of(kind: MediaKind, data: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Returns the width and height of an image that a provider can be expected to accept: both are within bounds, and the image ends with the
-/// end of its format, so it was not cut. `None` means that a provider would refuse the image, and with it each later request of the
-/// conversation.
+/// Returns the width and height of an image that a provider can be expected to accept: both are within the limits, and the image has the
+/// end marker of its format, so it was not cut. Returns `None` if a provider would refuse the image. The provider would then also refuse
+/// each later request of the conversation.
 fn size_of(data: &[u8]) -> Option<(u64, u64)> {
     let size = imagesize::blob_size(data).ok()?;
     let is_accepted = |pixels: usize| (1..=MAX_SIDE_PIXELS).contains(&pixels);
     (is_accepted(size.width) && is_accepted(size.height) && has_end(data)).then_some((size.width as u64, size.height as u64))
 }
 
-/// Returns whether an image has the end of its format. Bytes after the end are allowed, because cameras and editors write some.
+/// Returns whether an image has the end marker of its format. Bytes after the end are allowed, because cameras and editors write such
+/// bytes.
 fn has_end(data: &[u8]) -> bool {
     match data {
         [0x89, ..] => memmem::rfind(data, b"IEND").is_some(),
         [0xff, ..] => memmem::rfind(data, b"\xff\xd9").is_some(),
         [b'G', ..] => data.last() == Some(&b';'),
-        // The size after "RIFF" counts the bytes that follow it.
+        // The number after "RIFF" is the number of bytes that follow this number.
         [b'R', _, _, _, a, b, c, d, ..] => u32::from_le_bytes([*a, *b, *c, *d]) as usize <= data.len() - 8,
         _ => false,
     }

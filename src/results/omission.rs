@@ -7,15 +7,15 @@ const MAX_LISTED: usize = 1_000;
 /// Maximum total size in bytes of all listed paths.
 const MAX_PATH_BYTES: usize = 256 * 1024;
 
-/// One part of a value that was left out.
+/// One place in a value where something was left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Omission {
     /// JSON Pointer (RFC 6901) to the cut part in the whole value. `""` refers to the value itself.
     pub path: String,
     pub kind: OmissionKind,
-    /// Amount that is shown. Text is counted in UTF-16 units, and other kinds in bytes, items or keys.
+    /// The amount that is shown: for a text in UTF-16 units, otherwise in bytes, items or keys.
     pub kept: usize,
-    /// Whole amount, in the unit of `kept`.
+    /// The whole amount, in the same unit as `kept`.
     pub of: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Step<'a> {
     Key(&'a str),
 }
 
-/// Omissions that were found. They may be in any order.
+/// The omissions that were found so far, in any order.
 #[derive(Default)]
 pub(super) struct Omissions {
     listed: Vec<(usize, Omission)>,
@@ -50,7 +50,7 @@ pub(super) struct Omissions {
 }
 
 impl Omissions {
-    /// Adds an omission. `place` is the position of the cut part in the value, by which the omissions are sorted.
+    /// Adds an omission. `place` is the position of the cut part in the value. The omissions are sorted by it.
     pub(super) fn add(&mut self, place: usize, path: &[Step<'_>], kind: OmissionKind, kept: usize, of: usize) {
         if self.listed.len() >= MAX_LISTED || self.path_bytes >= MAX_PATH_BYTES {
             return;
@@ -60,7 +60,7 @@ impl Omissions {
         self.listed.push((place, Omission { path, kind, kept, of }));
     }
 
-    /// Returns the omissions in the order of the value.
+    /// Returns the omissions in the order in which they occur in the value.
     pub(super) fn into_list(mut self) -> Vec<Omission> {
         self.listed.sort_by_key(|(place, _)| *place);
         self.listed.into_iter().map(|(_, omission)| omission).collect()

@@ -1,4 +1,4 @@
-//! Counts the tokens of a value in the form that a model reads, which is JSON with bytes as base64 text.
+//! Counts the tokens of a value in the text that a model reads, which is JSON with bytes as base64.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,11 @@ use super::MAX_DEPTH;
 use crate::catalog::estimate_tokens;
 use crate::sandbox::Value;
 
-/// Maximum number of bytes of text for one estimated token: one space before a word, and sixteen spaces or six letters.
+/// Maximum number of bytes of text that are estimated as one token: one space before a word, together with sixteen spaces or six letters.
 const MAX_BYTES_PER_TOKEN: usize = 17;
 
-/// Returns the number of tokens of a value. Returns `None` if they exceed `budget`, or if the value has more than [`MAX_DEPTH`] levels.
+/// Returns the number of tokens of a value. Returns `None` if the number exceeds `budget`, or if the value is nested more than
+/// [`MAX_DEPTH`] levels deep.
 pub(super) fn tokens_within(value: &Value, budget: usize) -> Option<usize> {
     let limit = budget.saturating_mul(MAX_BYTES_PER_TOKEN).saturating_add(MAX_BYTES_PER_TOKEN);
     let mut writer = Writer { text: String::new(), limit };
@@ -26,7 +27,7 @@ pub(super) fn quoted(text: &str) -> String {
     Json::String(text.to_owned()).to_string()
 }
 
-/// Returns whether the JSON form of a text is the unchanged text between quotes.
+/// Returns whether a text can be written as a JSON string without escapes.
 pub(super) fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\')
 }
@@ -36,7 +37,7 @@ fn base64_length(bytes: usize) -> usize {
     bytes.div_ceil(3).saturating_mul(4)
 }
 
-/// Writes JSON. Stops if the text becomes too long, or if the value is nested too deeply.
+/// Writes a value as JSON text. Stops if the text becomes too long, or if the value is nested too deeply.
 struct Writer {
     text: String,
     limit: usize,

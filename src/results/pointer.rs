@@ -12,11 +12,11 @@ const MAX_LISTED_KEYS: usize = 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerError(pub String);
 
-/// Returns the JSON text of the part to which a pointer refers. `""` refers to the whole value. The text up to the part is read at most
-/// once, and once more if an error message must be written.
+/// Returns the JSON text of the part to which a pointer refers. `""` refers to the whole value. The text before the part is read at most
+/// once. For an error message, it is read once more.
 ///
 /// # Errors
-/// A message. It describes an invalid pointer, or the last part of the path that exists.
+/// A message. It says that the pointer is invalid, or where the pointer leads to nothing and what is there instead.
 ///
 /// ```
 /// use hyperlight_mcp::results::part;
@@ -74,7 +74,7 @@ fn what_there_is(value: Walk<'_>) -> String {
     }
 }
 
-/// Parses a list index as defined by RFC 6901, which means without a sign and without leading zeros.
+/// Parses a list index as defined by RFC 6901: without a sign and without leading zeros.
 fn index(name: &str) -> Option<usize> {
     let plain = name == "0" || (!name.starts_with('0') && name.bytes().all(|byte| byte.is_ascii_digit()));
     plain.then(|| name.parse().ok())?

@@ -15,13 +15,13 @@ const LOG_SHARE: usize = 4;
 const WARNING_SHARE: usize = 8;
 /// One entry may use at most the share of its list, divided by this number.
 const ENTRY_SHARE: usize = 3;
-/// Tokens of a list without its entries, but with a mark.
+/// Tokens of a list without entries, but with a mark for omitted entries.
 const LIST_OVERHEAD: usize = 12;
 /// Tokens of the quotes and the comma of an entry.
 const ENTRY_OVERHEAD: usize = 2;
 /// Tokens of the braces and the field names of a report.
 const REPORT_OVERHEAD: usize = 8;
-/// Minimum number of tokens of each part.
+/// Minimum number of tokens for each part of a report.
 const LEAST: usize = 16;
 
 /// The failure of a run. The caller has already redacted its texts.
@@ -47,11 +47,11 @@ pub struct ModelReport<'a> {
 
 /// Returns the report as plain JSON within a token budget.
 ///
-/// The report is one object. It contains `value`, or `error` with `code`, `message`, `line`, `column` and `excerpt` as far as they are
-/// known. Then follow `logs` and `warnings`, unless they are empty. A log entry is a text. The text begins with the entry's level, unless
-/// the level is `log`. If the log is too long, its last entries are kept, because they are the most useful. The value gets all tokens
-/// that the log and the warnings do not need, which is at least half of the budget. `handle` is only called if the value must be cut. It
-/// saves the value, and returns the reference to the whole value.
+/// The report is one object. It contains `value`, or `error` with `code`, `message`, `line`, `column` and `excerpt`, as far as these are
+/// known. `logs` and `warnings` follow, unless they are empty. A log entry is a text. The text begins with the entry's level, unless the
+/// level is `log`. If the log is too long, its last entries are kept, because they are the most useful. The value gets all tokens that the
+/// log and the warnings do not need, which is at least half of the budget. `handle` is called only if the value must be cut. This function
+/// saves the value, and returns a reference to the whole value.
 ///
 /// ```
 /// use hyperlight_mcp::results::{Handle, ModelReport, for_model};
@@ -146,15 +146,15 @@ fn described(error: &ModelError<'_>, code: &str, room: usize) -> Json {
             fields.insert(name.to_owned(), number.into());
         }
     }
-    // An excerpt that does not fit is left out completely, because a part of an excerpt is not useful.
+    // An excerpt that does not fit is left out completely, because a cut excerpt is not useful.
     if let Some(excerpt) = excerpt.filter(|text| text_tokens(text, room) <= room / 2) {
         fields.insert("excerpt".to_owned(), excerpt.into());
     }
     Json::Object(fields)
 }
 
-/// Returns as many entries as fit into `tokens` tokens, in their original order. If `last` is true, `entries` must be in reverse order,
-/// and the last entries are kept.
+/// Returns as many entries as fit into `tokens` tokens, in their original order. If `last` is true, keeps the last entries instead of the
+/// first ones; `entries` must then yield the last entry first.
 fn listed(entries: impl Iterator<Item = String>, count: usize, tokens: usize, last: bool, what: &str) -> Vec<String> {
     let room = tokens.saturating_sub(LIST_OVERHEAD);
     let (mut left, most) = (room, (room / ENTRY_SHARE).max(LEAST));
@@ -180,7 +180,7 @@ fn list_tokens(entries: &[String]) -> usize {
     entries.iter().map(|entry| text_tokens(entry, usize::MAX) + ENTRY_OVERHEAD).sum::<usize>() + ENTRY_OVERHEAD + 2
 }
 
-/// Returns a text that is shortened to `tokens` tokens. It consists of the beginning and the end of the original.
+/// Returns a text that is shortened to `tokens` tokens. The result consists of the beginning and the end of the original text.
 fn shortened(text: &str, tokens: usize) -> String {
     if text_tokens(text, tokens) <= tokens {
         return text.to_owned();

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use crate::sandbox::Wire;
 
-/// Number of random bytes in a handle.
+/// Number of random bytes from which a handle is made.
 pub const SAVED_ID_BYTES: usize = 16;
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 /// Number of base 36 digits that are needed for 128 bits.
 const ID_LENGTH: usize = 25;
 
-/// Returns a handle, which is a number of 128 bits as 25 digits and lowercase letters.
+/// Returns a handle: a number of 128 bits in base 36, written with 25 digits and lowercase letters.
 ///
 /// ```
 /// use hyperlight_mcp::results::saved_id;
@@ -94,7 +94,7 @@ impl SavedValues {
         self.bytes = 0;
     }
 
-    /// Returns a value. Returns `None` if it is no longer saved, or never was.
+    /// Returns a saved value. Returns `None` if no value with this handle was saved, or if it was removed since.
     pub fn get(&mut self, id: &str, now: Instant) -> Option<&Wire> {
         self.forget_old(now);
         self.entries.iter().find(|entry| entry.id == id).map(|entry| &entry.value)
@@ -106,7 +106,7 @@ impl SavedValues {
         self.bytes
     }
 
-    /// Returns the limits in bytes and in milliseconds. They are used in error messages about a missing value.
+    /// Returns the limits in bytes and in milliseconds. The limits are part of error messages about a missing value.
     #[must_use]
     pub fn limits(&self) -> (usize, u64) {
         (self.max_bytes, u64::try_from(self.max_age.as_millis()).unwrap_or(u64::MAX))

@@ -1,8 +1,8 @@
 //! Divides a token budget among parts that together cost more than the budget.
 
-/// Divides `tokens` among parts with these `costs`. Small parts get their full cost, and the other parts get equal shares. Tokens that a
-/// part does not use go to the parts after it. `take` is called with each part and the tokens that it may use. It returns the number of
-/// tokens that the part has used.
+/// Divides `tokens` among parts with these `costs`. Small parts get their full cost, and the other parts get equal shares. Parts are served
+/// in the order of their costs. Tokens that a part does not use go to the parts that are served later. `take` is called with each part and
+/// the tokens that it may use. It returns the number of tokens that the part has used.
 pub(super) fn share(mut tokens: usize, costs: &[usize], mut take: impl FnMut(usize, usize) -> usize) {
     let mut order: Vec<usize> = (0..costs.len()).collect();
     order.sort_by_key(|index| (costs[*index], *index));

@@ -185,7 +185,7 @@ impl Audit<'_> {
         }
     }
 
-    /// Returns how many items of a list or fields of a record are kept. The mark does not count.
+    /// Returns how many items of a list or fields of a record are kept. The mark is not counted.
     fn counted(&mut self, path: &str, of: usize, length: usize, last: Option<&Value>) -> usize {
         let Some(omission) = self.omitted.get(path) else {
             // The outermost value has a mark even if all of its parts are kept.

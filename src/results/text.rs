@@ -6,13 +6,13 @@ use base64::engine::general_purpose::STANDARD;
 use super::plain::{is_plain, quoted};
 use crate::catalog::estimate_tokens;
 
-/// Length in bytes of the pieces in which a text is counted. Counting can stop after each piece.
+/// Length in bytes of the pieces into which a text is divided for counting. Counting can stop after each piece.
 const PIECE_BYTES: usize = 512;
 /// Number of bytes that are encoded as one piece of base64 text.
 const PIECE_OF_BYTES: usize = 384;
 
-/// Returns the number of tokens of a text within JSON, without its quotes. For a long text, the number is approximate. Counting stops
-/// soon after `cap`.
+/// Returns the number of tokens of a text within JSON, without its quotes. For a long text, the number is approximate. Stops counting soon
+/// after the number exceeds `cap`.
 pub(super) fn text_tokens(text: &str, cap: usize) -> usize {
     let (mut tokens, mut rest) = (0, text);
     while !rest.is_empty() && tokens <= cap {
@@ -23,7 +23,7 @@ pub(super) fn text_tokens(text: &str, cap: usize) -> usize {
     tokens
 }
 
-/// Returns the number of tokens of bytes that are written as base64 text. Counting stops soon after `cap`.
+/// Returns the number of tokens of bytes that are written as base64 text. Stops counting soon after the number exceeds `cap`.
 pub(super) fn byte_tokens(bytes: &[u8], cap: usize) -> usize {
     let mut tokens = 0;
     for piece in bytes.chunks(PIECE_OF_BYTES) {
@@ -35,7 +35,7 @@ pub(super) fn byte_tokens(bytes: &[u8], cap: usize) -> usize {
     tokens
 }
 
-/// Returns the longest beginning of a text with at most about `tokens` tokens.
+/// Returns the longest beginning of a text that has at most about `tokens` tokens.
 pub(super) fn head(text: &str, tokens: usize) -> &str {
     let (mut end, mut left) = (0, tokens);
     while end < text.len() {
@@ -50,7 +50,7 @@ pub(super) fn head(text: &str, tokens: usize) -> &str {
     text
 }
 
-/// Returns the longest end of a text with at most about `tokens` tokens.
+/// Returns the longest end of a text that has at most about `tokens` tokens.
 pub(super) fn tail(text: &str, tokens: usize) -> &str {
     let (mut start, mut left) = (text.len(), tokens);
     while start > 0 {
@@ -67,7 +67,7 @@ pub(super) fn tail(text: &str, tokens: usize) -> &str {
     text
 }
 
-/// Returns the length of a text in UTF-16 units, which is JavaScript's `length`.
+/// Returns the length of a text in UTF-16 units, as the property `length` in JavaScript counts it.
 pub(super) fn length(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(char::len_utf16).sum() }
 }
@@ -80,7 +80,7 @@ fn piece_tokens(piece: &str) -> usize {
     estimate_tokens(&quoted[1..quoted.len() - 1])
 }
 
-/// Returns the largest number of bytes that ends on a character boundary and for which `within` is true.
+/// Returns the largest number of bytes for which `within` returns true, rounded to a character boundary by `boundary`.
 fn longest(piece: &str, within: impl Fn(usize) -> bool, boundary: impl Fn(&str, usize) -> usize) -> usize {
     let (mut fits, mut too_long) = (0, piece.len());
     while fits + 1 < too_long {

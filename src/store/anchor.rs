@@ -1,7 +1,7 @@
 //! The anchor: a small file next to the database. It contains the number of changes of each kind, and the end of the audit, authenticated
 //! with the machine's key. With the anchor, the store detects a database that was restored from an earlier time. The anchor is created
-//! before the first change, and a change is committed before the anchor is raised. So even if a process is killed, the database is never
-//! behind the anchor.
+//! before the first change. Each change is committed to the database before the numbers in the anchor are raised. So even if a process is
+//! killed, the anchor never has a higher number than the database.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -20,13 +20,13 @@ const FORMAT: &str = "hyperlight-mcp anchor 1";
 const MAX_BYTES: u64 = 64 * 1024;
 const ID_BYTES: usize = 16;
 
-/// The number of changes of each kind that the database must have at least.
+/// The content of the anchor: the minimum number of changes that the database must have for each kind of rows, and the end of the audit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// A random id. Every seal of the database contains it, so that a seal made under another anchor is not valid.
+    /// A random id of the anchor. Every seal of the database contains this id, so that a seal made under another anchor is not valid.
     pub(super) id: String,
     changes: BTreeMap<String, u64>,
-    /// The end of the audit that was written to the anchor last.
+    /// The end of the audit, as it was last written to the anchor.
     audit: Option<AuditEnd>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct AuditEnd {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AnchoredAudit {
     At(AuditEnd),
-    /// The anchor is sound, but contains no end of the audit yet.
+    /// The anchor is sound, but does not contain an end of the audit yet.
     Nothing,
     /// There is no sound anchor, so the end is unknown.
     Lost,
@@ -67,15 +67,15 @@ impl Counts {
 pub(super) enum Anchored {
     Sound(Counts),
     Missing,
-    /// Another program changed the file, or it comes from another machine.
+    /// The file was changed by another program, or comes from another machine.
     Unsound,
-    /// This machine's key authenticates the anchor, but the anchor belongs to another store than the one that this process has read: a
-    /// copy, or a store that another process began after the first one was removed.
+    /// This machine's key authenticates the anchor, but the anchor belongs to another store than the one that this process has read: a copy
+    /// of another store, or a new store that another process began after the first store was removed.
     Replaced,
 }
 
 impl Anchored {
-    /// Returns the numbers of changes, if the anchor is sound.
+    /// Returns the content of the anchor, if the anchor is sound.
     pub(super) fn counts(&self) -> Option<&Counts> {
         match self {
             Self::Sound(counts) => Some(counts),
@@ -102,12 +102,12 @@ pub(super) struct Anchor {
 }
 
 /// The state that this process has seen: the anchor id of its store, and the highest number of changes for each anchor id and kind. This
-/// stays valid as long as the process lives, even if the files are replaced or removed.
+/// state stays valid as long as the process lives, even if the files are replaced or removed.
 #[derive(Default)]
 struct Seen {
     /// The anchor id of the store that this process reads. `None` before the first change.
     store: Option<String>,
-    /// The highest number of changes seen for each anchor id and kind. Under the same id, a database never has fewer.
+    /// The highest number of changes seen for each anchor id and kind. Under the same id, the number of changes of a database never falls.
     changes: BTreeMap<(String, Kind), u64>,
 }
 
@@ -116,8 +116,8 @@ impl Anchor {
         Self { path: folder.join(FILE_NAME), seen: Mutex::default() }
     }
 
-    /// Reads the anchor. A caller that compares the anchor with the database must read the database afterwards. Then a change between the
-    /// two readings cannot make the database look older than the anchor.
+    /// Reads the anchor. A caller that compares the anchor with the database must read the database afterwards. In this order, a change
+    /// between the two reads cannot make the database look older than the anchor.
     pub(super) fn read(&self, key: &MachineKey) -> Result<Anchored> {
         let bytes = match files::read_own(&self.path, MAX_BYTES) {
             Ok(bytes) => bytes,
@@ -138,7 +138,7 @@ impl Anchor {
         Ok(Anchored::Sound(counts))
     }
 
-    /// Records that the database has this number of changes.
+    /// Records that this process has seen a database with this number of changes of a kind. `id` is the id of the anchor.
     pub(super) fn note(&self, id: &str, kind: Kind, changes: u64) {
         let mut seen = self.seen.lock();
         seen.store.get_or_insert_with(|| id.to_owned());
@@ -146,7 +146,7 @@ impl Anchor {
         *known = changes.max(*known);
     }
 
-    /// Returns whether this process has seen rows of a kind, under this anchor or an earlier one.
+    /// Returns whether this process has seen rows of a kind, under this anchor id or an earlier one.
     pub(super) fn has_seen(&self, kind: Kind) -> bool {
         self.seen.lock().changes.keys().any(|(_, seen)| *seen == kind)
     }
@@ -158,7 +158,7 @@ impl Anchor {
         let counts = Counts { id: hex::encode(id), ..Counts::default() };
         self.write(&counts, key)?;
         if let Some(store) = &mut self.seen.lock().store {
-            // This process itself has begun the new store, so it remembers the id.
+            // This process itself has begun the new store, so it records the new id as the id of its store.
             store.clone_from(&counts.id);
         }
         Ok(counts)
@@ -168,7 +168,7 @@ impl Anchor {
     /// no lower number is written afterwards.
     pub(super) fn raise(&self, key: &MachineKey, id: &str, changes: &[(Kind, u64)], _alone: &Reader<'_>) -> Result<()> {
         let bytes = files::read_own(&self.path, MAX_BYTES).map_err(|error| self.failed(&error))?;
-        // If the anchor was replaced meanwhile, these changes do not belong to the new one.
+        // If the anchor was replaced in the meantime, these changes do not belong to the new anchor.
         let Some(mut counts) = parsed(&bytes, key).filter(|counts| counts.id == id) else { return Ok(()) };
         let mut is_higher = false;
         for (kind, changes) in changes {
@@ -177,7 +177,7 @@ impl Anchor {
         if is_higher { self.write(&counts, key) } else { Ok(()) }
     }
 
-    /// Returns the end of the audit that the anchor contains. A caller that compares it with the database must read the database
+    /// Returns the end of the audit that the anchor contains. A caller that compares this end with the database must read the database
     /// afterwards.
     pub(super) fn audit(&self, key: &MachineKey) -> Result<AnchoredAudit> {
         Ok(match self.read(key)? {
@@ -187,7 +187,7 @@ impl Anchor {
     }
 
     /// Writes a later end of the audit into the anchor. The rows up to this end are already on the disk. The caller is in a transaction
-    /// that excludes other writers. A missing or changed anchor is not replaced: first the rows that decide something must be checked.
+    /// that excludes other writers. Does not replace a missing or changed anchor: before that, the rows of decisions must be checked.
     pub(super) fn raise_audit(&self, key: &MachineKey, end: AuditEnd, _alone: &Reader<'_>) -> Result<()> {
         let Anchored::Sound(mut counts) = self.read(key)? else { return Ok(()) };
         if counts.audit.as_ref().is_some_and(|known| known.number >= end.number) {
@@ -222,7 +222,7 @@ fn form(counts: &Counts) -> Canonical {
     let form = Canonical::new(FORMAT).text(id);
     let form = changes.iter().fold(form, |form, (kind, changes)| form.text(kind).text(&changes.to_string()));
     match audit {
-        // The form has more parts than a form without the audit's end, so the two are never equal.
+        // This form has more parts than a form without the end of the audit, so two such forms are never equal.
         Some(AuditEnd { number, digest }) => form.text("audit").text(&number.to_string()).text(digest),
         None => form,
     }

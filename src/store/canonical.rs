@@ -14,7 +14,7 @@ use serde_json::{Map, Value as Json};
 pub struct Canonical(Vec<u8>);
 
 impl Canonical {
-    /// Creates a form for one kind of value. Forms for different kinds are never equal.
+    /// Creates a form for one kind of value. Forms of different kinds are never equal.
     #[must_use]
     pub fn new(kind: &str) -> Self {
         Self(Vec::new()).part(b'k', kind.as_bytes())

@@ -1,4 +1,4 @@
-//! The connection to the `SQLite` file: opening it, transactions, and the conversion of its errors to errors of this program.
+//! The connection to the `SQLite` file: opens the file, runs transactions, and converts errors of `SQLite` to errors of this program.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -24,9 +24,9 @@ pub(super) const BUSY_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 /// The migrations from an empty database to the current schema.
 const MIGRATIONS: [&str; 2] = [include_str!("migrations/001_decisions.sql"), include_str!("migrations/002_audit.sql")];
-/// The types of file systems that several machines may have open, from statfs(2) and linux/magic.h: NFS, SMB (three), AFS (two), Coda, 9p, Ceph,
-/// Lustre, OCFS2, GFS2. Their locks do not always work. Even if they work, `SQLite`'s journal still needs memory that its processes share,
-/// so that all of them must be on one machine (<https://sqlite.org/wal.html>).
+/// The types of file systems that several machines may have open, from statfs(2) and linux/magic.h: NFS, SMB (three), AFS (two), Coda, 9p,
+/// Ceph, Lustre, OCFS2, GFS2. File locks do not always work on these file systems. Even where they work, `SQLite`'s write-ahead log needs
+/// shared memory, so all processes must be on one machine (<https://sqlite.org/wal.html>).
 const NETWORK_FILE_SYSTEMS: [u64; 12] = [
     0x6969,
     0x517B,
@@ -41,10 +41,10 @@ const NETWORK_FILE_SYSTEMS: [u64; 12] = [
     0x7461_636F,
     0x0116_1970,
 ];
-/// The type of file systems that a program of the machine serves.
+/// The type of file systems that a program on this machine serves (FUSE).
 const FUSE: u64 = 0x6573_5546;
 /// Names of FUSE programs that show files from another machine or from a network service. Other FUSE programs, for example for encrypted
-/// folders, show files of this machine.
+/// folders, show files of this machine, so they are allowed.
 const NETWORK_PROGRAMS: [&str; 14] = [
     "sshfs",
     "glusterfs",
@@ -62,29 +62,30 @@ const NETWORK_PROGRAMS: [&str; 14] = [
     "moosefs",
 ];
 
-/// Locked while a thread creates the file. Closing a file releases all locks that this process has on it, including the locks of other
-/// connections. So no thread may connect until the thread that created the file has closed it.
+/// Locked while a thread creates the file. When a process closes a file, the kernel releases all locks that the process has on this file,
+/// including the locks of other connections. So no thread may connect until the thread that created the file has closed it.
 static CREATING: Mutex<()> = Mutex::new(());
 
 /// `SQLite` checks the time limit after this number of steps of its virtual machine.
 const STEPS: i32 = 50_000;
-/// The problem of a database whose schema contains a part that this program has not made. A trigger or view from another program could
+/// The problem of a database whose schema contains a part that this program has not created. A trigger or view from another program could
 /// block or change each access.
 pub(super) const FOREIGN: &str = "another program has changed its tables, indexes, views or triggers. Nothing is approved, granted or changed until it is \
                        restored from a backup, or moved away together with the files whose names begin with its name; then every server needs \
                        approval again";
 
-/// Identifies a state of the database: the file, and the number that `SQLite` raises when another connection changes the database.
+/// Identifies a state of the database: contains the identity of the file, and the number that `SQLite` raises when another connection
+/// changes the database (`data_version`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version {
     file: (u64, u64),
     changes: i64,
 }
 
-/// The changes that may be lost in a power failure. The end of a process loses nothing in either case.
+/// Determines which changes may be lost in a power failure. The end of a process never loses a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durability {
-    /// No change is lost: each change waits for the disk.
+    /// No change is lost, because each change waits for the disk.
     Full,
     /// The changes since the last transaction with [`Durability::Full`] may be lost. The database stays sound.
     Process,
@@ -100,7 +101,8 @@ impl Durability {
         }
     }
 
-    /// Returns the time limit of one transaction. All rows of the audit are read in one transaction, and there may be very many.
+    /// Returns the time limit of one transaction. The limit for the audit is longer, because all its rows are read in one transaction, and
+    /// there may be very many rows.
     fn time(self) -> Duration {
         match self {
             Self::Full => Duration::from_secs(20),
@@ -138,7 +140,7 @@ impl Database {
         let file = identity(&path)?;
         let mut connection = connect(&path, durability)?;
         if !is_present(&connection, &path)? {
-            // Processes run this part one after the other, because each checks what is missing and then adds it.
+            // Only one process at a time runs this part, because each process checks what is missing and then adds it.
             let lock = files::lock_within(&folder.join(LOCK_NAME), BUSY_TIME).map_err(|error| problem(&path, &error.to_string()))?;
             use_journal(&connection, &path)?;
             migrate(&mut connection, &path)?;
@@ -170,7 +172,7 @@ impl Database {
         self.within(TransactionBehavior::Deferred, read)
     }
 
-    /// Runs `change` in one transaction: all its changes are made, or none.
+    /// Runs `change` in one transaction: either all its changes are made, or none.
     pub(super) fn transaction<T>(&mut self, change: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         self.follow_file()?;
         self.within(TransactionBehavior::Immediate, change)
@@ -213,7 +215,7 @@ impl Database {
         Ok(worked)
     }
 
-    /// Opens the database again if the file was replaced, for example by a restored backup, or removed.
+    /// Opens the database again if the file was removed, or was replaced (for example, by a restored backup).
     fn follow_file(&mut self) -> Result<()> {
         let there = fs::symlink_metadata(&self.path).ok().map(|file| (file.dev(), file.ino()));
         if there != Some(self.file) {
@@ -250,8 +252,8 @@ impl Reader<'_> {
         outcome
     }
 
-    /// Refuses a database whose schema is not exactly this program's. `known` is the `schema_version` that was checked last: the schema is
-    /// read again only if the version has changed.
+    /// Returns an error for a database whose schema is not exactly the schema of this program. `known` is the `schema_version` that was
+    /// checked last. The schema is read again only if this version has changed.
     fn check_schema(&self, known: &mut Option<i64>) -> Result<()> {
         let failed = |error| self.failed(&error);
         let number = || self.transaction.prepare_cached("PRAGMA schema_version")?.query_row([], |row| row.get(0));
@@ -297,17 +299,17 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     connection.busy_timeout(BUSY_TIME).map_err(failed)?;
     connection.pragma_update(None, "synchronous", durability.word()).map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
-    // Switches off triggers and views, so that none runs between the check of the schema and its use.
+    // Switches off triggers and views, so that none of them runs between the check of the schema and the use of the database.
     for unused in [DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW] {
         connection.set_db_config(unused, false).map_err(failed)?;
     }
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true).map_err(failed)?;
-    // A dropped connection is closed without a write, because it may be dropped on a thread that must not block.
+    // When a connection is dropped, it is closed without merging the log, because it may be dropped on a thread that must not block.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
     Ok(connection)
 }
 
-/// Returns whether the database has exactly the migrations of this version: none is missing, and none is newer.
+/// Returns whether the database has exactly the migrations of this version: no migration is missing, and none is newer.
 fn is_present(connection: &Connection, path: &Path) -> Result<bool> {
     let steps = connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).map_err(|error| failed(path, &error))?;
     Ok(usize::try_from(steps) == Ok(MIGRATIONS.len()))
@@ -344,7 +346,7 @@ fn create(path: &Path) -> Result<()> {
     let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop);
     match created {
         Ok(()) => Ok(()),
-        // Refuses a file that belongs to another user, or to which others may write.
+        // Refuses a file that belongs to another user, or that other users may write.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => files::close_own(path).map_err(|error| problem(path, &error.to_string())),
         Err(error) => Err(problem(path, &format!("{error}. Make the folder writable, or choose another stateDir"))),
     }
@@ -365,7 +367,8 @@ fn check_file_system(folder: &Path, path: &Path) -> Result<()> {
     check_file_system_type(number, program, path)
 }
 
-/// Returns the name of the program that serves a FUSE file system, from the text of `/proc/self/mountinfo`. The name follows `fuse.` in the type.
+/// Returns the name of the program that serves a FUSE file system, from the text of `/proc/self/mountinfo`. In the type of the file system,
+/// the program's name follows `fuse.`.
 fn program_of(mounts: &str, (major, minor): (u32, u32)) -> Option<&str> {
     let device = format!("{major}:{minor}");
     let line = mounts.lines().rev().find(|line| line.split(' ').nth(2) == Some(&device))?;
@@ -439,7 +442,7 @@ mod tests {
     #[test]
     fn a_network_file_system_is_refused_with_the_way_out() {
         let path = Path::new("/home/ada/store.sqlite3");
-        // ext4, tmpfs, overlayfs, and what only this machine has open.
+        // ext4, tmpfs, overlayfs, and FUSE file systems of programs that show files of this machine.
         for (number, program) in [(0xEF53, None), (0x0102_1994, None), (0x794C_7630, None), (FUSE, None), (FUSE, Some("gocryptfs"))] {
             assert!(check_file_system_type(number, program, path).is_ok(), "{number:x} {program:?}");
         }

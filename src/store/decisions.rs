@@ -1,5 +1,5 @@
-//! The rows of approvals, grants and all other [`Kind`]s in the database: reads and writes them, and checks them against their seal (`seal`)
-//! and the anchor (`anchor`).
+//! The rows of approvals, grants and all other [`Kind`]s in the database: reads and writes these rows, and checks them against their seal
+//! (module `seal`) and the anchor (module `anchor`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::seal::{all_mac, row_mac, seal_mac};
 use super::{Kind, MachineKey, Rows};
 use crate::error::{Error, Result};
 
-/// The problem if another store has replaced the store that this process has read.
+/// The text of the error if another store has replaced the store that this process has read.
 pub(super) const REPLACED: &str =
     "another store has replaced the one that this process has read. If you did that, end this process and start it again";
 
-/// The problem of seals whose kinds are from different moments.
+/// The text of the error if the seals of different kinds are from different moments.
 pub(super) const MIXED: &str = "its seals were not written at the same time";
 
-/// The number that is added to the number of changes when rows are set aside. It is so large that no earlier state can have the new number,
-/// not even a state that was ahead of the anchor.
+/// The number that is added to the number of changes when rows are set aside. It is so large that no earlier state can have the new number
+/// of changes, not even a state with more changes than the anchor records.
 const FRESH_START: u64 = 1 << 20;
 
 /// The name of the seal that covers the seals of all kinds.
@@ -38,7 +38,7 @@ pub(super) struct Snapshot {
     pub(super) seal: Option<Seal>,
     /// The id of the anchor under which the rows were checked.
     pub(super) anchor: String,
-    /// The reason why the rows are treated as absent, if another program has changed them.
+    /// The reason why the rows are treated as absent, if another program has changed these rows.
     pub(super) problem: Option<String>,
     pub(super) version: Option<Version>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Seal {
     mac: Vec<u8>,
 }
 
-/// The result of the last reading of the rows of a kind.
+/// The result of the last read of the rows of a kind.
 #[derive(Debug)]
 pub(super) enum Reading {
     Read(Snapshot),
@@ -67,9 +67,9 @@ impl Reading {
     }
 }
 
-/// Reads the rows of a kind. Returns `known` if its seal is still in the database: those rows were checked against this seal, so they are
-/// unchanged, and changes of other kinds cost nothing here. If the seal has changed, reads only the rows whose MACs differ from the known
-/// ones.
+/// Reads the rows of a kind. Returns `known` if its seal is still in the database: the known rows were checked against this seal, so they
+/// are unchanged. So a change of another kind does not make this function read rows. If the seal has changed, reads only the rows whose
+/// MACs differ from the known MACs.
 pub(super) fn rows_now(
     reader: &Reader<'_>,
     kind: Kind,
@@ -77,7 +77,7 @@ pub(super) fn rows_now(
     (anchor, anchored): (&Anchor, &Anchored),
     known: Option<&Snapshot>,
 ) -> Result<Snapshot> {
-    // A process that has seen rows never treats an empty store as a new one.
+    // If this process has seen rows, it never treats an empty store as a new store.
     let has_seen = anchor.has_seen(kind);
     let found = || -> rusqlite::Result<std::result::Result<Snapshot, String>> {
         let seal = seal(reader, kind)?;
@@ -107,21 +107,21 @@ pub(super) fn rows_now(
     let found = found().map_err(|error| reader.failed(&error))?;
     Ok(found.unwrap_or_else(|problem| {
         let problem = format!(
-            "the store's rows of kind \"{}\" were changed by another program, or come from another machine ({problem}): they decide nothing",
+            "the store's rows of kind \"{}\" were changed by another program, or come from another machine ({problem}): these rows have no effect",
             kind.as_str()
         );
         Snapshot { problem: Some(problem), ..Snapshot::default() }
     }))
 }
 
-/// Returns the known rows if the seals of all the kinds are unchanged.
+/// Returns the known rows if the seals of all these kinds are unchanged.
 pub(super) fn current<const N: usize>(
     reader: &Reader<'_>,
     kinds: [Kind; N],
     known: &[Option<Snapshot>; N],
 ) -> Result<Option<[Snapshot; N]>> {
     for (kind, known) in kinds.into_iter().zip(known) {
-        // Without a seal, the rows were never written, or were removed. Only the anchor shows which.
+        // If there is no seal, the rows were never written or were removed. Only the anchor shows which of the two is true.
         let Some(Snapshot { seal: Some(checked), .. }) = known else { return Ok(None) };
         if seal(reader, kind).map_err(|error| reader.failed(&error))?.as_ref() != Some(checked) {
             return Ok(None);
@@ -164,7 +164,7 @@ fn checked(
     Ok(Ok(Snapshot { rows: Arc::new(rows), macs: Arc::new(macs), seal, anchor, problem: None, version: None }))
 }
 
-/// Writes the rows that differ from `before`, and a new seal. Returns the new content of the database, or `None` if nothing has changed.
+/// Writes the rows that differ from `before`, and a new seal. Returns the new rows of the kind, or `None` if nothing has changed.
 pub(super) fn write_changed(
     reader: &Reader<'_>,
     kind: Kind,
@@ -192,7 +192,8 @@ pub(super) fn write_changed(
         }
         let changes = match &before.problem {
             None => before.seal.as_ref().map_or(0, |seal| seal.changes) + 1,
-            // Another program may have changed the number in the database. The number in the anchor is authenticated.
+            // Another program may have changed the number of changes in the database. The number in the anchor is authenticated, so it is
+            // used.
             Some(_) => counts.changes_of(kind) + FRESH_START,
         };
         let mac = sealed(key, &counts.id, kind, changes, &macs);
@@ -280,7 +281,7 @@ fn all_rows(reader: &Reader<'_>, kind: Kind) -> rusqlite::Result<Vec<(String, Ar
     statement.query_map([kind.as_str()], |row| Ok((row.get(0)?, Arc::from(row.get::<_, Vec<u8>>(1)?))))?.collect()
 }
 
-/// Reads the rows whose MACs differ from the known MACs.
+/// Reads the rows whose MACs (`macs`) differ from the known MACs (`known`).
 fn changed_rows(reader: &Reader<'_>, kind: Kind, macs: &Macs, known: &Macs) -> rusqlite::Result<Vec<(String, Arc<[u8]>)>> {
     let mut statement = reader.transaction.prepare_cached("SELECT body FROM decisions WHERE kind = ?1 AND name = ?2")?;
     let mut body = |name: &String| statement.query_row((kind.as_str(), name), |row| row.get::<_, Vec<u8>>(0));

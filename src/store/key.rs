@@ -1,5 +1,5 @@
 //! The secret key of this machine. It authenticates the rows of the store, the anchor and the audit. It is also the key of the digests of
-//! literal values in approvals, so that nobody can guess a value from its digest. It never leaves the state folder.
+//! literal values in approvals, so that nobody can guess a value from its digest. The key is stored only in the state folder.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -20,8 +20,8 @@ const KEY_BYTES: usize = 32;
 pub struct MachineKey(SecretBox<[u8; KEY_BYTES]>);
 
 impl MachineKey {
-    /// Reads the key of a state folder, or creates one with mode 0600 if there is none. If two processes create a key at the same time, both use
-    /// the first one. Fails if the key belongs to another user or other users may write to it.
+    /// Reads the key of a state folder, or creates one with mode 0600 if there is none. If two processes create a key at the same time,
+    /// both use the key that was created first. Fails if the key belongs to another user or other users may write to it.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -30,7 +30,7 @@ impl MachineKey {
         let problem = |problem: String| Error::ApprovalStore { path: path.clone().into(), problem: problem.into() };
         let failed = |error: std::io::Error| problem(error.to_string());
         for _ in 0..2 {
-            // One byte more than a key is read, so that a longer file is detected.
+            // Reads one byte more than the length of a key, so that a longer file is detected.
             match files::read_own(&path, KEY_BYTES as u64 + 1) {
                 Ok(bytes) => {
                     let key = <[u8; KEY_BYTES]>::try_from(bytes.as_slice());
@@ -52,19 +52,19 @@ impl MachineKey {
         files::create(path, &key).map(drop)
     }
 
-    /// Returns the HMAC of a form, in hexadecimal.
+    /// Returns the HMAC of a canonical form, in hexadecimal.
     #[must_use]
     pub fn authenticate(&self, form: &Canonical) -> String {
         hex::encode(self.mac(form).finalize().into_bytes())
     }
 
-    /// Returns whether a digest is the HMAC of a form. Compares in constant time.
+    /// Returns whether a digest in hexadecimal is the HMAC of a canonical form. Compares in constant time.
     #[must_use]
     pub fn verify(&self, form: &Canonical, digest: &str) -> bool {
         hex::decode(digest).is_ok_and(|digest| self.mac(form).verify_slice(&digest).is_ok())
     }
 
-    /// Returns the HMAC of a form, as bytes.
+    /// Returns the HMAC of a canonical form, as bytes.
     pub(super) fn mac_of(&self, form: &Canonical) -> Vec<u8> {
         self.mac(form).finalize().into_bytes().to_vec()
     }

@@ -1,6 +1,6 @@
 //! The store: one `SQLite` database in the state folder. It keeps every decision that a gateway must remember. The interface is small, so
-//! that another database engine can replace `SQLite`: rows have a kind and a name, and the rows of a kind are read and changed as a whole.
-//! Rows that decide something are authenticated with the machine's key.
+//! that another database engine can replace `SQLite`: each row has a kind and a name, and all rows of a kind are read and changed together.
+//! The rows of decisions are authenticated with the machine's key.
 
 mod anchor;
 pub mod audit;
@@ -36,7 +36,7 @@ pub type Rows = BTreeMap<String, Arc<[u8]>>;
 /// Called with the reason when the store finds rows that another program has changed.
 pub type DamageListener = Arc<dyn Fn(String) + Send + Sync>;
 
-/// The kinds of rows. The rows of different kinds decide about different things.
+/// The kind of a row. It tells which decision the row contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Approvals of servers.
@@ -51,11 +51,11 @@ pub enum Kind {
     Toolbox,
     /// Approvals of provider packages.
     Provider,
-    /// Hosts that code of agents may fetch from.
+    /// Approvals of the hosts that an agent's code may fetch from.
     Fetch,
-    /// Servers of config files, as they were last recorded in the audit. They decide nothing.
+    /// Servers of config files, as they were last recorded in the audit. These rows are not decisions.
     Config,
-    /// The times at which models of agents proposed servers. They decide only about the limit of proposals.
+    /// The times at which models of agents proposed servers. They are used only for the limit of proposals.
     Proposal,
 }
 
@@ -99,7 +99,7 @@ pub struct Store {
     anchor: Anchor,
     /// `None` once the store is closed.
     reader: Mutex<Option<Database>>,
-    /// Another connection, so that no reader waits for a change.
+    /// A second connection, so that no reader waits for a change.
     writer: Mutex<Option<Database>>,
     /// Never locked while the database is read or written, because JavaScript's thread takes this lock.
     last: Mutex<BTreeMap<Kind, Reading>>,
@@ -114,8 +114,8 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// Opens the database of a state folder, and creates folder, key and database if they do not exist. `on_damage` is called when another
-    /// program has changed rows.
+    /// Opens the database of a state folder, and creates the folder, the key and the database if they do not exist. `on_damage` is called
+    /// when another program has changed rows.
     ///
     /// # Errors
     /// `ERR_STORE` if the folder or the database cannot be used, `ERR_APPROVAL_STORE` if the key cannot be used.
@@ -153,8 +153,8 @@ impl Store {
         &self.folder
     }
 
-    /// Returns the current rows of one kind. Reads them again only if they have changed. Rows that another program has changed are treated
-    /// as absent: they have no effect.
+    /// Returns the current rows of one kind. Reads the database again only if the rows have changed. Rows that another program has changed
+    /// are treated as absent: they have no effect.
     ///
     /// # Errors
     /// `ERR_STORE`; `ERR_CLOSED` once the store is closed.
@@ -162,7 +162,7 @@ impl Store {
         self.rows_of([kind]).map(|[rows]| rows)
     }
 
-    /// Returns the rows of several kinds, all from the same moment.
+    /// Returns the rows of several kinds, all as of the same moment.
     ///
     /// # Errors
     /// The errors of [`Self::rows`].
@@ -198,10 +198,10 @@ impl Store {
         rows
     }
 
-    /// Returns the rows of one kind as they were last read. Neither reads nor waits.
+    /// Returns the rows of one kind as they were last read. Does not read the database, and does not wait.
     ///
     /// # Errors
-    /// The error of the last reading.
+    /// The error of the last read.
     pub fn last_rows(&self, kind: Kind) -> Result<Arc<Rows>> {
         match self.last().get(&kind) {
             Some(Reading::Read(snapshot)) => Ok(Arc::clone(&snapshot.rows)),
@@ -210,8 +210,8 @@ impl Store {
         }
     }
 
-    /// Returns the reason why the last reading treated the rows of one kind as absent. If a caller permits something when there are no
-    /// rows, the caller must check this first. Neither reads nor waits.
+    /// Returns the reason why the last read treated the rows of one kind as absent. A caller that permits something because there are no
+    /// rows must call this first. Does not read the database, and does not wait.
     #[must_use]
     pub fn damage(&self, kind: Kind) -> Option<String> {
         self.last().get(&kind).and_then(Reading::problem).cloned()
@@ -226,10 +226,10 @@ impl Store {
     }
 
     /// Changes the rows of one kind. Either all changes are made, or none. Other processes wait until the change is done. Rows that another
-    /// program has changed are set aside first; then the change begins with no rows.
+    /// program has changed are set aside first. In this case, `change` gets no rows.
     ///
     /// # Errors
-    /// The error of `change`, after which nothing has changed. `ERR_STORE`; `ERR_CLOSED` once the store is closed.
+    /// The error of `change`. In this case, nothing has changed. `ERR_STORE`; `ERR_CLOSED` once the store is closed.
     pub fn change<T>(&self, kind: Kind, change: impl FnOnce(&mut Rows) -> Result<T>) -> Result<T> {
         self.change_all([kind], |[rows]| change(rows))
     }
@@ -239,7 +239,7 @@ impl Store {
     /// # Errors
     /// The errors of [`Self::change`].
     pub fn change_all<const N: usize, T>(&self, kinds: [Kind; N], change: impl FnOnce(&mut [Rows; N]) -> Result<T>) -> Result<T> {
-        // This call reports damage. It also returns the known rows, so that only changed rows are read again below.
+        // This call reports damage. It also updates the known rows, so that only rows that change in the meantime are read again below.
         self.rows_of(kinds)?;
         let known = kinds.map(|kind| self.known(kind));
         let mut writer = self.open_writer()?;
@@ -249,7 +249,8 @@ impl Store {
             let counts = anchored.counts().ok_or_else(|| transaction.problem("its anchor was changed during a change; try again"))?;
             let failed = |error: rusqlite::Error| transaction.failed(&error);
             if !seals_fit(transaction, &self.key, counts).map_err(failed)? {
-                // The seal that is written below must not make rows from another moment valid.
+                // The seals are not from the same moment. Without this step, the seal that is written below would make rows from another
+                // moment valid.
                 set_all_aside(transaction, MIXED).map_err(failed)?;
             }
             let before = self.rows_in(transaction, kinds, &anchored, &known)?;
@@ -266,7 +267,7 @@ impl Store {
         })?;
         let numbers = |(kind, snapshot): &(Kind, Snapshot)| snapshot.seal.as_ref().map(|seal| (*kind, seal.changes));
         let changes: Vec<_> = changed.iter().filter_map(numbers).collect();
-        // The rows that were just written need not be read: `rows_of` below finds their seal.
+        // The rows that were just written need not be read again: `rows_of` below finds that their seal is unchanged.
         self.last().extend(changed.into_iter().map(|(kind, snapshot)| (kind, Reading::Read(snapshot))));
         self.raise_anchor(&mut writer, &anchor, &changes);
         drop(writer);
@@ -274,7 +275,7 @@ impl Store {
         Ok(outcome)
     }
 
-    /// Closes the files of the store. [`Self::last_rows`] and [`Self::damage`] still return the results of the last reading.
+    /// Closes the files of the store. [`Self::last_rows`] and [`Self::damage`] still return the results of the last read.
     pub fn close(&self) {
         // The reader is closed first. Then the writer is the last connection, and closing it merges the journal into the database.
         if let Some(reader) = self.reader.lock().take() {
@@ -285,8 +286,8 @@ impl Store {
         }
     }
 
-    /// Opens a separate connection for the audit, so that nothing else waits for it. The audit has many rows, and none of them decides
-    /// anything.
+    /// Opens a separate connection for the audit, so that nothing else waits for it. The audit has many rows, but they are not decisions,
+    /// so they need less protection against a power failure.
     fn audit_database(&self) -> Result<Database> {
         Database::open(&self.folder, Durability::Process)
     }
@@ -296,8 +297,8 @@ impl Store {
         self.anchor.audit(&self.key)
     }
 
-    /// Writes the end of the audit into the anchor. The audit's rows are already on the disk. `alone` is a transaction that excludes other
-    /// writers.
+    /// Writes the end of the audit into the anchor. The rows up to this end are already on the disk. `alone` is a transaction that excludes
+    /// other writers.
     fn anchor_audit(&self, end: AuditEnd, alone: &Reader<'_>) -> Result<()> {
         self.anchor.raise_audit(&self.key, end, alone)
     }
@@ -313,8 +314,8 @@ impl Store {
             // Only rows of other kinds have changed.
             return Ok(current.map(|snapshot| Snapshot { version: Some(version), ..snapshot }));
         }
-        // The anchor is read first. The database only moves forward, so a change between the two readings cannot make the database look
-        // older than the anchor.
+        // The anchor is read first. The number of changes in the database only grows, so a change between the two reads cannot make the
+        // database look older than the anchor.
         let anchored = self.anchor.read(&self.key)?;
         let mut read = reader.reading(|transaction| self.rows_in(transaction, kinds, &anchored, &known))?;
         drop(reader);
@@ -342,8 +343,8 @@ impl Store {
         kinds.into_iter().zip(known).map(rows).collect()
     }
 
-    /// Raises the anchor if it is behind the database. This happens if a process was killed between its change and raising the anchor. Does
-    /// nothing if another thread or process is writing.
+    /// Raises the numbers in the anchor if they are lower than in the database. This is the case if a process was killed after its change
+    /// and before it raised the anchor. Does nothing if another thread or process is writing.
     fn catch_up<'a>(&self, anchored: &Anchored, read: impl Iterator<Item = (Kind, &'a Snapshot)>) {
         let Some(counts) = anchored.counts() else { return };
         let ahead = |(kind, snapshot): (Kind, &Snapshot)| {
@@ -360,7 +361,8 @@ impl Store {
         }
     }
 
-    /// Raises the anchor to the committed changes. If that fails, the changes are still valid, and the next change raises the anchor.
+    /// Raises the numbers in the anchor to those of the committed changes. If this fails, the changes are still valid, and the next change
+    /// raises the anchor.
     fn raise_anchor(&self, writer: &mut Database, anchor: &str, changed: &[(Kind, u64)]) {
         if changed.is_empty() {
             return;
@@ -378,16 +380,16 @@ impl Store {
     fn present_anchor(&self, transaction: &Reader<'_>) -> Result<Anchored> {
         let anchored = self.anchor.read(&self.key)?;
         if anchored == Anchored::Replaced {
-            // Another process has begun this store, so this process must not remove it.
+            // Another process has begun this store, so this process must not change it.
             return Err(transaction.problem(REPLACED));
         }
         let is_needed = anchored.counts().is_none() && is_unused(transaction).map_err(|error| transaction.failed(&error))?;
         if is_needed { self.anchor.renew(&self.key, transaction).map(Anchored::Sound) } else { Ok(anchored) }
     }
 
-    /// Creates a new anchor if there is none for this database. Sets all rows aside first, because without an anchor they could be from an
-    /// earlier time. The rows are removed before the new anchor is written, so a process that is killed in between leaves a store without
-    /// rows.
+    /// Creates a new anchor if there is none for this database. Before that, sets all rows aside, because without an anchor they could be
+    /// from an earlier time. The rows are removed before the new anchor is written, so a process that is killed in between leaves a store
+    /// without rows.
     fn repair_anchor(&self, writer: &mut Database) -> Result<()> {
         if self.anchor.read(&self.key)?.counts().is_some() {
             return Ok(());
@@ -401,7 +403,7 @@ impl Store {
         writer.transaction(|transaction| self.present_anchor(transaction).map(drop))
     }
 
-    /// Returns the rows of the last reading, if they were sound.
+    /// Returns the rows of the last read, if they were sound.
     fn known(&self, kind: Kind) -> Option<Snapshot> {
         match self.last().get(&kind) {
             Some(Reading::Read(snapshot)) if snapshot.problem.is_none() => Some(snapshot.clone()),

@@ -1,5 +1,5 @@
-//! The authentication of rows. Each row has a MAC, and all rows of one kind have a seal together. The MAC shows that a row was changed. The
-//! seal shows that a row was removed, or restored from an earlier time.
+//! The authentication of rows. Each row has a MAC, and all rows of one kind together have a seal. If a row was changed, its MAC does not
+//! match. If a row was removed, or restored from an earlier time, the seal does not match.
 
 use super::{Canonical, Kind, MachineKey};
 
@@ -21,8 +21,8 @@ pub(super) fn seal_mac<'a>(
     key.mac_of(&macs.fold(form, |form, (name, mac)| form.text(name).bytes(mac)))
 }
 
-/// Returns the MAC of the seals of all kinds after `changes` changes. `seals` are the kinds, their numbers of changes and their MACs, in the order of
-/// the kinds.
+/// Returns the MAC of the seals of all kinds after `changes` changes. `seals` are the kinds with their numbers of changes and their MACs,
+/// in the order of the kinds.
 pub(super) fn all_mac<'a>(key: &MachineKey, anchor: &str, changes: u64, seals: impl Iterator<Item = (&'a str, u64, &'a [u8])>) -> Vec<u8> {
     let form = Canonical::new("hyperlight-mcp seals 1").text(anchor).text(&changes.to_string());
     key.mac_of(&seals.fold(form, |form, (kind, changes, mac)| form.text(kind).text(&changes.to_string()).bytes(mac)))

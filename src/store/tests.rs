@@ -393,7 +393,7 @@ fn rows_of_one_kind_from_an_earlier_time_are_told_also_with_the_anchor_of_that_t
     let store = open(&folder);
     assert!(names(&store).is_empty() && store.rows(Kind::Approval).unwrap().is_empty());
     assert!(store.damage(Kind::Grant).unwrap().contains("not written at the same time"));
-    // A change of another kind does not make them valid.
+    // A change of another kind does not make the restored rows valid.
     put_kind(&store, Kind::Approval, "t");
     for store in [&store, &open(&folder)] {
         assert!(names(store).is_empty() && store.damage(Kind::Grant).is_some());
@@ -446,7 +446,7 @@ fn a_closed_store_holds_no_file_tells_what_it_knew_and_leaves_one_database() {
 }
 
 /// A process loses its locks on a file when it closes any descriptor of the file. Without the locks, the last process to close the store
-/// would remove the journal under the others.
+/// would remove the log that other processes still use.
 #[test]
 fn a_second_store_in_one_process_takes_no_locks_from_the_first() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,11 @@
-//! The W3C trace context. It identifies the trace to which a piece of work belongs, and is written as a `traceparent` and a `tracestate`.
+//! The W3C trace context. It identifies the trace to which a piece of work belongs, and is written as two texts: `traceparent` and
+//! `tracestate`.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum length of a `tracestate`. The standard requires that each program can pass on this length.
+/// Maximum length of a `tracestate`. The standard requires that every program can pass on a `tracestate` of this length.
 const MAX_STATE_CHARS: usize = 512;
 /// Maximum number of members of a `tracestate`.
 const MAX_STATE_MEMBERS: usize = 32;
@@ -26,7 +27,7 @@ pub struct TraceContext {
     pub(super) trace: [u8; 16],
     pub(super) span: [u8; 8],
     pub(super) is_sampled: bool,
-    /// The `tracestate`: what other programs have written about the trace.
+    /// The `tracestate`: data of other programs about the trace.
     pub(super) state: Option<Arc<str>>,
 }
 
@@ -65,8 +66,8 @@ impl TraceContext {
         self.state.as_deref()
     }
 
-    /// Makes the context of a new piece of work. It belongs to the trace of `parent`, or to a new trace if there is no parent. Returns
-    /// `None` if the system has no random numbers.
+    /// Creates the context of a new piece of work. The work belongs to the trace of `parent`, or to a new trace if there is no parent.
+    /// Returns `None` if the system has no random numbers.
     pub(super) fn new(parent: Option<&Self>) -> Option<Self> {
         let mut fresh = [0; 24];
         getrandom::fill(&mut fresh).ok()?;
@@ -78,7 +79,7 @@ impl TraceContext {
     }
 }
 
-/// Parses a `tracestate` (<https://www.w3.org/TR/trace-context-2/#tracestate-header>). Leaves out empty members, and the spaces around
+/// Parses a `tracestate` (<https://www.w3.org/TR/trace-context-2/#tracestate-header>). Removes empty members, and the white space around
 /// members.
 fn read_state(text: &str) -> Option<Arc<str>> {
     let members: Vec<&str> = text.split(',').map(|member| member.trim_matches([' ', '\t'])).filter(|member| !member.is_empty()).collect();
@@ -86,7 +87,7 @@ fn read_state(text: &str) -> Option<Arc<str>> {
     let keys: Option<BTreeSet<&str>> = members.iter().map(|member| key_of(member)).collect();
     let is_valid = (1..=MAX_STATE_MEMBERS).contains(&members.len())
         && written.len() <= MAX_STATE_CHARS
-        // No key occurs twice.
+        // This is true only if no key occurs twice.
         && keys.is_some_and(|keys| keys.len() == members.len());
     is_valid.then(|| written.into())
 }

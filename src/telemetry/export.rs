@@ -19,9 +19,9 @@ use crate::redact::Redactor;
 const MAX_WAITING: usize = 4096;
 /// Maximum number of spans in one request.
 const MAX_AT_ONCE: usize = 512;
-/// Time for which a span waits, so that further spans can be sent together with it.
+/// Time for which the first queued span waits, so that further spans can be sent together with it.
 const GATHERING: Duration = Duration::from_secs(1);
-/// Longest time of one request.
+/// Maximum time of one request.
 const TIME: Duration = Duration::from_secs(10);
 /// Maximum length in characters of a text in a span.
 const MAX_TEXT_CHARS: usize = 512;
@@ -107,7 +107,7 @@ impl Exporter {
         (count > 0).then(|| waiting.drain(..count).collect())
     }
 
-    /// Sends spans. If this fails, the spans are lost, because the gateway must not wait for a receiver.
+    /// Sends spans. If the request fails, the spans are lost, because the gateway must not wait for the receiver.
     async fn send(&self, spans: &[EndedSpan]) {
         let body = request(&self.settings.service, spans).to_string();
         let request = self.client.post(self.settings.url.clone()).headers(self.settings.headers.clone());
@@ -121,14 +121,15 @@ impl Exporter {
     }
 }
 
-/// Makes an HTTP client that follows no redirects, because the spans may only go to the address that the operator named.
+/// Creates an HTTP client that does not follow redirects, because the spans may only go to the address that the operator named.
 fn client(settings: &Settings) -> Result<reqwest::Client, String> {
     let builder = || {
         rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("TLS cannot be set up, so no traces are exported: {error}"))
     };
-    // Certificate authorities are only needed for TLS. So a machine without any can still export to a receiver without TLS.
+    // Certificate authorities are only needed for TLS. So a machine without certificate authorities can still export to a receiver without
+    // TLS.
     let tls = match settings.url.scheme() {
         "https" => builder()?.with_platform_verifier().map_err(|error| error.to_string())?.with_no_client_auth(),
         _ => builder()?.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth(),

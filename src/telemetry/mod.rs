@@ -1,8 +1,8 @@
-//! Spans for OpenTelemetry. They are exported over OTLP/HTTP as JSON if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Otherwise a [`Telemetry`] contains
-//! `None`, and creates no task and no client, and allocates nothing.
+//! Spans for OpenTelemetry. They are exported over OTLP/HTTP as JSON if `OTEL_EXPORTER_OTLP_ENDPOINT` is set. Otherwise a [`Telemetry`]
+//! contains `None`: it does not create a task or a client, and does not allocate memory.
 //!
-//! The crates of `opentelemetry` are not used, for two reasons. Their batch processor has its own thread for each gateway, and blocks
-//! when it ends. Their protocol types add a code generator to each build.
+//! The crates of `opentelemetry` are not used, for two reasons. Their batch processor has its own thread for each gateway, and blocks when
+//! it ends. Their types for the protocol need a code generator in each build.
 
 mod context;
 mod export;
@@ -28,8 +28,7 @@ use crate::redact::Redactor;
 pub struct Telemetry(Option<Arc<Exporter>>);
 
 impl Telemetry {
-    /// Starts the export if the environment variables require it. Also returns a warning if the settings are wrong. In that case, nothing
-    /// is exported.
+    /// Starts the export if the environment variables request it. If the settings are wrong, returns a warning, and nothing is exported.
     ///
     /// ```
     /// use hyperlight_mcp::redact::Redactor;
@@ -76,7 +75,7 @@ impl Telemetry {
         Some(Span { exporter: Arc::clone(exporter), span: Some(ended) })
     }
 
-    /// Exports the spans that have ended, for at most `patience`. Then ends the export.
+    /// Sends the spans that have ended, and then ends the export. Waits for at most `patience`. Spans that are not sent by then are lost.
     pub async fn close(&self, patience: Duration) {
         if let Some(exporter) = &self.0 {
             exporter.close(patience).await;
@@ -92,7 +91,7 @@ impl Drop for Telemetry {
     }
 }
 
-/// The names by which the sender of a request knows the request.
+/// The ids by which the sender of a request identifies the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedRequest {
     /// The JSON-RPC id.
@@ -104,12 +103,12 @@ pub struct ReceivedRequest {
 /// A span that has started and not ended yet.
 pub struct Span {
     exporter: Arc<Exporter>,
-    /// The data of the span. It is moved to the queue when the span ends.
+    /// The data of the span. The data is moved to the queue when the span ends.
     span: Option<EndedSpan>,
 }
 
 impl Span {
-    /// Returns the context of the span, which is the parent of further spans within it.
+    /// Returns the context of the span, which is the parent of the spans within this span.
     #[must_use]
     pub fn context(&self) -> Option<TraceContext> {
         self.span.as_ref().map(|span| span.context.clone())

@@ -15,7 +15,7 @@ pub(super) struct EndedSpan {
     pub(super) parent: Option<TraceContext>,
     pub(super) started: SystemTime,
     pub(super) ended: SystemTime,
-    /// The `tracestate` as it may be exported.
+    /// The `tracestate` that may be exported with the span.
     pub(super) state: Option<String>,
     pub(super) attributes: Vec<(&'static str, Json)>,
     pub(super) is_error: bool,

@@ -1,4 +1,4 @@
-//! The settings of the export. They come from environment variables that OpenTelemetry defines.
+//! The settings of the export. The settings come from environment variables that OpenTelemetry defines.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const SERVICE: &str = "OTEL_SERVICE_NAME";
 const DISABLED: &str = "OTEL_SDK_DISABLED";
 const DEFAULT_SERVICE: &str = "hyperlight-mcp";
 
-/// The address to which spans are sent, with the headers and the name of the service.
+/// The address to which spans are sent, the headers of the requests, and the name of the service.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) url: Url,
@@ -22,10 +22,10 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings. Returns `None` if nothing is exported.
+    /// Reads the settings. Returns `None` if nothing is to be exported.
     ///
     /// # Errors
-    /// A sentence that names the wrong variable, but never contains its value.
+    /// A sentence that names the wrong variable, but never contains the value of the variable.
     pub(super) fn read(environment: &BTreeMap<String, String>) -> Result<Option<Self>, String> {
         let given = |name: &str| environment.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
         let is_disabled = given(DISABLED).is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -41,7 +41,8 @@ impl Settings {
         Ok(Some(Self { url, headers, service: given(SERVICE).unwrap_or(DEFAULT_SERVICE).to_owned() }))
     }
 
-    /// Returns the secrets of the settings: the values of the headers, and the password in the address. No text may contain them.
+    /// Returns the secrets of the settings: the values of the headers, and the password in the address. These secrets must not appear in
+    /// any text.
     pub(super) fn secrets(&self) -> Vec<SecretString> {
         let values = self.headers.values().filter_map(|value| value.to_str().ok());
         values.chain(self.url.password()).map(SecretString::from).collect()

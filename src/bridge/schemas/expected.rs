@@ -1,5 +1,5 @@
-//! Describes values, and what a schema expects, in a few words. The descriptions are used in messages from which a model or a person
-//! corrects a call.
+//! Describes values, and the expectations of a schema, in a few words. The descriptions are part of messages that help a model or a person
+//! to correct a call.
 
 use std::io;
 
@@ -14,25 +14,25 @@ use super::names::target;
 const MAX_VALUE_CHARS: usize = 60;
 /// Maximum length in characters of the summary of a schema. A message shows the summary instead of the schema.
 const MAX_SUMMARY_CHARS: usize = 60;
-/// Maximum number of choices and names in a list.
+/// Maximum number of choices or names in a list.
 pub(super) const LISTED: usize = 10;
 /// Maximum number of field names in the summary of an object.
 const OUTLINED: usize = 4;
 /// Maximum depth of references and lists in a summary.
 const MAX_SUMMARY_LEVELS: usize = 3;
 
-/// Returns a name or a text in quotes, on one line, cut if it is long.
+/// Returns a name or a text in quotes and on one line. A long text is cut.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::to_string(&line(text, MAX_VALUE_CHARS)).unwrap_or_default()
 }
 
-/// Returns a value as JSON, cut if it is long. Examples: `"three"`, `[1,2]`.
+/// Returns a value as JSON text. A long text is cut. Examples: `"three"`, `[1,2]`.
 pub(super) fn literal(value: &Json) -> String {
     if let Json::String(text) = value {
         return quoted(text);
     }
     let mut start = PrefixWriter(Vec::new());
-    // The error is ignored. It only means that the writer already has more bytes than can be shown.
+    // The error is ignored, because it only means that the writer already has more bytes than can be shown.
     let _ = serde_json::to_writer(&mut start, value);
     line(&String::from_utf8_lossy(&start.0), MAX_VALUE_CHARS)
 }
@@ -74,7 +74,7 @@ impl io::Write for PrefixWriter {
     }
 }
 
-/// Returns a list of the form `a, b or c`. If items are left out, it ends with their number.
+/// Returns a list of the form `a, b or c`. If there are too many items, the list ends with the number of items that are left out.
 pub(super) fn any_of(items: &[String]) -> String {
     match items {
         [all @ .., last] if !all.is_empty() && items.len() <= LISTED => format!("{} or {last}", all.join(", ")),
@@ -82,7 +82,7 @@ pub(super) fn any_of(items: &[String]) -> String {
     }
 }
 
-/// Returns a list of the form `a, b, c`. If items are left out, it ends with their number.
+/// Returns a list of the form `a, b, c`. If there are too many items, the list ends with the number of items that are left out.
 pub(super) fn listed(items: &[String]) -> String {
     let shown = items[..items.len().min(LISTED)].join(", ");
     match items.len().saturating_sub(LISTED) {
@@ -91,13 +91,14 @@ pub(super) fn listed(items: &[String]) -> String {
     }
 }
 
-/// Returns the values or types that the schema would have accepted. Returns `None` if the violation has no list of accepted values.
+/// Returns the values or types that the schema would have accepted. Returns `None` if the kind of violation has no list of accepted values
+/// or types.
 pub(super) fn choices(kind: &Kind) -> Option<Vec<String>> {
     match kind {
         Kind::Type { kind: TypeKind::Single(one) } => Some(vec![one.to_string()]),
         Kind::Type { kind: TypeKind::Multiple(several) } => {
             let mut names: Vec<_> = several.iter().map(|one| one.to_string()).collect();
-            // `null` comes last, because a caller seldom means it.
+            // `null` comes last, because callers seldom want to pass it.
             names.sort_by_key(|name| name == "null");
             Some(names)
         }
@@ -107,7 +108,7 @@ pub(super) fn choices(kind: &Kind) -> Option<Vec<String>> {
     }
 }
 
-/// Returns a description of what the schema expected, and a description of the value that was found.
+/// Returns two descriptions: of the value that the schema expects, and of the value that was found.
 pub(super) fn expectation(root: &Json, error: &ValidationError<'_>) -> (String, String) {
     let value = error.instance().as_ref();
     let plain = |expected: String| (expected, literal(value));
@@ -204,8 +205,8 @@ fn outline(root: &Json, part: &Json, levels: usize) -> String {
     }
 }
 
-/// Describes an object by the names of its required fields. For a field with a constant value, the value is included, because it
-/// distinguishes the object from others.
+/// Describes an object by the names of its required fields. If a field must have a constant value, includes this value, because it
+/// distinguishes the object from other objects.
 fn object_outline(part: &Json, required: &[Json]) -> String {
     let fixed = |name: &str| part.get("properties").and_then(|properties| properties.get(name)?.get("const")).map(literal);
     let field = |name: &str| match fixed(name) {

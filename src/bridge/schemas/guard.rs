@@ -1,8 +1,8 @@
 //! Limits the cost of a server's schema.
 //!
 //! The validator caches results, but a few lines of JSON can still make it compile or compare for hours, or overflow its stack. So the
-//! schema is measured before it is compiled. Before a value is compared with it, the cost of the comparison is estimated. The estimate is
-//! an upper bound that does not depend on how the validator works.
+//! schema is measured before it is compiled. Before a value is compared with the schema, the cost of the comparison is estimated. The
+//! estimate is an upper bound that does not depend on the implementation of the validator.
 
 use std::collections::HashMap;
 
@@ -15,15 +15,15 @@ use super::normalise::{Normalised, normalise};
 pub(super) const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_PARTS: usize = 5_000;
 pub(super) const MAX_PATTERNS: usize = 64;
-/// Maximum number of subschemas in a chain. In a chain, each subschema contains the next one or refers to it, and all apply to the same
-/// value.
+/// Maximum number of subschemas in a chain. In a chain, each subschema contains the next one or refers to it, and all of them apply to the
+/// same value.
 const MAX_CHAIN: usize = 100;
-/// Maximum number of ways through the schema to subschemas that apply to the same value. The validator may compile a subschema once for
-/// each way.
+/// Maximum number of different paths through the schema to subschemas that apply to the same value. The validator may compile a subschema
+/// once for each path.
 const MAX_WAYS: u64 = 2_000;
-/// Maximum depth of a value. The JSON parser accepts no deeper values.
+/// Maximum nesting depth of a value. The JSON parser does not accept values that are nested deeper.
 const MAX_LEVELS: usize = 128;
-/// Number of bytes in a value, or in a subschema's keywords, that cost as much as one comparison.
+/// The number of bytes of a value, or of a subschema's keywords, whose cost is counted as one comparison.
 const BYTES_A_UNIT: usize = 64;
 
 /// Form of a keyword's value: one subschema, a list of them, or a map of them.
@@ -46,7 +46,7 @@ pub(super) enum Applies {
     /// The subschemas apply to the child values of the value to which the parent schema applies. At most one of the subschemas applies to
     /// each child value.
     OneInside,
-    /// The subschemas apply to no value, unless a reference refers to them.
+    /// The subschemas do not apply to any value, unless a reference refers to them.
     Nowhere,
 }
 
@@ -75,24 +75,24 @@ pub(super) const KEYWORDS: [(&str, Shape, Applies); 22] = [
     ("definitions", Shape::Map, Applies::Nowhere),
 ];
 
-/// A normalised schema that may be compiled, with an upper bound for what comparisons with it cost.
+/// A normalised schema that may be compiled, with an upper bound for the cost of comparisons with it.
 #[derive(Debug)]
 pub(super) struct Guarded {
     pub(super) schema: Json,
     pub(super) bound: Bound,
 }
 
-/// Upper bound for what a comparison with a schema costs.
+/// Upper bound for the cost of comparing a value with a schema.
 #[derive(Debug)]
 pub(super) struct Bound {
-    /// Number of comparisons with one value, for each nesting level of the value.
+    /// Maximum number of comparisons of one value, by the nesting level of this value within the whole value.
     a_value: Vec<u64>,
     chain: usize,
     /// True if the schema contains `anyOf` or `oneOf`. The validator copies values to describe violations of these keywords.
     alternatives: bool,
 }
 
-/// Upper bound for what the check of one value costs.
+/// Upper bound for the cost of checking one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost {
     pub(super) comparisons: u64,
@@ -109,7 +109,7 @@ impl Bound {
         while let Some((value, level, above)) = open.pop() {
             levels = levels.max(level + 1);
             let at = |level: usize| self.a_value.get(level).copied().unwrap_or(u64::MAX);
-            // A value may be copied with each of the values that contain it.
+            // A value may be copied again with each value that contains it.
             let copies = above.saturating_add(at(level));
             copied = copied.saturating_add(copies.saturating_mul(own_bytes(value)));
             let mut add = |level: usize, bytes: usize| {
@@ -123,7 +123,7 @@ impl Bound {
                 }
                 Json::Object(fields) => {
                     add(level, fields.len());
-                    // `propertyNames` also compares the names.
+                    // `propertyNames` also compares the names of the fields.
                     fields.keys().for_each(|name| add(level + 1, name.len()));
                     open.extend(fields.values().map(|item| (item, level + 1, copies)));
                 }
@@ -148,8 +148,8 @@ fn units(bytes: usize) -> u64 {
     1 + (bytes / BYTES_A_UNIT) as u64
 }
 
-/// Checks and normalises a schema before it is compiled. `knows` returns whether the validator supports a pattern. Other patterns are
-/// left out.
+/// Checks and normalises a schema before it is compiled. `knows` returns whether the validator supports a pattern. Patterns that it does
+/// not support are left out.
 ///
 /// # Errors
 /// The reason why the schema is not used.
@@ -170,7 +170,7 @@ pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guard
     Ok(Guarded { schema, bound })
 }
 
-/// A subschema, with the indexes of the subschemas that are compared after it.
+/// A subschema, with the indexes of the subschemas that it leads to.
 #[derive(Default)]
 struct Part {
     /// Cost of the subschema's own keywords.
@@ -258,8 +258,8 @@ impl<'a> Parts<'a> {
         if chain > MAX_CHAIN || ways.iter().any(|&ways| ways > MAX_WAYS) {
             return Err(format!("too many of its parts apply to one value: more than {MAX_WAYS}, or more than {MAX_CHAIN} nested parts"));
         }
-        // For each subschema, `before` and `now` contain the number of comparisons with a value that is `level` levels inside the value
-        // to which the subschema applies.
+        // For each subschema, `before` and `now` contain the number of comparisons for a value that is nested `level` levels deep in the
+        // value to which the subschema applies.
         let mut a_value = Vec::new();
         let mut before: Vec<u64> = Vec::new();
         for level in 0..MAX_LEVELS {
@@ -282,7 +282,8 @@ impl<'a> Parts<'a> {
         Ok(Bound { a_value, chain, alternatives: self.alternatives })
     }
 
-    /// Returns the indexes of all subschemas in an order in which a subschema comes after those that apply to the same value through it.
+    /// Returns the indexes of all subschemas in such an order that each subschema comes after the subschemas that it applies to the same
+    /// value.
     fn order(&self) -> Result<Vec<usize>, String> {
         let mut waiting = vec![0_usize; self.all.len()];
         let mut parents = vec![Vec::new(); self.all.len()];
@@ -305,7 +306,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Refuses keywords that change the targets of references.
+/// Returns an error if there is a keyword that changes the targets of references.
 fn check_references(fields: &Map<String, Json>, is_root: bool) -> Result<(), String> {
     let dynamic = ["$dynamicRef", "$recursiveRef"].into_iter().find(|key| fields.contains_key(*key));
     let renamed = ["$id", "id"].into_iter().find(|key| !is_root && fields.get(*key).is_some_and(Json::is_string));

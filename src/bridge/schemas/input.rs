@@ -11,7 +11,7 @@ use crate::config::ArgumentCheck;
 use crate::error::{Error, Result};
 use crate::redact::Redactor;
 
-/// Message that is used if only a redacted value violates the schema.
+/// Message that is used if a value violates the schema, but the redacted value does not, so that the violation cannot be described.
 const SECRET_VALUE: &str = "a value does not fit; it is not shown because it contains a secret";
 
 /// Checks of arguments, with a mode for each server.
@@ -29,14 +29,15 @@ impl ArgumentChecks {
         Self { schemas, modes, redactor: None }
     }
 
-    /// Sets the redactor. It removes secrets from values before messages quote the beginnings of the values.
+    /// Sets the redactor. The redactor removes secrets from values before the beginnings of the values are quoted in messages.
     #[must_use]
     pub fn with_redactor(self, redactor: Arc<Redactor>) -> Self {
         Self { redactor: Some(redactor), ..self }
     }
 
-    /// Checks the arguments of a call. Returns them unchanged, and adds no default values. Also returns a warning if there is a problem.
-    /// `manifest` is the approved manifest. If it does not contain the tool, or the tool has no schema, any arguments are accepted.
+    /// Checks the arguments of a call. Returns the arguments unchanged, without adding default values. Also returns a warning if there is a
+    /// problem that is not an error. `manifest` is the approved manifest. If the manifest does not contain the tool, or the tool has no
+    /// schema, all arguments are accepted.
     ///
     /// # Errors
     /// `ERR_INVALID_ARGUMENTS` if the arguments violate the schema and the server's mode is `error`.
@@ -62,7 +63,7 @@ impl ArgumentChecks {
                     self.schemas.check(place, arguments, &|schema, errors| violations::describe(schema, arguments, errors))
                 };
                 let found = problem(&arguments);
-                // The message quotes the beginnings of values. Secrets are removed before, because the redactor would not recognise a
+                // The message quotes the beginnings of values. Secrets are removed before that, because the redactor would not recognise a
                 // part of a secret.
                 let redactor = self.redactor.as_ref().filter(|_| matches!(found, Some(SchemaProblem::Broken(_))));
                 match redactor.map(|redactor| redactor.redact_json(&arguments)).filter(|redacted| *redacted != arguments) {

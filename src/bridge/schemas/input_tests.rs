@@ -9,7 +9,7 @@ use super::*;
 use crate::config::ArgumentCheck;
 use crate::error::Error;
 
-/// Time limit for checks that normally take some milliseconds. It has a margin for slow machines.
+/// Time limit for checks that normally take some milliseconds. The limit has a margin for slow machines.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 #[expect(clippy::needless_pass_by_value, reason = "literals read better without a reference")]
@@ -273,7 +273,7 @@ fn hostile_schemas_and_arguments_take_little_time_and_memory() {
     let closed = json!({ "properties": names, "additionalProperties": false });
     let given = Json::Object((5_000..6_000).map(|number| (long(number), json!(1))).collect());
     assert!(problem(closed, given).starts_with("unknown parameters"));
-    // The validator would copy the whole value once for each alternative.
+    // The validator would copy the whole value once for each subschema of `anyOf`.
     let alternatives: Vec<_> = (0..1_000).map(|number| json!({ "required": [format!("r{number}")] })).collect();
     let large = json!({ "x": vec!["y".repeat(1_000); 500] });
     assert_eq!(problem(json!({ "anyOf": alternatives }), large), "they do not fit the tool's inputSchema");

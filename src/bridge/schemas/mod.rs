@@ -1,8 +1,9 @@
 //! Checks a tool's arguments and results against the approved schemas.
 //!
-//! Schemas come from servers, which are not trusted. So no schema is fetched from elsewhere, and neither compiling a schema nor comparing
-//! a value may take long (`guard`). If a value cannot be checked within these limits, it is not checked, and this is reported once.
-//! `input` describes violations for the author of the call. `output` describes violations without any values.
+//! Schemas come from servers, which are not trusted. So no schema is fetched from elsewhere, and both compiling a schema and checking a
+//! value are limited in time (module `guard`). If a value cannot be checked within these limits, it is not checked, and this is reported
+//! once. The module `input` describes violations for the author of the call. The module `output` describes violations without quoting
+//! values.
 
 mod expected;
 mod guard;
@@ -35,13 +36,15 @@ use crate::text::sanitise_line;
 pub use input::ArgumentChecks;
 pub use output::OutputChecks;
 
-/// Maximum number of comparisons of a value with subschemas. So many comparisons take at most some tenths of a second.
+/// Maximum number of comparisons of a value with subschemas. This number of comparisons takes at most some tenths of a second.
 const MAX_COMPARISONS: u64 = 2_000_000;
-/// Maximum number of comparisons for which one violation is described. Describing takes more time and memory than checking.
+/// Maximum number of comparisons for which a violation is described. If the check needs more comparisons, violations are not described,
+/// because describing takes more time and memory than checking.
 const MAX_COST_TO_DESCRIBE: u64 = 200_000;
-/// Maximum number of comparisons for which all violations are described.
+/// Maximum number of comparisons for which all violations are searched. If the check needs more comparisons, only the first violation is
+/// described.
 const MAX_COST_TO_DESCRIBE_ALL: u64 = 20_000;
-/// Maximum number of bytes that the validator may copy to describe violations of alternatives.
+/// Maximum number of bytes that the validator may copy to describe violations of `anyOf` and `oneOf`.
 const MAX_COPIED: u64 = 4 * 1024 * 1024;
 /// Maximum size in bytes of a compiled pattern. The time for matching is linear in the length of the text.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
@@ -77,7 +80,7 @@ impl Side {
 enum SchemaProblem {
     /// The value violates its schema. The text describes the violations.
     Broken(String),
-    /// The value was not checked. The text is the reason. It is reported once for each schema.
+    /// The value was not checked. The text is the reason. The reason is reported once for each schema.
     Unchecked(String),
 }
 
@@ -95,7 +98,7 @@ struct CompiledSchemas {
     bytes: usize,
 }
 
-/// A server, a tool, and the choice between the tool's two schemas.
+/// The key of a schema: the server, the tool, and which of the tool's two schemas it is.
 type Key = (String, String, Side);
 
 struct Entry {
@@ -112,8 +115,8 @@ enum Compiled {
 }
 
 impl ToolSchemas {
-    /// Checks a value, and returns the problem if there is one. `describe` describes the first violations. It gets an empty list if
-    /// finding them would cost too much.
+    /// Checks a value, and returns the problem if there is one. `describe` describes the first violations. `describe` gets an empty list if
+    /// finding the violations would cost too much.
     fn check(
         &self,
         (server, manifest, tool, side): (&str, &Arc<Manifest>, &Tool, Side),
@@ -134,7 +137,7 @@ impl ToolSchemas {
             if Arc::ptr_eq(&entry.manifest, manifest) {
                 return Arc::clone(&entry.compiled);
             }
-            // The manifest is another one, but the schema is the same. The manifest was probably read again from the disk.
+            // The manifest is another object, but the schema is the same: the manifest was probably read again from the disk.
             if entry.manifest.tool(&tool.name).is_some_and(|known| side.of(known) == side.of(tool)) {
                 entry.manifest = Arc::clone(manifest);
                 return Arc::clone(&entry.compiled);
@@ -210,8 +213,8 @@ fn violations_of<'a>(validator: &'a Validator, content: &'a Json, cost: Cost) ->
     validator.iter_errors(content).collect()
 }
 
-/// Compiles a schema without network access, and with a pattern engine whose time is linear in the text. So a schema cannot fetch
-/// anything, and matching cannot take arbitrarily long.
+/// Compiles a schema without network access, so that a schema cannot fetch anything. Uses a pattern engine whose time is linear in the
+/// length of the text, so that matching cannot take arbitrarily long.
 fn compile(schema: &Json) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
     let options = jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns);

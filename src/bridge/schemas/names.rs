@@ -17,7 +17,7 @@ pub(super) enum Step {
     Index(usize),
 }
 
-/// Splits a JSON Pointer into steps. The value is needed to distinguish an index from a name that consists of digits.
+/// Splits a JSON Pointer into steps. `value` is needed to distinguish the index of a list item from a field name that consists of digits.
 pub(super) fn steps(value: &Json, pointer: &str) -> Vec<Step> {
     let mut here = Some(value);
     let segments = pointer.split('/').skip(1).map(|segment| segment.replace("~1", "/").replace("~0", "~"));
@@ -32,7 +32,7 @@ pub(super) fn steps(value: &Json, pointer: &str) -> Vec<Step> {
     segments.map(step).collect()
 }
 
-/// Returns steps in the form of JavaScript, for example `filters[2].name` or `"a b"[0]`. Without steps, the text is empty.
+/// Returns steps as an expression of JavaScript, for example `filters[2].name` or `"a b"[0]`. Without steps, the text is empty.
 pub(super) fn path(steps: &[Step]) -> String {
     let written = steps.iter().enumerate().map(|(place, step)| match step {
         Step::Index(index) => format!("[{index}]"),
@@ -51,8 +51,8 @@ fn is_plain(name: &str) -> bool {
         && quoted(name) == format!("\"{name}\"")
 }
 
-/// Returns the names that a schema defines for the object at the end of these steps. All subschemas that may apply are examined. The
-/// names of the root schema come first.
+/// Returns the names that a schema defines for the object at the end of these steps. Examines all subschemas that may apply to this object.
+/// The names of the root schema come first.
 pub(super) fn known_names<'a>(root: &'a Json, steps: &[Step]) -> Vec<&'a str> {
     let mut parts = spread(root, vec![root]);
     for step in steps {
@@ -68,13 +68,13 @@ pub(super) fn own_names(part: &Json) -> impl Iterator<Item = &str> {
     part.get("properties").and_then(Json::as_object).into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
 
-/// Returns the target of a reference. The reference is within the schema, because `guard` accepts no others.
+/// Returns the target of a reference. The target is within the same schema, because `guard` does not accept other references.
 pub(super) fn target<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
     let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     root.pointer(&pointer)
 }
 
-/// Returns the given subschemas, and all further subschemas that these apply to the same value, for example by `$ref` or `allOf`.
+/// Returns the given subschemas, and all other subschemas that they apply to the same value, for example through `$ref` or `allOf`.
 fn spread<'a>(root: &'a Json, start: Vec<&'a Json>) -> Vec<&'a Json> {
     let (mut all, mut seen, mut next) = (start, HashSet::new(), 0);
     all.retain(|part| seen.insert(std::ptr::from_ref(*part)));

@@ -1,10 +1,11 @@
-//! Rewrites a schema in keywords that the validator supports, with the meaning that its author probably intended.
+//! Rewrites a schema with keywords that the validator supports. The new schema has the meaning that the author of the schema probably
+//! intended.
 //!
 //! `nullable` of `OpenAPI` and keywords of other drafts are translated. A keyword is left out if it cannot be used (`type: "any"`,
 //! `minimum: "0"`, a reference to another document, a pattern for another engine). The rest of the schema still applies. The result may
-//! only accept more values than the original, never fewer. In some places, leaving something out would make the schema refuse more values
-//! (in `not`, in `oneOf`, and for `additionalProperties: false` next to names that were left out). Then the keyword that would refuse them
-//! is left out as well. The keys under `properties` and `$defs` are names and never keywords.
+//! only accept more values than the original, never fewer. In some places, leaving a keyword out would make the schema refuse more values
+//! (in `not`, in `oneOf`, and for `additionalProperties: false` next to names that were left out). In these cases, the keyword that would
+//! refuse the values is left out as well. The keys under `properties` and `$defs` are names and never keywords.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,12 +14,13 @@ use serde_json::{Map, Value as Json, json};
 use super::guard::{Applies, KEYWORDS, MAX_PATTERNS, Shape, parts_of};
 use super::part_locations::{Dialect, PartLocations};
 
-/// Maximum depth of a schema. It exceeds the depth that the JSON parser accepts. Deeper subschemas are left out.
+/// Maximum nesting depth of a schema. This is more than the JSON parser accepts. Subschemas that are nested deeper are left out.
 const MAX_DEPTH: usize = 200;
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
-/// Keywords besides `type` and `enum` that can refuse null. With `nullable`, they are moved into one of two alternatives.
+/// Keywords besides `type` and `enum` that can refuse null. With `nullable`, they are moved into one of the two subschemas of an `anyOf`;
+/// the other subschema accepts null.
 pub(super) const REFUSING_NULL: [&str; 9] = ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "const"];
-/// Keywords that can change the targets of references. They are kept where they do, so that `guard` refuses the schema.
+/// Keywords that can change the targets of references. Where they do, they are kept, so that `guard` refuses the schema.
 const FOLLOWED_BY_NONE: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$id", "id"];
 
 /// A schema for the validator, without annotations, and the number of patterns in it.
@@ -31,7 +33,7 @@ pub(super) struct Normalised {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
-    /// The keyword is still there, but a subschema or list in it accepts more values.
+    /// The keyword still exists, but a subschema or a list in it accepts more values.
     Within,
     /// The keyword was left out, or some of the names in it were left out.
     Lost,
@@ -44,8 +46,8 @@ pub(super) fn normalise(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Normalis
         Copier { locations, knows, known: HashMap::new(), patterns: 0, reference_bytes: 0, references_widen: false, widened: false };
     let mut copy = copier.part(schema, 0).0;
     if copier.widened && copier.locations.has_references {
-        // The target of a reference may accept more values now. So the schema is normalised again, and every reference is treated as
-        // changed.
+        // The target of a reference may accept more values after normalising. So the schema is normalised a second time, and every
+        // reference is treated as changed.
         (copier.patterns, copier.reference_bytes, copier.references_widen) = (0, 0, true);
         copy = copier.part(schema, 0).0;
     }
@@ -63,7 +65,7 @@ struct Copier<'a> {
     known: HashMap<&'a str, bool>,
     patterns: usize,
     reference_bytes: usize,
-    /// True if every reference is treated as a reference to a subschema that accepts more values than the original.
+    /// True if every reference is treated as if its target accepts more values than the original target.
     references_widen: bool,
     widened: bool,
 }
@@ -126,7 +128,7 @@ impl<'a> Copier<'a> {
         let mut lost = false;
         let copy = match (shape, value) {
             (Shape::One | Shape::OneOrList, Json::Object(_) | Json::Bool(_)) => inner(self, value),
-            // An empty `prefixItems` has no effect, but an empty list of alternatives is invalid.
+            // An empty `prefixItems` has no effect, but an empty `allOf`, `anyOf` or `oneOf` is invalid.
             (Shape::List, Json::Array(items)) if items.is_empty() => {
                 return (None, if key == "prefixItems" { Change::None } else { Change::Lost });
             }
@@ -166,7 +168,7 @@ impl<'a> Copier<'a> {
 
     fn knows(&mut self, pattern: &'a str) -> bool {
         self.patterns += 1;
-        // With more patterns than the limit, the schema is refused anyway.
+        // If there are more patterns than the limit, the schema is refused anyway.
         self.patterns > MAX_PATTERNS || *self.known.entry(pattern).or_insert_with(|| (self.knows)(pattern))
     }
 }
@@ -249,12 +251,13 @@ fn texts(list: &[Json]) -> (Json, Change) {
     (texts, if list.iter().all(Json::is_string) { Change::None } else { Change::Lost })
 }
 
-/// Returns a size. The size may also be written as `2.0`.
+/// Returns a size, such as the value of `minLength`. The size may also be written as `2.0`.
 fn count(value: &Json) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|double| double.fract() == 0.0).and_then(|double| format!("{double:.0}").parse().ok()))
 }
 
-/// Translates keywords that have another meaning in other drafts: `items` with a list, and exclusive limits that are flags.
+/// Translates keywords that have another meaning in other drafts: `items` whose value is a list, and `exclusiveMaximum` and
+/// `exclusiveMinimum` whose values are booleans.
 fn translate<'a>(copy: &mut Map<String, Json>, fields: &'a Map<String, Json>, changes: &mut HashMap<&'a str, Change>, dialect: Dialect) {
     for (flag, limit) in [("exclusiveMaximum", "maximum"), ("exclusiveMinimum", "minimum")] {
         if dialect != Dialect::Draft4 && fields.get(flag) == Some(&Json::Bool(true)) {
@@ -299,7 +302,7 @@ fn widen(copy: &mut Map<String, Json>, changes: &HashMap<&str, Change>) {
             remove(refuses);
         }
     }
-    // The keywords `unevaluated…` depend on the results of other keywords.
+    // The keywords `unevaluatedProperties` and `unevaluatedItems` depend on the results of other keywords.
     let applies_here = |key: &str| KEYWORDS.iter().any(|(known, _, applies)| *known == key && matches!(applies, Applies::Here));
     let in_place = |(key, change): (&&str, &Change)| *change == Change::Lost || applies_here(key) || matches!(*key, "$ref" | "contains");
     if changes.iter().any(in_place) {
@@ -308,12 +311,13 @@ fn widen(copy: &mut Map<String, Json>, changes: &HashMap<&str, Change>) {
     if change("oneOf") != Change::None
         && let Some(alternatives) = copy.remove("oneOf")
     {
-        // After the change, more than one alternative may fit, so `oneOf` is replaced by `anyOf`.
+        // After the change, a value may match more than one subschema, so `oneOf` is replaced by `anyOf`.
         copy.entry("anyOf").or_insert(alternatives);
     }
 }
 
-/// Implements `nullable: true`, so that null is accepted too. Other keywords stay where references expect them.
+/// Implements `nullable: true`: makes the schema accept null too. Keywords that need not be moved stay in place, so that references to
+/// their subschemas stay valid.
 fn with_null(copy: &mut Map<String, Json>) {
     let only_null = json!({ "type": "null" });
     match copy.get_mut("type") {
@@ -351,7 +355,7 @@ pub(super) fn location_after(key: &str, fields: &Map<String, Json>, dialect: Dia
     }
 }
 
-/// Returns the subschemas of a keyword. Each comes with the JSON Pointer tokens that lead to it.
+/// Returns the subschemas of a keyword. Returns with each subschema the JSON Pointer tokens that lead to it.
 pub(super) fn children<'a>(key: &str, shape: Shape, value: &'a Json) -> Vec<(String, &'a Json)> {
     let escaped = |name: &str| name.replace('~', "~0").replace('/', "~1");
     let is_part = |part: &Json| part.is_object() || part.is_boolean();

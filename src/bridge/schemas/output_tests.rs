@@ -37,7 +37,7 @@ fn nested(levels: usize, leaf: Json) -> Json {
     (0..levels).fold(leaf, |inner, _| json!({ "x": inner }))
 }
 
-/// Returns the definitions `a0` to `a{count}`. `link` makes each definition from the reference to the next one. `last` is the last
+/// Returns the definitions `a0` to `a{count}`. `link` makes each definition from a reference to the next definition. `last` is the last
 /// definition.
 fn chained(count: usize, link: impl Fn(Json) -> Json, last: Json) -> Json {
     let reference = |number: usize| json!({ "$ref": format!("#/$defs/a{number}") });

@@ -1,4 +1,5 @@
-//! Finds the locations of a schema's subschemas before and after normalising. They are needed to change references accordingly.
+//! Finds the locations of a schema's subschemas before and after normalising. The locations are needed to update references to subschemas
+//! that have moved.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'~').remove(b'
 /// Draft of JSON Schema that a schema follows, according to its `$schema`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Draft-04 and older. The identifier is `id`, and exclusive limits are flags.
+    /// Draft-04 and older. The identifier of a schema is `id` instead of `$id`, and `exclusiveMaximum` and `exclusiveMinimum` are booleans.
     Draft4,
     Draft6,
     Draft7,
@@ -56,8 +57,9 @@ impl Dialect {
         if self == Self::Draft4 { "id" } else { "$id" }
     }
 
-    /// Returns whether a keyword changes the meaning of references inside the subschema. The identifier of the root schema does not,
-    /// because all references are converted to pointers. An identifier that is only a fragment does not either, because it is an anchor.
+    /// Returns whether a keyword changes the meaning of references inside the subschema. Returns false for the identifier of the root
+    /// schema, because all references are converted to pointers. Also returns false for an identifier that is only a fragment, because it
+    /// is an anchor.
     pub(super) fn renames(self, key: &str, value: &Json, depth: usize) -> bool {
         match key {
             "$id" | "id" => key == self.id() && depth > 0 && value.as_str().is_some_and(|id| !id.starts_with('#')),
@@ -77,7 +79,7 @@ impl Dialect {
 struct PartLocation {
     parent: usize,
     tokens: String,
-    /// Length of the whole pointer in bytes.
+    /// Length in bytes of the whole JSON Pointer to the subschema.
     bytes: usize,
 }
 
@@ -122,8 +124,8 @@ impl<'a> PartLocations<'a> {
         location
     }
 
-    /// Returns a reference in its new form. Returns `None` if its target is not a subschema of this schema, or if the new form may need
-    /// more than `max_bytes`.
+    /// Returns the reference that points to the same subschema after normalising. Returns `None` if the target is not a subschema of this
+    /// schema, or if the new reference may need more than `max_bytes`.
     pub(super) fn reference(&self, reference: &str, max_bytes: usize) -> Option<String> {
         let own = self.root.get(self.dialect.id()).and_then(Json::as_str).map(|id| id.trim_end_matches('#')).unwrap_or_default();
         let (uri, fragment) = reference.split_once('#').unwrap_or((reference, ""));

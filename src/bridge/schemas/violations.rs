@@ -15,21 +15,21 @@ use crate::text::nearest;
 
 /// Maximum number of violations that a message describes.
 const MAX_DESCRIBED: usize = 3;
-/// Maximum number of violations that are examined to choose those for the message.
+/// Maximum number of violations that are examined in order to choose the violations for the message.
 const READ: usize = 20;
-/// Maximum depth of alternatives inside alternatives.
+/// Maximum nesting depth of `anyOf` and `oneOf` inside other `anyOf` and `oneOf`.
 const MAX_LEVELS: usize = 8;
-/// Maximum number of alternatives in a message.
+/// Maximum number of subschemas of an `anyOf` or `oneOf` in a message.
 const ALTERNATIVES: usize = 5;
 /// Maximum number of given names that are examined for spelling mistakes.
 const MAX_GIVEN: usize = 200;
 /// Maximum number of unknown names in a message. For each of them, the message also contains the name that was probably meant.
 const UNKNOWN: usize = 5;
-/// Maximum number of searches for the name that was probably meant. Each of them takes up to a few milliseconds.
+/// Maximum number of searches for the name that was probably meant. Each search takes up to a few milliseconds.
 const SEARCHES: usize = MAX_DESCRIBED * UNKNOWN;
 const MAX_TEXT_CHARS: usize = 1_000;
 
-/// Describes the first violations by the arguments. `errors` is empty if finding the violations would have cost too much.
+/// Describes the first violations of the schema by the arguments. `errors` is empty if finding the violations would have cost too much.
 pub(super) fn describe(schema: &Json, arguments: &Json, errors: &[ValidationError<'_>]) -> String {
     let reader = Reader { schema, arguments, searches: Cell::new(0) };
     let mut found = Vec::new();
@@ -51,17 +51,17 @@ pub(super) fn describe(schema: &Json, arguments: &Json, errors: &[ValidationErro
 /// A violation.
 enum Violation {
     Missing {
-        /// Path to the object, in the form that `path` returns.
+        /// Path to the object, as the function `path` returns it.
         at: String,
         name: String,
-        /// Another given name that is unknown and similar. It was probably a mistake for `name`.
+        /// An unknown name that was given, and that is similar to `name`. It was probably a mistake for `name`.
         mistaken: Option<String>,
-        /// Another given name. Because it is given, `name` is required.
+        /// The name of another parameter that was given. `name` is required because this parameter is given.
         needed_with: Option<String>,
     },
     Unknown {
         at: String,
-        /// The unknown names. Each comes with the known name that was probably meant, if there is one.
+        /// The unknown names. With each: the known name that was probably meant, if there is one.
         names: Vec<(String, Option<String>)>,
         valid: Vec<String>,
     },
@@ -69,7 +69,7 @@ enum Violation {
 }
 
 impl Violation {
-    /// Returns the given name that this violation's message already explains, and the path to its object.
+    /// Returns the given name that this violation's message already explains, and the path to the object that contains this name.
     fn mistaken(&self) -> Option<(String, String)> {
         match self {
             Self::Missing { at, mistaken: Some(given), .. } => Some((at.clone(), given.clone())),
@@ -130,7 +130,7 @@ impl Reader<'_> {
                 let holder = error.schema_path().as_str().rsplit_once('/').and_then(|(parent, _)| self.schema.pointer(parent));
                 found.push(self.unknown(error, unexpected, holder.map(own_names).into_iter().flatten().collect()));
             }
-            // If no further names are allowed at all, the validator only reports the first unknown value.
+            // If the schema allows no other names, the validator reports only the first unknown value.
             Kind::FalseSchema if self.whole_of(error).is_some() => {
                 let unexpected: Vec<String> = self.whole_of(error).into_iter().flat_map(Map::keys).cloned().collect();
                 found.push(self.unknown(error, &unexpected, Vec::new()));
@@ -186,8 +186,8 @@ impl Reader<'_> {
         let given = error.instance().as_object();
         let unknown = given.into_iter().flat_map(|given| given.keys().take(MAX_GIVEN)).map(String::as_str);
         let mistaken = self.nearest(name, unknown.filter(|given| !known.contains(given)));
-        // The value of `required` is a list. The value of `dependentRequired` is a map from a given name to the names that are then
-        // required.
+        // The value of `required` is a list. The value of `dependentRequired` maps a name to the names that are required if this name is
+        // given.
         let rules = self.schema.pointer(error.schema_path().as_str()).and_then(Json::as_object);
         let makes_necessary = |(other, names): &(&String, &Json)| {
             let listed = names.as_array().is_some_and(|names| names.iter().any(|needed| needed.as_str() == Some(name)));
@@ -214,8 +214,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Describes why no alternative fits. If one alternative was probably meant, the problem with this alternative is described.
-    /// Otherwise the alternatives are listed.
+    /// Describes why a value does not match any subschema of an `anyOf` or `oneOf`. If the caller probably meant one of the subschemas,
+    /// describes the violations of this subschema. Otherwise lists the subschemas.
     fn alternatives(
         &self,
         error: &ValidationError<'_>,
@@ -231,7 +231,7 @@ impl Reader<'_> {
             return;
         }
         let near: Vec<_> = branches.iter().filter(|branch| !branch.is_empty() && !about_itself(branch)).collect();
-        // Alternatives usually differ in a field with a constant value. A caller who gave this value probably meant the alternative that
+        // The subschemas usually differ in a field with a constant value. A caller who gave this value probably meant the subschema that
         // has it.
         let same_tag: Vec<_> = near.iter().copied().filter(|branch| !branch.iter().any(|inner| is_tag(inner, here))).collect();
         let nearest = match (near.as_slice(), same_tag.as_slice()) {
@@ -251,7 +251,8 @@ impl Reader<'_> {
         found.push(violation.unwrap_or_else(|| self.other(error, &self.summaries(error), &typed(error.instance()))));
     }
 
-    /// Returns a single violation for all branches, if each branch has a violation with a list of accepted values.
+    /// Returns a single violation for all subschemas, if the value violates each of them in such a way that there is a list of accepted
+    /// values.
     fn combined(&self, branches: &[&Vec<ValidationError<'static>>], fits: impl Fn(&ValidationError<'_>) -> bool) -> Option<Violation> {
         let violations: Option<Vec<_>> = branches.iter().map(|branch| branch.iter().find(|inner| fits(inner))).collect();
         let violations = violations?;
@@ -264,7 +265,7 @@ impl Reader<'_> {
         Some(if is_type { self.other(first, &any_of(&all), &typed(value)) } else { self.other(first, &one_of(&all), &literal(value)) })
     }
 
-    /// Returns a violation if each alternative only lacks one parameter. It says that `a` or `b` must be given.
+    /// If the value would match each subschema with one more parameter, returns a violation which says that `a` or `b` must be given.
     fn missing_alternatives(&self, error: &ValidationError<'_>, branches: &[&Vec<ValidationError<'static>>]) -> Option<Violation> {
         let name = |branch: &&Vec<ValidationError<'static>>| match branch.as_slice() {
             [only] if only.instance_path().as_str() == error.instance_path().as_str() => match only.kind() {

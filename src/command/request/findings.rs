@@ -1,11 +1,11 @@
-//! Formats the findings of the audit: the worst first, each kind with its reason once.
+//! Formats the findings of the audit of tools: the worst first, and the reason for each kind of finding only once.
 
 use super::{Page, line};
 use crate::command::text::Tone;
 use crate::trust::{Finding, Severity};
 
-/// Maximum number of places that are shown for one kind of finding with this severity. The request as JSON has all of them. The worse a
-/// kind is, the more places are shown, because a few harmless places must not hide the one that matters.
+/// Returns the maximum number of places that are shown for one kind of finding with this severity. The request as JSON contains all places.
+/// For a worse kind, more places are shown, because a few harmless places must not hide the place that matters.
 fn max_shown(severity: Severity) -> usize {
     match severity {
         Severity::High => 20,
@@ -37,7 +37,8 @@ pub(super) fn findings(page: &mut Page, findings: &[Finding]) {
     for (severity, word, tone) in SEVERITIES {
         let of_severity: Vec<_> = findings.iter().filter(|finding| finding.severity == severity).collect();
         let mut rules: Vec<&str> = of_severity.iter().map(|finding| finding.rule).collect();
-        // Findings of one rule may be separated by others. A rule takes the place of its first finding.
+        // Findings of other rules may stand between the findings of one rule. All findings of a rule are shown together, at the place of
+        // the first one.
         let mut seen = Vec::new();
         rules.retain(|rule| {
             !seen.contains(rule) && {

@@ -1,4 +1,4 @@
-//! Formats generated tools for an approval: what their code may reach, and all of the code.
+//! Formats generated tools for an approval: the hosts and secrets that their code may use, and the whole code.
 
 use super::findings::{findings, tally};
 use super::{LOOKALIKE, Page, line};
@@ -7,7 +7,7 @@ use crate::config::{GeneratedTool, GeneratedTools};
 use crate::fetch::{AllowedHost, shown_host_entry, unicode_entries};
 use crate::trust::Finding;
 
-/// Adds the tools of a generated server, each with its code in full. The findings of the audit come before them.
+/// Adds the tools of a generated server, each with its whole code. The findings of the audit come before them.
 pub(super) fn add(page: &mut Page, tools: &GeneratedTools, found: &[Finding]) {
     let GeneratedTools { tools, hosts, private_hosts, secrets } = tools;
     page.field(

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
-/// Length limit of texts that are shown in full when they differ.
+/// Maximum length in characters of texts that are shown in full when they differ.
 const MAX_WHOLE_CHARS: usize = 300;
 /// Number of unchanged characters that are shown around a change.
 const CONTEXT_CHARS: usize = 60;
@@ -37,7 +37,7 @@ pub(super) fn pointer(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// A difference between two documents at one pointer. If a document has no value there, its side is `None`.
+/// A difference between two documents at one pointer. If one of the documents has no value at this pointer, its side is `None`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) at: String,
@@ -45,7 +45,7 @@ pub(super) struct Difference {
     pub(super) after: Option<String>,
 }
 
-/// Returns the differences of two documents: first new and changed values in their order, then removed values.
+/// Returns the differences of two documents: first new and changed values in the order of the new document, then removed values.
 pub(super) fn differences(before: Option<&Json>, after: Option<&Json>) -> Vec<Difference> {
     let [before, after] = [before, after].map(|json| json.map(|json| leaves(json, &HashSet::new())).unwrap_or_default());
     let old: HashMap<&str, &Json> = before.iter().map(|(at, value)| (at.as_str(), *value)).collect();
@@ -75,12 +75,12 @@ fn text_of(value: &Json) -> String {
 fn sides(before: &Json, after: &Json) -> (String, String) {
     let (Json::String(old), Json::String(new)) = (before, after) else {
         let (old, new) = (text_of(before), text_of(after));
-        // For example, the number 1 and the text "1" look alike, so they are shown as JSON.
+        // For example, the number 1 and the text "1" look alike as texts, so they are shown as JSON.
         return if old == new { (before.to_string(), after.to_string()) } else { (old, new) };
     };
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     if words(old) == words(new) {
-        // Only white space differs, which is invisible, so it is shown as numbers.
+        // Only white space differs. White space is invisible, so each such character is shown as its number.
         return window(&numbered(old), &numbered(new));
     }
     if old.chars().count().max(new.chars().count()) <= MAX_WHOLE_CHARS {
@@ -89,7 +89,7 @@ fn sides(before: &Json, after: &Json) -> (String, String) {
     window(&old.chars().map(String::from).collect::<Vec<_>>(), &new.chars().map(String::from).collect::<Vec<_>>())
 }
 
-/// Returns each character of a text. Replaces white space with its number.
+/// Returns the characters of a text. Replaces each white space character with its number.
 fn numbered(text: &str) -> Vec<String> {
     let shown = |character: char| match character {
         '\\' => "\\\\".to_owned(),

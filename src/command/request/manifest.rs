@@ -1,4 +1,4 @@
-//! Formats an approval request of stage 2: everything that a model would read and call.
+//! Formats the approval request for a server's manifest (stage 2): everything that a model would read and call.
 
 use std::collections::HashSet;
 
@@ -45,7 +45,7 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     page.text
 }
 
-/// Returns what the server offers, in one line.
+/// Returns one line with the numbers of tools, resources and prompts that the server offers.
 fn offer(request: &ManifestRequest) -> String {
     let reads = request.tools.iter().filter(|tool| is_read(tool)).count();
     let resources = request.resources.len() + request.resource_templates.len();
@@ -59,8 +59,8 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Formats a text of the server with its line breaks. Does not cut the text, because the request has already cut it to the length that a
-/// model may read.
+/// Formats a text of the server with its line breaks. Does not cut the text, because the text in the request is already cut to the length
+/// that a model may read.
 fn lines(text: &str) -> String {
     printable(text, &['\n'])
 }
@@ -172,7 +172,7 @@ fn show_host_fields(page: &mut Page, fields: &HostFieldsSummary) {
     show_fields(page, &[("annotations", annotations), ("size", &size.map(Json::from)), ("icons", icons), ("_meta", meta)]);
 }
 
-/// Returns a value as the server wrote it. Of an image, only its kind and size are shown, because its bytes say nothing to a person.
+/// Returns a value as the server wrote it. For an image, returns only its type and size, because its bytes tell a person nothing.
 fn said(value: &Json) -> String {
     let image = value.as_str().filter(|text| text.get(..11).is_some_and(|start| start.eq_ignore_ascii_case("data:image/")));
     match image.and_then(|text| text.split_once(',')) {
@@ -181,7 +181,7 @@ fn said(value: &Json) -> String {
     }
 }
 
-/// Lists all fields as the server wrote them. Nested values are named by their JSON pointers.
+/// Lists all values as the server wrote them. Nested values are named by their JSON pointers.
 fn listed(fields: &Json) -> String {
     let field = |(at, value): (String, &Json)| line(format!("{} {}", at.trim_start_matches('/'), said(value)).trim_start());
     leaves(fields, &HashSet::new()).into_iter().map(field).collect::<Vec<_>>().join(", ")

@@ -14,14 +14,14 @@ use crate::trust::{ApprovalRequest, CommandRequest};
 /// The warning about a host with letters outside of ASCII.
 pub(crate) const LOOKALIKE: &str =
     "a host has letters outside of ASCII, which can look like other letters: compare its ASCII form with the host that you know";
-/// Leading blanks of a line of code that are shown as they are. More are shown as a number.
+/// Maximum number of leading blanks of a line of code that are shown unchanged. If there are more, their number is shown instead.
 const MAX_INDENT: usize = 40;
 /// Width of the column with the field names.
 const NAMES: usize = 16;
 /// Start of a line that continues a note.
 const CONTINUED: &str = "     ";
 
-/// Returns the stage of a request as text for a person.
+/// Returns the name of a request's stage for a person.
 #[must_use]
 pub fn stage_of(request: &ApprovalRequest) -> &'static str {
     match request {
@@ -53,7 +53,7 @@ struct Page<'s> {
 }
 
 impl Page<'_> {
-    /// Adds a field. Its text comes from a config or a server, so it is converted to one line and wrapped.
+    /// Adds a field. The text of the field comes from a config or a server, so it is converted to one line and wrapped.
     fn field(&mut self, name: &str, text: &str) {
         let shown = line(text);
         self.text.push_str(&self.style.field(&format!("  {name}"), NAMES, &shown));
@@ -73,8 +73,8 @@ impl Page<'_> {
     }
 
     fn noted(&mut self, tone: Tone, text: &str) {
-        // The text may be a server's. The lines that continue a long text have an indentation that no field has, so that they cannot look
-        // like a field.
+        // The text may come from a server. The lines that continue a long text have an indentation that no field has, so that no such line
+        // can look like a field.
         let wrapped = self.style.wrapped(CONTINUED, &line(text));
         for (index, line) in wrapped.lines().enumerate() {
             self.text.push_str(if index == 0 { "  " } else { CONTINUED });
@@ -84,7 +84,7 @@ impl Page<'_> {
     }
 
     /// Adds a line of code with its number. Text that does not fit into the width follows on the next line, after a mark. Numbers and marks
-    /// are in columns that code never uses. Leading blanks stay, and tabs become blanks.
+    /// are in columns that code never uses. Leading blanks are kept, and tabs are replaced by blanks.
     fn code(&mut self, number: usize, text: &str) {
         let text = text.replace('\t', "    ");
         let code = text.trim_start_matches(' ');
@@ -169,14 +169,15 @@ fn reads(page: &mut Page, names: &[String]) {
     }
 }
 
-/// Shows the request's warning if this is its place. The warning comes first if the entry says that there is no box, and otherwise last.
+/// Shows the request's warning, if its place is here. This function is called at the beginning and at the end of the page. If the entry
+/// says that there is no box, the warning comes first, and otherwise last.
 fn warning(page: &mut Page, request: &CommandRequest, is_first: bool) {
     if request.is_without_box == is_first {
         page.noted(if is_first { Tone::Bad } else { Tone::Warning }, request.warning);
     }
 }
 
-/// A sign of Braille without dots, which looks like a blank. Texts in Braille need it, so it is not removed anywhere.
+/// The Braille sign without dots, which looks like a blank. Texts in Braille need this sign, so it is not removed anywhere.
 const BLANK: char = '\u{2800}';
 
 /// Returns whether a text of the request contains invisible characters.
@@ -256,7 +257,7 @@ pub(crate) fn bordered(value: &str) -> String {
     if value.contains(char::is_whitespace) { format!("{value:?}") } else { value.to_owned() }
 }
 
-/// Formats an argument of a command. Puts it in quotes unless it consists of plain characters.
+/// Formats an argument of a command. Puts the argument in quotes unless it consists only of plain characters.
 pub(crate) fn quoted(argument: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(character);
     if !argument.is_empty() && argument.chars().all(plain) { argument.to_owned() } else { format!("{argument:?}") }

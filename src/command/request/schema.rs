@@ -7,11 +7,11 @@ use serde_json::Value as Json;
 use super::leaves::{leaves, pointer};
 use super::{Page, line};
 
-/// Maximum depth of the properties that the short form of a schema shows.
+/// Maximum nesting depth of the properties that the short form of a schema shows.
 const MAX_DEPTH: usize = 3;
-/// Depth of references and alternatives within the type of one property.
+/// Maximum nesting depth of references and of subschemas (`anyOf`, `oneOf`, `allOf`) within the type of one property.
 const MAX_TYPE_DEPTH: usize = 3;
-/// Maximum number of alternatives in the type of one property.
+/// Maximum number of subschemas of `anyOf`, `oneOf` or `allOf` in the type of one property.
 const MAX_ALTERNATIVES: usize = 8;
 /// Type names in JSON Schema.
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
@@ -37,13 +37,14 @@ fn is_anything(schema: &Json) -> bool {
     schema == &Json::Bool(true) || schema.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-/// Writes the short form. Collects the pointers of the values that it has shown.
+/// Writes the short form of a schema. Collects the pointers of the values that it has shown.
 struct Outline<'p, 's> {
     page: &'p mut Page<'s>,
     label: &'p str,
     root: &'p Json,
     shown: HashSet<String>,
-    /// The targets of references whose properties are shown. Each is shown once, so that the form is not longer than the schema.
+    /// The targets of references whose properties are shown. Each target is shown only once, so that the short form is not longer than the
+    /// schema.
     expanded: HashSet<String>,
 }
 
@@ -94,7 +95,8 @@ impl Outline<'_, '_> {
         }
     }
 
-    /// Shows the nested properties of a property: its own, or those of its items, of its alternatives, or of the schema to which it refers.
+    /// Shows the nested properties of a property: its own properties, or those of its items, of its subschemas (`anyOf`, `oneOf`, `allOf`),
+    /// or of the schema that it refers to.
     fn show_inner(&mut self, schema: &Json, at: &str, depth: usize, steps: usize) {
         if steps == MAX_TYPE_DEPTH {
             return;
@@ -123,14 +125,15 @@ impl Outline<'_, '_> {
         self.page.text.push_str(&wrapped);
     }
 
-    /// Marks the type of the root schema as shown if it is `object`, because the arguments of each tool are an object.
+    /// If the type of the root schema is `object`, marks it as shown, because the arguments of every tool are an object.
     fn see_kind_of_root(&mut self, schema: &Json) {
         if schema.get("type").is_some_and(|kind| kind == "object") {
             self.shown.insert("/type".to_owned());
         }
     }
 
-    /// Returns the type of a reference within the schema, with its name, or of alternatives: `string | null`, `object (Point)`.
+    /// Returns the type of a schema that is a reference within the same schema, with the name of the reference, such as `object (Point)`.
+    /// For `anyOf`, `oneOf` or `allOf`, returns the types of the subschemas, such as `string | null`. Returns `None` for other schemas.
     fn composed_type(&mut self, schema: &Json, at: &str, depth: usize) -> Option<String> {
         if schema.get("type").is_some() || schema.get("enum").is_some() || depth == MAX_TYPE_DEPTH {
             return None;
@@ -199,7 +202,7 @@ impl Outline<'_, '_> {
     }
 }
 
-/// Returns the schema that a reference within the same schema means, with its pointer, and the name of the reference for people.
+/// Returns the target of a reference within the same schema, the pointer to the target, and a name of the reference for people.
 fn referred<'j>(root: &'j Json, schema: &Json) -> Option<(&'j Json, String, String)> {
     let at = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
     let target = root.pointer(at).filter(|_| at.starts_with('/'))?;
@@ -207,7 +210,8 @@ fn referred<'j>(root: &'j Json, schema: &Json) -> Option<(&'j Json, String, Stri
     Some((target, at.to_owned(), line(name)))
 }
 
-/// Returns the alternatives of a schema with their keyword. One schema in `allOf` is the only alternative.
+/// Returns the keyword `anyOf` or `oneOf` of a schema, with its subschemas. An `allOf` is treated in the same way if it has only one
+/// subschema.
 fn alternatives(schema: &Json) -> Option<(&'static str, &Vec<Json>)> {
     let all = |keyword: &'static str| Some((keyword, schema.get(keyword)?.as_array()?));
     let several = all("anyOf").or_else(|| all("oneOf")).filter(|(_, all)| (1..=MAX_ALTERNATIVES).contains(&all.len()));

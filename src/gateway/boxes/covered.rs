@@ -12,14 +12,15 @@ use rustix::io::Errno;
 /// A file that a box hides.
 pub(super) struct Covered {
     pub(super) path: PathBuf,
-    /// The file at this path before the box was made. `None`: there was nothing.
+    /// The file at this path before the box was made. `None` if no file was there.
     marked: Option<Arc<Marked>>,
     pub(super) is_config: bool,
     /// True if the box can write the file once the mount is removed.
     pub(super) is_written: bool,
 }
 
-/// A file that is held open. While it is, the file system gives its inode number to no other file, so the number identifies it.
+/// A file that is held open. While it is open, the file system cannot give its inode number to another file, so the number identifies this
+/// file.
 pub(super) struct Marked {
     opened: OwnedFd,
     known: Mutex<Known>,
@@ -36,7 +37,8 @@ struct Known {
 }
 
 impl Covered {
-    /// Marks the file at a path. `known` are the marks of other boxes for this path, so that one file is held open only once.
+    /// Opens and holds the file at a path. `known` are files that other boxes hold open already. If one of them is this file, it is shared,
+    /// so that a file is held open only once.
     ///
     /// # Errors
     /// The file exists, but cannot be opened.
@@ -53,7 +55,7 @@ impl Covered {
         self.marked.as_ref()
     }
 
-    /// Returns whether another file is at the path than before the box was made.
+    /// Returns whether the file at the path is not the one that was there before the box was made.
     pub(super) fn is_replaced(&self) -> bool {
         self.marked.as_ref().map_or_else(|| lstat(&self.path).is_ok(), |marked| !marked.is_at(&self.path))
     }
@@ -71,17 +73,17 @@ impl Marked {
         }
     }
 
-    /// Returns whether this file is still at the path, and was there all the time.
+    /// Returns whether this file is still at the path, and was there without a break since the last check.
     fn is_at(&self, path: &Path) -> bool {
         let (Ok(now), Ok(own)) = (lstat(path), fstat(&self.opened)) else { return false };
         if (now.st_dev, now.st_ino) != (own.st_dev, own.st_ino) {
             return false;
         }
-        // A folder has one name. A file can get another name, lose this one, and get it back.
+        // A folder has only one name. A file can get a second name, lose the name at this path, and get it back.
         FileType::from_raw_mode(own.st_mode) == FileType::Directory || !self.was_named_anew(Known::of(&own))
     }
 
-    /// Returns whether nothing but the file's names can have changed since the last look.
+    /// Returns whether the file was perhaps renamed since the last check: its `ctime` has changed, but not its content time or its rights.
     fn was_named_anew(&self, now: Known) -> bool {
         let mut known = self.known.lock();
         if now.changed != known.changed && (now.written, now.rights) == (known.written, known.rights) {

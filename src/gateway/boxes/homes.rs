@@ -1,7 +1,8 @@
 //! The private homes of boxes: creates, lists and removes them.
 //!
-//! Each home has a record in another folder, which no box contains. It names the server, its time is that of the last start, and a gateway
-//! locks it as long as the server runs. So a home in use is never removed, whichever process uses it.
+//! Each home has a record in another folder, which no box contains. The record names the server. The modification time of the record is the
+//! time of the last start. A gateway locks the record as long as the server runs. So a home in use is never removed, even if another
+//! process uses it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -21,25 +22,26 @@ use crate::files::{lock_within, private_folder, read_own, remove_tree, share_wit
 use crate::gateway::core::Core;
 use crate::trust::deciding_folder;
 
-/// The folder of the state folder with the private homes.
+/// The folder within the state folder that contains the private homes.
 pub(super) const HOMES: &str = "boxes";
-/// The folder of the state folder with the records of the private homes.
+/// The folder within the state folder that contains the records of the private homes.
 const RECORDS: &str = "boxes-used";
-/// Digits of the digest of a server's key in the names of its private homes.
+/// Number of hexadecimal digits of the digest of a server's key. The names of the server's private homes begin with these digits.
 const KEY_DIGITS: usize = 32;
-/// Digits of the second digest in the names of private homes.
+/// Number of hexadecimal digits of the second digest in the name of a private home (`home_name`).
 const HOME_DIGITS: usize = 64;
-/// Digits of the second digest that a person sees and types.
+/// Number of hexadecimal digits of the second digest that a person sees and types as the id.
 const ID_DIGITS: usize = 12;
-/// The start of the names of private homes that are being removed. What a killed process leaves of them is removed by the next removal.
+/// The start of the names of private homes that are being removed. If a process is killed during a removal, the next removal deletes the
+/// rest.
 const REMOVED: &str = "removed-";
-/// Longest record of a private home.
+/// Maximum size in bytes of the record of a private home.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
-/// Longest wait of a start for another process that is about to remove its home.
+/// Maximum time that a start waits for another process that is just removing the home.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum number of private homes in a list.
 const MAX_HOMES: usize = 10_000;
-/// Maximum number of files that are measured for one list.
+/// Maximum number of files whose sizes are added up for one list of homes.
 const MAX_FILES: u64 = 2_000_000;
 
 /// The private homes in a state folder.
@@ -49,16 +51,16 @@ pub(super) struct Homes {
     records: PathBuf,
 }
 
-/// The part of a private home's server in the record.
+/// The content of the record of a private home.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     /// The key of the server ([`ServerDefinition::key`]).
     key: String,
-    /// The id that the approval and its renewals have.
+    /// The id of the approval. The renewals of the approval have the same id.
     approval: String,
 }
 
-/// A private home that a server may use, and the lock that keeps it.
+/// A private home that a server may use, and the lock that protects the home from removal.
 pub(super) struct HeldHome {
     pub(super) path: PathBuf,
     pub(super) lock: Arc<File>,
@@ -72,9 +74,10 @@ pub enum HomeUse {
     Running,
     /// A server of this gateway gets this home at its next start.
     Configured,
-    /// Its server is approved, but no server of this gateway gets it: the entry is gone, was changed, or belongs to another config or workspace.
+    /// The server of the home is approved, but no server of this gateway gets the home: the entry is gone, was changed, or belongs to
+    /// another config or workspace.
     Approved,
-    /// No server can get it.
+    /// No server can get this home any more.
     Unused,
 }
 
@@ -83,15 +86,15 @@ pub enum HomeUse {
 #[serde(rename_all = "camelCase")]
 pub struct PrivateHome {
     pub id: String,
-    /// The name of the server. A name that is not of the operator's config begins with its source. `None` for a home of an earlier version
-    /// whose server is not approved.
+    /// The name of the server. If the server is not from the operator's config, the name begins with the source. `None` for a home of an
+    /// earlier version whose server is not approved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     pub used: HomeUse,
-    /// The size on the disk.
+    /// The size on the disk, in bytes.
     pub bytes: u64,
     pub files: u64,
-    /// False if the home contains more than was measured.
+    /// False if the home contains more files than were counted, so that `bytes` and `files` are too small.
     pub is_complete: bool,
     /// The time of the last start, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,9 +104,10 @@ pub struct PrivateHome {
 /// The private homes to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HomesToRemove {
-    /// All that are [`HomeUse::Unused`].
+    /// All homes that are [`HomeUse::Unused`].
     Unused,
-    /// Those of these servers, or with these ids, unless they are [`HomeUse::Running`] or [`HomeUse::Configured`].
+    /// The homes of servers with these names, and the homes with these ids, unless they are [`HomeUse::Running`] or
+    /// [`HomeUse::Configured`].
     Named(Vec<String>),
 }
 
@@ -111,7 +115,7 @@ pub enum HomesToRemove {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RemovedHomes {
     pub removed: Vec<PrivateHome>,
-    /// Homes that were named, but are in use.
+    /// Homes that were named, but were not removed because they are in use.
     pub kept: Vec<PrivateHome>,
 }
 
@@ -120,10 +124,10 @@ impl Homes {
         Self { folder: state_folder.join(HOMES), records: state_folder.join(RECORDS) }
     }
 
-    /// Returns the private home of a server and its command. Creates it at the first start, and keeps it. Another command for
-    /// the same server gets another home. Otherwise code and settings that the first command left would run with the rights of the second.
-    /// A command that is approved again after a revocation gets another home too, because a person may no longer trust the first one.
-    /// `approval` is the id that an approval and its renewals have. Blocks.
+    /// Returns the private home of a server and its command. Creates it at the first start, and keeps it. Another command for the same
+    /// server gets another home. Otherwise, code and settings that the first command left in the home would run with the rights of the
+    /// second command. A command that is approved again after a revocation gets another home too, because a person may no longer trust the
+    /// first home. `approval` is the id that an approval shares with its renewals. Blocks.
     pub(super) fn hold(&self, server: &ServerDefinition, workspace: Option<&Path>, approval: &str) -> Result<HeldHome> {
         let name = home_name(server, workspace, approval);
         let record = Record { key: server.key(), approval: approval.to_owned() };
@@ -134,7 +138,7 @@ impl Homes {
         let path = private_folder(&self.records)?.path.join(name);
         let mut lock = share_within(&path, PATIENCE)?;
         let bytes = serde_json::to_vec(record)?;
-        // Others who hold the lock write the same bytes.
+        // The lock is shared, but all processes that hold it write the same bytes.
         if read_own(&path, MAX_RECORD_BYTES).ok().as_ref() != Some(&bytes) {
             lock.set_len(0)?;
             lock.write_all(&bytes)?;
@@ -144,8 +148,8 @@ impl Homes {
         Ok(HeldHome { path: folder.path, lock: Arc::new(lock) })
     }
 
-    /// Removes the private homes of a server whose approval has ended. A later approval has other homes, so one that cannot be removed is of no
-    /// use to anybody. Blocks.
+    /// Removes the private homes of a server whose approval has ended. A later approval gets other homes, so a home that cannot be removed
+    /// is never used again. Blocks.
     pub(super) fn remove_of(&self, key: &str) {
         let start = start_of_home(key);
         for name in self.names().into_iter().filter(|name| name.starts_with(&start)) {
@@ -165,22 +169,22 @@ impl Homes {
         }
     }
 
-    /// Moves the home out of the way first, so that no start finds a part of it.
+    /// Removes a home. Renames it first, so that no start finds a partly removed home.
     fn remove(&self, name: &str) -> io::Result<()> {
         let gone = tempfile::Builder::new().prefix(REMOVED).tempdir_in(&self.folder)?.keep();
         let moved = fs::rename(self.folder.join(name), &gone);
         if moved.is_ok() {
-            // Without a record, the home would only have no name in lists.
+            // The record is removed first: a home without a record only has no server name in lists.
             let _ = fs::remove_file(self.records.join(name));
         }
         match remove_tree(&gone) {
-            // Another process has removed what it took for remains.
+            // Another process has taken the renamed home for the remains of a killed process, and has removed it.
             Err(error) if error.kind() == ErrorKind::NotFound => moved,
             removed => removed.and(moved),
         }
     }
 
-    /// Removes what killed processes have left of homes that they were removing.
+    /// Removes the remains of homes that killed processes were removing.
     fn remove_remains(&self) {
         let remains = self.entries().filter(|name| name.starts_with(REMOVED));
         for name in remains.collect::<Vec<_>>() {
@@ -195,7 +199,7 @@ impl Homes {
         self.entries().filter(|name| is_home(name)).take(MAX_HOMES).collect()
     }
 
-    /// Returns the names of the folders. Links are left out.
+    /// Returns the names of all folders in the folder of the private homes. Leaves out links.
     fn entries(&self) -> impl Iterator<Item = String> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -203,7 +207,7 @@ impl Homes {
     }
 
     fn is_running(&self, name: &str) -> bool {
-        // A file that is only read can be locked too, and is not created.
+        // The record is opened only for reading, so it is not created. It can be locked nevertheless.
         let record = crate::files::open_own(&self.records.join(name));
         record.is_ok_and(|record| matches!(record.try_lock(), Err(fs::TryLockError::WouldBlock)))
     }
@@ -219,7 +223,7 @@ impl Homes {
         u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
     }
 
-    /// Returns a home without its size.
+    /// Returns a private home. Its size is not measured yet.
     fn look_at(&self, name: &str, configured: &BTreeSet<String>, approved: &BTreeMap<String, String>) -> PrivateHome {
         let record = self.record(name);
         // Earlier versions made homes without a record.
@@ -247,7 +251,8 @@ impl Homes {
 }
 
 impl Gateway {
-    /// Lists the private homes of servers in boxes, also those of servers that are gone. Reads at most two million files. Blocks.
+    /// Lists the private homes of servers in boxes, including those of servers that no longer exist. Reads at most two million files.
+    /// Blocks.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -268,7 +273,7 @@ impl Gateway {
     /// Blocks.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` if no home has one of the names; then nothing is removed. `ERR_APPROVAL_STORE`, `ERR_IO`.
+    /// `ERR_INVALID_OPTION` if one of the names belongs to no home; in this case nothing is removed. `ERR_APPROVAL_STORE`, `ERR_IO`.
     pub fn remove_private_homes(&self, which: &HomesToRemove) -> Result<RemovedHomes> {
         self.core.check_open()?;
         let (homes, mut rest) = (&self.core.box_maker.homes, MAX_FILES);

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 /// The ranges of this process's memory, each with the file from which it was mapped (proc(5)).
 const MAPS: &str = "/proc/self/maps";
 
-/// Returns the program of this process, such as Node, and the file that has this code: the addon, wherever a bundler has put it.
+/// Returns the program of this process, such as Node, and the file that contains this code. In Node, that file is the addon, which a
+/// bundler may have moved to any place.
 pub(super) fn loaded_files() -> Vec<PathBuf> {
     let own_code = loaded_files as fn() -> Vec<PathBuf> as usize;
     let addon = std::fs::read_to_string(MAPS).ok().and_then(|maps| file_at(&maps, own_code));

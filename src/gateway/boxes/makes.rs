@@ -1,5 +1,5 @@
-//! Missing programs of other servers that a box could make. The approval requests name those that are missing when a person approves a server.
-//! A program can also be removed later, for example before it is built again. Then no box may make it.
+//! Programs of other servers that do not exist now, and that a box could create. An approval request names the programs that are missing
+//! when a person approves a server. If a program is removed later, for example before it is built again, no box may create it.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -11,7 +11,8 @@ use crate::gateway::core::Core;
 use crate::trust::Approval;
 
 impl Core {
-    /// Fails if the box of a server could make a program of another approved server, and no approval request has said so.
+    /// Fails if the box of a server could create a missing program of another approved server, and no approval request has named this
+    /// program.
     ///
     /// # Errors
     /// `ERR_BOX_FAILED`, `ERR_APPROVAL_STORE`.
@@ -22,13 +23,13 @@ impl Core {
         }
         let (approvals, own_key) = (self.trust.approvals.snapshot()?, server.key());
         let valid: Vec<(&str, &Approval)> = approvals.valid(SystemTime::now()).collect();
-        // Without an approval, the check of the command has already ended the start.
+        // Without an approval, the start does not get here: the check of the command has already failed.
         let Some((_, own)) = valid.iter().find(|(key, _)| *key == own_key) else { return Ok(()) };
         let others = valid.iter().filter(|(key, _)| *key != own_key).copied();
         let Some((path, key)) = unsaid(&makes, own, others, &place_of) else { return Ok(()) };
         let problem = format!(
-            "{}, which the server \"{}\" runs, does not exist now, and this box could make it, which no approval has said: make the program again, or \
-             revoke this server and approve it again",
+            "{}, which the server \"{}\" runs, does not exist now, and this box could make it. No approval request has said this. Make the program \
+             again, or revoke this server and approve it again",
             path.display(),
             server_of_key(key)
         );
@@ -36,8 +37,9 @@ impl Core {
     }
 }
 
-/// Returns the first of the missing programs that a box can make, if no request has said so, and the key of its server. `place_of` follows links.
-/// The request of the server that is approved later says it, if the program is missing then. A server that is not approved has its request before it.
+/// Returns the first missing program that a box can create and that no request has named, and the key of the program's server. `place_of`
+/// follows links. If the program was missing when the later of the two servers was approved, the request of that server has named it. A
+/// server that is not approved has no programs here: its own request will name them.
 fn unsaid<'m, 'a>(
     makes: &[&'m PathBuf],
     own: &Approval,

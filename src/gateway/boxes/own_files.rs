@@ -1,4 +1,4 @@
-//! Keeps the gateway's own files out of boxes: decides which files these are, and what happens if one of them is replaced while a box has
+//! Keeps the gateway's own files out of boxes: finds these files, and ends a server if such a file is replaced while the server's box has
 //! the folder of the file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -31,20 +31,21 @@ pub(super) struct OwnFiles {
     /// Files with tokens or keys of the MCP server that serves this gateway (`serve`).
     secrets: Mutex<Vec<PathBuf>>,
     views: Mutex<HashMap<String, Arc<View>>>,
-    /// The servers and approvals with which the running boxes were compared last. Locked while boxes are compared and ended, so that each caller
-    /// continues only when these boxes have ended.
+    /// The servers and approvals that the running boxes were compared with last. The lock is held while boxes are compared and ended, so
+    /// that each caller continues only after these boxes have ended.
     compared: tokio::sync::Mutex<Option<KnownToBox>>,
     is_watching: AtomicBool,
-    /// True if a config was replaced where a box could write, until a person or the agent's code has it read again.
+    /// True if a config file was replaced in a folder that a box could write. Becomes false when a person or the agent's code requests a
+    /// reload of the config.
     is_config_held: AtomicBool,
 }
 
-/// The paths that the box of a server got at its last start, and the files of this gateway among them.
+/// The paths that the box of a server got at the last start of the server, and the files of this gateway within these paths.
 struct View {
     given: Vec<Given>,
-    /// The files of this gateway that are in `given` folders but hidden from the box, as they were before the start.
+    /// The files of this gateway that are within `given` folders but hidden from the box. Holds the files that existed before the start.
     covered: Vec<Covered>,
-    /// Whether the box is to be made, or has processes.
+    /// Tells whether the box is still about to be made or has processes, or has ended.
     life: Life,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct KnownToBox {
 }
 
 impl KnownToBox {
-    /// Returns whether nothing has changed in between.
+    /// Returns whether both values have the same servers and approvals.
     fn is(&self, other: &Self) -> bool {
         let same = |(one, two): (&ApprovalSnapshot, &ApprovalSnapshot)| one.has_the_approvals_of(two);
         self.servers.is(&other.servers) && self.approvals.as_ref().zip(other.approvals.as_ref()).is_some_and(same)
@@ -63,11 +64,11 @@ impl KnownToBox {
 }
 
 impl View {
-    /// Returns whether the box can write a file or folder because it has one that contains it.
+    /// Returns whether the box can write a file or folder, because the box may write a folder that contains it.
     fn writes(&self, path: &Path) -> bool {
         let containing = self.given.iter().filter(|given| path.starts_with(&given.path));
         let innermost = containing.max_by_key(|given| given.path.as_os_str().len());
-        // What nobody can look at now may be there later.
+        // A path that cannot be read now counts as an existing path, because something may be there later.
         let is_place = match path.canonicalize() {
             Ok(real) => real == path,
             Err(_) => Disk.is_unknown(path),
@@ -89,18 +90,19 @@ impl Core {
         configs.chain(bases.filter_map(|path| file(path, OwnFileUse::Base))).chain(self.variables_files(server)).chain(secrets).collect()
     }
 
-    /// Returns the files with variables of all servers (`envFile`), each with one server that has it. `own` is the server in the box.
+    /// Returns the files with variables of all servers (`envFile`), each with one server whose entry names the file. `own` is the server in
+    /// the box.
     fn variables_files(&self, own: &ServerDefinition) -> Vec<OwnFile> {
         let of = |server: &ServerDefinition| absolute(environment_file(server, &self.surroundings, self.locality(server))?).ok();
         let of_own = of(own);
-        // An entry that cannot be used now can be used later, with the same file.
+        // Entries that cannot be used now are included: they can become usable later, with the same file.
         let servers = self.registry.known_servers();
         let keys: BTreeSet<String> = servers.iter().map(|known| known.server.key()).collect();
         let known = servers.iter().filter_map(|KnownServer { server, .. }| {
             let owner = FileOwner { server: seen_from(own, &server.name, &server.source), is_gone: false };
             Some((of(server)?, owner))
         });
-        // Without a snapshot of the approvals, no server starts.
+        // If the approvals cannot be read, no server starts, so their files are not needed.
         let approvals = self.trust.approvals.snapshot().ok();
         let approved = approvals.iter().flat_map(|approvals| approvals.named_files(SystemTime::now()));
         let approved = approved.filter_map(|(key, named)| {
@@ -127,17 +129,19 @@ impl Core {
         configs.any(|file| file.canonicalize().is_ok_and(|file| file == real))
     }
 
-    /// Records what the box of a server gets, before the server starts. Watches the covered files of the box, and, if it may write something,
-    /// which servers are added and approved. Returns the value that the box keeps as long as it has processes.
+    /// Records what the box of a server gets, before the server starts. From then on, watches the covered files of the box. If the box may
+    /// write something, watches also for servers that are added or approved. Returns a value that the box must keep as long as it has
+    /// processes.
     ///
     /// # Errors
-    /// `ERR_BOX_FAILED`: a covered file cannot be opened, or there are other files of this gateway now.
+    /// `ERR_BOX_FAILED` if a covered file cannot be opened, or if this gateway has other files now than `files`.
     pub(super) fn note_view(&self, server: &ServerDefinition, contents: &Contents, files: &[OwnFile]) -> Result<KeptAlive> {
         let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
         let Contents { given, hidden, .. } = contents;
         let innermost =
             |path: &Path| given.iter().filter(|given| path.starts_with(&given.path)).max_by_key(|given| given.path.as_os_str().len());
-        // What can only be read within a written folder could be written too, if it were uncovered.
+        // A file that is read-only only because of a mount, within a folder that the box may write, could be written if the mount were
+        // removed.
         let is_within =
             |path: &Path| given.iter().any(|above| above.access == Access::Write && path.starts_with(&above.path) && path != above.path);
         let read = given.iter().filter(|given| given.access == Access::Read && is_within(&given.path)).map(|given| &given.path);
@@ -156,10 +160,11 @@ impl Core {
         let (alive, life) = KeptAlive::new();
         let view = Arc::new(View { given: given.clone(), covered, life });
         self.box_maker.own_files.views.lock().insert(server.name.clone(), view);
-        // Another file can have become one of this gateway while the paths were looked up. From now on, the view is compared with it.
+        // Another file may have become a file of this gateway while the paths were looked up. Later changes are found by the watch, which
+        // has the view from now on.
         let is_known = |file: &OwnFile| files.iter().any(|known| (&known.path, known.use_of) == (&file.path, file.use_of));
         if !self.own_files(server).iter().all(is_known) {
-            return Err(failed("this gateway has got other files of its own while the box was made: try again".to_owned()));
+            return Err(failed("the files that belong to this gateway changed while the box was made: try again".to_owned()));
         }
         if is_to_watch && !self.box_maker.own_files.is_watching.swap(true, Ordering::AcqRel) {
             self.watch_boxes();
@@ -178,7 +183,7 @@ impl Core {
                     tokio::time::sleep(INTERVAL).await;
                 }
             };
-            // The look at the programs of many servers takes long. The covered files do not wait for it.
+            // Comparing the programs of many servers takes a long time. The check of the covered files does not wait for this.
             let changes = async {
                 while let Some(core) = core.upgrade() {
                     core.end_boxes_of_changes(None).await;
@@ -194,14 +199,15 @@ impl Core {
         }));
     }
 
-    /// Ends servers whose box has a file of this gateway that it should not have: the file was replaced or created since the server
-    /// started. The next call starts such a server again, in a box that hides the file.
+    /// Ends each server whose box now has a file of this gateway that it should not have, because the file was replaced or created since
+    /// the server started. The next call starts such a server again, in a box that hides the file.
     async fn end_uncovered(self: &Arc<Self>) {
         let views: Vec<(String, Arc<View>)> =
             self.box_maker.own_files.views.lock().iter().map(|(name, view)| (name.clone(), Arc::clone(view))).collect();
         let look = move || {
             let looked = views.into_iter().map(|(name, view)| {
-                // In this order: what is not replaced after the end of a box was not replaced during its life.
+                // The order matters: `is_alive` is read first. A file that is not replaced after the end of its box was not replaced while
+                // the box was alive.
                 let is_alive = view.life.is_alive();
                 let replaced: Vec<usize> =
                     view.covered.iter().enumerate().filter(|(_, file)| file.is_replaced()).map(|(index, _)| index).collect();
@@ -216,13 +222,13 @@ impl Core {
                 self.box_maker.own_files.is_config_held.store(true, Ordering::Release);
             }
             let is_started = matches!(self.connections.state(&name), ConnectionState::Connected | ConnectionState::Connecting);
-            // A box that is about to be made, or that is ending, is looked at again.
+            // A box that is about to be made, or that is ending, is checked again later.
             if is_alive && !is_started {
                 continue;
             }
             {
                 let mut views = self.box_maker.own_files.views.lock();
-                // Meanwhile, the server may have been started again.
+                // The server may have been started again since the views were copied.
                 if views.get(&name).is_some_and(|now| Arc::ptr_eq(now, &view)) {
                     views.remove(&name);
                 }
@@ -233,35 +239,35 @@ impl Core {
             let files: Vec<String> = replaced().map(|file| file.path.display().to_string()).collect();
             self.end(&name, EndReason::BoxOutdated).await;
             let problem = format!(
-                "{} was replaced while the box of server \"{name}\" had its folder: the server was ended, and starts again",
+                "{} was replaced while the box of server \"{name}\" had the folder of this file: the server was ended, and the next call starts it again",
                 files.join(", ")
             );
             self.events.warn(problem);
         }
     }
 
-    /// Returns whether the config was replaced where a box could write, and neither a person nor the agent's code has had it read again
-    /// since then.
+    /// Returns whether a config file was replaced in a folder that a box could write, and neither a person nor the agent's code has
+    /// requested a reload since then.
     pub(in crate::gateway) async fn is_config_held(self: &Arc<Self>) -> bool {
         self.end_uncovered().await;
         self.box_maker.own_files.is_config_held.load(Ordering::Acquire)
     }
 
-    /// Allows automatic reads of the config again, because a person or the agent's code has had it read.
+    /// Allows automatic reads of the config again, because a person or the agent's code has requested a reload.
     pub(in crate::gateway) fn release_config(&self) {
         self.box_maker.own_files.is_config_held.store(false, Ordering::Release);
     }
 
-    /// Ends servers whose boxes contain a file that has become a file of this gateway, such as the `envFile` of a new entry, or that can write
-    /// what a new entry runs. `starting` is a server that is about to start, and so has no box yet.
+    /// Ends servers whose boxes contain a file that has become a file of this gateway, such as the `envFile` of a new entry, or that can
+    /// write the program of a new entry. `starting` is a server that is about to start, so its box is not checked.
     pub(in crate::gateway) async fn end_boxes_with_new_files(self: &Arc<Self>, starting: Option<&str>) {
         let mut compared = self.box_maker.own_files.compared.lock().await;
         *compared = None;
         self.end_outdated(&mut compared, starting).await;
     }
 
-    /// Ends the same servers as [`Self::end_boxes_with_new_files`], if a server was added, or approved in any process, since the boxes were compared
-    /// last. Otherwise it costs one look at the version of the store.
+    /// Ends the same servers as [`Self::end_boxes_with_new_files`], if a server was added, or approved by any process, since the boxes were
+    /// compared last. Otherwise only reads the version of the store.
     pub(in crate::gateway) async fn end_boxes_of_changes(self: &Arc<Self>, starting: Option<&str>) {
         if self.box_maker.own_files.views.lock().is_empty() {
             return;
@@ -270,10 +276,10 @@ impl Core {
         self.end_outdated(&mut compared, starting).await;
     }
 
-    /// Ends boxes that could change what a server runs that is about to start. They may be older than its approval. If the start is interrupted, the
-    /// boxes end nevertheless.
+    /// Ends boxes that could change the program of a server that is about to start. Such a box may be older than the server's approval. The
+    /// boxes end even if the start is interrupted.
     pub(in crate::gateway) async fn end_boxes_before(self: &Arc<Self>, starting: &ServerDefinition) {
-        // A task adds its servers without a look at running boxes, and files may have come since then.
+        // A task adds its servers without a check of the running boxes, and files may have been created since then.
         let is_of_task = starting.source.kind == SourceKind::Task;
         let (core, name) = (Arc::clone(self), starting.name.clone());
         let ending = async move {
@@ -288,7 +294,7 @@ impl Core {
 
     async fn end_outdated(self: &Arc<Self>, compared: &mut Option<KnownToBox>, starting: Option<&str>) {
         let core = Arc::clone(self);
-        // Read before the boxes are looked up: a box that is noted later compares itself with what has changed (`check_current`).
+        // This is read before the boxes are looked up. A box that is recorded later is checked against later changes by `check_current`.
         let Ok(known) = blocking(move || Ok(core.known_to_box())).await else { return };
         // While approvals cannot be read, no server starts.
         if compared.as_ref().is_some_and(|compared| known.approvals.is_none() || compared.is(&known)) {
@@ -300,7 +306,7 @@ impl Core {
         for (name, view) in outdated {
             {
                 let mut views = self.box_maker.own_files.views.lock();
-                // Meanwhile, the server may have been started again.
+                // The server may have been started again since the views were copied.
                 if views.get(&name).is_none_or(|now| !Arc::ptr_eq(now, &view)) {
                     continue;
                 }
@@ -311,7 +317,8 @@ impl Core {
         *compared = Some(known);
     }
 
-    /// Fails if a server was added or approved while the box of another one was made, and this box could write what the added server runs.
+    /// Fails if a server was added or approved while the box of another server was made, and this box could write the program of the added
+    /// server.
     ///
     /// # Errors
     /// `ERR_BOX_FAILED`.
@@ -319,7 +326,7 @@ impl Core {
         let Some(core) = self.weak.upgrade().filter(|core| !known.is(&core.known_to_box())) else { return Ok(()) };
         let mut views = core.box_maker.own_files.views.lock().clone();
         views.retain(|name, _| *name == server.name);
-        // Without a view, the box was found to be outdated in another place.
+        // If the box has no view, another check has already found that the box is outdated.
         let is_noted = !views.is_empty();
         if is_noted && core.outdated(views).await?.is_empty() {
             return Ok(());
@@ -335,8 +342,9 @@ impl Core {
         KnownToBox { servers: self.registry.view(), approvals: self.trust.approvals.snapshot().ok() }
     }
 
-    /// Returns the boxes among these, with their servers, that contain a file that has become a file of this gateway, or can write what another
-    /// server runs, or one that is gone and still has an approval.
+    /// Returns the outdated boxes among `views`, by the names of their servers. A box is outdated if it contains a file that has become a
+    /// file of this gateway, or if it can write the program of another server. The other server may also be one whose entry is gone but
+    /// whose approval is valid.
     async fn outdated(self: &Arc<Self>, mut views: HashMap<String, Arc<View>>) -> Result<HashMap<String, Arc<View>>> {
         if views.is_empty() {
             return Ok(views);
@@ -372,7 +380,7 @@ fn is_same_place(file: &Path, place: &Path) -> bool {
 }
 
 impl Gateway {
-    /// Keeps files of the MCP server that serves this gateway (`serve`) out of all boxes that start from now on.
+    /// Hides files of the MCP server that serves this gateway (`serve`) from all boxes that start from now on.
     ///
     /// # Errors
     /// `ERR_INVALID_OPTION` if the box of a server that was started has one of the files.
@@ -426,7 +434,7 @@ mod tests {
         subject
     }
 
-    /// Another process can approve a server of a config that this gateway does not read now, and that runs as soon as its entry comes.
+    /// Another process can approve a server that is not in the config of this gateway now. The server can run here when its entry is added.
     #[tokio::test]
     async fn a_box_does_not_go_on_if_another_process_approves_a_server_whose_program_it_could_write() {
         let home = tempfile::tempdir().unwrap();
@@ -451,13 +459,13 @@ mod tests {
             core.end_boxes_of_changes(None).await;
             assert_eq!(is_noted(), !is_ended, "{name}");
         }
-        // A box that is being made meanwhile fails.
+        // The start of a box that is being made during the approval fails.
         let _alive = core.note_view(&server, &in_box.contents, &core.own_files(&server)).unwrap();
         assert_eq!(core.check_current(&server, &known).await.unwrap_err().code(), "ERR_BOX_FAILED");
         gateway.close().await;
     }
 
-    /// Between the look at the other servers and the start, an entry can come that the box was not made for.
+    /// An entry can be added after the check of the other servers and before the start. The box was not made for this entry.
     #[tokio::test]
     async fn a_box_does_not_start_if_it_could_write_what_a_server_runs_that_was_added_meanwhile() {
         let home = tempfile::tempdir().unwrap();
@@ -486,7 +494,7 @@ mod tests {
             let known = core.known_to_box();
             write_config(json!({ "b": { "command": "node", "args": [folder.join("b.mjs")] } }));
             gateway.reload().await.unwrap();
-            // The paths were decided before the entry came, and are noted after it.
+            // The paths were decided before the entry was added, and are recorded after it.
             let _alive = core.note_view(&server, &in_box.contents, &core.own_files(&server)).unwrap();
             let checked = core.check_current(&server, &known).await;
             assert_eq!(checked.as_ref().err().map(Error::code), is_refused.then_some("ERR_BOX_FAILED"), "{}", folder.display());

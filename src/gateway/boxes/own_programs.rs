@@ -10,32 +10,34 @@ use crate::embedding::package_folders;
 /// The name of this package in a `node_modules`.
 const NAME: &str = "hyperlight-mcp";
 const NODE_MODULES: &str = "node_modules";
-/// Files of the package that a program loads, or that decide what it loads.
+/// Files of this package that Node loads, or that decide which files Node loads.
 const FILES: [&str; 5] = ["package.json", "index.js", "index.mjs", "adapters.js", "adapters.mjs"];
 /// Folders of the package, beside those files.
 const FOLDERS: [&str; 3] = ["bin", "npm", "node_modules"];
-/// Files and folders of Yarn that decide what Node loads in a project with Plug'n'Play. The first one marks such a project.
+/// Files and folders of Yarn that decide what Node loads in a project with Plug'n'Play. A project with the first of these files is such a
+/// project.
 const PLUG_AND_PLAY: [&str; 3] = [".pnp.cjs", ".pnp.loader.mjs", ".yarn"];
 
-/// Files in a project in which `install` writes the entry of a host. The host starts the command in it.
+/// Config files of MCP hosts in a project. `install` writes an entry into such a file, and the host starts the command of the entry.
 const HOST_CONFIGS: [&str; 4] = [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".codex/config.toml"];
 
-/// The places from which this process was started, and by which the files and folders that it is loaded from are found.
+/// The paths from which this process was started. They are used to find the files and folders from which the gateway is loaded.
 pub(super) struct OwnPrograms {
     pub(super) watchdog: PathBuf,
-    /// The other programs of this process: what it runs from, and what it starts.
+    /// The other programs of this process: those that it runs from, and those that it starts.
     pub(super) others: Vec<PathBuf>,
-    /// The files and folders from which the program that uses the gateway may be started: above them, a `node_modules` can have a link to the
-    /// package.
+    /// The files and folders from which the program that uses the gateway may be started: a `node_modules` in a folder above one of them
+    /// can have a link to this package.
     pub(super) starts: Vec<PathBuf>,
     /// The folder of the package for the ranking by meaning, if an option names it.
     pub(super) search_model: Option<PathBuf>,
 }
 
 impl OwnPrograms {
-    /// Finds what no box may write, because this gateway is loaded from it: its programs, its package, and the outermost `node_modules` with this
-    /// package. There, Node finds the packages that the command line loads, and those of the program that uses the gateway. Finds the files in
-    /// which hosts have their entries too. Reads the disk, because all of this can come to a project at any time.
+    /// Finds all paths that no box may write because this gateway is loaded from them: its programs, its package, and the outermost
+    /// `node_modules` that contains this package. In that `node_modules`, Node finds the packages that the command line loads, and the
+    /// packages of the program that uses the gateway. Also finds the config files in which hosts have their entries. Reads the disk at each
+    /// call, because these files can be added to a project at any time.
     pub(super) fn find(&self) -> Vec<Kept> {
         // Node has followed all links before it loads a program.
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -47,7 +49,7 @@ impl OwnPrograms {
         let package = npm.and_then(Path::parent);
         let own = package.into_iter().flat_map(|package| FILES.iter().chain(&FOLDERS).map(|name| package.join(name)));
         paths.extend(own.filter(|path| may_exist(path)));
-        // The outermost one contains the others.
+        // The outermost `node_modules` contains the others.
         paths.extend(modules.last().cloned());
         paths.extend(modules.iter().flat_map(|modules| package_in(modules)));
         paths.extend(self.search_model.clone());
@@ -65,7 +67,7 @@ impl OwnPrograms {
                 paths.extend(PLUG_AND_PLAY.map(|name| folder.join(name)).into_iter().filter(|path| may_exist(path)));
             }
         }
-        // Node looks there for a package that is not beside the one that needs it.
+        // If a package is not in the nearest `node_modules`, Node searches the `node_modules` of the folders above.
         let outermost = modules.last().and_then(|modules| modules.parent()).unwrap_or(folder);
         let above = outermost.ancestors().skip(1).map(|folder| folder.join(NODE_MODULES));
         let owned = |owner: Owner| move |path: PathBuf| Kept { path, owner: owner.clone() };
@@ -74,12 +76,12 @@ impl OwnPrograms {
     }
 }
 
-/// Returns the entry of this package in a `node_modules`, which can be a link, and its files. They are named one by one, because package managers
-/// give them other names in other projects. Empty if there is no such entry.
+/// Returns the entry of this package in a `node_modules`, which can be a link, and its files. The files are listed one by one, because
+/// package managers may hard-link them under other paths for other projects. Returns an empty list if there is no such entry.
 fn package_in(modules: &Path) -> Vec<PathBuf> {
     let entry = modules.join(NAME);
     let Ok(package) = entry.canonicalize() else {
-        // A link that leads nowhere can lead somewhere later.
+        // A link whose target does not exist now can get a target later.
         let is_there = entry.symlink_metadata().is_ok() || Disk.is_unknown(&entry);
         return is_there.then_some(entry).into_iter().collect();
     };
@@ -88,7 +90,8 @@ fn package_in(modules: &Path) -> Vec<PathBuf> {
     files.into_iter().chain([entry]).collect()
 }
 
-/// Returns whether something exists at a path, or nobody can tell it now. A server can take away the right to search a folder for a while.
+/// Returns whether something exists at a path, or whether this cannot be known now. A server can temporarily take away the right to search
+/// a folder.
 fn may_exist(path: &Path) -> bool {
     path.exists() || Disk.is_unknown(path)
 }
@@ -134,7 +137,7 @@ mod tests {
         assert!(!in_repository.contains(&root));
     }
 
-    /// A file that comes to a project after the gateway has opened counts at the next start of a box.
+    /// A file that is added to a project after the gateway has opened is found at the next start of a box.
     #[test]
     fn what_is_added_to_a_project_is_found_later() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Sentences for the approval about what a box has on this machine now, in addition to what the config names.
+//! Sentences for an approval request about the files and programs of this machine that a box has now, in addition to those that the config
+//! names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,8 +14,9 @@ use crate::gateway::core::Core;
 use crate::registry::KnownServer;
 
 impl Core {
-    /// Returns what the box of a server has on this machine now, and what it can change that runs outside. If the program is missing, or a value
-    /// that the entry names, one sentence says so, and the rest is what is known without it. Reads the disk.
+    /// Describes the paths of this machine that the box of a server has now, and the files that this box can change and that run outside of
+    /// it. If the program, or a value that the entry names, is missing, one sentence says so. The other sentences then describe what is
+    /// known without it. Reads the disk.
     pub(in crate::gateway) fn present_in_box(&self, server: &ServerDefinition) -> Present {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Present::default() };
         let kept = || self.kept_from(server);
@@ -25,8 +27,9 @@ impl Core {
         present
     }
 
-    /// Returns what the boxes of other servers, approved or not, can change that a server runs. It comes from the settings of these servers, so it
-    /// does not depend on whether these run. The entry of an approved server can be gone, and come back with its approval. Reads the disk.
+    /// Describes which programs and files of a server the boxes of other servers, approved or not, can change. The result depends on the
+    /// settings of these servers, and not on whether they run. It also includes servers that are approved but whose entries are gone,
+    /// because an entry can come back with its approval. Reads the disk.
     pub(in crate::gateway) fn changeable_by_others(&self, server: &ServerDefinition) -> ChangeableBy {
         if !matches!(server.transport, Transport::Stdio { .. }) {
             return ChangeableBy::default();
@@ -35,7 +38,8 @@ impl Core {
         let mut own = kept_of(&OtherServer::Named(server.name.clone()), &code);
         let mut protecting = Vec::new();
         if !self.counts_for_boxes()(server) {
-            // The proposal of an agent is not kept from boxes before its approval. So they may write its programs while a person decides.
+            // The programs of a server that an agent has proposed are not protected from boxes before the approval. So a box may write
+            // these programs while a person decides.
             for kept in &mut own {
                 if let Owner::Server(server) = &kept.owner {
                     kept.owner = Owner::Runs(server.clone());
@@ -49,7 +53,8 @@ impl Core {
             let Some(BoxDefinition::On(settings)) = &other.in_box else { continue };
             let kept = || own.iter().cloned().chain(protected(&other, &protecting)).collect();
             let outside = Outside { files: &[], kept: &kept };
-            // A box that cannot be made now may be made later, without another look at this server.
+            // A box that cannot be made now may be made later, and this server is not checked again then. So the box is examined as far as
+            // possible.
             let examined = self.with_possible_box(&other, settings, &outside, |request, _| examine(request, &Disk));
             let Some(examined) = examined else { continue };
             by_box.entry(other.name.clone()).or_default().extend(examined.decided.changes.of_servers);
@@ -65,14 +70,16 @@ impl Core {
         changeable_by(&by_box, &server.name)
     }
 
-    /// Returns what the boxes of all approved servers except one could write at their approval, by the keys of the servers.
+    /// Returns the paths that the boxes of all approved servers except `own_key` could write when they were approved, by the keys of the
+    /// servers.
     fn written_at_approval(&self, own_key: &str) -> BTreeMap<String, BTreeSet<PathBuf>> {
         let Ok(approvals) = self.trust.approvals.snapshot() else { return BTreeMap::new() };
         let others = approvals.valid(SystemTime::now()).filter(|(key, approval)| *key != own_key && !approval.writes.is_empty());
         others.map(|(key, approval)| (key.to_owned(), approval.writes.iter().map(PathBuf::from).collect())).collect()
     }
 
-    /// Returns the servers that are kept from boxes, with those of their programs that are, or contain, a program of a server that is not.
+    /// Returns all servers that are protected from boxes. Each has only those of its programs that are, or contain, a program in `code`.
+    /// `code` is the code of a server that is not protected.
     fn programs_above(&self, code: &Code) -> Vec<(KnownServer, Code)> {
         let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
         let all = code.programs.iter().flat_map(|path| [path.clone(), real(path)]);
@@ -85,7 +92,8 @@ impl Core {
     }
 }
 
-/// Returns what the box of a server cannot write because other servers run it. The sentences of the examined server do not name these servers.
+/// Returns the paths that the box of a server cannot write because other servers run them. The sentences about the examined server do not
+/// name these other servers.
 fn protected(own: &ServerDefinition, servers: &[(KnownServer, Code)]) -> Vec<Kept> {
     others(own, servers).flat_map(|(_, code)| kept_programs(&code)).collect()
 }

@@ -22,11 +22,12 @@ use crate::gateway::launch::search_path;
 use crate::registry::KnownServer;
 use crate::trust::{NamedFiles, NotApprovedReason, locate_program};
 
-/// Variables that lead to folders with all kinds of files. They count only if the entry sets them, and no file that they name is code for this
-/// reason alone. The folders of `PATH` are looked at by themselves.
+/// Variables that lead to folders with all kinds of files. They are examined only if the entry sets them. A file is not taken for code only
+/// because one of them names it. The folders of `PATH` are examined separately.
 const GENERAL: [&str; 4] = ["PATH", "HOME", "SHELL", "TMPDIR"];
 
-/// Files and programs outside of a box that the box must not change. The folders of a box's own program do not depend on them.
+/// Files and programs outside of a box that the box must not change. They have no influence on the folders that a box gets for its own
+/// program.
 pub(super) struct Outside<'a> {
     pub(super) files: &'a [OwnFile],
     pub(super) kept: &'a dyn Fn() -> Vec<Kept>,
@@ -39,7 +40,7 @@ struct Found {
     paths: BoxPaths,
 }
 
-/// Something of a server's command that is not there now.
+/// The part of a server's command that is missing now.
 pub(super) enum Lack {
     /// A value of a placeholder.
     Value,
@@ -63,8 +64,8 @@ impl Outside<'_> {
 }
 
 impl Core {
-    /// Calls a function with what decides about the box of a server, and with its command, as far as these are known before a person has
-    /// answered the questions for inputs. Reads the disk.
+    /// Calls a function with the `BoxInput` of a server, from which the server's box is made, and with the server's command. Values of
+    /// inputs that a person has not answered yet are not known. Reads the disk.
     pub(super) fn with_box_input<T>(
         &self,
         server: &ServerDefinition,
@@ -79,8 +80,9 @@ impl Core {
         Some(self.with_found(server, settings, outside, found, use_input))
     }
 
-    /// Calls a function with what decides about the box of a server, as far as it can be known, and with what is missing for the whole. A program
-    /// that is missing brings no folders. Returns `None` for a server without a command. Reads the disk.
+    /// Calls a function with the `BoxInput` of a server, from which the server's box is made, as far as it can be known. The second
+    /// argument is the part that is missing, if there is one. A missing program adds no folders to the box. Returns `None` for a server
+    /// without a command. Reads the disk.
     pub(super) fn with_possible_box<T>(
         &self,
         server: &ServerDefinition,
@@ -94,14 +96,14 @@ impl Core {
         let program = locate_program(&command.command, &search_path(&command), &command.working_directory);
         let is_there = program.as_ref().is_some_and(|program| Disk.kind(program).is_some());
         let lack = lack.or_else(|| (!is_there).then(|| Lack::Program(command.command.clone())));
-        // Nothing belongs to a program in the root folder.
+        // A missing program is placed in the root folder, where a program has no folders of its own.
         let program = program.unwrap_or_else(|| Path::new("/").join(&command.command));
         let paths = known_box_paths(server, settings, &self.surroundings);
         let found = Found { program: command.working_directory.join(program), command, paths };
         Some(self.with_found(server, settings, outside, found, |request, _| use_input(request, lack)))
     }
 
-    /// Calls a function with what decides about the box of a server, and with its command.
+    /// Calls a function with the `BoxInput` of a server, from which the server's box is made, and with the server's command.
     fn with_found<T>(
         &self,
         server: &ServerDefinition,
@@ -136,7 +138,8 @@ impl Core {
         use_input(&request, &command)
     }
 
-    /// Returns what runs outside of the box of a server: the gateway itself, and the programs of all other servers. Reads the disk.
+    /// Returns the paths that run outside of the box of a server, and that the box must not write: those of the gateway itself, and of the
+    /// programs of all other servers. Reads the disk.
     pub(super) fn kept_from(&self, server: &ServerDefinition) -> Vec<Kept> {
         let servers = self.code_of_servers();
         let others = others(server, &servers).flat_map(|(other, code)| kept_of(&other, &code));
@@ -146,8 +149,9 @@ impl Core {
         kept
     }
 
-    /// Returns from where all approved commands except that of one server took their code, as it was at the approval. An entry can be gone, for
-    /// example because another branch of a repository is checked out, and come back with its approval.
+    /// Returns the paths from which all approved commands, except that of `own`, took their code at their approval. This includes servers
+    /// whose entries are gone. For example, an entry disappears when another branch of a repository is checked out, and comes back later
+    /// with its approval.
     pub(super) fn approved_code(&self, own: &ServerDefinition) -> Vec<Kept> {
         let Ok(approvals) = self.trust.approvals.snapshot() else { return Vec::new() };
         let own_key = own.key();
@@ -155,8 +159,8 @@ impl Core {
         named.flat_map(|(key, named)| kept_of(&approved_seen_from(own, key), &code_at_approval(named))).collect()
     }
 
-    /// Returns the files that a server's entry names, for its approval. A name that is not Unicode is left out, as rows of the store are JSON.
-    /// Reads the disk.
+    /// Returns the files that a server's entry names, for its approval. Leaves out a name that is not valid Unicode, because rows of the
+    /// store are JSON. Reads the disk.
     pub(in crate::gateway) fn named_files(&self, server: &ServerDefinition) -> NamedFiles {
         if !matches!(server.transport, Transport::Stdio { .. }) {
             return NamedFiles::default();
@@ -172,16 +176,16 @@ impl Core {
         NamedFiles { programs, missing, folders, searched, files, is_too_long, environment_file }
     }
 
-    /// Returns what runs in this process: the gateway's own programs, and the packages of providers.
+    /// Returns the paths of the code that runs in this process: the gateway's own programs, and the packages of providers.
     pub(super) fn gateways_programs(&self) -> Vec<Kept> {
         let packages = self.providers.package_folders().into_iter().map(|path| Kept { path, owner: Owner::Gateway });
-        // A config of a host that this gateway reads too is covered, and so not read-only.
+        // If this gateway also reads the config of a host, boxes hide that file, so it is not listed as read-only.
         let own = self.box_maker.own_programs.find().into_iter().filter(|kept| !self.is_read_as_config(&kept.path));
         own.chain(packages).collect()
     }
 
-    /// Returns each server that is a process, was one earlier, or has an entry that cannot be used now. A server that an agent has proposed counts
-    /// once a person has approved it: otherwise a model could make folders of other servers read-only by proposals.
+    /// Returns each server that is a process, was one earlier, or has an entry that cannot be used now. A server that an agent has proposed
+    /// is included only after a person has approved it. Otherwise a model could make folders of other servers read-only by proposals.
     pub(super) fn processes(&self) -> impl Iterator<Item = KnownServer> {
         let counts = self.counts_for_boxes();
         let is_process =
@@ -189,15 +193,15 @@ impl Core {
         self.registry.known_servers().into_iter().filter(is_process)
     }
 
-    /// Returns a function that returns whether the programs of a server are kept from the boxes of other servers now.
+    /// Returns a function that tells whether the programs of a server are protected from the boxes of other servers now.
     pub(super) fn counts_for_boxes(&self) -> impl Fn(&ServerDefinition) -> bool + 'static {
-        // Without a snapshot, each server counts.
+        // If the approvals cannot be read, every server is protected.
         let approvals = self.trust.approvals.snapshot().ok();
         let is_approved = move |server: &ServerDefinition| approvals.as_ref().is_none_or(|approvals| approvals.has(&server.key()));
         move |server| server.source.kind != SourceKind::Agent || is_approved(server)
     }
 
-    /// Returns all [processes](Self::processes), and from where each takes its code. Reads the disk.
+    /// Returns all [processes](Self::processes), and the paths from which each takes its code. Reads the disk.
     pub(super) fn code_of_servers(&self) -> Vec<(KnownServer, Code)> {
         let with_code = |known: KnownServer| {
             let code = self.code_of(&known.server);
@@ -206,15 +210,16 @@ impl Core {
         self.processes().map(with_code).collect()
     }
 
-    /// Returns from where a server takes its code, as far as it can be known now. Its program may be missing, and so may values of placeholders.
+    /// Returns the paths from which a server takes its code, as far as they can be known now. The program or values of placeholders may be
+    /// missing.
     pub(super) fn code_of(&self, server: &ServerDefinition) -> Code {
         let standard = BoxSettings::of(BoxBase::Standard);
         let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
         let Some(command) = self.command_with_defaults(server).or_else(|| self.command_as_written(server)) else { return Code::default() };
         let search = search_path(&command);
         let program = locate_program(&command.command, &search, &command.working_directory);
-        // A missing program can come to each folder of `PATH`. The last one is as good as the others. An entry without a command names only files, so
-        // a program of the system takes its place.
+        // A missing program could be created in each folder of `PATH`. The last folder stands for all of them. An entry without a command
+        // names only files, so a program of the system is used in its place.
         let last = || match command.command.as_str() {
             "" => PathBuf::from("/bin/sh"),
             name => std::env::split_paths(&search).last().unwrap_or_default().join(name),
@@ -237,7 +242,7 @@ impl Core {
         })
     }
 
-    /// Returns the variables of a server's entry, and those that load code, wherever they come from.
+    /// Returns the variables of a server's entry, and all variables that can load code, even if they do not come from the entry.
     fn variables(&self, server: &ServerDefinition, command: &ResolvedCommand) -> Vec<Variable> {
         let is_inherited = |name: &str, value: &str| {
             let private = PRIVATE.contains(&(name, value));
@@ -245,7 +250,8 @@ impl Core {
         };
         let known = command.environment.iter().map(|(name, value)| (name, value.expose_secret()));
         let known = known.filter(|(name, value)| !(GENERAL.contains(&name.as_str()) && is_inherited(name, value)));
-        // The command has no variables if the value of one of them is not set.
+        // If the value of one variable is missing, the resolved command has no variables at all. So the variables of the entry are read as
+        // they are written.
         let Transport::Stdio { environment, .. } = &server.transport else { return Vec::new() };
         let names: BTreeSet<&String> = command.environment.iter().map(|(name, _)| name).collect();
         let written = environment.iter().filter(|(name, _)| !names.contains(name));
@@ -253,12 +259,12 @@ impl Core {
         let written = written.map(|(name, value)| (name, with_values(value)));
         let variable =
             |(name, value): (&String, String)| Variable { value, loads_code: loads_code(name) && !GENERAL.contains(&name.as_str()) };
-        // The folders of `PATH` are looked at by themselves.
+        // The folders of `PATH` are examined separately.
         let all = known.map(|(name, value)| (name, value.to_owned())).chain(written);
         all.filter(|(name, _)| name.as_str() != "PATH").map(variable).collect()
     }
 
-    /// Returns the command of an entry, in which some placeholders have no value now.
+    /// Returns the command as the entry writes it, for an entry in which some placeholders have no value now.
     fn command_as_written(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
         let Transport::Stdio { command, arguments, working_directory, .. } = &server.transport else { return None };
         let workspace = &self.surroundings.workspace_folder;
@@ -273,8 +279,8 @@ impl Core {
         })
     }
 
-    /// Returns the folders that the box of a server has for its program, as far as its approval covers them. `None` without a box. Reads the
-    /// disk.
+    /// Returns the folders that the box of a server has for its program, as far as the server's approval covers them. `None` without a box.
+    /// Reads the disk.
     pub(in crate::gateway) fn places_in_box(&self, server: &ServerDefinition) -> Option<Vec<String>> {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return None };
         let compared = self.with_box_input(server, settings, &Outside::NOTHING, |request, command| {
@@ -283,18 +289,19 @@ impl Core {
         Some(compared.unwrap_or_default())
     }
 
-    /// Fails if the box of a server would have folders for its program that were not shown at the approval. Whoever can write the program, or a
-    /// folder above it, could choose them otherwise.
+    /// Fails if the box of a server would have folders for its program that were not shown at the approval. Without this check, a program
+    /// that can write this program, or a folder above it, could choose these folders.
     pub(super) fn check_places(&self, server: &ServerDefinition, places: &[String]) -> Result<()> {
         let approval = self.trust.approvals.approval(&server.key())?;
-        // Without an approval, the check of the command has already ended the start.
+        // Without an approval, the start does not get here: the check of the command has already failed.
         let covers = approval.is_none_or(|approval| approval.covers_places(places));
         if covers { Ok(()) } else { Err(NotApprovedReason::Places.refusal(&server.name)) }
     }
 }
 
 /// Returns the folders of a program that an approval covers. A program of the user's own `PATH` can be updated without a new approval,
-/// unless this box could choose another one (`is_fixed` is false). Packages that a person's answers decide are not known at the approval.
+/// unless this box could put another program in its place (`is_fixed` is false). Packages that depend on a person's answers are left out,
+/// because they are not known at the approval.
 pub(super) fn compared(server: &ServerDefinition, is_fixed: bool, places: Places) -> Vec<String> {
     let Places { runtime, packages, .. } = places;
     let runtime = if is_fixed && has_inherited_path(server) { BTreeSet::new() } else { runtime };
@@ -302,8 +309,8 @@ pub(super) fn compared(server: &ServerDefinition, is_fixed: bool, places: Places
     runtime.union(&packages).map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-/// Returns whether a person's answers decide which packages the server's program has: an answer is part of the command, an argument, the
-/// working folder or `PATH`.
+/// Returns whether the packages of the server's program depend on a person's answers. This is so if an answer is part of the command, an
+/// argument, the working folder or `PATH`.
 fn has_inputs_for_packages(server: &ServerDefinition) -> bool {
     let Transport::Stdio { command, arguments, environment, working_directory, .. } = &server.transport else { return false };
     let search_path = environment.iter().filter(|(name, _)| name == "PATH").map(|(_, value)| value.expose_secret());
@@ -311,9 +318,9 @@ fn has_inputs_for_packages(server: &ServerDefinition) -> bool {
     texts.chain(search_path).any(|text| text.contains("${input:"))
 }
 
-/// Returns all servers but the one of a box, and from where they take their code. Only the definition that is in force is the box's own. Each other
-/// definition of its name can come into force later, with other rights, so it counts as another server. But another entry of the same source needs
-/// a new approval then, so it shares with the box's own entry what both take their code from.
+/// Returns all servers except the one of a box, and the paths from which they take their code. The box's own server is only the definition
+/// that is used now. Another definition with the same name can be used later, with other rights, so it is another server here. But if the
+/// other entry is of the same source, it needs a new approval before it is used. Therefore it may share code with the box's own entry.
 pub(super) fn others<'a>(
     own: &'a ServerDefinition,
     servers: &'a [(KnownServer, Code)],
@@ -329,7 +336,7 @@ pub(super) fn others<'a>(
     })
 }
 
-/// Returns a server as the approval of another one names it.
+/// Returns how the approval request of server `own` refers to another server.
 pub(super) fn seen_from(own: &ServerDefinition, name: &str, source: &ServerSource) -> OtherServer {
     if name != own.name {
         OtherServer::Named(name.to_owned())
@@ -340,12 +347,12 @@ pub(super) fn seen_from(own: &ServerDefinition, name: &str, source: &ServerSourc
     }
 }
 
-/// Returns the server of an approval as the approval of another one names it.
+/// Returns how the approval request of server `own` refers to the server of another approval.
 pub(super) fn approved_seen_from(own: &ServerDefinition, key: &str) -> OtherServer {
     seen_from(own, server_of_key(key), &source_of_key(key).unwrap_or_default())
 }
 
-/// Returns from where a server took its code when it was approved.
+/// Returns the paths from which a server took its code when it was approved.
 fn code_at_approval(named: &NamedFiles) -> Code {
     let paths = |texts: &[String]| texts.iter().map(PathBuf::from).collect();
     let NamedFiles { programs, missing: _, folders, searched, files, is_too_long, environment_file: _ } = named;
@@ -355,15 +362,15 @@ fn code_at_approval(named: &NamedFiles) -> Code {
 
 /// Returns the programs, folders and files from which a server takes its code.
 pub(super) fn kept_of(server: &OtherServer, Code { programs, folders, searched, files, is_too_long }: &Code) -> Vec<Kept> {
-    // It may run what is anywhere.
+    // If the entry is too long to be examined, the server may run any file.
     let unexamined = is_too_long.then(|| Kept { path: "/".into(), owner: Owner::Unexamined(server.clone()) });
     let kept = |owner: fn(OtherServer) -> Owner| move |path: &PathBuf| Kept { path: path.clone(), owner: owner(server.clone()) };
     let programs = programs.iter().map(kept(Owner::Server)).chain(folders.iter().map(kept(Owner::MayRun)));
     programs.chain(searched.iter().map(kept(Owner::Searches))).chain(files.iter().map(kept(Owner::Uses))).chain(unexamined).collect()
 }
 
-/// Returns whether a server finds its program in the `PATH` of the gateway's own user. The values of a pinned environment file are approved, but
-/// they name folders of the entry's author.
+/// Returns whether a server finds its program in the `PATH` of the gateway's own user. The values of a pinned environment file are
+/// approved, but the author of the entry chooses the folders in them.
 fn has_inherited_path(server: &ServerDefinition) -> bool {
     let Transport::Stdio { environment, environment_file, .. } = &server.transport else { return false };
     let is_set_by_box = matches!(&server.in_box, Some(BoxDefinition::On(settings)) if settings.environment.contains_key("PATH"));
@@ -407,13 +414,13 @@ mod tests {
             .map(|(other, code)| (other, code.programs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")))
             .collect();
         let expected = [
-            // A program of the box's own stays its own.
+            // A program of the box's own server stays its own.
             (OtherServer::OtherVersion, "/earlier"),
             (OtherServer::SameName("files".to_owned(), base), "/hidden /shared"),
             (OtherServer::from("b"), "/b /shared"),
         ];
         assert_eq!(seen, expected.map(|(other, programs)| (other, programs.to_owned())));
-        // A definition that is no longer in force is another version of itself.
+        // A definition that is no longer used is another version of the same server.
         let (stale, _) = &servers[2];
         let of_source = OtherServer::SameName("files".to_owned(), config);
         let seen: Vec<_> = others(&stale.server, &servers).map(|(other, _)| other).collect();

@@ -1,4 +1,5 @@
-//! Finds the registry that a package runner in a box reaches until its server has started, by the settings of the user's own package manager.
+//! Finds the package registry that a package runner (such as `npx`) in a box may reach until its server has started. The settings of the
+//! user's own package manager determine the registry.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,9 +15,9 @@ const MAX_SETTINGS_BYTES: u64 = 256 * 1024;
 const SETTINGS: [&str; 3] = ["npm_config_", "UV_", "PIP_"];
 
 impl Core {
-    /// Returns the registry of a server's package, which is part of its approval. Returns an empty registry for a command that is no
-    /// package runner, for a server without a box, and for a box that may reach all hosts. Only the arguments as they are written in the
-    /// config count, because a person sees these. So the value of a placeholder never adds a registry.
+    /// Returns the registry of a server's package, which is part of its approval. Returns an empty registry for a command that is not a
+    /// package runner, for a server without a box, and for a box that may reach all hosts. Uses the arguments as they are written in the
+    /// config, because a person sees these. So the value of a placeholder never adds a registry.
     pub(in crate::gateway) fn start_registry(&self, server: &ServerDefinition) -> Registry {
         let Transport::Stdio { command, arguments, .. } = &server.transport else { return Registry::default() };
         match &server.in_box {
@@ -34,7 +35,7 @@ fn registry_of(command: &str, arguments: &[String], surroundings: &Surroundings)
     let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
     let runner = Runner::of(command, arguments)?;
     let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);
-    // Nothing is read that the package manager does not read.
+    // Reads only files that the package manager reads too.
     let read = |reader: Runner, path: PathBuf| {
         let bytes = if reader == runner { read_bounded(&path, Links::Follow, MAX_SETTINGS_BYTES).ok() } else { None };
         String::from_utf8(bytes?).ok()
@@ -140,7 +141,7 @@ mod tests {
         assert!(refused.code() == "ERR_NOT_APPROVED" && refused.to_string().contains("registry"), "{refused}");
         assert_eq!(scene.shown().await, ["may reach other.example:443 until it has started, to fetch its package"]);
         assert_ne!(core.full_subject(&scene.server).await.unwrap().shown_digest, subject.shown_digest);
-        // Another path is the same host, which is what was shown.
+        // A URL with another path has the same host, and the request has shown the host.
         scene.use_registry("https://registry.npmjs.org/mirror/");
         assert!(core.check_approved(&scene.server, &read_env_file).is_ok());
     }
@@ -151,7 +152,7 @@ mod tests {
         let subject = scene.approve().await;
         let given = scene.given(&subject).await;
         assert!(given.0 == ["registry.npmjs.org:443"] && given.1.contains(&"npm_config_registry".to_owned()), "{given:?}");
-        // Its network has the registry anyway.
+        // The network of this box has all hosts, so the registry is not added.
         let open = Scene::new(&json!({ "command": "npx", "args": ["-y", "a"], "box": { "network": "any" } }));
         let subject = open.approve().await;
         let given = open.given(&subject).await;

@@ -1,4 +1,4 @@
-//! Approvals of hosts: a person sees the hosts, and approves exactly these.
+//! Approvals of hosts: a person sees the list of hosts, and approves exactly this list.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::store::{Kind, Rows};
 use crate::trust::{FetchApproval, FetchHosts, fetch_row};
 
 impl Gateway {
-    /// Returns what a person must see before code of an agent may fetch from hosts. `None` is the operator's own agent. If
-    /// `hosts` is `None`, the hosts of the agent's entry in the config are used. Blocks.
+    /// Returns what a person must see before an agent's code may fetch from hosts. `agent` is the agent's name, or `None` for the
+    /// operator's own agent. If `hosts` is `None`, the hosts of the agent's entry in the config are used. Blocks.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name of an agent or a host that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for an agent's name or a host that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
     pub fn fetch_approval(&self, agent: Option<&str>, hosts: Option<&[String]>) -> Result<FetchApproval> {
         const METHOD: &str = "Gateway.fetchApproval";
         self.core.check_open()?;
@@ -36,7 +36,7 @@ impl Gateway {
         })
     }
 
-    /// Approves exactly the hosts that a person was shown. They replace the hosts that were approved for the agent before. Blocks.
+    /// Approves exactly the hosts that a person was shown. These hosts replace all hosts that were approved for the agent before. Blocks.
     ///
     /// # Errors
     /// `ERR_DIGEST_CHANGED` if the digest does not belong to these hosts, and the errors of [`Self::fetch_approval`].
@@ -53,7 +53,7 @@ impl Gateway {
             Ok(())
         });
         change.map_err(|error| self.core.redacted(error))?;
-        // Runs in progress may use hosts that are no longer approved.
+        // Pending fetches are ended, because runs in progress may use hosts that are no longer approved.
         self.core.fetch.end_fetches(agent);
         self.record_fetch_approval(agent, &shown.hosts, Some(digest));
         Ok(FetchApproval {
@@ -67,18 +67,18 @@ impl Gateway {
         })
     }
 
-    /// Revokes the approval of an agent's hosts, for all processes. The fetches of its runs in this gateway end. Returns whether there was an
-    /// approval. Blocks.
+    /// Revokes the approval of an agent's hosts, for all processes. Pending fetches of the agent's runs in this gateway end. Returns
+    /// whether there was an approval. Blocks.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name of an agent that is not well-formed, `ERR_STORE`, `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for an agent's name that is not well-formed, `ERR_STORE`, `ERR_CLOSED`.
     pub fn revoke_fetch(&self, agent: Option<&str>) -> Result<bool> {
         self.core.check_open()?;
         check_agent("Gateway.revokeFetch", agent)?;
         self.core.fetch.end_fetches(agent);
         let revoked = self.core.store.change(Kind::Fetch, |rows| Ok(rows.remove(fetch_row(agent)).is_some()));
         let revoked = revoked.map_err(|error| self.core.redacted(error))?;
-        // A run may have begun before the row was gone.
+        // A run may have begun a fetch before the row was removed.
         self.core.fetch.end_fetches(agent);
         if revoked {
             self.record_fetch_approval(agent, &BTreeSet::new(), None);
@@ -97,7 +97,7 @@ impl Gateway {
 }
 
 impl Agent {
-    /// Returns the hosts that the agent's code may fetch from in each run, according to the last reading of the store. Reads no file.
+    /// Returns the hosts that the agent's code may fetch from in each run, as of the last time that the store was read. Reads no file.
     pub(crate) fn hosts_of_runs(&self) -> Vec<String> {
         self.core.hosts_of_runs(&self.identity)
     }
@@ -148,10 +148,10 @@ fn approved_in(rows: &Rows, agent: Option<&str>) -> FetchHosts {
     rows.get(fetch_row(agent)).and_then(|body| FetchHosts::read(agent, body)).unwrap_or_default()
 }
 
-/// Parses a list of hosts.
+/// Parses a list of host patterns.
 ///
 /// # Errors
-/// `ERR_INVALID_OPTION` that names the entry that is wrong.
+/// `ERR_INVALID_OPTION` that contains the wrong entry.
 fn parsed_hosts(method: &'static str, texts: &[String]) -> Result<AllowedHosts> {
     let wrong = |problem: String| Error::InvalidOption { method, problem: problem.into() };
     if texts.len() > MAX_FETCH_HOSTS {

@@ -43,8 +43,8 @@ impl FetchState {
         &self.fetcher
     }
 
-    /// Returns the token that is cancelled when the approval of an agent's hosts is revoked or replaced. It ends the fetches of the agent's
-    /// runs.
+    /// Returns the token that is cancelled when the approval of an agent's hosts is revoked or replaced. The token ends the fetches of the
+    /// agent's runs.
     fn until_revoked(&self, agent: Option<&str>) -> CancellationToken {
         self.revoked.lock().entry(fetch_row(agent).to_owned()).or_default().clone()
     }

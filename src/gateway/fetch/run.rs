@@ -21,7 +21,7 @@ use crate::trust::FetchHosts;
 const WAY_OUT: &str = "Add it to fetch.hosts of the run or the agent, and let a person approve it";
 const NOT_APPROVED: &str = "ERR_FETCH_NOT_APPROVED";
 
-/// The fetches of one run, which end when the approval of its hosts is revoked.
+/// The fetches of one run. They end when the approval of the run's hosts is revoked.
 pub(in crate::gateway) struct RunFetches {
     calls: FetchCalls,
     revoked: CancellationToken,
@@ -89,12 +89,12 @@ impl FetchObserver for Recorder {
 }
 
 impl Core {
-    /// Returns the fetches of a run that begins, or `None` if its code has no `fetch`. If nobody has approved the hosts of the config, sends a
-    /// warning and returns `None`, because the run itself has not asked for them.
+    /// Returns the fetches of a run that begins, or `None` if the run's code has no `fetch`. If the run itself asks for no hosts, the hosts
+    /// of the agent's entry in the config are used. If nobody has approved those, this is not an error: sends a warning and returns `None`.
     ///
     /// # Errors
-    /// `ERR_FETCH_NOT_APPROVED` if the run asks for hosts that a person has not approved for its agent, or that are not in the agent's entry in
-    /// the config; `ERR_STORE`.
+    /// `ERR_FETCH_NOT_APPROVED` if the run asks for hosts that a person has not approved for the run's agent, or that are not in the
+    /// agent's entry in the config; `ERR_STORE`.
     pub(in crate::gateway) fn fetches_of_run(
         &self,
         identity: &Identity,
@@ -177,7 +177,7 @@ impl Core {
     }
 }
 
-/// Returns the error of a run whose agent lacks some of its hosts.
+/// Returns the error of a run that needs hosts which its agent is not allowed to use.
 fn refusal(identity: &Identity, lacking: &[String], reason: &str, way_out: String) -> Error {
     Error::FetchNotApproved {
         agent: agent_in_words(identity.name()).into(),
@@ -187,8 +187,8 @@ fn refusal(identity: &Identity, lacking: &[String], reason: &str, way_out: Strin
     }
 }
 
-/// Returns the words of the command with which a person approves hosts. An approval replaces the earlier one, so `hosts` must contain all hosts that are to
-/// be approved.
+/// Returns the words of the command with which a person approves hosts. An approval replaces the earlier approval, so `hosts` must contain
+/// all hosts that are to be approved.
 fn approval_words(agent: Option<&str>, hosts: &FetchHosts) -> String {
     let list = |hosts: &BTreeSet<String>| hosts.iter().map(String::as_str).collect::<Vec<_>>().join(",");
     let FetchHosts { hosts, private_hosts } = hosts;

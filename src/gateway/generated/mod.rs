@@ -1,4 +1,4 @@
-//! Servers whose tools were made from a prompt: their place among the servers, and their calls.
+//! Servers whose tools were made from a prompt: how they are added to the other servers, and how their tools are called.
 
 mod network;
 mod result;
@@ -23,11 +23,12 @@ use crate::store::audit::AuditParty;
 use crate::text::{check_server_name, sanitise_line};
 
 impl Gateway {
-    /// Adds a generated server, or replaces it. Like any server, it is used only after a person has approved it: its code, its hosts and its tools.
+    /// Adds a generated server, or replaces it. Like any server, it is used only after a person has approved it. The approval covers its
+    /// code, its hosts and its tools.
     ///
     /// # Errors
-    /// `ERR_INVALID_OPTION` for a name that is not valid for a server or that a source of higher precedence has, for a server without tools, and
-    /// for invalid hosts and secrets; `ERR_CLOSED`.
+    /// `ERR_INVALID_OPTION` for an invalid server name, for a name that a server of a source with higher precedence has, for a server
+    /// without tools, and for invalid hosts or secrets; `ERR_CLOSED`.
     ///
     /// ```no_run
     /// # async fn example(gateway: hyperlight_mcp::Gateway, tools: hyperlight_mcp::config::GeneratedTools) -> hyperlight_mcp::Result<()> {
@@ -57,7 +58,8 @@ impl Gateway {
         self.replace_generated(name, vec![Entry::Valid(Arc::new(server))]).await
     }
 
-    /// Removes a generated server, and ends its calls. Its approval stays valid for the same code. If there is no such server, nothing happens.
+    /// Removes a generated server, and ends its calls. The approval is kept, and is valid again if a server with the same code is added. If
+    /// there is no such server, nothing happens.
     ///
     /// # Errors
     /// `ERR_CLOSED`.
@@ -96,8 +98,8 @@ impl Core {
     }
 }
 
-/// Returns the reason why a person could misread the code: a character ends a line for the engine but not for a person, or two tools have the
-/// same name.
+/// Returns the reason why a person could misread the code: the code contains a character that ends a line for the JavaScript engine but not
+/// for a person, or two tools have the same name.
 fn code_problem(tools: &GeneratedTools) -> Option<String> {
     let mut names = BTreeSet::new();
     tools.tools.iter().find_map(|tool| {

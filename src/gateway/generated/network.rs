@@ -62,7 +62,7 @@ impl Network {
         })
     }
 
-    /// Returns the placeholders that the code gets in place of the secrets, each with the name of its secret.
+    /// Returns the placeholders that the code gets in place of the secrets, each as a pair: the name of the secret, and its placeholder.
     pub(super) fn placeholders(&self) -> impl Iterator<Item = (String, String)> {
         self.secrets.iter().map(|secret| (secret.name().to_owned(), secret.placeholder().to_owned()))
     }
@@ -99,7 +99,7 @@ fn hosts_in(texts: &[String]) -> std::result::Result<AllowedHosts, String> {
     AllowedHosts::parse(texts.iter().map(String::as_str)).map_err(|problem| problem.to_string())
 }
 
-/// Returns whether a text can be a variable's name, which is also the name of a field of `secrets` in code.
+/// Returns whether a text can be the name of an environment variable. In code, it is also the name of a field of `secrets`.
 fn is_variable_name(name: &str) -> bool {
     let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     begins && name.len() <= 64 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

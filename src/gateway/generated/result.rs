@@ -1,9 +1,9 @@
-//! The result of a generated tool in the form of MCP.
+//! The result of a generated tool as an MCP `CallToolResult`.
 
 use serde_json::{Value as Json, json};
 
-/// Makes the result of a call from the value that the code returned. A value with `content` is already a result, and is not changed. Any other
-/// value becomes a text; an object also becomes the structured content.
+/// Makes the result of a call from the value that the code returned. A value with the field `content` is already a result, and is not
+/// changed. Any other value becomes a text. An object also becomes the structured content.
 pub(super) fn result_of(value: Json) -> Json {
     if value.get("content").is_some() {
         return value;

@@ -24,10 +24,10 @@ use crate::sandbox::{
 
 /// The error message for code that tries to fetch during a trial.
 const NO_NETWORK: &str = "Fetch blocked: the code is only tried, so it has no network";
-/// Longest time of one call.
+/// Maximum time of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Listener for a line that the code logs.
+/// Listener that gets each line that the code logs.
 type OnLog = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The tools of one generated server.
@@ -66,13 +66,13 @@ pub(super) struct ToolCaller {
     /// `None` for the operator's own agent.
     pub(super) agent: Option<Arc<str>>,
     pub(super) run_id: Option<u64>,
-    /// The owner of the agent's code. The tool's code uses the shares of this owner. A run that waits for the tool has given its compute slot
-    /// back, so the tool never waits for the slot of that run.
+    /// The owner of the agent's code. The tool's code uses the parser share and the compute slots of this owner. A run that waits for the
+    /// tool has released its own compute slot, so the tool never waits for that slot.
     code_owner: CodeOwner,
 }
 
 impl ToolCaller {
-    /// Returns the agent of a call. Returns `None` if the caller has given up the call.
+    /// Returns the caller of a call. Returns `None` if the caller has given up the call.
     fn of(caller: &dyn Caller) -> Option<Self> {
         let scope = &(caller as &dyn Any).downcast_ref::<ScopeCaller>()?.scope;
         let identity = &scope.identity;
@@ -80,7 +80,7 @@ impl ToolCaller {
     }
 }
 
-/// Returns the request that runs a tool's code. The code can import no module.
+/// Returns the request for a run of a tool's code. The code can import no module.
 pub(super) fn run_request(
     tool: &GeneratedTool,
     input: Json,
@@ -159,7 +159,7 @@ impl Drop for StopOnDrop {
 
 /// Answers the calls of code that has no modules. Agent code cannot call a module, but the guest is not trusted.
 pub(super) struct OnlyFetch {
-    /// `None` if the tool has no network, or is only tried.
+    /// `None` if the tool has no network, or if this is a trial of the tool.
     pub(super) fetches: Option<FetchCalls>,
     /// Set once the code has tried to fetch.
     pub(super) has_fetched: Arc<AtomicBool>,

@@ -14,11 +14,11 @@ use crate::fetch::{AllowedHost, FetchSecret};
 use crate::gateway::Gateway;
 use crate::sandbox::Stop;
 
-/// Longest time of a trial.
+/// Maximum time of a trial.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The problem that is reported for code that cannot be parsed in time, or that nests too deeply.
-const NOT_READ: &str = "the code could not be parsed: it nests too deeply, or takes more than 5 s to parse. Simplify it";
+/// The problem that is reported for code that cannot be parsed in time, or that is nested too deeply.
+const NOT_READ: &str = "the code could not be parsed: it is nested too deeply, or takes more than 5 s to parse. Simplify it";
 
 /// Globals that the code of each tool may use.
 const GLOBALS: [&str; 61] = [
@@ -87,18 +87,18 @@ const GLOBALS: [&str; 61] = [
 /// Globals that the code of tools with a network may use, too.
 const NETWORK_GLOBALS: [&str; 9] =
     ["AbortController", "AbortSignal", "Blob", "File", "FormData", "Headers", "ReadableStream", "Request", "Response"];
-/// The names of errors that show a defect of the code. Code uses other errors to refuse invalid arguments, and the arguments of an example may
-/// be invalid.
+/// The names of errors that show a defect of the code. An error with any other name is ignored: code uses such errors to refuse invalid
+/// arguments, and the arguments of an example may be invalid.
 const DEFECTS: [&str; 4] = ["TypeError", "SyntaxError", "RangeError", "InternalError"];
 /// The name of the error that the engine throws for a name that does not exist.
 const MISSING_NAME: &str = "ReferenceError";
-/// The codes of errors that say nothing about the tool's code.
+/// The codes of errors whose cause is not the tool's code.
 const OTHER_FAILURES: [&str; 4] = ["ERR_NO_HYPERVISOR", "ERR_CLOSED", "ERR_IO", "ERR_INTERNAL"];
 
 impl Gateway {
-    /// Checks the code of a tool, and returns the problem, if one was found. The code is parsed. With `example`, it also runs in a VM without
-    /// network, with made-up placeholders for `secrets`. An error after the code has tried to fetch is ignored, unless it is about a name that
-    /// does not exist.
+    /// Checks the code of a tool, and returns the problem, if one was found. The code is parsed. With `example`, it also runs in a VM
+    /// without network, with made-up placeholders for `secrets`. If the code throws an error after it has tried to fetch, the error is
+    /// ignored, unless its cause is a name that does not exist.
     ///
     /// # Errors
     /// `ERR_NO_HYPERVISOR`, `ERR_CLOSED`.
@@ -128,7 +128,7 @@ impl Gateway {
     }
 
     /// Checks the body of a function in the separate parser process. Code that cannot be checked in time is refused, because nothing is
-    /// known about it. The check ends with this future.
+    /// known about it. If this future is dropped, the check ends.
     async fn read_body(&self, body: String, parameters: &'static [&str], globals: Vec<&'static str>) -> Result<Vec<String>> {
         let stop = Stop::new();
         let _stops = StopOnDrop(stop.clone());
@@ -190,8 +190,8 @@ impl Gateway {
     }
 }
 
-/// Judges an error that code has thrown. No fetch can succeed in a trial. So after a fetch, the missing network may be the cause of an error,
-/// unless the error is about a name that does not exist.
+/// Decides whether an error that code has thrown is a problem of the code. No fetch can succeed in a trial. So after a fetch, the missing
+/// network may be the cause of an error, unless the error is about a name that does not exist.
 fn judged(name: &str, has_fetched: bool, problem: String) -> Option<CodeProblem> {
     match name {
         MISSING_NAME => Some(CodeProblem::Defects(vec![problem])),

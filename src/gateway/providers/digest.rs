@@ -1,7 +1,7 @@
-//! The digest of a package, which a person approves before the package's code runs. It covers all files in the package's folder, because
-//! any of them may be loaded as code. It does not cover files outside of the folder, and the code cannot import those. A link to a target
-//! outside of the folder is refused: a file `package.json` behind such a link would determine how code is loaded, and could change after
-//! the approval.
+//! The digest of a package, which a person approves before the package's code runs. The digest covers all files in the package's folder,
+//! because each of them may be loaded as code. It does not cover files outside of the folder, which the code cannot import. A link to a
+//! target outside of the folder is refused: a file `package.json` behind such a link would determine how code is loaded, and could change
+//! after the approval.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -54,7 +54,7 @@ impl Walk {
     /// Adds the entries of a folder to the digest, in the order of their names. `path` is the folder's path within the package.
     fn folder(&mut self, folder: &Path, path: &str, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
-            return Err(format!("its folders are nested more than {MAX_DEPTH} levels"));
+            return Err(format!("its folders are nested more than {MAX_DEPTH} levels deep"));
         }
         let unreadable = |error: io::Error| format!("its folder {path} cannot be read: {error}");
         let entries: io::Result<Vec<_>> = fs::read_dir(folder).map_err(unreadable)?.map(|entry| Ok(entry?.file_name())).collect();

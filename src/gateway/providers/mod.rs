@@ -1,6 +1,6 @@
 //! Providers: packages, and code of the agent's author, that add servers. The code of a package runs only after a person has approved its
-//! name, version and files. Its answer is checked and parsed like entries of a config (`registry/providers/`), and each server needs its
-//! own approval.
+//! name, version and files. The answer of a provider is checked and parsed like entries of a config (`registry/providers/`), and each of
+//! its servers needs its own approval.
 
 mod digest;
 mod packages;
@@ -30,7 +30,7 @@ use crate::registry::{Entry, Registry, catalogue, catalogue_source};
 use crate::store::Kind;
 use crate::store::audit::{AuditParty, ProviderDecision};
 
-/// The servers of each source other than the config.
+/// The servers of the catalogue and of the providers, by source.
 type Layers = Vec<(ServerSource, Vec<Entry>)>;
 
 /// The providers of a gateway.
@@ -39,7 +39,7 @@ pub(super) struct Providers {
     loader: Option<Arc<dyn ProviderLoader>>,
     registered: Mutex<BTreeMap<String, Arc<dyn Provider>>>,
     settings: Mutex<ProviderSettings>,
-    /// The providers and their servers, as of the last survey.
+    /// The providers and their servers, as of the last survey. A survey finds all providers and decides whether their code may run.
     known: Mutex<Vec<Known>>,
 }
 
@@ -54,7 +54,7 @@ impl Providers {
     }
 
     /// Returns the reason why the policy of the config denies the server of this name or its provider. Returns `None` if the policy allows
-    /// it.
+    /// the server.
     pub(super) fn denial_of(&self, server: &str) -> Option<String> {
         let known = self.known.lock();
         let refused = known.iter().flat_map(|known| &known.status.refused).find(|refused| refused.name == server);
@@ -68,7 +68,7 @@ impl Providers {
     }
 }
 
-/// The selection of the providers whose code runs again.
+/// Selects the providers whose code runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anew<'n> {
     All,
@@ -105,8 +105,8 @@ impl Gateway {
         self.look_again(name).await
     }
 
-    /// Lists the providers as of the last survey: there is a survey when the gateway opens, at each reload, and after each change. Does not
-    /// block.
+    /// Lists the providers as of the last survey. The gateway surveys the providers when it opens, at each reload, and after each change of
+    /// a provider. Does not block.
     #[must_use]
     pub fn providers(&self) -> Vec<ProviderStatus> {
         self.core.providers.known.lock().iter().map(|known| known.status.clone()).collect()
@@ -139,11 +139,11 @@ impl Gateway {
         })
     }
 
-    /// Approves the code of a package, exactly as shown in the request with this digest. Then runs the code and adds its servers. Each of
-    /// these servers needs its own approval.
+    /// Approves the code of a package, exactly as shown in the request with this digest. Then runs the code and adds the servers that it
+    /// returns. Each of these servers needs its own approval.
     ///
     /// # Errors
-    /// `ERR_DIGEST_CHANGED` if the package has changed since, and the errors of [`Self::provider_request`].
+    /// `ERR_DIGEST_CHANGED` if the package has changed since the request, and the errors of [`Self::provider_request`].
     pub async fn approve_provider(&self, name: &str, digest: &str) -> Result<ProviderStatus> {
         self.core.check_open()?;
         let _one_at_a_time = self.core.reloading.lock().await;
@@ -159,7 +159,7 @@ impl Gateway {
         self.look_again(&surveyed.name).await
     }
 
-    /// Revokes the approval of a package's code, for all processes, and removes its servers from this gateway.
+    /// Revokes the approval of a package's code, for all processes, and removes the package's servers from this gateway.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_PROVIDER`, `ERR_STORE`.
@@ -188,8 +188,8 @@ impl Gateway {
         changed.await.map_err(|error| self.core.redacted(error))
     }
 
-    /// Surveys all providers, runs the code of one, and applies the servers that it now provides. The caller must hold the lock
-    /// `reloading`.
+    /// Surveys all providers, runs the code of one of them, and applies the servers that this provider returns now. The caller must hold
+    /// the lock `reloading`.
     async fn look_again(&self, name: &str) -> Result<ProviderStatus> {
         let settings = self.core.providers.settings.lock().clone();
         let layers = self.core.look(&settings, Anew::Only(name)).await.map_err(|error| self.core.redacted(error))?;
@@ -225,7 +225,8 @@ impl Gateway {
 }
 
 impl Core {
-    /// Returns the layers of a config other than its own servers: the catalogue, and all providers. The code of the providers runs again.
+    /// Returns the layers of the registry that a reload replaces in addition to the config's own servers: the catalogue, and all providers.
+    /// The code of the providers runs again.
     pub(super) async fn brought_layers(self: &Arc<Self>, config: &Config) -> Result<Layers> {
         let mut layers = self.look(&config.providers, Anew::All).await?;
         layers.push(catalogue_layer(config.catalogue));
@@ -266,7 +267,7 @@ impl Core {
     async fn surveyed(self: &Arc<Self>, name: &str) -> Result<Surveyed> {
         let settings = self.providers.settings.lock().clone();
         let all = self.survey(&settings).await?;
-        // If another package has taken a package's provider name, the package is still found by the package's name.
+        // If the provider name of a package is used by another package, the first package is still found by its package name.
         let exact = all.iter().find(|provider| provider.package.as_deref() == Some(name));
         exact.or_else(|| all.iter().find(|provider| provider.is_called(name))).cloned().ok_or_else(|| self.unknown_provider(name))
     }

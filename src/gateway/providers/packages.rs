@@ -1,5 +1,5 @@
-//! Finds packages that provide servers, in the way in which Node resolves a package's name: in `node_modules` of a folder and of its
-//! parents. Reads only the file `package.json`.
+//! Finds packages that provide servers, in the same places as Node: in the `node_modules` of a folder and of its parent folders. Reads only
+//! the file `package.json`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,7 +28,7 @@ pub(super) struct FoundPackage {
     pub(super) description: Option<String>,
     /// The package's folder, with links resolved.
     pub(super) folder: PathBuf,
-    /// The path of the provider's file, relative to the folder. Contains no `..`.
+    /// The path of the provider's file, relative to the package's folder. Contains no `..`.
     pub(super) file: PathBuf,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn discover(starts: &[PathBuf]) -> BTreeMap<String, Result<FoundPacka
     found
 }
 
-/// Returns the `node_modules` folders in which Node searches for a package, the nearest first.
+/// Returns the `node_modules` folders in which Node searches for a package, nearest first.
 fn search_folders(starts: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for ancestor in starts.iter().flat_map(|start| start.ancestors()) {
@@ -111,7 +111,7 @@ fn read(name: &str, folder: &Path) -> Result<Option<FoundPackage>, String> {
     };
     let manifest: Json = match serde_json::from_slice(&bytes) {
         Ok(manifest) => manifest,
-        // An invalid `package.json` without the key is ignored, because the package is not a provider.
+        // An invalid `package.json` that does not contain the key is ignored, because the package cannot be a provider.
         Err(_) if !bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes()) => return Ok(None),
         Err(error) => return Err(format!("its package.json is not JSON: {error}")),
     };
@@ -130,8 +130,8 @@ fn read(name: &str, folder: &Path) -> Result<Option<FoundPackage>, String> {
     Ok(Some(FoundPackage { name: name.to_owned(), version, description, folder, file }))
 }
 
-/// Checks that a file of a package is in the package's folder after links are resolved. The digest does not cover files outside, and
-/// `package.json` determines which code runs and how it is loaded.
+/// Checks that a file of a package is in the package's folder after links are resolved. The digest does not cover files outside of the
+/// folder. `package.json` is checked too, because it determines which code runs and how it is loaded.
 fn check_inside(folder: &Path, file: &str) -> Result<(), String> {
     match fs::canonicalize(folder.join(file)) {
         Ok(real) if real.starts_with(folder) => Ok(()),

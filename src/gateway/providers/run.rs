@@ -37,7 +37,7 @@ pub(super) struct Known {
 }
 
 impl Core {
-    /// Runs the code of the allowed providers. A provider that is not selected by `anew` keeps its earlier servers, if nothing about it has
+    /// Runs the code of the allowed providers. A provider that `anew` does not select keeps its earlier servers, if the provider has not
     /// changed.
     pub(super) async fn run_all(self: &Arc<Self>, all: Vec<Surveyed>, policy: &ProviderPolicy, anew: Anew<'_>) -> Vec<Known> {
         let before = self.providers.known.lock().clone();
@@ -118,8 +118,8 @@ impl Core {
         }
     }
 
-    /// Warns why a provider has no servers. A package that was only discovered gets a warning only if it fails, because nobody asked for
-    /// it; otherwise it is just listed.
+    /// Sends a warning with the reason why a provider has no servers. For a discovered package, sends a warning only if it fails: nobody
+    /// has requested the package, so otherwise it is only listed.
     fn tell(&self, status: &ProviderStatus) {
         if let Some(problem) = &status.problem
             && (status.state == ProviderState::Failed || status.origin != super::ProviderOrigin::Discovered)
@@ -128,7 +128,7 @@ impl Core {
         }
     }
 
-    /// Waits for an answer of foreign code, which may panic, fail or never answer. The error is text for a person.
+    /// Waits for the answer of a provider's code, which may panic, fail or never answer. The error is a text for a person.
     async fn answered(&self, ask: impl FnOnce() -> Answer<Json>, patience: Duration) -> Result<Json, String> {
         let asked = AssertUnwindSafe(async move { ask().await }).catch_unwind();
         match tokio::time::timeout(patience, asked).await {

@@ -91,8 +91,9 @@ impl ProviderOrigin {
         }
     }
 
-    /// Returns the source of the servers of a provider. Approvals are stored by the source, so that an approval for a package does not apply to the
-    /// agent's code. The source of a package has the name of the package, because two packages can have one provider's name (`@acme/mcp`, `acme-mcp`).
+    /// Returns the source of the servers of a provider. The key of an approval contains the source, so that an approval for a package does
+    /// not apply to the agent's code. The source of a package contains the name of the package, because two packages can have the same
+    /// provider name (`@acme/mcp` and `acme-mcp`).
     pub(super) fn source_of(self, provider: &str, package: Option<&str>) -> ServerSource {
         let kind = match self {
             Self::Config | Self::Discovered => SourceKind::Provider,
@@ -106,7 +107,7 @@ impl ProviderOrigin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderStatus {
-    /// The provider's name. The names of its servers begin with it, followed by `--`.
+    /// The provider's name. The names of the provider's servers begin with this name, followed by `--`.
     pub name: String,
     /// The name of the provider's package. Absent for a registered provider.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +122,7 @@ pub struct ProviderStatus {
     /// The reason for a state other than `ready`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The names of its servers, with and without errors.
+    /// The names of the provider's servers, including servers whose definition has an error.
     pub servers: Vec<String>,
     /// Servers that the policy denies.
     pub refused: Vec<RefusedServer>,
@@ -145,7 +146,7 @@ pub struct ProviderRequest {
     pub digest: String,
     /// True if a person has approved exactly this digest.
     pub approved: bool,
-    /// The version that a person approved earlier, if the version or the files have changed since.
+    /// The version that a person approved earlier. Present only if the version or the files have changed since that approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approved_before: Option<String>,
 }

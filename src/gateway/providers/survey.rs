@@ -20,7 +20,7 @@ pub(super) struct PackageApproval {
     pub(super) digest: String,
 }
 
-/// The decision whether the code of a provider may run. The text is the reason if it may not.
+/// The decision whether the code of a provider may run. If the code may not run, the text is the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
     Denied(String),
@@ -50,9 +50,9 @@ impl Surveyed {
     }
 }
 
-/// Finds and judges all providers. The order is: registered providers, packages in the config in their order, installed packages. Each
-/// provider name belongs to the first provider that claims it. If a name of a merely installed package is claimed by another provider too,
-/// the installed package does not get it. Blocks.
+/// Finds all providers, and decides for each whether its code may run. The order is: registered providers, packages in the config in their
+/// order, installed packages. Each provider name belongs to the first provider that claims it. An installed package that the config does
+/// not name never gets a provider name that another provider claims too. Blocks.
 pub(super) fn survey(settings: &ProviderSettings, starts: &[PathBuf], registered: &BTreeSet<String>, approvals: &Rows) -> Vec<Surveyed> {
     let mut all: Vec<Surveyed> = registered.iter().map(|name| registered_provider(settings, name)).collect();
     for package in &settings.packages {
@@ -111,8 +111,8 @@ pub(super) fn approval_of(package: &FoundPackage, approvals: &Rows) -> Option<Pa
     serde_json::from_slice(approvals.get(&package.name)?).ok()
 }
 
-/// Makes each name refer to at most one provider. A package that was merely discovered does not get a name that another provider has too,
-/// so that no package can take the name of another just by being installed.
+/// Makes each name refer to at most one provider. A package that was only discovered does not get a name that another provider has too.
+/// Otherwise a package could take the name of another provider just because it is installed.
 fn refuse_shared_names(all: &mut [Surveyed]) {
     let holders = |all: &[Surveyed]| {
         let mut holders: BTreeMap<String, Vec<(String, ProviderOrigin)>> = BTreeMap::new();

@@ -102,8 +102,8 @@ impl ResourceEntry {
 }
 
 impl ApprovedItem {
-    /// Finds the target in an approved manifest that contains only granted items. URIs are checked again, because a granted template may
-    /// match a URI that is not granted.
+    /// Finds the target in an approved manifest that contains only granted items. The URI of a resource is checked again, because a granted
+    /// template may match a URI that is not granted.
     pub(super) fn find(server: &ServerDefinition, approved: &Arc<Manifest>, granted: &Granted, target: Target<'_>) -> Result<Self> {
         let name = &server.name;
         match target {
@@ -135,7 +135,7 @@ impl ApprovedItem {
         }
     }
 
-    /// Compares the item with its present description by the running server.
+    /// Compares the item with the description that the running server gives now. Returns an error if they differ.
     pub(super) fn compare(&self, server: &str, live: &Manifest) -> Result<()> {
         let is_same = match self {
             Self::Tool(tool) => match compare_tool(tool, live) {
@@ -161,7 +161,7 @@ impl ApprovedItem {
         }
     }
 
-    /// Returns whether a person is asked before a request for this item. Requests for resources and prompts only read.
+    /// Returns whether a person is asked before a request for this item. Requests for resources and prompts are treated as read-only.
     pub(super) fn gate(&self, confirm: Confirm, reads: &[String]) -> Gate {
         match self {
             Self::Tool(tool) => gate(confirm, tool, reads),
@@ -177,8 +177,8 @@ impl ApprovedItem {
     }
 
     /// Returns whether a failed request may be sent again. If the server may have executed the request, this is only allowed for a tool
-    /// that a person approved with `readOnlyHint` or `idempotentHint`. Requests for resources and prompts are then not sent again, because
-    /// they have no such annotation.
+    /// that a person approved with `readOnlyHint` or `idempotentHint`. In this case, requests for resources and prompts are not sent again,
+    /// because they have no such annotation.
     pub(super) fn may_send_again(&self, failure: &CallFailure) -> bool {
         match (failure.sent, &failure.error) {
             (Sent::No, Error::ServerExited { .. }) => true,

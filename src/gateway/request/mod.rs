@@ -4,9 +4,9 @@
 //! 1. Its item (`item`: a tool, resource, template or prompt) is found in the approved manifest of an enabled server.
 //! 2. The server is connected, and the live item is compared with the approved one.
 //! 3. If the item needs a permission, a person is asked (`permission`). Then steps 1 and 2 are repeated, and the item must be unchanged.
-//! 4. The request takes one of the server's slots. If it had to wait for a slot, steps 1 and 2 are repeated.
-//! 5. The request is sent. It is only sent a second time if it certainly never left, or if a person approved the tool as read-only or
-//!    idempotent. Steps 1 and 2 are repeated before that.
+//! 4. The request takes one of the server's slots. If the request had to wait for a slot, steps 1 and 2 are repeated.
+//! 5. The request is sent. The request is sent a second time only if it certainly did not reach the server, or if a person approved the
+//!    tool as read-only or idempotent. Before that, steps 1 and 2 are repeated.
 
 mod item;
 mod permission;
@@ -39,7 +39,7 @@ use crate::error::{Error, Result};
 use crate::sandbox::{RunControl, Stop};
 use crate::text::json::{json_bytes, object_bytes};
 
-/// A request to a server. Names and URIs are the ones that the server uses.
+/// A request to a server. Contains the names and URIs that the server uses.
 #[derive(Debug, Clone)]
 pub(super) enum Request {
     CallTool {
@@ -81,7 +81,7 @@ impl Request {
         }
     }
 
-    /// Returns the form that the server's answer must have. Returns `None` if the answer is not used.
+    /// Returns the kind of answer that the server must give. Returns `None` if the answer is not used.
     fn answer_kind(&self) -> Option<AnswerKind> {
         match self {
             Self::CallTool { .. } => Some(AnswerKind::ToolResult),
@@ -92,7 +92,7 @@ impl Request {
         }
     }
 
-    /// Refuses an answer that does not have the form of a result.
+    /// Returns an error for an answer that is not a valid result of this request.
     fn checked(&self, server: &str, answer: Json) -> Result<Json> {
         let malformed =
             |problem: String| Error::MalformedAnswer { server: server.to_owned(), request: self.label().into(), problem: problem.into() };
@@ -157,8 +157,8 @@ pub(super) struct Requester<'a> {
     pub(super) scope: &'a Arc<CallScope>,
     /// The run. Its clock is paused while a person is asked.
     pub(super) control: Option<&'a RunControl>,
-    /// The time limit. Its default, which is also its maximum, is the server's `callTimeoutMs`, otherwise `limits.callTimeoutMs`; a profile
-    /// can make it shorter.
+    /// The time limit. The default, which is also the maximum, is the server's `callTimeoutMs`. If the server has none, it is
+    /// `limits.callTimeoutMs`. A profile can make the limit shorter.
     pub(super) timeout_ms: Option<u64>,
 }
 
@@ -188,7 +188,7 @@ impl Core {
         traced.with_exchange(pipeline.into_exchange()).end(error_type(&outcome));
         let (tool, error) = (request.label(), outcome.as_ref().err().map(Error::code));
         tracing::debug!(server = &**server, tool, error, "call");
-        // Sizes are only computed if a listener gets them, because computing them serialises large values again.
+        // Sizes are only computed if a listener gets them, because computing them means to serialise large values again.
         let traced = self.events.traces();
         self.events.trace(Event::Call {
             server: server.to_string(),
@@ -215,7 +215,8 @@ impl Core {
 }
 
 impl Agent {
-    /// Sends a request that belongs to no run. It ends with `stop` and with the agent. Its warnings are sent as events.
+    /// Sends a request that belongs to no run. The request ends when `stop` is triggered or the agent ends. Warnings of the request are
+    /// sent as events.
     pub(super) async fn request_without_run(&self, server: &str, request: &Request, options: CallOptions, stop: &Stop) -> Result<Json> {
         let CallOptions { timeout_ms, callbacks, on_event, trace, audience } = options;
         let (core, identity) = (&self.core, &self.identity);

@@ -27,13 +27,13 @@ impl Pipeline<'_> {
         Ok(if self.is_allowed(&allows) { Permission::Given } else { Permission::Ask { allows, reason } })
     }
 
-    /// Asks a person. If the answer allows more than this request, it is stored, unless the approval or the tool has changed during the
-    /// question.
+    /// Asks a person. If the answer allows further calls, the permission is stored, unless the approval or the tool has changed while the
+    /// person was asked.
     pub(super) async fn ask(&self, found: &FoundItem, allows: AllowedCall, reason: &str) -> Result<()> {
         let scope = self.requester.scope;
         let _clock = pause(self.requester.control);
         let _turn = scope.one_question().await;
-        // Another request of the run may have got the permission since.
+        // Another request of the run may have got the permission while this request waited.
         if self.is_allowed(&allows) {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Pipeline<'_> {
 
     /// Returns the permission that an answer of yes would give now. For a tool, it applies to calls of this tool with its present
     /// description. For other requests, it applies to requests of this method for the items in the approved manifest. Returns an error if
-    /// the present approval is for another command or another form of the item.
+    /// the present approval is for another command, or for another description of the item.
     fn allowed_call(&self, found: &FoundItem) -> Result<AllowedCall> {
         // The number of decisions is read first, so that a decision made after this point invalidates the permission.
         let decisions = self.core.registry.decisions(self.name, self.agent());
@@ -116,10 +116,10 @@ impl Pipeline<'_> {
                 denied("it was denied by onApproval".to_owned())
             }
             Ok(decision) => Ok(decision),
-            // Nobody was asked, so this is not the answer of a person: the call can be made again later.
+            // Nobody was asked, so this is not recorded as a denial. The call can be made again later.
             Err(busy @ Error::Busy { .. }) => Err(busy),
             Err(error @ Error::Unanswered { .. }) => denied(self.core.redacted(error).for_model()),
-            // The error is reduced to text for models, because nobody has approved the text in it.
+            // Only the part of the error that models may read is used, because nobody has approved the other text in it.
             Err(error) => denied(format!("onApproval failed: {}", self.core.redacted(error).for_model())),
         }
     }

@@ -22,7 +22,7 @@ use crate::telemetry::TraceContext;
 /// The reason why a request that waited during a revocation is refused, although the server has been approved again.
 const REVOKED_MEANWHILE: &str = "it was revoked and approved again while this request waited, so the request was not sent: send it again";
 
-/// A request while it passes through the steps.
+/// A request that is in progress, and its state between the steps.
 pub(super) struct Pipeline<'a> {
     pub(super) core: &'a Core,
     pub(super) name: &'a str,
@@ -39,7 +39,7 @@ pub(super) struct Pipeline<'a> {
 pub(super) struct FoundItem {
     pub(super) server: Arc<ServerDefinition>,
     pub(super) item: ApprovedItem,
-    /// Id of the approval, which a revocation ends.
+    /// The id of the server's approval. A new approval after a revocation has another id.
     approval: String,
 }
 
@@ -89,7 +89,8 @@ impl<'a> Pipeline<'a> {
     /// Finds the approved item of an enabled server.
     fn find(&self) -> Result<FoundItem> {
         let server = self.core.known_server(self.name, self.viewer().granted)?;
-        // The approval is read before the item, so that the item is not older than the approval. An error of the item says more.
+        // The approval is read before the item, so that the item is not older than the approval. An error about the approval is returned
+        // only afterwards, because an error about the item is more precise.
         let approval = self.core.approval_id(&server);
         let item = self.item(&server)?;
         Ok(FoundItem { approval: approval?, server, item })
@@ -110,8 +111,8 @@ impl<'a> Pipeline<'a> {
         ApprovedItem::find(server, &self.core.usable(server, &viewer)?, viewer.granted, self.request.target())
     }
 
-    /// Finds the item again. Returns an error if the server's command or the approved form of the item has changed since, or if the approval
-    /// was revoked since, even if the server has been approved again.
+    /// Finds the item again. Returns an error if the server's command or the approved description of the item has changed since then. Also
+    /// returns an error if the approval was revoked since then, even if the server has been approved again.
     pub(super) fn find_again(&self, before: &FoundItem) -> Result<FoundItem> {
         let viewer = self.viewer();
         let server = self.core.known_server(self.name, viewer.granted)?;
@@ -130,8 +131,8 @@ impl<'a> Pipeline<'a> {
         Ok(FoundItem { server, item, approval })
     }
 
-    /// Connects the server, and compares the item with the server's present offer. If this did not finish immediately, looks up the item
-    /// again, because its approval may have changed.
+    /// Connects the server, and compares the item with the server's present offer. If connecting had to wait, looks up the item again,
+    /// because the approval may have changed.
     async fn connect(&self, found: FoundItem, limits: CallLimits) -> Result<(FoundItem, Lease)> {
         let (leased, was_awaited) = with_was_awaited(self.lease(&found, limits)).await;
         let connection = leased?;
@@ -179,7 +180,7 @@ impl<'a> Pipeline<'a> {
             }
             Request::Unsubscribe(uri) => {
                 let _turn = self.subscription_turn(limits).await?;
-                // Another agent may have subscribed since.
+                // Another agent may have subscribed to the resource while this request waited.
                 if self.core.requests.subscriptions.is_wanted(self.name, uri) {
                     return Ok(Json::Null);
                 }

@@ -19,7 +19,7 @@ use crate::sandbox::RunControl;
 pub(in crate::gateway) struct RunRequests {
     pub(in crate::gateway) core: Weak<Core>,
     pub(in crate::gateway) scope: Arc<CallScope>,
-    /// Maps the run's names of servers to the registry's names, for the servers that the run's tasks attach.
+    /// For the servers that the run's tasks attach: maps the names that the run uses to the names in the registry.
     pub(in crate::gateway) names: BTreeMap<String, String>,
 }
 

@@ -34,8 +34,8 @@ type ByUri = BTreeMap<String, Subscribed>;
 #[derive(Default)]
 pub(in crate::gateway) struct Subscriptions {
     all: Mutex<BTreeMap<String, ByUri>>,
-    /// Locked, for each server, while a request changes the subscriptions there. Otherwise one agent could subscribe while the request of
-    /// another agent ends the last subscription.
+    /// One lock for each server, held while a request changes the subscriptions at this server. Otherwise one agent could subscribe while
+    /// the request of another agent ends the last subscription.
     turns: Mutex<BTreeMap<String, Turn>>,
 }
 
@@ -48,10 +48,10 @@ impl Subscriptions {
     }
 
     /// Adds an agent to the subscription of another agent. Returns whether there was such a subscription. If so, no request is sent to the
-    /// server, because it would then report each change twice.
+    /// server, because a second subscription would make it report each change twice.
     ///
     /// # Errors
-    /// `ERR_BUSY` if the agent already has the maximum number of subscriptions, and none to this resource.
+    /// `ERR_BUSY` if the agent already has the maximum number of subscriptions, and this resource is not one of them.
     pub(super) fn join(&self, server: &str, uri: &str, agent: AgentId) -> Result<bool> {
         let mut all = self.locked();
         let of_agent = all.values().flat_map(BTreeMap::values).filter(|subscribed| subscribed.agents.contains(&agent)).count();
@@ -63,7 +63,7 @@ impl Subscriptions {
         Ok(subscribed.map(|subscribed| subscribed.agents.insert(agent)).is_some())
     }
 
-    /// Removes the subscription of one agent. Returns whether another agent still has one.
+    /// Removes the subscription of one agent. Returns whether another agent is still subscribed to this resource.
     pub(in crate::gateway) fn remove(&self, server: &str, uri: &str, agent: AgentId) -> bool {
         let mut all = self.locked();
         let Some(of_server) = all.get_mut(server) else { return false };
@@ -155,7 +155,8 @@ impl Agent {
 }
 
 impl Core {
-    /// Sends an event that a resource has changed to all agents that are subscribed to it. If there are none, sends it to the operator.
+    /// Sends an event that a resource has changed to all agents that are subscribed to it. If no agent is subscribed, sends the event to
+    /// the operator.
     pub(in crate::gateway) fn tell_resource_updated(&self, server: &str, uri: &str) {
         let agents = self.requests.subscriptions.agents(server, uri);
         let is_unknown = agents.is_empty();
@@ -200,8 +201,8 @@ impl Core {
         }
     }
 
-    /// Ends one subscription. If no other agent has the same one, the request to the server is sent in the background, so that the end of
-    /// an agent does not wait for a server.
+    /// Ends one subscription. If no other agent has the same subscription, a request is sent to the server. It is sent in the background,
+    /// so that the end of an agent does not wait for a server.
     fn end_subscription(self: &Arc<Self>, server: String, uri: String, agent: AgentId) {
         if self.requests.subscriptions.remove(&server, &uri, agent) {
             return;
@@ -224,7 +225,7 @@ impl Core {
         }
     }
 
-    /// Repeats the subscriptions of agents on a new connection. If a subscription fails, it ends with a warning.
+    /// Repeats the subscriptions of agents on a new connection. If a subscription cannot be repeated, it ends, and a warning is sent.
     pub(in crate::gateway) async fn resubscribe(&self, server: &Arc<ServerDefinition>, connection: &Lease) {
         let caller = self.caller(&self.people.session, None);
         for uri in self.requests.subscriptions.uris(&server.name) {
@@ -239,7 +240,7 @@ impl Core {
     }
 
     async fn resubscribe_to(&self, server: &ServerDefinition, connection: &Lease, uri: &str, caller: &Arc<dyn Caller>) -> Result<Watch> {
-        // An agent that no longer sees the server gets no updates, so the approval is checked for any agent that still sees it.
+        // The approval is checked on behalf of one agent that still sees the resource. Agents that no longer see it get no updates.
         let agents = self.requests.subscriptions.agents(&server.name, uri);
         let seeing = agents.iter().filter_map(|agent| self.agents.get(*agent)).find(|agent| self.may_read_now(agent.id, &server.name, uri));
         let identity = seeing.unwrap_or_else(|| Arc::clone(&self.people.operator));

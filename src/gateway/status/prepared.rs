@@ -1,5 +1,5 @@
-//! The prepared statuses of all servers, as JSON texts. With 10,000 servers, computing them takes longer than Node's main thread may be held
-//! up, so a thread in the background does it. A prepared text is used only while everything that it was made from is the same.
+//! The prepared statuses of all servers, as JSON texts. With 10,000 servers, computing all statuses takes longer than Node's main thread
+//! may be blocked, so a background thread does it. A prepared text is used only as long as everything that it was made from is unchanged.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,15 +16,15 @@ use crate::gateway::core::Core;
 use crate::registry::{Entry, RegistryView, ServerStatus};
 use crate::trust::ApprovalSnapshot;
 
-/// The number of servers that may have changed since the texts were prepared. If more have changed, the texts are prepared again.
+/// The maximum number of servers that may have changed since the texts were prepared. If more have changed, the texts are prepared again.
 const MAX_CHANGED: usize = 100;
 
-/// The prepared statuses of one gateway, in the view of its operator.
+/// The prepared statuses of one gateway, as the operator sees them.
 #[derive(Default)]
 pub(in crate::gateway) struct PreparedStatuses(Mutex<Option<Arc<Prepared>>>);
 
-/// Everything that the status of all servers depends on. The statuses of single servers also depend on [`Core::moving`] and on the changes of
-/// the registry's states.
+/// Everything that the statuses of all servers together depend on. The statuses of single servers also depend on [`Core::moving`] and on
+/// the changes of the registry's states.
 struct Basis {
     view: RegistryView,
     approvals: ApprovalSnapshot,
@@ -35,7 +35,7 @@ struct Basis {
 
 struct Prepared {
     basis: Basis,
-    /// Number of changes of servers' states before the texts were made.
+    /// Number of changes of servers' states until the moment before the texts were made.
     state_changes: u64,
     /// The texts of all rows, one after another.
     texts: String,
@@ -52,7 +52,8 @@ struct Row {
 }
 
 impl Basis {
-    /// Returns the present basis. Each part is read before the statuses are computed, so a later change makes the basis another one.
+    /// Returns the present basis. Each part is read before the statuses are computed. So if a part changes later, the basis differs from
+    /// the present one, and the prepared texts are not used.
     fn now(agent: &Agent) -> Result<Self> {
         let core = &agent.core;
         let subjects = core.trust.approval_cache.changes();
@@ -79,7 +80,7 @@ impl Prepared {
             status.map(|status| Row::written(&status, &mut texts)).unwrap_or_default()
         };
         let mut rows: Vec<Row> = basis.view.entries().iter().map(row).collect();
-        // A server that began to move in between may have any status in its text.
+        // A server that was added to `Core::moving` in the meantime may have an outdated status in its text.
         moving.append(&mut core.moving());
         for position in moving.iter().filter_map(|name| basis.view.position(name)) {
             rows[position] = Row::default();
@@ -123,14 +124,14 @@ impl Prepared {
     }
 }
 
-/// The place of a row's text: among the prepared ones, or among those that were computed for the list.
+/// The place of a row's text: in the prepared texts, or in the texts that were computed for this list.
 enum Text {
     Prepared(Range<usize>),
     Computed(Range<usize>),
 }
 
 impl Row {
-    /// Writes the text of a status behind the others.
+    /// Appends the text of a status to `texts`.
     fn written(status: &ServerStatus, texts: &mut String) -> Self {
         let start = texts.len();
         texts.push_str(&json(status));
@@ -148,15 +149,15 @@ impl Core {
         }
     }
 
-    /// Returns the prepared statuses, if they were made from what is there now.
+    /// Returns the prepared statuses, if everything that they were made from is unchanged.
     fn prepared(&self, agent: &Agent) -> Option<Arc<Prepared>> {
         let prepared = self.statuses.0.lock().clone()?;
         let now = Basis::now(agent).ok()?;
         prepared.basis.is(&now).then_some(prepared)
     }
 
-    /// Returns the names of the servers whose status changes without a change of their entry, their approval or their state in the registry:
-    /// those with a connection, with changed tools, or with an approval that does not count at present.
+    /// Returns the names of the servers whose status changes without a change of their entry, their approval or their state in the
+    /// registry: those with a connection, with changed tools, or with an approval that is withheld at present.
     fn moving(&self) -> BTreeSet<String> {
         let keys = self.server_facts.with_changes().into_iter().chain(self.trust.approvals.withheld());
         let named = keys.map(|key| server_of_key(&key).to_owned());
@@ -165,15 +166,15 @@ impl Core {
 }
 
 impl Agent {
-    /// Reads the approvals of all servers, and prepares the next lists of [`Agent::servers_as_json`]. Each of these lists does the same in the
-    /// background for the next one. Blocks.
+    /// Reads the approvals of all servers, and prepares the next lists of [`Agent::servers_as_json`]. Each of these lists prepares the next
+    /// list in the background. Blocks.
     pub fn prepare_servers(&self) {
         self.core.read_all_approvals();
         self.core.prepare_statuses();
     }
 
     /// Lists the present status of all servers that exist for the agent, as [`Agent::servers`] does, as a JSON array. Uses the approvals
-    /// that were last read, and starts a new reading for later callers. Reads no file.
+    /// that were last read, and starts a new read for later callers. Reads no file.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`.
@@ -190,8 +191,9 @@ impl Agent {
     }
 }
 
-/// Returns whether the status of a server changes only with the basis. The texts of an invalid entry and of a description are redacted with the
-/// secrets that are known at the moment of the list, and an approval may end at any time.
+/// Returns whether the status of a server stays the same as long as the basis does. This is false for an invalid entry and for a server
+/// with a description, because their texts are redacted with the secrets that are known when the list is made. It is also false for an
+/// approval with an end.
 fn is_still(entry: &Entry, basis: &Basis) -> bool {
     match entry {
         Entry::Valid(server) => server.description.is_none() && !basis.approvals.expires(&server.key()),

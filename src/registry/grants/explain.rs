@@ -6,7 +6,7 @@ use super::{Access, Grants, Patterns};
 use crate::config::{DefaultGrant, Item, ServerRef};
 use crate::text::NextCommand;
 
-/// The answer whether an agent may use an item, with the reason.
+/// The answer to the question whether an agent may use an item, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     pub granted: bool,
@@ -73,7 +73,7 @@ impl Grants {
     }
 }
 
-/// Returns the end of a sentence that names the patterns which can grant an added server to other agents.
+/// Returns the end of a sentence that names the patterns which can grant a server that an agent has added to other agents.
 fn of_added(server: ServerRef<'_>) -> String {
     match server.added_by {
         Some("") => format!("; the operator's agent has added \"{0}\", so only patterns that begin with agent::{0}/ grant it", server.name),

@@ -1,9 +1,9 @@
-//! Grants: the rules for which agent may use what. Everything in this module is a pure function of the config's settings and the rows of
-//! the store.
+//! Grants: the rules that determine which items each agent may use. Everything in this module is a pure function of the config's settings
+//! and the rows of the store.
 //!
 //! The rule: an agent's patterns are read in the order of its toolboxes, and the last pattern that matches an item decides. There is one
-//! exception: if this pattern allows, and another matching pattern of the same length denies, the item is denied. An item that no pattern
-//! matches is denied.
+//! exception: if this pattern allows the item, and another matching pattern of the same length denies it, the item is denied. An item that
+//! no pattern matches is denied.
 
 mod explain;
 
@@ -41,7 +41,7 @@ impl Patterns {
         self.deciding(server, item).is_some_and(|pattern| !pattern.denies())
     }
 
-    /// Returns the pattern that decides about an item, or `None` if no pattern matches.
+    /// Returns the pattern that decides whether an item is allowed, or `None` if no pattern matches the item.
     #[must_use]
     pub fn deciding(&self, server: ServerRef<'_>, item: Item<'_>) -> Option<&Pattern> {
         let matching: Vec<&Pattern> = self.0.iter().filter(|pattern| pattern.matches(server, item)).collect();
@@ -52,8 +52,8 @@ impl Patterns {
         Some(matching.into_iter().find(|other| other.denies() && other.length() == last.length()).unwrap_or(last))
     }
 
-    /// Returns whether the patterns can allow any item of a server, whatever items it has. If they cannot, the agent must not learn the
-    /// server's name.
+    /// Returns whether the patterns can allow at least one item of a server. The items of the server need not be known. If this is false,
+    /// the agent must not learn the server's name.
     #[must_use]
     pub fn reaches(&self, server: ServerRef<'_>) -> bool {
         self.0.iter().enumerate().any(|(position, pattern)| {
@@ -85,7 +85,7 @@ impl Access {
         }
     }
 
-    /// Returns whether a pattern names a server that another agent has added, and can allow any item of it.
+    /// Returns whether a pattern names a server that another agent has added, and can allow at least one item of the server.
     #[must_use]
     pub fn reaches_by_name(&self, server: ServerRef<'_>) -> bool {
         match self {
@@ -104,7 +104,8 @@ impl Access {
     }
 }
 
-/// The toolboxes and grants from the config and the store. The config has priority: a row of the store with the same name is ignored.
+/// The toolboxes and grants from the config and the store. The config has priority: if the config and the store have an entry of the same
+/// name, the row of the store is ignored.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
     settings: Arc<GrantSettings>,
@@ -147,7 +148,7 @@ pub struct GrantInfo {
 pub struct GrantList {
     pub toolboxes: Vec<ToolboxInfo>,
     pub agents: Vec<GrantInfo>,
-    /// The grant of agents without an entry.
+    /// The grant for agents without an entry.
     pub default_grant: DefaultGrant,
 }
 
@@ -158,7 +159,8 @@ impl Grants {
         Self { settings, toolboxes, agents }
     }
 
-    /// Returns what an agent may use. `name` is the name that the operator gave the agent. `None` if it has no such name.
+    /// Returns the items that an agent may use. `name` is the name that the operator gave the agent, or `None` if the agent has no such
+    /// name.
     #[must_use]
     pub fn access(&self, name: Option<&str>) -> Access {
         match name.and_then(|name| self.toolboxes_of(name)) {
@@ -169,8 +171,9 @@ impl Grants {
         }
     }
 
-    /// Returns the grant of agents without an entry. If the config does not set it, this is everything as long as no agent has an entry,
-    /// and nothing afterwards. Otherwise a misspelt name would be an agent with all rights.
+    /// Returns the grant for agents without an entry. If the config does not set this grant, such agents may use everything as long as no
+    /// agent has an entry. As soon as one agent has an entry, they may use nothing. Otherwise an agent with a misspelt name would have all
+    /// rights.
     #[must_use]
     pub fn default_grant(&self) -> DefaultGrant {
         let has_entries = !self.agents.is_empty() || self.settings.agents.values().any(|agent| agent.toolboxes.is_some());
@@ -185,8 +188,9 @@ impl Grants {
         entry.and_then(|entry| entry.profiles.as_deref()).unwrap_or(opened_with)
     }
 
-    /// Combines profiles to a stack. Returns `None` if the config has no profiles and none is named: then all servers are available. If the
-    /// config has profiles, an agent without profiles has no servers. The same is true for an agent with a profile that does not exist.
+    /// Combines profiles to a stack. Returns `None` if the config has no profiles and `profiles` is empty: in this case, all servers are
+    /// available. If the config has profiles, an agent without profiles has no servers. The same is true for an agent with a profile that
+    /// does not exist.
     ///
     /// # Errors
     /// The conflict of two profiles that set the same setting of one server differently.
@@ -251,7 +255,8 @@ impl Grants {
         self.agent_names().into_iter().filter(has).collect()
     }
 
-    /// Returns whether any toolbox could grant an added server to another agent. Includes toolboxes that no agent has.
+    /// Returns whether at least one toolbox could grant a server that an agent has added to another agent. Includes toolboxes that no agent
+    /// has.
     #[must_use]
     pub fn names_addition(&self, server: ServerRef<'_>) -> bool {
         let allows = |pattern: &Pattern| !pattern.denies() && pattern.matches_server(server);

@@ -1,16 +1,16 @@
 //! Profiles: named sets of servers with overrides. An agent uses one or several of them. Everything in this module is a pure function of
 //! the config's settings.
 //!
-//! Several profiles are combined to a stack. The stack contains the servers of all profiles. A server in several profiles gets all of their
-//! filters, the strictest of each limit and of `confirm`, and all of their changes. If a profile contains a server without overrides, this
-//! does not weaken the overrides of another profile.
+//! Several profiles are combined to a stack. The stack contains the servers of all profiles. If several profiles contain the same server,
+//! the server gets the filters and the changes of all these profiles, and the strictest value of `confirm` and of each limit. If a profile
+//! contains a server without overrides, this does not weaken the overrides of another profile.
 
 use std::collections::BTreeMap;
 
 use crate::config::{Confirm, Item, Overrides, ProfileConflict, ProfileDefinition, least, variants_of};
 use crate::text::{NameMark, marked_name};
 
-/// The servers that an agent has because of its profiles, each with its restrictions.
+/// The servers that an agent has because of its profiles, each with the overrides of the profiles.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stack {
     servers: BTreeMap<String, Overrides>,
@@ -19,7 +19,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Combines profiles. Their order does not matter.
+    /// Combines profiles. The order of the profiles does not matter.
     ///
     /// # Errors
     /// The conflict of two profiles that set the same setting of one server differently.
@@ -68,14 +68,14 @@ impl Stack {
         Ok(Self { servers, variants })
     }
 
-    /// Returns whether a profile contains the server. `server` is the name by which code knows it.
+    /// Returns whether a profile contains the server. `server` is the name that code uses for the server.
     #[must_use]
     pub fn has(&self, server: &str) -> bool {
         self.servers.contains_key(server)
     }
 
-    /// Returns the name in the registry for the server that code knows by `server`. This is the name of the variant, if the profiles make
-    /// one.
+    /// Returns the name in the registry for the server that code calls `server`. If the profiles make a variant of this server, returns the
+    /// name of the variant.
     #[must_use]
     pub fn registry_name<'s>(&'s self, server: &'s str) -> &'s str {
         self.variants.get(server).map_or(server, String::as_str)
@@ -96,7 +96,7 @@ impl Stack {
         self.servers.keys().map(|server| self.registry_name(server))
     }
 
-    /// Returns whether all filters of the profiles admit an item.
+    /// Returns whether all filters that the profiles set for a server admit an item.
     #[must_use]
     pub fn allows(&self, server: &str, item: Item<'_>) -> bool {
         self.servers.get(server).is_some_and(|overrides| match item {
@@ -106,38 +106,38 @@ impl Stack {
         })
     }
 
-    /// Returns the shorter of a call's time limit and the limit of the profiles, in milliseconds.
+    /// Returns the time limit of a call in milliseconds: `limit_ms`, or the limit of the profiles if it is shorter.
     #[must_use]
     pub fn stricter_timeout_ms(&self, server: &str, limit_ms: u64) -> u64 {
         self.servers.get(server).and_then(|overrides| overrides.call_timeout_ms).map_or(limit_ms, |own| own.min(limit_ms))
     }
 
-    /// Returns the shorter of a call's maximum time and the maximum of the profiles, in milliseconds.
+    /// Returns the maximum time of a call in milliseconds: `limit_ms`, or the maximum of the profiles if it is shorter.
     #[must_use]
     pub fn stricter_max_timeout_ms(&self, server: &str, limit_ms: u64) -> u64 {
         self.servers.get(server).and_then(|overrides| overrides.max_call_timeout_ms).map_or(limit_ms, |own| own.min(limit_ms))
     }
 
-    /// Returns the shorter of the time to connect and the limit of the profiles, in milliseconds.
+    /// Returns the time limit for connecting in milliseconds: `limit_ms`, or the limit of the profiles if it is shorter.
     #[must_use]
     pub fn stricter_connect_ms(&self, server: &str, limit_ms: u64) -> u64 {
         self.servers.get(server).and_then(|overrides| overrides.connect_timeout_ms).map_or(limit_ms, |own| own.min(limit_ms))
     }
 
-    /// Returns the shorter of the time after which an idle connection is closed and the limit of the profiles, in milliseconds. `None` if
-    /// neither sets one.
+    /// Returns the time in milliseconds after which an idle connection is closed: `limit_ms`, or the time of the profiles if it is shorter.
+    /// Returns `None` if neither of the two is set.
     #[must_use]
     pub fn stricter_idle_ms(&self, server: &str, limit_ms: Option<u64>) -> Option<u64> {
         least(limit_ms, self.servers.get(server).and_then(|overrides| overrides.idle_timeout_ms))
     }
 
-    /// Returns the limit of the profiles for calls at once. `None` if no profile sets one.
+    /// Returns the limit that the profiles set for simultaneous calls of a server. Returns `None` if no profile sets a limit.
     #[must_use]
     pub fn max_parallel_calls(&self, server: &str) -> Option<u64> {
         self.servers.get(server).and_then(|overrides| overrides.max_parallel_calls)
     }
 
-    /// Returns the stricter of a server's `confirm` and the value of the profiles.
+    /// Returns the stricter one of two values: the server's own `confirm`, and the `confirm` that the profiles set for the server.
     #[must_use]
     pub fn stricter_confirm(&self, server: &str, confirm: Confirm) -> Confirm {
         let own = self.servers.get(server).and_then(|overrides| overrides.confirm);

@@ -89,7 +89,7 @@ proptest! {
             prop_assert_eq!(stack.stricter_idle_ms(&server, own), shortest(idle));
         }
         prop_assert_eq!(stack.max_parallel_calls(&server), shortest(having.iter().map(|one| one.max_parallel_calls).collect()));
-        // Checks the values from the strictest to the least strict. The first value that somebody sets is used.
+        // Checks the values from the strictest to the least strict. The first value that the server or a profile sets is used.
         let own = [Confirm::Never, Confirm::Writes, Confirm::Always][own];
         let said: Vec<Confirm> = having.iter().filter_map(|one| one.confirm).chain([own]).collect();
         let strictest = [Confirm::Always, Confirm::Writes, Confirm::Never].into_iter().find(|confirm| said.contains(confirm));

@@ -1,4 +1,5 @@
-//! Reads the definitions of a provider. Each definition is converted to an entry of a config, so that all rules for entries apply to it.
+//! Parses the server definitions of a provider. Each definition is converted to an entry of a config, so that all rules for entries apply
+//! to it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,9 +25,9 @@ const MAX_VARIABLE_CHARS: usize = 128;
 const MAX_SPEC_CHARS: usize = 300;
 const MAX_NAME_CHARS: usize = 64;
 const MAX_DEPTH: usize = 16;
-/// Keys of a definition that an entry of the config does not have.
+/// Keys of a definition that do not exist in an entry of the config.
 const OWN_KEYS: [&str; 4] = ["name", "package", "envRequired", "description"];
-/// Keys that only the operator may set. Each has the reason.
+/// Keys that only the operator may set, each with the reason.
 const REFUSED_KEYS: [(&str, &str); 4] = [
     ("confirm", "decides which calls ask a person, so only the operator sets it; put the server into your config to set it"),
     ("reads", "decides which calls need no question, so only the operator sets it; put the server into your config to set it"),
@@ -51,8 +52,8 @@ pub struct RefusedServer {
     pub reason: String,
 }
 
-/// Reads the answer of the provider `source`, which is a list of definitions. A definition with an error becomes an invalid server, and all
-/// other servers can be used.
+/// Parses the answer of the provider `source`, which is a list of definitions. A definition with an error becomes an invalid entry. The
+/// other servers can be used nevertheless.
 ///
 /// # Errors
 /// Returns the reason why the whole answer cannot be used: it is not a list of objects with names, it is too large, or it names a server
@@ -74,9 +75,9 @@ pub fn read_answer(source: &ServerSource, answer: &Json, policy: &ProviderPolicy
     }
     let is_bounded = depth_within(answer, MAX_DEPTH) && serde_json::to_string(answer).is_ok_and(|text| text.len() <= MAX_ANSWER_BYTES);
     if !is_bounded {
-        return Err(format!("its answer has more than {MAX_ANSWER_BYTES} bytes of JSON, or is nested more than {MAX_DEPTH} levels"));
+        return Err(format!("its answer has more than {MAX_ANSWER_BYTES} bytes of JSON, or is nested more than {MAX_DEPTH} levels deep"));
     }
-    // The source of a package has the package's name.
+    // The source of a package contains the package's name, which is converted to the provider's name here.
     let provider = provider_name(source.name.as_deref().unwrap_or_default())?;
     let provider = provider.as_str();
     let (mut brought, mut seen) = (Brought::default(), BTreeSet::new());
@@ -105,7 +106,7 @@ pub fn read_answer(source: &ServerSource, answer: &Json, policy: &ProviderPolicy
     Ok(brought)
 }
 
-/// Reads one definition. `name` is the complete name of its server. Also returns warnings.
+/// Parses one definition. `name` is the complete name of its server. Also returns warnings.
 pub(crate) fn read_definition(definition: &Map<String, Json>, name: &str, source: &ServerSource) -> (Entry, Vec<String>) {
     let mut reader = Reader { name, problems: Vec::new() };
     let required = reader.required_environment(definition);
@@ -141,7 +142,7 @@ pub(crate) fn read_definition(definition: &Map<String, Json>, name: &str, source
     }
 }
 
-/// Returns what the entry of a config names, whether it can be used or not.
+/// Returns the server of an entry as it is written, even if the entry has an error. It is used to find the files that the entry names.
 fn written_in(mut config: Config, brought: &impl Fn(ServerDefinition) -> ServerDefinition) -> Option<Arc<ServerDefinition>> {
     let invalid = config.invalid.pop().and_then(|server| server.as_written).map(|server| ServerDefinition::clone(&server));
     config.servers.pop().or(invalid).map(|server| Arc::new(out_of_force(&brought(server))))
@@ -194,7 +195,8 @@ impl Reader<'_> {
         required
     }
 
-    /// Refuses references to variables of this process that `envRequired` does not name, because the server gets no other variables.
+    /// Reports each reference to a variable of this process that `envRequired` does not name, because the server gets only the variables of
+    /// `envRequired`.
     fn references(&mut self, definition: &Map<String, Json>, required: &[String]) {
         for (key, value) in definition.iter().filter(|(key, _)| !OWN_KEYS.contains(&key.as_str())) {
             let mut names = BTreeSet::new();
@@ -244,7 +246,7 @@ fn is_variable_name(name: &str) -> bool {
         && name.chars().all(fits)
 }
 
-/// Returns whether a text names a package in a registry, and not an option, a path or a repository.
+/// Returns whether a text names a package in a registry, rather than an option, a path or a repository.
 fn is_package_spec(spec: &str) -> bool {
     let (scope, rest) =
         spec.strip_prefix('@').and_then(|scoped| scoped.split_once('/')).map_or((None, spec), |(scope, rest)| (Some(scope), rest));
@@ -261,7 +263,7 @@ fn bare_name(spec: &str) -> &str {
     spec[start..].find(['@', '=', '[', '<', '>', '~', '^']).map_or(spec, |end| &spec[..start + end])
 }
 
-/// Returns the facts of a definition that the policy needs. The definition is not checked yet.
+/// Returns the facts about a definition that the policy needs. The definition is not checked yet.
 fn facts(definition: &Map<String, Json>) -> Facts<'_> {
     let text = |key: &str| definition.get(key).and_then(Json::as_str);
     let texts =

@@ -1,5 +1,5 @@
-//! Definitions of servers from providers: reads them and applies the policy. Pure functions. `gateway/providers/` finds the packages and
-//! runs their code.
+//! Definitions of servers from providers: parses them and applies the policy. All functions are pure. `gateway/providers/` finds the
+//! packages and runs their code.
 
 mod definitions;
 mod names;

@@ -1,4 +1,4 @@
-//! The operator's policy for providers: decides what is denied, and gives the reason. Pure functions.
+//! The operator's policy for providers: decides which providers and servers are denied, and gives the reasons. All functions are pure.
 
 use super::started::{Registry, Started, python_form};
 use crate::config::{ProviderPatterns, ProviderPolicy};
@@ -7,7 +7,7 @@ use crate::text::displayed_within;
 /// Maximum number of characters that a reason quotes from a definition.
 const MAX_TEXT_CHARS: usize = 100;
 
-/// Returns the reason why a provider may not be used, if there is one. `package` is the name of the provider's package. `None` if the
+/// Returns the reason why a provider may not be used, if there is one. `package` is the name of the provider's package. It is `None` if the
 /// provider is not a package.
 ///
 /// ```
@@ -38,9 +38,10 @@ pub(super) struct Facts<'d> {
     pub(super) capabilities: Vec<&'d str>,
 }
 
-/// Returns the reason why a server may not be used, if there is one. A definition may lie about the package that it starts. So a package is
-/// denied wherever the definition names it, but allowed only if the command is the one that starts it. If the policy has rules for
-/// packages, a definition whose package is uncertain is denied: it could start a package of `deny`, or one that is not in `allow`.
+/// Returns the reason why a server may not be used, if there is one. A definition may lie about the package that it starts. So a definition
+/// is denied if any of its texts names a denied package. But an allowed package must be the package that the command really starts. If the
+/// policy has rules for packages, a definition whose package is uncertain is denied: it could start a package that is in `deny`, or a
+/// package that is not in `allow`.
 pub(super) fn refused_server(policy: &ProviderPolicy, facts: &Facts<'_>) -> Option<String> {
     let ProviderPolicy { allow, deny } = policy;
     denied("packages", deny.packages.as_deref(), &facts.named)
@@ -78,7 +79,9 @@ fn refused_start(policy: &ProviderPolicy, started: &Started) -> Option<String> {
             let (allow, deny) = (formed(allow), formed(deny));
             denied("packages", deny.as_deref(), &[name]).or_else(|| not_allowed("packages", allow.as_deref(), &[name]))
         }
-        Started::Uncertain(reason) => Some(format!("the policy has packages, and the package that it starts is not certain: {reason}")),
+        Started::Uncertain(reason) => {
+            Some(format!("the policy has rules for packages, and the package that this server starts is not certain: {reason}"))
+        }
     }
 }
 
@@ -93,7 +96,7 @@ fn denied(list: &str, patterns: Option<&[String]>, texts: &[&str]) -> Option<Str
     Some(format!("providers.deny.{list} has \"{found}\""))
 }
 
-/// Refuses a text that matches none of the patterns, if there are patterns.
+/// Returns the reason if there are patterns and none of the texts matches one of them.
 fn not_allowed(list: &str, patterns: Option<&[String]>, texts: &[&str]) -> Option<String> {
     let is_allowed = texts.iter().any(|text| matches_any(patterns.unwrap_or_default(), text));
     (patterns.is_some() && !is_allowed).then(|| match texts.first() {

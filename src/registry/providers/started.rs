@@ -1,7 +1,7 @@
-//! Finds the package that a definition starts, if the form of the definition leaves no doubt. npm and uv accept a package in many forms: as
-//! an alias of another package, as an address, a file or a folder. Options, variables and folders also change what they start. This module
-//! accepts only plain forms and treats every other form as uncertain, so that a form which a later version of npm or uv accepts does not
-//! bypass a policy. Pure functions.
+//! Finds the package that a definition starts, if the definition leaves no doubt about it. npm and uv accept many kinds of package names:
+//! an alias of another package, an address, a file or a folder. Options, variables and folders can also change which package they start.
+//! This module accepts only plain names, and treats everything else as uncertain. So a new kind of name in a later version of npm or uv
+//! cannot bypass a policy. All functions are pure.
 
 use serde_json::{Map, Value as Json};
 
@@ -13,7 +13,7 @@ pub(super) enum Started {
     /// No package. The definition is for a remote server.
     Nothing,
     Package {
-        /// The name without its version. A name for Python is in the form of [`python_form`].
+        /// The name without its version. The name of a Python package is converted by [`python_form`].
         name: String,
         registry: Registry,
     },
@@ -40,7 +40,7 @@ const MIXED: &str = "it has both a url and a command or arguments; keep one of t
 
 /// File name endings of archives and scripts, which are read as files and not as package names.
 const FILE_ENDS: [&str; 8] = [".tgz", ".tar", ".tar.gz", ".tar.bz2", ".tar.xz", ".zip", ".whl", ".py"];
-/// Names with which uvx starts an interpreter. The arguments of an interpreter are code.
+/// Names that make uvx start a Python interpreter instead of a package. The arguments of an interpreter can be code.
 const INTERPRETERS: [&str; 4] = ["python", "cpython", "pypy", "graalpy"];
 const SWITCHES: [&str; 6] = ["--package", "--from", "--with", "--call", "--registry", "--index"];
 const VARIABLE_STARTS: [&str; 7] = ["npm_", "npx_", "node_", "uv_", "pip_", "python", "ssl_"];
@@ -70,7 +70,7 @@ fn started_here(definition: &Map<String, Json>) -> Result<Started, &'static str>
     if texts().any(|text| text.contains("${")) {
         return Err(PLACEHOLDER);
     }
-    // A definition without arguments gets the arguments of `npx`, whatever its command is.
+    // A definition without arguments gets the arguments that `npx` needs, even if it has another command.
     let arguments = match (arguments, package) {
         (Some(arguments), _) => arguments,
         (None, Some(package)) => vec!["-y", package],
@@ -101,7 +101,7 @@ fn check_variables(definition: &Map<String, Json>) -> Result<(), &'static str> {
     if set.into_iter().chain(required).any(decides_what_is_started) { Err(VARIABLE) } else { Ok(()) }
 }
 
-/// Returns whether a variable with this name can change which package npx or uvx starts, or the place from which it is downloaded.
+/// Returns whether a variable with this name can change which package npx or uvx starts, or the place from which the package is downloaded.
 fn decides_what_is_started(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     loads_code(name)
@@ -127,10 +127,9 @@ fn is_plain(text: &str, others: &str) -> bool {
         && !is_file(text)
 }
 
-/// Returns the package name in a text that npx reads as a name in npm's registry, with or without a version.
+/// Returns the package name if npx would read the text as the name of a package in npm's registry, with or without a version.
 fn npm_name(spec: &str) -> Option<String> {
-    // npm has names with capital letters only for old packages. They are different packages from the packages with the same names in lower
-    // case.
+    // Only old packages of npm have names with capital letters. Such a package is not the package with the same name in lower case.
     let is_part = |part: &str| is_plain(part, "._-") && !part.chars().any(|next| next.is_ascii_uppercase());
     let start = usize::from(spec.starts_with('@'));
     let (name, version) = match spec.get(start..)?.split_once('@') {
@@ -145,12 +144,12 @@ fn npm_name(spec: &str) -> Option<String> {
     (is_name && is_version).then(|| name.to_owned())
 }
 
-/// Returns the package name in a text that uvx reads as a name in Python's registry, with or without extras and a version.
+/// Returns the package name if uvx would read the text as the name of a package in `PyPI`, with or without extras and a version.
 fn python_name(spec: &str) -> Option<String> {
     let (rest, is_version) = if let Some((rest, version)) = spec.split_once("==") {
         (rest, is_plain(version, ".+"))
     } else if let Some((rest, version)) = spec.split_once('@') {
-        // After `@`, uvx reads anything else as an address or a folder.
+        // If the text after `@` is anything else, uvx reads it as an address or a folder.
         let is_number = |part: &str| !part.is_empty() && part.chars().all(|next| next.is_ascii_digit());
         (rest, version == "latest" || version.split('.').all(is_number))
     } else {

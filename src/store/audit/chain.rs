@@ -6,7 +6,7 @@ use super::row::{AuditKind, Entry};
 use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::{Canonical, MachineKey};
 
-/// The digest that precedes the first row of a new audit.
+/// The digest that takes the place of the previous row's digest for the first row of a new audit.
 pub(super) const START: [u8; 32] = [0; 32];
 /// The maximum number of problems in a report.
 const MAX_PROBLEMS: usize = 100;
@@ -19,7 +19,7 @@ pub(super) struct Linked {
     pub(super) digest: Vec<u8>,
 }
 
-/// A gateway that writes the audit, and its number of events that are accounted for: written, or reported as lost.
+/// A gateway that writes the audit, and the number of its events that are accounted for: they are written, or reported as lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WriterRow {
     pub(super) id: String,
@@ -32,7 +32,7 @@ pub(super) struct Head {
     /// The number of the first kept row, and the digest of the row before it.
     pub(super) first: u64,
     pub(super) anchor: Vec<u8>,
-    /// The number of the last row, and its digest. The chain is empty if `last` is less than `first`.
+    /// The number of the last row, and the digest of the last row. The chain is empty if `last` is less than `first`.
     pub(super) last: u64,
     pub(super) digest: Vec<u8>,
     /// The total size of all rows in bytes.
@@ -47,7 +47,7 @@ impl Default for Head {
 
 impl Head {
     /// Returns the MAC of the head. The MAC also covers the list of gateways that write, so that nobody can hide lost events of a gateway
-    /// by changing the list.
+    /// by a change of this list.
     pub(super) fn mac(&self, key: &MachineKey, writers: &[WriterRow]) -> Vec<u8> {
         let Self { first, anchor, last, digest, bytes } = self;
         let numbers = [first, last, bytes].map(u64::to_string);
@@ -60,13 +60,13 @@ impl Head {
         (self.last > 0).then(|| AuditEnd { number: self.last, digest: hex::encode(&self.digest) })
     }
 
-    /// Returns whether the chain continues from the row `known`. `there` is the digest of the row that now has the number of `known`.
+    /// Returns whether the chain continues from the row `known`. `there` is the digest of the row that now has the same number as `known`.
     fn continues(&self, known: &AuditEnd, there: Option<&str>) -> bool {
         match known.number {
             number if number > self.last => false,
             number if number >= self.first => there == Some(&known.digest),
             number if number + 1 == self.first => known.digest == hex::encode(&self.anchor),
-            // The limits of the audit have removed this row and at least one after it, so nothing can be compared.
+            // The limits of the audit have removed this row and at least one row after it, so nothing can be compared.
             _ => true,
         }
     }
@@ -81,7 +81,7 @@ impl Head {
         Linked { number, entry, digest }
     }
 
-    /// Removes the first row from the head. Keeps its digest, so that the rest can still be verified.
+    /// Removes the first row from the head. Keeps the digest of this row, so that the rows after it can still be verified.
     pub(super) fn drop_first(&mut self, row: Linked) {
         self.bytes = self.bytes.saturating_sub(row.entry.size());
         self.first = row.number + 1;
@@ -122,7 +122,7 @@ pub struct AuditReport {
     /// audit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
-    /// The number of rows that report a gap. A gap is not damage: events were lost, and the audit says so.
+    /// The number of rows that report a gap. A gap is not damage: events were lost, and the audit reports this itself.
     pub gaps: u64,
     /// The problems, one sentence each, at most 100.
     pub problems: Vec<String>,
@@ -140,7 +140,8 @@ pub(super) enum HeadFound {
 
 impl HeadFound {
     /// Returns the head to which the next row is appended. Returns `None` if another program has changed the head, or if the chain does not
-    /// continue from `known`, the last row that this process has seen. `there` is the digest of the row that now has the number of `known`.
+    /// continue from `known`, the last row that this process has seen. `there` is the digest of the row that now has the same number as
+    /// `known`.
     pub(super) fn usable(self, table_is_empty: bool, known: Option<&AuditEnd>, there: Option<&str>) -> Option<Head> {
         match self {
             Self::Sound(head) => known.is_none_or(|known| head.continues(known, there)).then_some(head),
@@ -157,7 +158,7 @@ pub(super) struct Verification<'a> {
     anchored: AnchoredAudit,
     /// The last row that this process has seen.
     seen: Option<AuditEnd>,
-    /// The expected number of the next row, and the digest of the row before it. `None` before the first row if there is no head.
+    /// The expected number of the next row, and the digest of the row before it. If there is no head, `None` until the first row was read.
     next: Option<(u64, Vec<u8>)>,
     report: AuditReport,
 }
@@ -204,7 +205,7 @@ impl<'a> Verification<'a> {
         self.next = Some((number + 1, digest.clone()));
     }
 
-    /// Returns the ends of the audit that are known from elsewhere, each with a word for its source.
+    /// Returns the ends of the audit that are known from elsewhere, each with a word that names its source.
     fn known_ends(&self) -> Vec<(AuditEnd, &'static str)> {
         let anchored = match &self.anchored {
             AnchoredAudit::At(end) => Some(end.clone()),
@@ -228,7 +229,8 @@ impl<'a> Verification<'a> {
                 let ends = if last == 0 { "is empty".to_owned() } else { format!("ends with row {last}") };
                 self.problem(format!("the audit {ends}, and row {number} was written: it is an older copy, or its end was cut"));
             }
-            // The limits of the audit have removed the row itself. Its digest must be the one before the first row.
+            // The limits of the audit have removed the row itself. Its digest must be equal to the digest that the head has for the row
+            // before the first one.
             let first = match &self.head {
                 HeadFound::Sound(head) if number + 1 == head.first && digest != hex::encode(&head.anchor) => head.first,
                 _ => continue,

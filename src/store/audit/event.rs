@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::text::json::object_bytes;
 
-/// An event for the audit. If `agent` is `None`, it is the operator's own agent.
+/// An event for the audit. If the `agent` of an event is `None`, the event is about the operator's own agent, except in a `GrantRecord`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AuditEvent {
     /// A stage of a server was approved.
@@ -21,7 +21,7 @@ pub enum AuditEvent {
     Server { server: String, change: ServerChange, agent: Option<Arc<str>>, source: Option<String>, by: AuditParty },
     /// A grant, a toolbox, a profile or the default for agents without a grant was changed.
     Grant(GrantRecord),
-    /// The grants of the config were read: at the opening of the gateway, or because they have changed.
+    /// The grants of the config were read, because the gateway was opened or because the grants have changed.
     ConfigGrants(ConfigGrants),
     /// A connection to a server has begun or ended.
     Connection { server: String, change: ConnectionChange, agent: Option<Arc<str>>, duration: Option<Duration> },
@@ -40,7 +40,7 @@ pub struct FetchEntry {
     /// The generated server and its tool, if the tool's code has fetched. `None` if the code of a run has fetched.
     pub tool: Option<(Arc<str>, Arc<str>)>,
     pub run_id: Option<u64>,
-    /// Scheme, host and port. If a run was refused: all its hosts.
+    /// Scheme, host and port of the fetch. If a whole run was refused, all hosts that the run asked for.
     pub host: String,
     pub method: Option<String>,
     pub status: Option<u16>,
@@ -49,7 +49,7 @@ pub struct FetchEntry {
     pub duration: Duration,
     /// `ok`, `redirected`, `cancelled`, or the code of the error.
     pub outcome: &'static str,
-    /// The private address that was refused, and its use.
+    /// The private address that was refused, with the purpose for which the address was used.
     pub refused_address: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct GrantRecord {
     /// The agent. `None` if the record is about a toolbox, a profile or the default.
     pub agent: Option<String>,
     /// The name of the toolbox, or `profile:` followed by the name of the profile. For a change of the default: `all` or `none`. `None` if
-    /// the agent has an empty list.
+    /// the agent's list of toolboxes is empty or was removed.
     pub subject: Option<String>,
     /// The patterns of the toolbox after the change. For a profile, its servers.
     pub patterns: Option<Vec<String>>,
@@ -67,7 +67,7 @@ pub struct GrantRecord {
     pub by: AuditParty,
 }
 
-/// The grants of a config, as they were read.
+/// The grants of a config that was just read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigGrants {
     /// All grants of the config.
@@ -100,7 +100,7 @@ pub enum CallOutcome {
     Ok,
     /// The tool returned a result with `isError: true`.
     ToolError,
-    /// The caller stopped waiting: because of an abort, a deadline, or the end of a run. The server may have carried the request out.
+    /// The caller stopped waiting: because of an abort, a deadline, or the end of a run. The server may have executed the request.
     Cancelled,
     /// The request failed with this error code.
     Failed(&'static str),
@@ -189,18 +189,18 @@ pub enum AuditParty {
     Agent,
     /// A change of the config.
     Config,
-    /// A setting that permits it without asking a person.
+    /// A setting that permits the decision without a person.
     Setting,
 }
 
 impl AuditEvent {
     /// Returns the time of the event, for an event that is recorded now.
     pub(super) fn at(&self) -> Instant {
-        // A call already contains its end time, so the clock is not read again.
+        // A call already contains the time of its end, so the clock is not read again.
         if let Self::Call(call) = self { call.ended } else { Instant::now() }
     }
 
-    /// Returns whether the event uses little memory, so that it may stay in memory after it is written.
+    /// Returns whether the event uses little memory, so that the event may stay in memory for some time after it is written.
     pub(super) fn is_light(&self) -> bool {
         const LIGHT_BYTES: usize = 1024;
         match self {
@@ -212,7 +212,7 @@ impl AuditEvent {
 
     /// Returns the approximate size in bytes of the event's texts.
     pub(super) fn weight(&self) -> usize {
-        // Only the first eight arguments are measured, because this runs on the path of a call.
+        // Only the first eight arguments are measured, because this function runs during each call.
         let text = |value: &Json| value.as_str().map_or(0, str::len);
         match self {
             Self::Call(call) => call.arguments.values().take(8).map(text).sum(),

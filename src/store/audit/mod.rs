@@ -37,7 +37,7 @@ use crate::redact::Redactor;
 /// The maximum time that a reader waits until the latest events are written.
 const FLUSHING: Duration = Duration::from_secs(2);
 
-/// Called when writing the audit fails. It is not called again until a write has succeeded in between.
+/// Called when writing the audit fails. Called again only after a later write has succeeded and another write has failed.
 pub type ProblemListener = Arc<dyn Fn(Error) + Send + Sync>;
 
 /// Options of [`Audit::open`].
@@ -49,7 +49,7 @@ pub struct AuditOptions {
     pub max_age: Duration,
     /// True if the arguments of calls are kept, with secrets removed.
     pub content: bool,
-    /// The grants of the config. They are recorded before the first event, unless the audit's last record of grants is equal.
+    /// The grants of the config. They are recorded before the first event, unless the audit's last record of the config's grants is equal.
     pub config_grants: Vec<GrantRecord>,
     /// Removes secrets from names and contents.
     pub redactor: Arc<Redactor>,
@@ -77,7 +77,7 @@ pub struct AuditQuery {
     pub limit: Option<usize>,
 }
 
-/// The last row that a gateway has seen. The audit must continue from this row.
+/// The last row that a gateway has seen. The next rows of the audit must follow this row.
 #[derive(Debug, Default)]
 struct Seen(Mutex<Option<AuditEnd>>);
 
@@ -146,7 +146,7 @@ impl Audit {
         Self { store: Arc::clone(store), queue: Arc::default(), presence, seen: Arc::default(), options, begins, ended }
     }
 
-    /// Records an event. Neither waits nor writes to a disk.
+    /// Records an event. Does not wait, and does not write to a disk.
     #[inline]
     pub fn record(&self, event: AuditEvent) {
         if let Some(told) = self.queue.push(event) {
@@ -157,8 +157,9 @@ impl Audit {
         }
     }
 
-    /// Records that a call has begun. Its row is written when the call ends, or when the audit is closed; then its outcome is `cancelled`.
-    /// If the process is killed before, the call counts as a missing event. Returns `None` if the audit is closed.
+    /// Records that a call has begun. The row of the call is written when the call ends. If the audit is closed earlier, the row is written
+    /// then, with the outcome `cancelled`. If the process is killed before either of these, the call is reported as a missing event.
+    /// Returns `None` if the audit is closed.
     #[must_use]
     pub fn begin_call(&self, call: CallRecord) -> Option<CallInProgress> {
         let (number, expected) = self.queue.begin_call(call)?;
@@ -188,14 +189,15 @@ impl Audit {
     /// # Errors
     /// `ERR_STORE`.
     pub fn verify(&self) -> Result<AuditReport> {
-        // The anchor is read first. The audit only grows, so rows written in between cannot make it look older than the anchor.
+        // The anchor is read first. The audit only grows, so rows that are written after that cannot make the audit look older than the
+        // anchor.
         let anchored = self.store.anchored_audit()?;
         self.flush();
         let seen = self.seen.last();
         self.read(|table| table.verify(anchored, seen))
     }
 
-    /// Reads on a separate connection, after the events that were recorded so far are written.
+    /// Reads on a separate connection, after all events that were recorded before this call are written.
     fn read<T>(&self, read: impl FnOnce(&Table<'_>) -> Result<T>) -> Result<T> {
         self.flush();
         let mut database = self.store.audit_database()?;
@@ -214,8 +216,8 @@ impl Audit {
         }
     }
 
-    /// Writes the waiting events, and those of calls in progress, and ends the thread. Blocks for at most `patience`. Events that are not written by then are still written
-    /// if the process continues. Events recorded after this call are lost.
+    /// Writes the waiting events and the events of calls in progress, and ends the thread. Blocks for at most `patience`. Events that are
+    /// not written by then are written later, if the process continues. Events that are recorded after this call are lost.
     pub fn close(&self, patience: Duration) {
         self.queue.close();
         let ended = self.ended.lock().take();
@@ -228,7 +230,7 @@ impl Audit {
         self.end_if_unused();
     }
 
-    /// Removes the presence file of this gateway if there was never an event. If there was one, the thread removes the file.
+    /// Removes the presence file of this gateway if no event was ever recorded. Otherwise the thread removes the file.
     fn end_if_unused(&self) {
         if let Some(presence) = self.presence.as_ref().filter(|_| self.queue.told() == 0) {
             presence.end();
@@ -257,7 +259,7 @@ impl Audit {
 }
 
 impl Drop for Audit {
-    /// Tells the thread to write the waiting events and end. Does not wait for it.
+    /// Tells the thread to write the waiting events and end. Does not wait for the thread.
     fn drop(&mut self) {
         self.queue.close();
         self.end_if_unused();

@@ -1,8 +1,8 @@
-//! The presence of a gateway that writes the audit, and the number of events that it has recorded. Both outlive a process that was killed,
-//! so that another process can report how many events are missing.
+//! The presence of a gateway that writes the audit: a sign that the gateway exists, and the number of events that it has recorded. If the
+//! process is killed, both remain, so that another process can report how many events are missing.
 //!
 //! The presence is a locked file in the state folder: the operating system unlocks it when the process ends. The number is in shared
-//! memory, and each event raises it; such a write needs no disk. On a system without shared memory, the number of missing events is not
+//! memory, and each event raises it without a write to a disk. On a system without shared memory, the number of missing events is not
 //! known.
 
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ const FOLDER: &str = "audit";
 const EXTENSION: &str = "lock";
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// The presence of one gateway. Dropping it leaves the presence file in place, as the end of the process does.
+/// The presence of one gateway. If this value is dropped, the presence file stays, as it does when the process ends.
 pub(super) struct Presence {
     pub(super) id: String,
     folder: PathBuf,
@@ -29,7 +29,7 @@ struct PresenceFiles {
     /// The lock is released when this file is closed.
     _lock: File,
     counter: Option<File>,
-    /// The number in the counter file.
+    /// The number of events that was last written to the counter file.
     told: u64,
 }
 
@@ -51,15 +51,15 @@ impl Presence {
         Ok(Self { id, folder, files })
     }
 
-    /// Writes the number of all events so far to the counter. Does nothing if another thread has already written a higher number.
+    /// Writes `told`, the number of all events so far, to the counter. Does nothing if another thread has already written a higher number.
     pub(super) fn tell(&self, told: u64) {
         let mut files = self.files.lock();
         if let Some(PresenceFiles { counter: Some(counter), told: latest, .. }) = &mut *files
             && told > *latest
         {
             *latest = told;
-            // If the write fails, the number stays too low. The failure is ignored, because it must not make a call fail. `pwrite` is
-            // called directly, because the C library would take most of the time of this write.
+            // If this write fails, the number in the file is too low. The failure is ignored, because it must not make a call fail.
+            // `pwrite` is called directly, because the C library would take most of the time of this write.
             let _ = rustix::io::pwrite(counter, &told.to_ne_bytes(), 0);
         }
     }
@@ -75,7 +75,7 @@ impl Presence {
         files::open_own(&lock_path(&state_folder.join(FOLDER), id)).is_ok()
     }
 
-    /// Returns the gateways of this state folder whose processes have ended without removing their presence.
+    /// Returns the gateways of this state folder whose processes have ended but whose presence files still exist.
     pub(super) fn left(state_folder: &Path) -> Vec<LeftBehind> {
         let folder = state_folder.join(FOLDER);
         let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
@@ -88,13 +88,13 @@ impl Presence {
 /// The presence of a gateway whose process has ended. It is locked, so that no other process reports the same gap.
 pub(super) struct LeftBehind {
     pub(super) id: String,
-    /// The number of events that the gateway recorded, and its process id. `None` if they are not known.
+    /// The number of events that the gateway recorded, and its process id. `None` if these numbers are not known.
     pub(super) counted: Option<Counted>,
     folder: PathBuf,
     _lock: File,
 }
 
-/// The numbers from the shared memory: recorded events, and the process id.
+/// The numbers in the counter file: the number of recorded events, and the process id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) told: u64,
@@ -141,7 +141,8 @@ fn lock_path(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("{id}.{EXTENSION}"))
 }
 
-/// Returns the path of the counter in shared memory. The id is random, so another user cannot have created the file before.
+/// Returns the path of the counter in shared memory. The id is random, so another user cannot have created a file with this name
+/// beforehand.
 fn counter_path(id: &str) -> PathBuf {
     Path::new(SHARED_MEMORY).join(format!("hyperlight-mcp-audit-{id}"))
 }
@@ -161,7 +162,7 @@ mod tests {
         let mut left = Presence::left(folder.path());
         let counted = Counted { told: 7, pid: std::process::id() };
         assert_eq!(left.iter().map(|left| (&left.id, left.counted)).collect::<Vec<_>>(), [(&id, Some(counted))]);
-        // While one process holds the lock to report the gap, no other process reports it.
+        // While one process holds the lock to report the gap, no other process reports the same gap.
         assert!(Presence::left(folder.path()).is_empty());
         left.remove(0).remove();
         other.end();

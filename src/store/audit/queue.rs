@@ -1,8 +1,8 @@
 //! The events that wait to be written. A call only pushes an event. One thread takes the events out and writes them.
 //!
 //! Written events are dropped on the threads that push: each push drops one of them. Otherwise the writing thread would free memory that
-//! the calling threads have allocated. The next allocations of a call would then take the allocator's slow path, which was two thirds of
-//! the time for recording a call.
+//! the calling threads have allocated. The next allocations of a call would then take the slow path of the allocator. In a measurement,
+//! that was two thirds of the time for recording a call.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,12 @@ use super::event::{AuditEvent, CallOutcome, CallRecord};
 
 /// The maximum number of waiting events. Further events are dropped, and a row reports how many were lost.
 pub(super) const MAX_WAITING: usize = 8192;
-/// The maximum number of bytes in the texts of waiting events. Further events are dropped, and a row reports how many were lost.
+/// The maximum total size in bytes of the texts of waiting events. Further events are dropped, and a row reports how many were lost.
 const MAX_WAITING_BYTES: usize = 64 << 20;
-/// An event with larger texts is written at once, so that its arguments do not wait in memory for other events.
+/// The size in bytes above which an event's texts make the writer write at once, so that large arguments do not wait in memory for other
+/// events.
 const HEAVY_BYTES: usize = 64 << 10;
-/// The time that the writer waits for further events after the first one. Together with the time for writing, it stays below 100 ms.
+/// The time that the writer waits for further events after the first one. Together with the time for writing, this is less than 100 ms.
 const GATHERING: Duration = Duration::from_millis(50);
 /// The maximum number of written events that are kept until a push drops them.
 const MAX_SPENT: usize = 4096;
@@ -30,7 +31,7 @@ pub(super) struct Noted {
     pub(super) event: AuditEvent,
 }
 
-/// One moment on the monotonic clock and on the wall clock.
+/// One moment, as a time of the monotonic clock and as a time of the wall clock.
 pub(super) struct Moment {
     monotonic: Instant,
     /// Milliseconds since 1970.
@@ -58,7 +59,7 @@ pub(super) struct Batch {
     pub(super) events: Vec<Noted>,
     /// The number of events since the last batch that were dropped because the queue was full.
     pub(super) dropped: u64,
-    /// The number of all events so far, including dropped ones.
+    /// The number of all events so far, including dropped events.
     pub(super) told: u64,
     /// Senders that are notified when the batch is written.
     pub(super) flushed: Vec<Sender<()>>,
@@ -71,15 +72,15 @@ struct Waiting {
     events: Vec<Noted>,
     /// The approximate size in bytes of the texts of these events.
     weight: usize,
-    /// Written events that the next pushes drop.
+    /// Written events. Each of the next pushes drops one of them.
     spent: Vec<Noted>,
     dropped: u64,
     told: u64,
-    /// The calls that have begun and have not ended, in their order.
+    /// The calls that have begun and have not ended, in the order in which they began.
     calls: BTreeMap<u64, CallRecord>,
     begun: u64,
     flushed: Vec<Sender<()>>,
-    /// True if the events must be written without waiting for more.
+    /// True if the events must be written without waiting for further events.
     is_urgent: bool,
     /// True while the writer waits for events.
     is_idle: bool,
@@ -101,11 +102,12 @@ impl Waiting {
         // `truncate` drops the event in place, because moving it out of the vector takes longer.
         self.spent.truncate(self.spent.len().saturating_sub(1));
         self.is_urgent |= weight > HEAVY_BYTES || self.events.len() >= MAX_WAITING / 2;
-        // A writer that already gathers events is not woken for each further event.
+        // A writer that is already gathering events is not woken for each further event.
         self.is_urgent || self.is_idle
     }
 
-    /// Returns the number of events of which other processes must know, should this one be killed: all so far, and those of calls that have begun.
+    /// Returns the number of events that other processes must know in case this process is killed: all events so far, and one event for
+    /// each call in progress.
     fn expected(&self) -> u64 {
         self.told + self.calls.len() as u64
     }
@@ -118,7 +120,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Adds an event. Returns the number of all events so far and of calls in progress, or `None` if the queue is closed.
+    /// Adds an event. Returns the number of all events so far plus the number of calls in progress. Returns `None` if the queue is closed.
     #[inline]
     pub(super) fn push(&self, event: AuditEvent) -> Option<u64> {
         let mut waiting = self.waiting.lock();
@@ -134,7 +136,8 @@ impl Queue {
         Some(expected)
     }
 
-    /// Keeps a call that has begun. Returns its number, and the number that [`Queue::push`] returns. Returns `None` if the queue is closed.
+    /// Keeps a call that has begun. Returns the number of the call, and the same number as [`Queue::push`]. Returns `None` if the queue is
+    /// closed.
     pub(super) fn begin_call(&self, call: CallRecord) -> Option<(u64, u64)> {
         let mut waiting = self.waiting.lock();
         if waiting.is_closed {
@@ -146,7 +149,7 @@ impl Queue {
         Some((number, waiting.expected()))
     }
 
-    /// Adds the event of a call that has ended. Does nothing if the queue was closed before: then the event was added already.
+    /// Adds the event of a call that has ended. Does nothing if the queue was closed before, because closing has already added the event.
     #[inline]
     pub(super) fn end_call(&self, number: u64, outcome: CallOutcome, result_bytes: Option<usize>) {
         let ended = Instant::now();
@@ -159,7 +162,8 @@ impl Queue {
         }
     }
 
-    /// Asks the writer to write the waiting events at once. Returns false if nothing will be written any more.
+    /// Asks the writer to write the waiting events at once. Returns false if the writer has ended, so that nothing will be written any
+    /// more.
     pub(super) fn flush(&self, done: Sender<()>) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.is_closed {
@@ -172,8 +176,8 @@ impl Queue {
         true
     }
 
-    /// Closes the queue. The writer writes the waiting events and ends. Calls in progress are recorded as they are: cancelled, because nobody waits
-    /// for their results any more.
+    /// Closes the queue. The writer writes the waiting events and ends. Calls in progress are recorded with the outcome `cancelled`,
+    /// because nobody waits for their results any more.
     pub(super) fn close(&self) {
         let ended = Instant::now();
         let mut waiting = self.waiting.lock();
@@ -190,8 +194,8 @@ impl Queue {
         self.waiting.lock().told
     }
 
-    /// Waits for the next batch. `written` are the events of the last batch, which are written now. Returns an empty batch if there is no
-    /// event within `patience`. After the last batch, each call returns another batch that is marked as last.
+    /// Waits for the next batch. `written` are the events of the previous batch, which have been written. Returns an empty batch if no
+    /// event is added within `patience`. After the last batch, each call returns another batch that is marked as the last.
     pub(super) fn next(&self, mut written: Vec<Noted>, patience: Option<Duration>) -> Batch {
         written.truncate(MAX_SPENT);
         written.retain(|noted| noted.event.is_light());

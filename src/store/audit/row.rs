@@ -16,14 +16,14 @@ use crate::text::json::object_bytes;
 
 /// The maximum length of a name in a row, in characters.
 const MAX_NAME_CHARS: usize = 256;
-/// The maximum size up to which the content of arguments, or of a toolbox's patterns, is kept.
+/// The maximum size in bytes of arguments, or of the patterns of a toolbox. Larger content is left out of the row.
 const MAX_CONTENT_BYTES: usize = 64 * 1024;
 
 /// A row of the audit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRow {
-    /// The position in the chain, from 1. The numbers have no gaps; the first rows may have been removed.
+    /// The position in the chain, from 1. The numbers have no gaps, but the first rows may have been removed.
     pub number: u64,
     /// Milliseconds since 1970, UTC.
     pub at: u64,
@@ -33,12 +33,12 @@ pub struct AuditRow {
     pub agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The tool's raw name, or the method of another request.
+    /// The tool's raw name. For a request that is not a tool call, its method.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     #[serde(flatten)]
     pub details: AuditDetails,
-    /// The digest of this row and of all rows before it, made with the machine's key, in hexadecimal.
+    /// The HMAC of this row and of all rows before it, made with the machine's key, in hexadecimal.
     pub digest: String,
 }
 
@@ -58,8 +58,8 @@ pub struct AuditDetails {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub provider: Option<String>,
     /// The subject of the row. For an approval: the digest that was approved. For a server: its source. For a grant: the toolbox, or
-    /// `profile:` followed by the name of a profile. For a default: `all` or `none`. For the grants of a config: the digest of all of them.
-    /// For a fetch that was refused because of an address: the address.
+    /// `profile:` followed by the name of a profile. For the default grant: `all` or `none`. For the grants of a config: the digest of all
+    /// its grants. For a fetch that was refused because of an address: the address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub subject: Option<String>,
     /// The patterns of the toolbox, or the servers of the profile. Missing if they are larger than 64 KiB. For an approval of fetch: the hosts
@@ -69,7 +69,7 @@ pub struct AuditDetails {
     /// The number of the run in its process. Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_id: Option<u64>,
-    /// The scheme, host and port from which code has fetched. If a run was refused: all its hosts.
+    /// The scheme, host and port from which code has fetched. If a whole run was refused: all hosts that the run asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<String>,
     /// The method of a fetch.
@@ -103,7 +103,7 @@ pub struct AuditDetails {
     /// Approximate size of the result in bytes: its texts and keys, and 8 for each other value.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub result_bytes: Option<usize>,
-    /// The number of events that are missing. Missing if the number is not known.
+    /// In a gap row: the number of lost events. Absent if the number is not known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<u64>,
 }
@@ -183,8 +183,8 @@ pub enum AuditAction {
     Ungranted,
     /// The default for agents without a grant was changed.
     Default,
-    /// The grants of the config were read. The following rows of the same process list what has changed; if the gateway was just opened,
-    /// they list all grants.
+    /// The grants of the config were read. The following rows of the same process list the changes. If the gateway was just opened, they
+    /// list all grants.
     Config,
     Opened,
     Failed,
@@ -192,11 +192,11 @@ pub enum AuditAction {
     Idle,
     Evicted,
     Closed,
-    /// Events were lost, because they came faster than they could be written.
+    /// Events were lost, because they were recorded faster than they could be written.
     QueueFull,
     /// A process ended without closing its gateway. The last 100 ms of its events may be missing.
     ProcessEnded,
-    /// The head of the chain was changed, or does not match the rows that were written before.
+    /// The head of the chain was changed, or does not match the rows that were written earlier.
     HeadChanged,
 }
 
@@ -218,7 +218,7 @@ impl Entry {
         Self { at, kind, agent: None, server: None, tool: None, body }
     }
 
-    /// Returns the approximate size of the row in the database.
+    /// Returns the approximate size of the row in the database, in bytes.
     pub(super) fn size(&self) -> u64 {
         const FIXED: usize = 80;
         let texts = [&self.agent, &self.server, &self.tool].into_iter().flatten().map(String::len).sum::<usize>();
@@ -297,7 +297,7 @@ impl Recorder<'_> {
                 Entry { server: Some(self.name(server)), agent: self.agent(agent.as_ref()), ..Entry::new(at, AuditKind::Server, &details) }
             }
             AuditEvent::Grant(record) => self.grant(at, record),
-            // This is only the row with the digest. `entries` returns the others.
+            // Returns only the row with the digest of all grants. `entries` adds the other rows.
             AuditEvent::ConfigGrants(grants) => self.config_digest(at, &grants.listing),
             AuditEvent::Connection { server, change, agent, duration } => {
                 let (action, outcome) = connection_words(*change);
@@ -331,7 +331,8 @@ impl Recorder<'_> {
         Entry { agent: agent.as_ref().map(|agent| self.name(agent)), ..Entry::new(at, AuditKind::Grant, &details) }
     }
 
-    /// Returns a row with the digest of the config's grants, and one row for each grant that must be reported.
+    /// Returns a row with the digest of the config's grants, and one row for each grant that must be reported: each changed grant, or each
+    /// grant after the gateway was opened.
     fn config_grants(&self, at: u64, grants: &ConfigGrants) -> Vec<Entry> {
         let ConfigGrants { listing, changes } = grants;
         let first = self.config_digest(at, listing);
@@ -401,7 +402,7 @@ impl Recorder<'_> {
     fn redacted(&self, arguments: &Map<String, Json>) -> Map<String, Json> {
         match self.redactor.content_json(&Json::Object(arguments.clone())) {
             Json::Object(fields) => fields,
-            // The redactor has replaced the whole value.
+            // The redactor has replaced the whole object with another value.
             other => Map::from_iter([("redacted".to_owned(), other)]),
         }
     }
@@ -410,7 +411,7 @@ impl Recorder<'_> {
         agent.map(|agent| self.name(agent))
     }
 
-    /// Returns a name without secrets, in one line of limited length. A model can ask for a tool of any name.
+    /// Returns a name without secrets, in one line of limited length. The limit is needed because a model can request a tool with any name.
     fn name(&self, text: &str) -> String {
         self.redactor.readable_line(text, MAX_NAME_CHARS)
     }

@@ -11,10 +11,10 @@ use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::Reader;
 
 const COLUMNS: &str = "number, at, kind, agent, server, tool, body, digest";
-/// The id of an entry in the list of writers, which no gateway has. The entry contains the number of the newest row with a digest of the
-/// config's grants.
+/// The id of a special entry in the list of writers. No gateway has this id. The entry contains the number of the newest row with a digest
+/// of the config's grants.
 const CONFIG_GRANTS: &str = "config grants";
-/// The number of rows that one pass reads to remove them from the beginning of the chain.
+/// The number of rows that one pass reads in order to remove rows from the beginning of the chain.
 const TRIMMED_AT_ONCE: u64 = 1000;
 
 /// The number that is stored for a gateway if its gap was reported, or if it has ended normally.
@@ -43,8 +43,8 @@ pub(super) struct Table<'a> {
 
 impl Table<'_> {
     /// Appends rows to the chain, changes the list of gateways that write, and removes the oldest rows. `known` is the last row that this
-    /// process has seen. If the chain does not continue from it, a row that reports the damage is written first, even if there is nothing
-    /// else to write. Returns the last row.
+    /// process has seen. If the chain does not continue from that row, first writes a row that reports the damage, even if `entries` is
+    /// empty. Returns the last row.
     pub(super) fn append(
         &self,
         entries: &[Entry],
@@ -71,7 +71,7 @@ impl Table<'_> {
             head
         } else {
             damage = Some(Entry::damage(now, std::process::id()));
-            // Without a sound head, nothing proves that this list is unchanged.
+            // The list of writers is deleted, because only a sound head can prove that it is unchanged.
             transaction.execute("DELETE FROM audit_writers", [])?;
             self.repaired_head(first.unwrap_or(1), last.max(known.map(|known| known.number)).unwrap_or_default())?
         };
@@ -90,7 +90,7 @@ impl Table<'_> {
         Ok(head.end())
     }
 
-    /// Returns whether the chain and the list of gateways that write are unchanged, as far as this is visible without reading all rows.
+    /// Returns whether the chain and the list of gateways that write are unchanged, as far as this can be checked without reading all rows.
     pub(super) fn is_sound(&self, known: Option<&AuditEnd>) -> Result<bool> {
         let usable = || self.usable_head(known, self.numbers()?.1);
         usable().map(|head| head.is_some()).map_err(|error| self.reader.failed(&error))
@@ -117,7 +117,7 @@ impl Table<'_> {
         statement.query_row([number], |row| row.get::<_, Vec<u8>>(0)).optional().map(|digest| digest.map(hex::encode))
     }
 
-    /// Returns a new head for rows whose head is not usable. The rows before it can no longer be verified as a whole.
+    /// Returns a new head for rows whose head is not usable. The existing rows can no longer be verified as a whole.
     fn repaired_head(&self, first: u64, last: u64) -> rusqlite::Result<Head> {
         let transaction = &self.reader.transaction;
         let digest = transaction.query_row("SELECT digest FROM audit ORDER BY number DESC LIMIT 1", [], |row| row.get(0)).optional()?;
@@ -127,7 +127,7 @@ impl Table<'_> {
         Ok(Head { first, anchor, last, digest: digest.unwrap_or_else(|| START.to_vec()), bytes })
     }
 
-    /// Removes the oldest rows until the rest is within the limits. The last row always stays.
+    /// Removes the oldest rows until the remaining rows are within the limits. The last row is never removed.
     fn trim(&self, head: &mut Head, now: u64, bounds: Bounds) -> rusqlite::Result<()> {
         let transaction = &self.reader.transaction;
         let oldest = now.saturating_sub(bounds.max_age_ms);
@@ -167,7 +167,7 @@ impl Table<'_> {
         };
         match statement.query_row([], read) {
             Ok((head, mac)) if head.mac(self.key, &self.writers()?) == mac => Ok(HeadFound::Sound(head)),
-            // The row contains a number or a type that this program never writes.
+            // The row of the head contains a number or a type that this program never writes.
             Ok(_) | Err(Error::IntegralValueOutOfRange(..) | Error::FromSqlConversionFailure(..) | Error::InvalidColumnType(..)) => {
                 Ok(HeadFound::Changed)
             }
@@ -182,8 +182,8 @@ impl Table<'_> {
         statement.query_map([], |row| Ok(WriterRow { id: row.get(0)?, told: row.get(1)? }))?.collect()
     }
 
-    /// Returns the writers in the table for which `is_gone` is true, except the entry for the config's grants. A writer that was closed
-    /// normally is included too, if it is still listed.
+    /// Returns the writers in the table for which `is_gone` is true, except the entry for the config's grants. Includes writers that were
+    /// closed normally and are still in the table.
     pub(super) fn gone_writers(&self, is_gone: impl Fn(&str) -> bool) -> Result<Vec<WriterRow>> {
         let mut writers = self.writers().map_err(|error| self.reader.failed(&error))?;
         writers.retain(|writer| writer.id != CONFIG_GRANTS && is_gone(&writer.id));
@@ -216,7 +216,7 @@ impl Table<'_> {
         Ok(rows)
     }
 
-    /// Verifies all rows. `anchored`, and `seen`, the last row that this process has seen, must be read before this call.
+    /// Verifies all rows. `seen` is the last row that this process has seen. `anchored` and `seen` must be read before this call.
     pub(super) fn verify(&self, anchored: AnchoredAudit, seen: Option<AuditEnd>) -> Result<AuditReport> {
         let verified = || {
             let mut verification = Verification::new(self.key, self.head()?, anchored, seen);
@@ -264,7 +264,7 @@ fn linked(row: &Row<'_>) -> rusqlite::Result<Linked> {
     let kind: String = row.get(2)?;
     let entry = Entry {
         at: row.get(1)?,
-        // Only another program can have written a word that this version does not know, and then the digest does not match.
+        // A word that this version does not know was written by another program. In this case, the digest does not match either.
         kind: AuditKind::named(&kind).unwrap_or(AuditKind::Damage),
         agent: row.get(3)?,
         server: row.get(4)?,

@@ -1,5 +1,5 @@
-//! Tests of the audit through its public methods: the rows that are kept, the gaps that are reported, and changes by other programs in
-//! between.
+//! Tests of the audit through its public methods: the rows that are kept, the gaps that are reported, and changes that other programs make
+//! in between.
 
 use rusqlite::Connection;
 use serde_json::{Map, Value as Json, json};

@@ -13,16 +13,17 @@ use crate::store::Store;
 use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::{Database, Reader};
 
-/// The maximum number of rows that wait while the store cannot be written. If there are more, the newest are lost, and a row reports how many.
+/// The maximum number of rows that wait while the store cannot be written. Further rows are lost, and a later row reports how many.
 const MAX_UNWRITTEN: usize = 8192;
 
-/// The interval between updates of the anchor with the end of the audit. An update waits for the disk, so it is not done for each batch.
+/// The interval at which the end of the audit is written into the anchor. This waits for the disk, so it is not done for each batch.
 const ANCHORING: Duration = Duration::from_secs(5);
 
-/// The longest time for the conversion of events that are committed together. An event may take longer by itself.
+/// The maximum time for the conversion of events that are committed together. A single event may take longer.
 const LONGEST_PART: Duration = Duration::from_millis(50);
 
-/// The longest time for the conversion of one batch with the arguments of calls. The rest of the batch is recorded without them.
+/// The maximum time for the conversion of one batch with the arguments of calls. After this time, the rest of the batch is recorded without
+/// arguments.
 const LONGEST_WITH_CONTENT: Duration = Duration::from_millis(500);
 
 pub(super) struct Writer {
@@ -37,7 +38,7 @@ pub(super) struct Writer {
     lost: u64,
     /// The last row that this gateway has seen.
     seen: Arc<Seen>,
-    /// The time when the first row was written that is not covered by the anchor.
+    /// The time when the first row was written that the anchor does not cover yet.
     unanchored_since: Option<Instant>,
     /// True if the last write to the store failed and the listener was called.
     is_failing: bool,
@@ -67,7 +68,7 @@ impl Writer {
 
     /// Writes until the queue is closed.
     pub(super) fn run(mut self) {
-        // If the audit is older than the anchor, it was replaced, and the first new row reports that.
+        // If the audit ends before the row in the anchor, the audit was replaced by an older copy, and the first new row reports this.
         self.seen.note(anchored_end(&self.store));
         // Gaps of other processes are reported first, because they happened before.
         self.committed(Writer::tell_left_behind);
@@ -82,14 +83,15 @@ impl Writer {
                 let _ = done.send(());
             }
             if is_last {
-                // Updates the anchor even if nothing new was written. This is the last check whether another program has changed the audit.
+                // Updates the anchor even if nothing new was written. This update is also the last check whether another program has
+                // changed the audit.
                 self.unanchored_since.get_or_insert_with(Instant::now);
             }
             if is_last || self.unanchored_since.is_some_and(|since| since.elapsed() >= ANCHORING) {
                 self.anchor();
             }
             if is_last {
-                // If the presence file stays, another process reports that rows are missing here.
+                // If not everything is written, the presence file stays, so that another process reports the missing rows.
                 if is_written {
                     self.end();
                 }
@@ -99,8 +101,8 @@ impl Writer {
         }
     }
 
-    /// Removes the presence of this gateway. First notes in the list of writers that nothing is missing, because a writer in the list
-    /// without a presence file is reported as a gap.
+    /// Removes the presence of this gateway. Before that, notes in the list of writers that no event is missing. Otherwise a writer that is
+    /// in the list but has no presence file would be reported as a gap.
     fn end(&mut self) {
         let Some(presence) = self.presence.clone() else { return };
         if self.committed(|writer| writer.append(&[], &[WriterNote::Written(&presence.id, ALL_TOLD)])) {
@@ -118,7 +120,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Records the grants of the config, unless the audit's last record of grants is equal.
+    /// Records the grants of the config, unless the audit's last record of the config's grants is equal.
     fn tell_config_grants(&mut self) -> Result<()> {
         let grants = ConfigGrants { listing: std::mem::take(&mut self.options.config_grants), changes: None };
         let has_none = grants.listing.is_empty();
@@ -143,8 +145,8 @@ impl Writer {
         Recorder { key: self.store.key(), redactor: &self.options.redactor, content, pid: std::process::id() }
     }
 
-    /// Writes the end of the audit into the anchor, so that an older copy of the store is detected. The rows are flushed to the disk
-    /// before; otherwise a power failure would look like an older copy. If this fails, it is tried again later.
+    /// Writes the end of the audit into the anchor, so that an older copy of the store is detected. Before that, the rows are flushed to
+    /// the disk. Otherwise a power failure would look like an older copy. If the end cannot be written, this is tried again later.
     fn anchor(&mut self) {
         if self.unanchored_since.take().is_none() {
             return;
@@ -152,7 +154,7 @@ impl Writer {
         let (store, seen, bounds) = (Arc::clone(&self.store), Arc::clone(&self.seen), self.options.bounds());
         let anchored = self.database().and_then(|database| {
             let known = seen.last();
-            // Writes the head once more, so that this transaction waits for the disk.
+            // Writes the head once more: a transaction waits for the disk only if it changes something.
             let rewrite = |reader: &Reader<'_>| Table { reader, key: store.key() }.append(&[], &[], known.as_ref(), now(), bounds);
             let Some(end) = database.durable_transaction(rewrite)? else { return Ok(()) };
             seen.note(Some(end.clone()));
@@ -164,14 +166,15 @@ impl Writer {
         }
     }
 
-    /// Writes events in several transactions if their conversion takes long, so that the process can end at any time without losing all of them.
-    /// `told` counts all events so far. Returns whether all are written.
+    /// Writes events in several transactions if their conversion takes a long time. So if the process ends in the meantime, not all of them
+    /// are lost. `told` is the number of all events so far. Returns whether all of them are written.
     fn write_in_parts(&mut self, mut events: &[Noted], dropped: u64, told: u64) -> bool {
         self.lost += dropped;
         let mut spent = Duration::ZERO;
         loop {
             let begun = Instant::now();
-            // A caller can make arguments whose secrets take long to find. They must not keep later events out of the audit.
+            // Arguments can be made in such a way that the search for secrets in them takes a long time. Such arguments must not keep later
+            // events out of the audit.
             let taken = self.take(events, self.options.content && spent < LONGEST_WITH_CONTENT);
             spent += begun.elapsed();
             events = &events[taken..];
@@ -182,8 +185,8 @@ impl Writer {
         }
     }
 
-    /// Converts events to rows, for as long as a part of them may take. Returns their number. Events that have no room are counted as lost.
-    /// `content` is true if the arguments of calls are kept.
+    /// Converts events to rows until `LONGEST_PART` has passed. Returns the number of converted events. If there is no room for a row,
+    /// counts the event as lost. `content` is true if the arguments of calls are kept.
     fn take(&mut self, events: &[Noted], content: bool) -> usize {
         let (begun, now) = (Instant::now(), Moment::now());
         let mut taken = 0;
@@ -248,7 +251,7 @@ impl Writer {
         Ok(self.database.insert(database))
     }
 
-    /// Runs `work`, which writes. Reports only the first of several failures in succession. Returns whether it succeeded.
+    /// Runs `work`, which writes to the store. Of several consecutive failures, reports only the first. Returns whether `work` succeeded.
     fn committed(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> bool {
         match work(self) {
             Ok(()) => self.is_failing = false,
@@ -271,8 +274,8 @@ pub(super) fn anchored_end(store: &Store) -> Option<AuditEnd> {
     }
 }
 
-/// Writes a gap row for each gateway whose process has ended before all its events were written. `seen` is the last row that this process
-/// has seen. Returns the last row, if one was written.
+/// Writes a gap row for each gateway whose process has ended before all events of the gateway were written. `seen` is the last row that
+/// this process has seen. Returns the last row, if one was written.
 pub(super) fn tell_left_behind(
     database: &mut Database,
     store: &Store,
@@ -286,11 +289,12 @@ pub(super) fn tell_left_behind(
             let gap = if table.is_sound(seen.as_ref())? {
                 gap_of(left.counted, table.written_by(&left.id)?)
             } else {
-                // The number of written events is not authentic here: another program may have changed it.
+                // The list of writers was changed by another program, so the number of written events is not reliable. The row contains no
+                // number of lost events.
                 Some(Entry::gap(now(), AuditAction::ProcessEnded, left.counted.map_or(0, |counted| counted.pid), None))
             };
-            // Marks the gap as reported in the same transaction. So it is reported once, even if this process ends before it has removed
-            // the presence file.
+            // Marks the gap as reported in the same transaction. So the gap is reported only once, even if this process ends before it has
+            // removed the presence file.
             table.append(gap.as_slice(), &[WriterNote::Written(&left.id, ALL_TOLD)], seen.as_ref(), now(), bounds)
         })?;
         (seen, last) = (told.clone().or(seen), told.or(last));
@@ -301,8 +305,8 @@ pub(super) fn tell_left_behind(
     Ok(tell_without_sign(database, store, seen.as_ref(), bounds)?.or(last))
 }
 
-/// Writes a gap row for each listed gateway whose presence file another program has removed. Without the file, the end of the gateway's
-/// process cannot be detected.
+/// Writes a gap row for each listed gateway whose presence file another program has removed. Without this file, nobody can detect when the
+/// gateway's process ends.
 fn tell_without_sign(database: &mut Database, store: &Store, seen: Option<&AuditEnd>, bounds: Bounds) -> Result<Option<AuditEnd>> {
     let gone = |reader: &Reader<'_>| Table { reader, key: store.key() }.gone_writers(|id| !Presence::is_there(store.folder(), id));
     // Checks in a read transaction first. Otherwise each reader would wait for the processes that write.
@@ -319,13 +323,13 @@ fn tell_without_sign(database: &mut Database, store: &Store, seen: Option<&Audit
     })
 }
 
-/// Returns the row for the events that a process has not written. `written` is the number of its events that are written or reported as
-/// lost.
+/// Returns the row for the events that a process has not written. `written` is the number of events of this process that are written or
+/// reported as lost.
 fn gap_of(counted: Option<Counted>, written: Option<u64>) -> Option<Entry> {
     let (pid, lost) = match (counted, written) {
         (_, Some(ALL_TOLD)) | (None, None) => return None,
         (Some(Counted { told, pid }), written) => (pid, Some(told.saturating_sub(written.unwrap_or_default()))),
-        // The number is not known: the machine was restarted, or has no shared memory.
+        // The number of recorded events is not known, because the machine was restarted or has no shared memory.
         (None, Some(_)) => (0, None),
     };
     (lost != Some(0)).then(|| Entry::gap(now(), AuditAction::ProcessEnded, pid, lost))

@@ -297,7 +297,7 @@ fn a_row_that_another_program_changed_approves_nothing_is_kept_and_is_reported()
     let incidents = Arc::default();
     let store = open_with(folder.path(), &incidents);
     assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Unapproved(NotApprovedReason::Never));
-    assert!(incidents.lock().len() == 1 && incidents.lock()[0].contains("decide nothing"), "{incidents:?}");
+    assert!(incidents.lock().len() == 1 && incidents.lock()[0].contains("these rows have no effect"), "{incidents:?}");
     store.yes_to_command(&subject("2"), None).unwrap();
     assert_eq!(store.approval_status(&subject("2")).unwrap(), ApprovalStatus::Command);
     let kept: i64 = raw(folder.path()).query_row("SELECT count(*) FROM set_aside WHERE kind = 'approval'", [], |row| row.get(0)).unwrap();

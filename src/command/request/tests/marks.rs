@@ -77,7 +77,8 @@ fn flat(now: &Manifest, before: Option<&Manifest>) -> String {
     shown(&ApprovalRequest::Manifest(Box::new(request))).split_whitespace().collect()
 }
 
-/// Returns the part of the request that shows the changes. Joins the lines of each side, as wrapped lines begin with its sign.
+/// Returns the part of the request that shows the changes. Joins the wrapped lines of each side, and removes the sign with which each line
+/// begins.
 fn changes_of(now: &Manifest, before: &Manifest) -> String {
     let request = ManifestRequest::new(&server(0), now, now, Some(before), &[], 2_000);
     let text = shown(&ApprovalRequest::Manifest(Box::new(request)));

@@ -63,7 +63,7 @@ fn an_older_copy_and_a_cut_end_are_told_by_the_anchor() {
     );
     let empty = verified_with(&key, HeadFound::Missing, &[], at(5)).problems;
     assert_eq!(empty, ["the audit is empty, and row 5 was written: it is an older copy, or its end was cut"]);
-    // The older copy was used again, so it has other rows with the numbers of the anchored ones.
+    // The older copy was used again, so it has other rows with the same numbers as the anchored rows.
     let other = AnchoredAudit::At(AuditEnd { number: 7, digest: "00".to_owned() });
     assert!(problems(&head, &rows, other.clone())[0].contains("was continued from an older copy"));
     assert!(problems(&head, &rows, AnchoredAudit::Lost)[0].contains("store.anchor is missing"));
