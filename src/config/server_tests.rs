@@ -45,7 +45,7 @@ fn an_entry_or_input_that_nobody_can_read_is_invalid_and_the_others_are_not() {
 /// The author of a repository decides what its config names.
 #[test]
 fn very_many_inputs_and_problems_delay_nobody() {
-    let refer = |count: usize| (0..count).map(|number| format!("${{input:i{number}}}")).collect::<String>();
+    let refer = |count: usize| (0..count).map(|number| format!("${{input:i{number}}}")).collect::<Vec<_>>().concat();
     let inputs: Vec<_> = (0..1_001).map(|number| json!({ "id": format!("i{number}"), "type": "promptString" })).collect();
     let read = |value: String, inputs: &[Json]| {
         let config = json!({ "mcpServers": { "a": { "command": "x", "env": { "A": value } } }, "inputs": inputs }).to_string();
