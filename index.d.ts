@@ -14,7 +14,7 @@ export type ToolErrors = 'return' | 'throw'
  * `ERR_OUTPUT_SCHEMA`.
  */
 export type SchemaViolations = 'warn' | 'error'
-/** The ranking of tools in a search: by the words of the question, or also by its meaning. */
+/** The ranking of tools in a search. `words`: by the words of the query. `hybrid`: by the words and by the meaning of the query. */
 export type SearchRanking = 'words' | 'hybrid'
 /**
  * The handling of a call whose arguments do not match the tool's `inputSchema`. `error` does not send the call (`ERR_INVALID_ARGUMENTS`), `warn`
@@ -30,33 +30,34 @@ export interface Limits {
   /** The maximum number of servers in the config. Default 20. */
   maxServers: number
   /**
-   * The maximum number of open connections. A server that was called in a run keeps its connection while the run lasts. If only such
-   * connections could be closed, up to the same number of further connections are opened until the runs end. Default 20.
+   * The maximum number of open connections. A server that was called in a run keeps its connection while the run lasts. If a connection is
+   * needed and only such connections could be closed, additional connections are opened until the runs end. There are at most as many
+   * additional connections as this limit. Default 20.
    */
   maxConnections: number
   /**
-   * The time to connect to a server: from the start of its process, or its first HTTP request, until all its lists (tools, resources, prompts) are
-   * read. The time in which a person is asked does not count. Default 10,000; 120,000 for `npx`, `uvx`, `docker`.
+   * The time limit for connecting to a server: from the start of its process, or its first HTTP request, until all its lists (tools,
+   * resources, prompts) are read. The time in which a person is asked does not count. Default 10,000; 120,000 for `npx`, `uvx`, `docker`.
    */
   connectTimeoutMs: number
-  /** The time limit of one tool call. If less time is left of the run, that is the limit. Default 30,000. */
+  /** The time limit of one tool call. If the run has less time left, the time left is the limit. Default 30,000. */
   callTimeoutMs: number
   /** The maximum time of a tool call whose server reports progress. Each progress report restarts `callTimeoutMs`, up to this limit. Default 300,000. */
   maxCallTimeoutMs: number
-  /** The time limit of one run. It counts from the start of the run, without the time in the queue. Default 60,000. */
+  /** The time limit of one run. It is counted from the start of the run. The time in the queue does not count. Default 60,000. */
   runTimeoutMs: number
   /** The maximum processor time of the code of one run. The time of its calls, timers and questions to a person does not count. Default 5,000. */
   computeTimeoutMs: number
   /** The maximum number of failed reconnects in a row, for each server. Default 3. */
   maxReconnects: number
-  /** The maximum number of simultaneous calls to one server, from all callers together. Further calls wait. Default 128. */
+  /** The maximum number of simultaneous calls to one server, from all callers together. Calls above this number wait. Default 128. */
   maxParallelCalls: number
   /**
-   * The maximum number of questions that one run may ask a person or a model: approvals of calls, and questions of servers. Further
-   * questions are denied. Default 100.
+   * The maximum number of questions to a person or a model in one run: approvals of calls, and questions of servers. Questions above this
+   * number are denied. Default 100.
    */
   maxQuestions: number
-  /** The maximum size of a tool's result in the form that the guest gets. Default 1 MiB. */
+  /** The maximum size of the result of a tool, in the form that the guest gets. Default 1 MiB. */
   maxResponseBytes: number
   /** The maximum size of a call's arguments as JSON. Default 1 MiB. */
   maxArgumentBytes: number
@@ -65,21 +66,24 @@ export interface Limits {
   /** The maximum size of the value that a run returns. Default 4 MiB. */
   maxValueBytes: number
   /**
-   * The maximum number of parts in the value that a run returns. Node converts the whole value in one turn of its event loop, and the number of
-   * parts determines the time for this. These count as 1: a list, an object, and a text of at most 10 characters that has not occurred in the value
-   * before. A key counts as 3 if it is new after the keys before it in its object. Rows with the same keys count these keys once. Default 400,000.
+   * The maximum number of parts in the value that a run returns. Node converts the whole value in one turn of its event loop, and the
+   * number of parts determines the time for this. A list, an object, and a text of at most 10 characters each count as 1. A text that has
+   * occurred in the value before does not count again. A key counts as 3 if it is new after the preceding keys of its object. Rows with the
+   * same keys count these keys once. Default 400,000.
    */
   maxValueParts: number
   /** The maximum size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
-  /** The maximum size of a run's log, with all its entries. A longer log is cut, and its last entry says so. Default 256 KiB. */
+  /**
+   * The maximum size of a run's log, with all its entries. A longer log is cut, and the last entry says that it was cut. Default 256 KiB.
+   */
   maxLogBytes: number
   /**
-   * The total size of the values that a sandbox keeps for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed first.
-   * Default 16 MiB.
+   * The total size of the values that a sandbox stores for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed
+   * first. Default 16 MiB.
    */
   maxSavedBytes: number
-  /** The time for which a sandbox keeps a value for its later runs. Default 3,600,000. */
+  /** The time for which a sandbox stores a value for its later runs. Default 3,600,000. */
   maxSavedAgeMs: number
   /** The size of the guest's heap. Default 64 MiB, at least 8 MiB. */
   guestHeapBytes: number
@@ -87,7 +91,7 @@ export interface Limits {
   maxDescriptionChars: number
   /** The maximum size of all rows of the audit. The oldest rows are removed first. Default 64 MiB. */
   maxAuditBytes: number
-  /** The age of the oldest row of the audit: 90 days. Older rows are removed. Default 7,776,000,000. */
+  /** The maximum age of rows of the audit. Older rows are removed. Default 7,776,000,000, which is 90 days. */
   maxAuditAgeMs: number
 }
 
@@ -103,40 +107,41 @@ export interface LogEntry {
 /** Options of `Gateway.agent`. `onEvent` gets the events of the agent's runs, calls and subscriptions. Default: the gateway's `onEvent`. */
 export interface AgentOptions extends CallerCallbacks {
   /**
-   * Names of profiles of the config. The agent has only the servers of these profiles. If several profiles have a server, the filters of all of
-   * them apply to it, and the shortest time limit and the strictest `confirm`. Default: the profiles in the agent's entry of the config. If the
-   * config has profiles, an agent without profiles has no server. A name that the config does not have fails with `ERR_INVALID_OPTION`. Two
-   * profiles that set the same variable or header of a server to different values fail with `ERR_PROFILE_CONFLICT`.
+   * Names of profiles of the config. The agent has only the servers of these profiles. If several profiles have the same server, the
+   * filters of all these profiles apply to it. The shortest time limit and the strictest `confirm` apply, too. Default: the profiles in the
+   * agent's entry of the config. If the config has profiles, an agent without profiles has no server. A name that the config does not have
+   * fails with `ERR_INVALID_OPTION`. Two profiles that set the same variable or header of a server to different values fail with
+   * `ERR_PROFILE_CONFLICT`.
    */
   profiles?: string[]
 }
 
 /**
- * VMs that are started in advance, so that a run does not have to wait for the start of a VM. Each run has a separate VM, which is destroyed after
- * the run.
+ * The settings for VMs that are started in advance, so that a run does not have to wait for the start of a VM. Each run has its own VM,
+ * which is destroyed after the run.
  */
 export interface WarmVms {
-  /** The maximum number of VMs of a pool that are kept ready; 0 for none. Default 2. */
+  /** The maximum number of VMs that a pool keeps ready. If it is 0, none are kept ready. Default 2. */
   vms: number
-  /** The maximum memory of the VMs that a pool keeps ready. Each VM counts as 4 MiB. Default 64 MiB. */
+  /** The maximum memory of the VMs that a pool keeps ready. Each VM is counted as 4 MiB. Default 64 MiB. */
   maxBytes: number
-  /** The time without a run after which the VMs of a pool are released, until the next run. Default 60,000. */
+  /** The time without a run after which the VMs of a pool are released. New VMs are started at the next run. Default 60,000. */
   idleMs: number
 }
 
-/** Options of `Gateway.open`. An unknown key or a wrong type is an error that names the key. */
+/** Options of `Gateway.open`. An unknown key or a wrong type causes an error that names the key. */
 export interface GatewayOptions extends Callbacks {
   /**
-   * The path of the config file. Default `~/.hyperagent/config.json`; if that file does not exist, there are no servers. An explicit path that does
-   * not exist is an error.
+   * The path of the config file. Default `~/.hyperagent/config.json`; if that file does not exist, there are no servers. If a path is
+   * given, the file must exist.
    */
   configPath?: string
   /** The content of the config, instead of a file. */
   config?: object
   /**
-   * Reads the config file again when it changes, as `reload()` does. An event `config-reloaded` reports the result. A config that cannot be used
-   * changes nothing, and a `warning` reports it. A server that is new in the config still needs approval. Has no effect with `config`.
-   * Default false.
+   * If true, the config file is read again when it changes, in the same way as `reload()` does. An event `config-reloaded` reports the
+   * result. If the new config cannot be used, nothing changes, and a `warning` reports this. A server that is new in the config still needs
+   * approval. This option has no effect with `config`. Default false.
    */
   watch?: boolean
   /** The folder for approvals and manifests. Default `~/.hyperagent/hyperlight-mcp`, created with mode 0700. */
@@ -144,22 +149,25 @@ export interface GatewayOptions extends Callbacks {
   /** The value of `${workspaceFolder}`. Servers whose entry has a relative path start in this folder. Default: the working directory. */
   workspaceFolder?: string
   /**
-   * Servers to enable when the gateway opens, if their approval is still valid. The variants that profiles make of a server are enabled with it, each
-   * if it is approved. Default: none.
+   * The servers to enable when the gateway opens, if their approval is still valid. The variants that profiles make of a server are enabled
+   * with the server, if they are approved. Default: none.
    */
   enable?: string[] | 'approved'
   /** Limits of this gateway. Defaults: see `Limits`. */
   limits?: Partial<Limits>
-  /** The guest to run. `auto` selects the standard guest, or the ring-3 guest if the machine's KVM cannot run the standard one. Default `auto`. */
+  /**
+   * The guest to run. `auto` selects the standard guest. If the machine's KVM cannot run it, `auto` selects the ring-3 guest. Default
+   * `auto`.
+   */
   guest?: 'auto' | 'standard' | 'ring3'
   /**
-   * VMs that are started in advance for the next runs. The settings apply to each of two pools. The second pool is for runs that may fetch,
-   * and begins with the first such run. So a gateway keeps at most twice as many VMs ready.
+   * The settings for VMs that are started in advance for the next runs. They apply to each of two pools. The second pool is for runs that
+   * may fetch, and is filled after the first such run. So a gateway keeps at most twice as many VMs ready.
    */
   warm?: Partial<WarmVms>
   /**
-   * The folder in which the guest's snapshot is kept between processes. It is created with mode 0700 and may be deleted at any time. With `false`, no
-   * snapshot is kept. Default `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`.
+   * The folder in which the guest's snapshot is stored between processes. It is created with mode 0700 and may be deleted at any time. With
+   * `false`, no snapshot is stored. Default `$XDG_CACHE_HOME/hyperlight-mcp/snapshots`, or `~/.cache/hyperlight-mcp/snapshots`.
    */
   snapshotDir?: string | boolean
   /**
@@ -174,45 +182,45 @@ export interface GatewayOptions extends Callbacks {
    */
   argumentChecks?: ArgumentChecks
   /**
-   * The maximum size of a run's value, in a model's tokens, if neither the sandbox nor the run sets one. Default: values are not cut. See
-   * `RunOptions`.
+   * The maximum size of a run's value, in tokens of a model. It is used if neither the sandbox nor the run sets one. Default: values are
+   * not cut. See `RunOptions`.
    */
   maxResultTokens?: number
   /**
-   * True to learn the shapes of results of tools that have no `outputSchema` from the results that an agent sees. The shapes are shown to
-   * this agent only, in `declarations`, `describe`, `toolInfo` and the hints, marked as seen and not promised. Values are not kept.
-   * Default true, or `learnResults` of the config.
+   * If true, the gateway learns the shapes of results from the results that an agent sees, for tools that have no `outputSchema`. The
+   * shapes are shown to this agent only: in `declarations`, `describe`, `toolInfo` and the hints. They are marked as seen, but not
+   * guaranteed. Values are not stored. Default true, or `learnResults` of the config.
    */
   learnResults?: boolean
   /**
-   * The ranking of tools by `searchTools` and by `search` of `host:mcp`: by the words of the question, or also by its meaning. `hybrid`
-   * needs the package `hyperlight-mcp-search-model` beside this one; without it, a warning says so, and tools are ranked by words.
-   * Default `words`, or `search` of the config.
+   * The ranking of tools by `searchTools` and by `search` of `host:mcp`: by the words of the query (`words`), or also by the meaning of the
+   * query (`hybrid`). `hybrid` needs the package `hyperlight-mcp-search-model` beside this package. Without it, there is a warning, and
+   * tools are ranked by words. Default `words`, or `search` of the config.
    */
   search?: SearchRanking
   /** The folder of the package `hyperlight-mcp-search-model`. Default: the package that is installed together with this one. */
   searchModel?: string
-  /** True to emit events also for each connection and each call. Default false. */
+  /** If true, an event is sent for each connection and each call. Default false. */
   trace?: boolean
   /**
-   * True if a person must approve each server that an agent adds or changes. With `false`, the command and the first manifest of an added server
-   * are approved without a person. A person must still approve a changed server, and an entry with one of these: placeholders, variables that load
-   * code or redirect traffic, or an address that is not `https:` with a public name. Default: true, unless the environment variable
-   * `MCP_REQUIRE_APPROVAL` is `false` or `0`.
+   * True if a person must approve each server that an agent adds or changes. With `false`, the command and the first manifest of an added
+   * server are approved without a person. A person must still approve a changed server. A person must also approve an entry with
+   * placeholders, with variables that load code or redirect traffic, or with an address that is not `https:` with a public name. Default:
+   * true, unless the environment variable `MCP_REQUIRE_APPROVAL` is `false` or `0`.
    */
   requireApproval?: boolean
   /**
-   * True to store the arguments of each call in the audit, without secrets, if they have at most 64 KiB. Otherwise, only their digest under the
-   * machine's key is stored. Default false.
+   * If true, the arguments of each call are stored in the audit, without secrets, if they have at most 64 KiB. Otherwise, only the digest
+   * of the arguments, computed with the machine's key, is stored. Default false.
    */
   auditContent?: boolean
-  /** Rules for `fetch` in agent code. Code has no `fetch` unless a run or its agent has approved hosts. */
+  /** Settings for `fetch` in agent code. Code has no `fetch` unless hosts are approved for the run or for its agent. */
   fetch?: GatewayFetch
 }
 
 /**
- * A change of a server that an agent has added. Fields that are missing do not change. `confirm`, `disabled`, `envFile`, `oauth` and other keys of
- * the config cannot be set.
+ * A change of a server that an agent has added. If a field is missing, it does not change. `confirm`, `disabled`, `envFile`, `oauth` and
+ * other keys of the config cannot be set.
  */
 export interface ServerChange {
   /**
@@ -222,13 +230,16 @@ export interface ServerChange {
   /** The program that starts the server. */
   command?: string
   args?: string[]
-  /** Variables of the server's environment. They are merged with the existing ones; `null` removes a variable. Their values are never returned. */
+  /**
+   * Variables of the server's environment. They are merged with the existing ones; `null` removes a variable. The values are never
+   * returned.
+   */
   env?: Record<string, string | null>
   /** The folder in which the command starts. */
   cwd?: string
   /** The URL of a server that uses Streamable HTTP, instead of a command. */
   url?: string
-  /** Headers for the URL. They are merged with the existing ones; `null` removes a header. Their values are never returned. */
+  /** Headers for the URL. They are merged with the existing ones; `null` removes a header. The values are never returned. */
   headers?: Record<string, string | null>
   /** The tools that the server may offer. All other tools are hidden. */
   allowTools?: string[]
@@ -243,7 +254,9 @@ export type NewServer = ServerChange & { name: string }
 
 /** Options of `Gateway.approve`. */
 export interface ApproveOptions {
-  /** The time for which the approval is valid, in milliseconds, rounded down to seconds. Default: until it is revoked. */
+  /**
+   * The time for which the approval is valid, in milliseconds, rounded down to seconds. Default: the approval is valid until it is revoked.
+   */
   validForMs?: number
 }
 
@@ -251,7 +264,10 @@ export interface ApproveOptions {
 export interface ReloadReport {
   added: string[]
   removed: string[]
-  /** Servers whose entry changed. Their connections were closed. If the change affects what would be started, the server needs approval again. */
+  /**
+   * Servers whose entry changed. Their connections were closed. If the change affects what would be started, the server needs approval
+   * again.
+   */
   changed: string[]
   /** Servers whose entry has an error. `servers()` reports the error. */
   invalid: string[]
@@ -259,29 +275,29 @@ export interface ReloadReport {
 }
 
 /**
- * A task that describes what runs have to do. It attaches additional servers to them. Without a task, runs can use the servers of the config and
- * those that the agent has added for itself. A server that may not be used is not attached, and the run's `warnings` contain the reason. A model
- * can never set a task.
+ * A task that describes what runs have to do. Because of a task, additional servers are attached to its runs. Without a task, runs can use
+ * the servers of the config, and the servers that the agent has added for itself. A server that may not be used is not attached, and the
+ * run's `warnings` contain the reason. A model can never set a task.
  */
 export interface Task {
   /**
-   * The text of the task, at most 64 KiB. A server is attached if one of its keywords or capabilities occurs in the text as a whole word, in upper
-   * or lower case. Default: no text.
+   * The text of the task, at most 64 KiB. A server is attached if one of its keywords or capabilities occurs in the text as a whole word.
+   * Upper and lower case are treated as equal. Default: no text.
    */
   text?: string
   /**
-   * The servers that the task needs: names of servers, and entries as in the config, like `{ weather: { command: 'npx', args: [] } }`. An entry
-   * hides other servers of its name from the task's runs, needs a separate approval, and ends with the sandbox. In `servers()` and for `approve()`,
-   * its name is `weather@task-…`, with a digest of the entry. At most 256. Default: none.
+   * The servers that the task needs: names of servers, and entries as in the config, like `{ weather: { command: 'npx', args: [] } }`. An
+   * entry replaces other servers of the same name in the task's runs. It needs a separate approval, and ends with the sandbox. In
+   * `servers()` and for `approve()`, its name is `weather@task-…`, with a digest of the entry. At most 256. Default: none.
    */
   servers?: (string | Record<string, unknown>)[] | Record<string, unknown>
-  /** Capabilities: each server that has one of them is attached. At most 256. Default: none. */
+  /** Capabilities. Each server that has one of them is attached. At most 256. Default: none. */
   capabilities?: string[]
 }
 
 /** Options of `Gateway.resolve`. */
 export interface ResolveOptions {
-  /** The name of the agent. Default: the operator's own. */
+  /** The name of the agent. Default: the operator's own agent. */
   agent?: string
   /** The task. Default: none, so only servers that need no task are available. */
   task?: Task
@@ -292,13 +308,13 @@ export interface ResolveOptions {
 /** The servers that would be available to an agent and a task. */
 export interface Resolution {
   /**
-   * The entries, with keys that other programs accept. Secrets are replaced by names of variables: `${NAME}`. An entry contains no filters, no
-   * `confirm` and no approval, because other programs do not support them. Missing with `dryRun`.
+   * The entries, with those keys that other programs accept. Secrets are replaced by names of variables: `${NAME}`. An entry contains no
+   * filters, no `confirm` and no approval, because other programs do not support these. Missing with `dryRun`.
    */
   mcpServers?: Record<string, unknown>
-  /** One line for each server that is available, or that the task requests and that is left out. */
+  /** One line for each server that is available. There is also a line for each server that the task requests but that is left out. */
   servers: ResolvedServer[]
-  /** Differences in the way that another program uses the entries, and servers that are not ready. */
+  /** Warnings about servers that are not ready, and about entries that another program would use in a different way. */
   warnings: string[]
 }
 
@@ -325,24 +341,27 @@ export interface HypervisorReport {
   /** The time to boot the guest and take its snapshot, or to load a stored snapshot, in milliseconds. */
   bootMs?: number
   /**
-   * The origin of the snapshot that runs start from: `booted` by this process, `kept` (booted by this process and stored on disk since), or `found`
-   * on disk.
+   * The origin of the snapshot from which runs start. `booted`: this process made it by booting. `kept`: this process made it by booting,
+   * and has stored it on disk. `found`: it was already on disk.
    */
   snapshot?: 'booted' | 'kept' | 'found'
-  /** The reason why no guest boots. `remedy` says what to do. */
+  /** The reason why no guest boots. `remedy` is what the user can do about it. */
   problem?: string
   remedy?: string
   /** A warning about the guest that runs. */
   warning?: string
 }
 
-/** Reports which parts of a box this machine has. */
+/** The report about the parts of a box that this machine supports. */
 export interface BoxesReport {
   /** True if this machine can make boxes with all their features. */
   available: boolean
-  /** True if Landlock and the filter of system calls can enforce a box without namespaces. Then most entries can still be started. */
+  /**
+   * True if a box can be enforced without namespaces, by Landlock and the filter of system calls. In this case, most entries can be started
+   * even without namespaces.
+   */
   landlockAlone: boolean
-  /** All parts. Those that every box needs come first. Empty if the program that makes boxes cannot be run. */
+  /** All parts. The parts that every box needs come first. Empty if the program that makes boxes cannot be run. */
   parts: BoxPart[]
   /** The reason why the program that makes boxes cannot be run. */
   problem?: string
@@ -352,54 +371,56 @@ export interface BoxesReport {
 export interface PrivateHome {
   id: string
   /**
-   * The name of the server. If it is not from the operator's config, it begins with its source: `agent:researcher:notes`. A home of an earlier
-   * version whose server is not approved has none.
+   * The name of the server. If the server is not from the operator's config, its name begins with its source: `agent:researcher:notes`.
+   * Missing for a home of an earlier version whose server is not approved.
    */
   server?: string
   /**
+   * The use of the home.
    * - `running`: a server runs in a box with this home.
-   * - `configured`: a server of this gateway gets it at its next start.
-   * - `approved`: its server is approved, but its entry is gone, was changed, or belongs to another config or workspace.
-   * - `unused`: no server can get it any more.
+   * - `configured`: a server of this gateway gets the home at its next start.
+   * - `approved`: the server of the home is approved, but the server's entry is gone, was changed, or belongs to another config or
+   * workspace.
+   * - `unused`: no server can get the home any more.
    */
   used: 'running' | 'configured' | 'approved' | 'unused'
-  /** The size on the disk. */
+  /** The size of the home on the disk, in bytes. */
   bytes: number
   files: number
-  /** False if the home contains more than was measured. */
+  /** False if the home contains more files than were measured. */
   isComplete: boolean
-  /** The time of the last start, in milliseconds since 1970. */
+  /** The time of the last start of a server with this home, in milliseconds since 1970. */
   lastUsedMs?: number
 }
 
 /** The result of `Gateway.removePrivateHomes`. */
 export interface RemovedHomes {
   removed: PrivateHome[]
-  /** Homes that were named, but are in use. */
+  /** Homes that were requested to be removed, but are in use. */
   kept: PrivateHome[]
 }
 
 /** A part of the kernel that boxes need, with the result of the attempt to use it. */
 export interface BoxPart {
   /**
-   * Every box with namespaces has the first five. Without `scopes`, a box with the machine's network reaches the abstract sockets of the
-   * machine. Without `cgroup`, memory and processes are counted, and `cpuPercent` is refused.
+   * The name of the part. Every box with namespaces needs the first five parts. Without `scopes`, a box that shares the machine's network
+   * can reach the abstract sockets of the machine. Without `cgroup`, memory and processes are counted, and `cpuPercent` is refused.
    */
   name: 'userNamespaces' | 'networkNamespaces' | 'mounts' | 'landlock' | 'systemCallFilter' | 'scopes' | 'cgroup'
   available: boolean
   /** The version of Landlock, or the resources that a cgroup can limit. */
   detail?: string
-  /** The reason why the machine does not have the part. `remedy` says what to do, if something is known. */
+  /** The reason why the machine does not support the part. `remedy` is what the user can do about it, if that is known. */
   problem?: string
   remedy?: string
 }
 
-/** The source of a server. If two sources have a server of the same name, the kind that comes first in this list is used. */
+/** The source of a server. If two sources have a server of the same name, the source whose kind comes first in the list below is used. */
 export interface ServerSource {
   kind: 'task' | 'config' | 'agent' | 'provider' | 'generated' | 'catalogue'
   /**
-   * The name of the agent, of the provider's package (or of the provider, if the agent's code has registered it), or of the task. With `config`, it is
-   * the name of the program whose config is a layer under the operator's config. Missing for the operator's own config.
+   * The name of the agent, of the provider's package (or of the provider, if the agent's code has registered it), or of the task. For
+   * `config`, it is the name of the program whose config is a layer below the operator's config. Missing for the operator's own config.
    */
   name?: string
 }
@@ -408,9 +429,9 @@ export interface ServerSource {
 export interface ServerStatus {
   name: string
   /**
-   * The server's state. `invalid`: its entry in the config has an error, which `lastError` contains. `pending-approval`: an agent has added or
-   * changed it, and nobody has decided about it; such servers come first. `not-ready`: it cannot start, because variables that it needs are
-   * `missing`; `approved` says whether it is approved.
+   * The state of the server. `invalid`: its entry in the config has an error, which `lastError` contains. `pending-approval`: an agent has
+   * added or changed the server, and no person has decided about it yet; such servers come first. `not-ready`: the server cannot start,
+   * because variables that it needs are `missing`; `approved` says whether the server is approved.
    */
   state:
     | 'invalid'
@@ -423,33 +444,39 @@ export interface ServerStatus {
     | 'connecting'
     | 'connected'
     | 'error'
-  /** True if both the command and the manifest are approved, as the server is configured now. */
+  /** True if both the command and the manifest are approved, for the present configuration of the server. */
   approved: boolean
   enabled: boolean
-  /** Present if `disable()`, or a command that a person typed, disabled the server. A model cannot enable such a server. */
+  /** Present if a person has disabled the server with `disable()` or with a command. A model cannot enable such a server. */
   disabledByPerson?: true
-  /** The name that an agent gave a server that it has added. It is free text and may be wrong. */
+  /** The name that an agent has given a server that it has added. It is free text and may be wrong. */
   displayName?: string
-  /** The server from which profiles have created this variant. For the code of an agent with these profiles, this name refers to the variant. */
+  /**
+   * The server from which profiles have created this variant. In the code of an agent with these profiles, the name of that server refers
+   * to the variant.
+   */
   variantOf?: string
   /**
-   * The description of the server by its provider or by the catalogue, in one line and without secrets. Nobody approves it, so it is not given to
-   * models. An agent gets it after the server was approved.
+   * The description of the server by its provider or by the catalogue, on one line and without secrets. It is not part of an approval, so
+   * it is not given to models. An agent gets it after the server was approved.
    */
   description?: string
   /** The source of the server. */
   source: ServerSource
   /** Other sources that have a server of this name. Their servers are not used. */
   hides?: ServerSource[]
-  /** The variables that the server needs and that are not set. Without them, it does not start. Missing if there are none. */
+  /**
+   * The variables that the server needs and that are not set. Without these variables, the server does not start. Missing if there are
+   * none.
+   */
   missing?: string[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
   /**
-   * The last error. If a server wrote something before it ended, the message has the most informative line. The command `logs` shows all
-   * lines.
+   * The last error. If a server wrote something before it ended, the message contains the most informative line. The command `logs` shows
+   * all lines.
    */
   lastError?: { code: ErrorCode; message: string }
 }
@@ -489,22 +516,26 @@ export interface SandboxOptions extends Callbacks {
   task?: Task
   /** The form in which code gets errors that tools report. Default `return`. */
   toolErrors?: ToolErrors
-  /** The maximum size of a run's value, in a model's tokens, if the run does not set one. Default: the gateway's setting. See `RunOptions`. */
+  /**
+   * The maximum size of a run's value, in tokens of a model. It is used if the run does not set one. Default: the setting of the gateway.
+   * See `RunOptions`.
+   */
   maxResultTokens?: number
 }
 
 /** Options of `Sandbox.run`. */
 export interface RunOptions extends Callbacks {
   /**
-   * The task of the run, in addition to the task of the sandbox. Servers that it defines exist until the sandbox is closed or starts another run
-   * with a task. Default: no task.
+   * The task of the run, in addition to the task of the sandbox. Servers that the task defines exist until the sandbox is closed, or until
+   * it starts another run with a task. Default: no task.
    */
   task?: Task
   /**
-   * The hosts that the code may fetch from: then it has the globals `fetch`, `Request`, `Response`, `Headers`, `FormData`, `Blob`, `File` and
-   * `ReadableStream`. A person must have approved the hosts for the sandbox's agent, otherwise the run fails with `ERR_FETCH_NOT_APPROVED`. If the
-   * agent's entry in the config has `fetch.hosts`, the run's must be among them. `false`: no fetch. Default (and `true`): the hosts of the agent's
-   * entry in the config if they are approved, else no fetch.
+   * The hosts from which the code may fetch. With hosts, the code has the globals `fetch`, `Request`, `Response`, `Headers`, `FormData`,
+   * `Blob`, `File` and `ReadableStream`. A person must have approved the hosts for the agent of the sandbox. Otherwise the run fails with
+   * `ERR_FETCH_NOT_APPROVED`. If the agent's entry in the config has `fetch.hosts`, the hosts of the run must be among those. If this is
+   * `false`, the code has no fetch. Default, and for `true`: the hosts of the agent's entry in the config if they are approved; otherwise
+   * the code has no fetch.
    */
   fetch?: FetchHosts | boolean
   /** The argument of `handler`. Default `null`. */
@@ -513,17 +544,18 @@ export interface RunOptions extends Callbacks {
   timeoutMs?: number
   /** A signal that ends the run. The run rejects with `name: 'AbortError'`, `code: 'ERR_ABORTED'`, `cause: signal.reason`. */
   signal?: AbortSignal
-  /** The form in which code gets errors that tools report. Default: the sandbox's. */
+  /** The form in which code gets errors that tools report. Default: the setting of the sandbox. */
   toolErrors?: ToolErrors
   /**
-   * The maximum size of the value, as an estimated number of a model's tokens; at least 100. A larger value is cut, and stays JSON of the same
-   * type. Short texts in the value, and `omitted`, say what was cut. Later runs of this sandbox can read the whole value with `saved(savedAs)` of
-   * `host:mcp`. Default: the sandbox's setting, otherwise the gateway's, otherwise the value is not cut.
+   * The maximum size of the value, as an estimated number of tokens of a model; at least 100. A larger value is cut, and remains JSON of
+   * the same type. Short texts in the value, and `omitted`, describe what was cut. Later runs of this sandbox can read the whole value with
+   * `saved(savedAs)` of `host:mcp`. Default: the setting of the sandbox. If it has none, the setting of the gateway is used. If there is
+   * none, the value is not cut.
    */
   maxResultTokens?: number
   /**
-   * The trace to which the run belongs, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is
-   * the parent of the run's span. Default: a new trace if spans are exported, otherwise none.
+   * The trace to which the run belongs, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`,
+   * it is the parent of the run's span. Default: a new trace if spans are exported, and no trace otherwise.
    */
   traceparent?: string
   /**
@@ -535,13 +567,13 @@ export interface RunOptions extends Callbacks {
 
 /** Options of `Gateway.callTool`. */
 export interface CallOptions extends Callbacks {
-  /** The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. Default `limits.callTimeoutMs`. */
+  /** The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. Default: `limits.callTimeoutMs`. */
   timeoutMs?: number
-  /** A signal that cancels the call, also at the server. */
+  /** A signal that cancels the call, including at the server. */
   signal?: AbortSignal
   /**
-   * The trace to which the call belongs, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`, it is
-   * the parent of the call's span. Default: a new trace if spans are exported, otherwise none.
+   * The trace to which the call belongs, as a W3C `traceparent`. It is passed on to servers in `_meta`. With `OTEL_EXPORTER_OTLP_ENDPOINT`,
+   * it is the parent of the call's span. Default: a new trace if spans are exported, and no trace otherwise.
    */
   traceparent?: string
   /**
@@ -553,21 +585,30 @@ export interface CallOptions extends Callbacks {
 
 /** Options of `Gateway.complete`. */
 export interface CompleteOptions extends CallOptions {
-  /** Values of arguments that were already chosen, by argument name. The server may use them to narrow the completion. */
+  /**
+   * Values of arguments that were already chosen. The keys are the names of the arguments. The server may use these values to return fewer
+   * completions.
+   */
   context?: Record<string, string>
 }
 
 /** The result of a run. If the run fails, the error has `logs`, `warnings` and `stats` as well. */
 export interface RunResult<T = Value> {
-  /** The value that the handler returned; `null` for `undefined`. The type `T` is not checked at run time. */
+  /** The value that the handler returned. It is `null` if the handler returned `undefined`. The type `T` is not checked at run time. */
   value: T
   logs: LogEntry[]
-  /** Warnings about the run; for example, that text was cut. */
+  /** Warnings about the run, for example that text was cut. */
   warnings: string[]
   stats: RunStats
-  /** The places at which `value` was cut to fit `maxResultTokens`, in their order in the value, at most a thousand. Missing if nothing was cut. */
+  /**
+   * The places at which `value` was cut because of `maxResultTokens`, in the order in which they occur in the value. At most a thousand are
+   * listed. Missing if nothing was cut.
+   */
   omitted?: Omission[]
-  /** The handle with which later runs of the same sandbox read the whole value. Missing if nothing was cut, or if the value was too large to be kept. */
+  /**
+   * The handle with which later runs of the same sandbox read the whole value. Missing if nothing was cut, or if the value was too large to
+   * be stored.
+   */
   savedAs?: string
 }
 
@@ -576,11 +617,15 @@ export interface Omission {
   /** A JSON Pointer (RFC 6901) to the part of the whole value that was cut. `''` is the value itself. */
   path: string
   /**
-   * The kind of the cut. `text`: the middle or the end of a string was left out. `items`: the last items of an array. `keys`: fields of an object.
-   * `bytes`: a `Uint8Array`, replaced by a string. `depth`: all items of a nested array, or all fields of a nested object.
+   * The kind of the cut. `text`: the middle or the end of a string was left out. `items`: the last items of an array were left out. `keys`:
+   * fields of an object were left out. `bytes`: a `Uint8Array` was replaced by a string. `depth`: all items of a nested array, or all
+   * fields of a nested object, were left out.
    */
   kind: 'text' | 'items' | 'keys' | 'bytes' | 'depth'
-  /** The amount that remains in the value. `of` is the whole amount: the `length` of strings and bytes, or the number of items or keys. */
+  /**
+   * The amount that remains in the value. `of` is the whole amount. For strings and bytes, the amount is the `length`. For arrays and
+   * objects, it is the number of items or keys.
+   */
   kept: number
   of: number
 }
@@ -592,9 +637,9 @@ export interface RunStats {
   startMs: number
   /** The number of calls that left the VM. */
   calls: number
-  /** The time spent outside the VM for calls. Time in which several calls are pending counts once. */
+  /** The time that calls spent outside the VM. If several calls are pending at the same time, this time is counted once. */
   callMs: number
-  /** The bytes that calls sent out of the VM; `bytesIn` counts the bytes that came back. */
+  /** The number of bytes that calls sent out of the VM. `bytesIn` is the number of bytes that were returned. */
   bytesOut: number
   bytesIn: number
 }
@@ -607,7 +652,7 @@ export interface ToolResult {
   meta?: unknown
 }
 
-/** A question to a person, asked before a tool is called. */
+/** A question to a person that is asked before a tool is called. */
 export interface ApprovalQuestion {
   server: string
   /** The tool's name as the server gives it. */
@@ -615,42 +660,45 @@ export interface ApprovalQuestion {
   args: Record<string, Value>
   /** The reason why this call needs a person's approval. */
   reason: string
-  /** The number of the run. Missing for a `callTool`. */
+  /** The number of the run. Missing for a call with `callTool`. */
   runId?: number
 }
 
 /**
- * A person's answer: `once` allows this call, `run` allows the tool in this run, `session` allows the tool until the gateway, or the agent that makes
- * the call, is closed, and `deny` refuses.
+ * A person's answer. `once` allows this call. `run` allows the tool in this run. `session` allows the tool until the gateway is closed, or
+ * until the agent that makes the call is closed. `deny` refuses the call.
  */
 export type Decision = 'once' | 'run' | 'session' | 'deny'
 
 /** A question that a server asks a person while one of its tools is called (MCP elicitation). */
 export type ElicitationQuestion = {
   server: string
-  /** The name, as the server gives it, of the tool that is being called. Missing outside a call. */
+  /** The tool that is being called, by the name that the server gives it. Missing if no call is in progress. */
   tool?: string
-  /** The number of the run. Missing for a `callTool`. */
+  /** The number of the run. Missing for a call with `callTool`. */
   runId?: number
   /** The server's own text, sanitised. */
   message: string
 } & (
   | {
       mode: 'form'
-      /** A flat object of strings, numbers, booleans and choices (JSON Schema, as MCP 2025-11-25 restricts it). */
+      /** The schema of the form: a flat object of strings, numbers, booleans and choices (JSON Schema, as MCP 2025-11-25 restricts it). */
       requestedSchema: { type?: 'object'; properties?: Record<string, any>; required?: string[]; [key: string]: unknown }
     }
   | {
       mode: 'url'
-      /** A page that the person opens. The gateway does not see what the person does there. The scheme is always `https:` or `http:`. */
+      /**
+       * The URL of a page that the person opens. The gateway does not see what the person does there. The scheme is always `https:` or
+       * `http:`.
+       */
       url: string
       elicitationId?: string
     }
 )
 
 /**
- * A person's answer to a server. Missing fields get their defaults. Content that does not match the form is not sent: the server gets `cancel`, and
- * an event `elicitation-cancelled` gives the reason.
+ * A person's answer to a server. Missing fields get their defaults. Content that does not match the form is not sent. In that case, the
+ * server gets `cancel`, and an event `elicitation-cancelled` contains the reason.
  */
 export type ElicitationAnswer =
   | { action: 'accept'; content?: Record<string, string | number | boolean | string[]> }
@@ -673,7 +721,7 @@ export interface SamplingAnswer {
   stopReason?: string
 }
 
-/** A question about an authorization server to which the gateway would send a credential or the client id of the config. */
+/** A question about an authorization server. The gateway would send this server a credential or the client id from the config. */
 export interface IssuerQuestion {
   server: string
   /** The issuer's URL. The MCP server and the authorization server's own metadata both give this URL. */
@@ -681,68 +729,75 @@ export interface IssuerQuestion {
   /** The id of the OAuth client to which the credential belongs. */
   clientId: string
   /**
-   * The kind of credential. A client secret is sent to the authorization server. A private key only signs, and is never sent. With only a client
-   * id, the authorization server gets the code of a person's login. A wrong server could use the code of another login for itself.
+   * The kind of credential. A client secret is sent to the authorization server. A private key is only used to sign, and is never sent. If
+   * there is only a client id, the authorization server gets the code of a person's login. A wrong server could use the code of another
+   * login for itself.
    */
   credential: 'client-secret' | 'private-key' | 'client-id'
 }
 
 /**
- * Callbacks about calls. The callbacks of the run or call are tried first, then those of the sandbox, then those of the gateway or of the agent
- * that makes the call. A question about an agent's call never goes to the gateway's callbacks.
+ * Callbacks about calls. The callbacks of the run or call are used first. If a callback is missing there, the one of the sandbox is used,
+ * and then the one of the gateway or of the agent that makes the call. A question about an agent's call never goes to the callbacks of the
+ * gateway.
  */
 export interface CallerCallbacks {
   /**
-   * Called before a call of a tool that is not approved as read-only, and before every call of a server with `confirm: "always"`. Without this
-   * callback, such a call fails with `ERR_CALL_DENIED`. After `deny`, further calls of the tool in the same run are denied without a question. The
-   * time until the answer does not count towards the time limits of the call or the run. An exception, or a return value that is not a `Decision`,
-   * denies the call.
+   * Called before a call of a tool that is not approved as read-only, and before every call of a server with `confirm: "always"`. Without
+   * this callback, such a call fails with `ERR_CALL_DENIED`. After `deny`, later calls of the tool in the same run are denied without a
+   * question. The time until the answer does not count towards the time limits of the call or the run. If the callback throws, or returns a
+   * value that is not a `Decision`, the call is denied.
    */
   onApproval?(question: ApprovalQuestion): Decision | Promise<Decision>
   /**
-   * Called when a server asks a person during a call. The question goes only to the callbacks of the run or call that called the server. Without
-   * this callback, the server gets `decline`. The time until the answer does not count towards time limits. An abort ends the question. An
-   * exception cancels the question.
+   * Called when a server asks a person during a call. The question goes only to the callbacks of the run or call that called the server.
+   * Without this callback, the server gets `decline`. The time until the answer does not count towards time limits. An abort of the call
+   * ends the question. If the callback throws, the question is cancelled.
    */
   onElicit?(question: ElicitationQuestion): ElicitationAnswer | Promise<ElicitationAnswer>
-  /** Called when a server asks a model during a call. Without this callback, the server gets an error. An exception refuses the question. */
+  /**
+   * Called when a server asks a model during a call. Without this callback, the server gets an error. If the callback throws, the question
+   * is refused.
+   */
   onSample?(question: SamplingQuestion): SamplingAnswer | Promise<SamplingAnswer>
   /**
-   * Called with each event, before the promise of the event's run or call is settled. If a server sends events faster than they are handled and 8
-   * MiB of events wait, further events of servers are dropped, and a `warning` contains their number. An exception in this callback becomes a
-   * process warning.
+   * Called with each event, before the promise of the event's run or call is settled. If a server sends events faster than they are
+   * handled, at most 8 MiB of events wait. Further events of servers are then dropped, and a `warning` contains their number. If this
+   * callback throws, the exception becomes a process warning.
    */
   onEvent?(event: GatewayEvent): void
 }
 
 /**
- * Callbacks of a gateway, and of its own sandboxes, runs and calls. Some are about calls. The others are about connections, which the gateway's
- * agents share, so only the operator is asked.
+ * Callbacks of a gateway, and of the gateway's own sandboxes, runs and calls. Some callbacks are about calls. The others are about
+ * connections. All agents of the gateway share the connections, so only the operator is asked.
  */
 export interface Callbacks extends CallerCallbacks {
   /**
-   * Called for an `${input:id}` of the config when a server that uses it is started. It is called once for each input in a gateway, and again if a
-   * changed config gives the id another description, default or `password`. `server` is the name of the server that is started. Its approval covers
-   * `description`.
+   * Called for an `${input:id}` of the config when a server that uses this input is started. It is called once for each input in a gateway.
+   * It is called again if a changed config gives the input another description, default or `password`. `server` is the name of the server
+   * that is started. The approval of that server includes `description`.
    */
   onInput?(id: string, description?: string, server?: string): string | Promise<string>
   /**
-   * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the loopback
-   * interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end. The person has 5 minutes, also after this
-   * callback has returned, and this time does not count towards other time limits. The callback of the run or call that needs the access is called.
+   * Called with the URL at which a person grants access to a server. If the browser runs on this machine, return nothing: a listener on the
+   * loopback interface receives the redirect. Otherwise, return the URL to which the browser was redirected at the end. The person has 5
+   * minutes, even after this callback has returned. This time does not count towards other time limits. The callback of the run or call
+   * that needs the access is called.
    */
   onAuthorize?(url: string, question: { server: string; issuer: string }): void | string | Promise<void | string>
   /**
-   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP server
-   * itself named. Also called before a login with a client id or a metadata document of the config if the authorization server does not promise to
-   * name itself in its answers. Not called if the config names the authorization server in `oauth.issuer`. Only `true` allows the use; the answer
-   * is stored for this server, URL, issuer and client. Without this callback, such a connection fails with `ERR_AUTHORIZATION_REQUIRED`.
+   * Called before a credential of the config (`oauth.clientSecret`, `oauth.privateKey`) is used at an authorization server that the MCP
+   * server itself has named. Also called before a login with a client id or a metadata document of the config, if the authorization server
+   * does not promise to name itself in its answers. Not called if the config names the authorization server in `oauth.issuer`. Only `true`
+   * allows the use. The answer `true` is stored for this server, URL, issuer and client. Without this callback, such a connection fails
+   * with `ERR_AUTHORIZATION_REQUIRED`.
    */
   onIssuer?(question: IssuerQuestion): boolean | Promise<boolean>
   /**
-   * Called by `enable` and `/mcp enable` for a server that is not approved, once for each stage: first for its command, then for its tools. Show
-   * the whole request to a person. Only `true` approves it, exactly as it was shown. Without this callback, `enable` rejects with
-   * `ERR_NOT_APPROVED`. It is never called on behalf of a model.
+   * Called by `enable` and `/mcp enable` for a server that is not approved. It is called once for each stage: first for the command, then
+   * for the tools. Show the whole request to a person. Only `true` approves the request, exactly as it was shown. Without this callback,
+   * `enable` rejects with `ERR_NOT_APPROVED`. The callback is never called on behalf of a model.
    */
   onServerApproval?(request: ApprovalRequest): boolean | Promise<boolean>
 }
@@ -855,14 +910,17 @@ export type ErrorCode =
 export declare class HyperlightMcpError extends Error {
   constructor(code: ErrorCode, message: string)
   readonly code: ErrorCode
-  /** The reason of the `AbortSignal`, with `ERR_ABORTED`. */
+  /** The reason of the `AbortSignal`. Present if the code is `ERR_ABORTED`. */
   cause?: unknown
-  /** The error that the run's code threw, with `ERR_GUEST_THREW`. Its position is a line and a column of the code, counted from 1. */
+  /**
+   * The error that the run's code threw. Present if the code is `ERR_GUEST_THREW`. Its position is a line and a column of the code, counted
+   * from 1.
+   */
   guest?: GuestError
-  /** The line in the run's code, counted from 1, with `ERR_CODE_SYNTAX`. `column` is counted from 1 as well. */
+  /** The line in the run's code, counted from 1. Present if the code is `ERR_CODE_SYNTAX`. `column` is counted from 1 as well. */
   line?: number | null
   column?: number | null
-  /** The run's log until it failed. Only errors of `Sandbox.run` have `logs`, `warnings` and `stats`. */
+  /** The log of the run up to its failure. Only errors of `Sandbox.run` have `logs`, `warnings` and `stats`. */
   logs?: LogEntry[]
   warnings?: string[]
   /** Measurements of the run. Missing if the run did not start. */
@@ -910,22 +968,22 @@ export interface LogEvent {
 }
 
 /**
- * A warning for an operator. Examples: a doubtful entry in the config (at `open` and `reload`), the use of the ring-3 guest (at `sandbox`), or a
- * result that does not match its tool's own `outputSchema` (at `callTool`).
+ * A warning for an operator. Examples: a doubtful entry in the config (during `open` and `reload`), the use of the ring-3 guest (during
+ * `sandbox`), or a result that does not match its tool's own `outputSchema` (during `callTool`).
  */
 export interface WarningEvent {
   type: 'warning'
   message: string
 }
 
-/** An event with the option `watch`: the config file has changed and was read again. */
+/** An event that is sent with the option `watch`: the config file has changed and was read again. */
 export interface ConfigReloadedEvent extends ReloadReport {
   type: 'config-reloaded'
 }
 
 /**
- * An event: another program has changed decisions in the store, or has restored an earlier state. These decisions are not used any more, so servers
- * need approval again. The event is sent once for each kind of decision that is read. The message names the kind.
+ * An event: another program has changed decisions in the store, or has restored an earlier state of the store. These decisions are not used
+ * any more, so servers need approval again. The event is sent once for each kind of decision that is read. The message names this kind.
  */
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
@@ -933,8 +991,9 @@ export interface ApprovalsDamagedEvent {
 }
 
 /**
- * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or
- * `removeServer(server)`. It is sent again each time that a gateway is opened, until somebody has decided.
+ * An event: an agent has added or changed a server, and a person must decide whether to approve it. The person decides with
+ * `approve(server, request.digest)` or `removeServer(server)`. The event is sent again each time that a gateway is opened, until a person
+ * has decided.
  */
 export interface ServerProposedEvent {
   type: 'server-proposed'
@@ -946,14 +1005,14 @@ export interface ServerProposedEvent {
   /** True if the server was approved without a person, because `requireApproval` is false. */
   approved: boolean
   /**
-   * The stage that the person must decide about. `manifest`: the command is approved already, and `request` shows it; `approvalRequest(server)`
-   * starts the server, and returns its tools. Such an event is sent only when a gateway is opened.
+   * The stage of the approval that the person must decide on. `manifest`: the command is already approved, and `request` shows the command;
+   * `approvalRequest(server)` starts the server and returns its tools. An event with this stage is sent only when a gateway is opened.
    */
   stage: 'command' | 'manifest'
   /**
-   * The request that the person must see before anything of the server runs. If the event is sent because a gateway is opened, `box.allows` and
-   * `changeableBy` have only what the entry decides; `approvalRequest(server)` adds what is in its folders now, and has the same digest, unless
-   * its box cannot be made now, or the request names other servers.
+   * The request that the person must see before any program of the server runs. If the event is sent because a gateway is opened,
+   * `box.allows` and `changeableBy` contain only what follows from the entry. `approvalRequest(server)` adds what is in the server's
+   * folders now. Its request has the same digest, unless the server's box cannot be made now, or the request names other servers.
    */
   request: CommandRequest
 }
@@ -963,14 +1022,14 @@ export interface ExecutableChangedEvent {
   type: 'executable-changed'
   server: string
   path: string
-  /** The SHA-256 of the program file when it was approved. `now` is its present SHA-256. */
+  /** The SHA-256 of the program file at the time of the approval. `now` is its present SHA-256. */
   before: string
   now: string
 }
 
 /**
- * An event for the operator: an agent has called a tool, or used a resource or prompt, that its toolboxes do not allow. It is sent once for each
- * agent and item. For the agent's model, the item does not exist.
+ * An event for the operator: an agent has called a tool, or used a resource or prompt, that the agent's toolboxes do not allow. The event
+ * is sent once for each agent and item. For the model of the agent, the item does not exist.
  */
 export interface NotGrantedEvent {
   type: 'not-granted'
@@ -978,13 +1037,14 @@ export interface NotGrantedEvent {
   server: string
   /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*` if the agent's code requested the whole server. */
   item: string
-  /** The reason, and the toolboxes that allow the item, if there are any. It must not be shown to a model. */
+  /** The reason, and the toolboxes that would allow the item, if there are any. This text must not be shown to a model. */
   reason: string
 }
 
 /**
- * An event for the operator, before a run: the run does not have a server of the config, although nobody has disabled it. It is not approved, not
- * enabled, or its entry has an error. It is sent once for each server and reason; no model is told.
+ * An event for the operator, before a run: the run does not have a server of the config, although nobody has disabled the server. The
+ * server is not approved, is not enabled, or its entry has an error. The event is sent once for each server and reason, and never to a
+ * model.
  */
 export interface ServerUnavailableEvent {
   type: 'server-unavailable'
@@ -994,8 +1054,8 @@ export interface ServerUnavailableEvent {
 }
 
 /**
- * An event: a server's tools, resources or prompts differ from those that were approved. New ones are not available; changed and removed ones cannot
- * be called or read. All others remain available.
+ * An event: the tools, resources or prompts of a server differ from the approved ones. New items are not available. Changed and removed
+ * items cannot be called or read. All other items remain available.
  */
 export interface ToolsChangedEvent extends Changes {
   type: 'tools-changed'
@@ -1007,7 +1067,7 @@ export interface ToolsChangedEvent extends Changes {
   prompts?: Changes
 }
 
-/** Names of tools, resources or prompts that differ from the approved ones. They are the names that the server gives. */
+/** Names of tools, resources or prompts that differ from the approved ones. These are the names that the server gives. */
 export interface Changes {
   added: string[]
   removed: string[]
@@ -1015,8 +1075,8 @@ export interface Changes {
 }
 
 /**
- * A progress report of a server for a call. Reports are passed in the server's order to the `onEvent` of the run or call, otherwise to the
- * gateway's.
+ * A progress report of a server for a call. Reports are passed in the server's order to the `onEvent` of the run or call. If there is none,
+ * they are passed to the gateway's `onEvent`.
  */
 export interface ProgressEvent {
   type: 'progress'
@@ -1029,8 +1089,8 @@ export interface ProgressEvent {
 }
 
 /**
- * A log message of a server. Messages are passed in the server's order. They go to the `onEvent` of a run if only this run has calls at the server,
- * otherwise to the gateway's.
+ * A log message of a server. Messages are passed in the server's order. If only one run has calls at the server, they are passed to the
+ * `onEvent` of this run. Otherwise, they are passed to the gateway's `onEvent`.
  */
 export interface ServerLogEvent {
   type: 'server-log'
@@ -1054,33 +1114,33 @@ export interface ConnectionIdleEvent {
   server: string
 }
 
-/** An event: a connection ended because the server crashed or closed it. The next call connects again. */
+/** An event: a connection ended because the server crashed, or because the server closed the connection. The next call connects again. */
 export interface ConnectionLostEvent {
   type: 'connection-lost'
   server: string
-  /** The way in which the process ended, and its last lines on stderr. */
+  /** The way in which the process ended, and the last lines of its standard error. */
   reason: string
 }
 
 /**
- * An event: a server has tried to reach a host that its box does not have. It is sent once for each host, port and reason. If there are
- * very many, only some are sent. The server has chosen the text of the host.
+ * An event: a server has tried to reach a host that its box does not allow. The event is sent once for each host, port and reason. If there
+ * are a large number of these, only some are sent. The server has chosen the text of the host.
  */
 export interface BoxRefusedEvent {
   type: 'box-refused'
   server: string
-  /** The name that the server has asked for, or an address. */
+  /** The name that the server has requested, or an address. */
   host: string
-  /** Absent if the server has only asked for the name. */
+  /** Missing if the server has only requested to resolve the name. */
   port?: number
   /**
-   * `not-allowed`: `box.network` does not have the host with this port. `private-address`: the name leads to an address that only this machine or its network
-   * reaches. `too-many`: more connections or names than a box may have.
+   * `not-allowed`: `box.network` does not contain the host with this port. `private-address`: the name resolves to an address that can only
+   * be reached from this machine or its network. `too-many`: the server uses more connections or names than a box may have.
    */
   reason: 'not-allowed' | 'private-address' | 'too-many'
 }
 
-/** An event: a server's question was cancelled, because it could not be shown, or because it was not certain to which run or call it belongs. */
+/** An event: a server's question was cancelled. It could not be shown, or it was not certain to which run or call it belongs. */
 export interface ElicitationCancelledEvent {
   type: 'elicitation-cancelled'
   server: string
@@ -1094,14 +1154,14 @@ export interface ResourceUpdatedEvent {
   uri: string
 }
 
-/** An event with `trace`: a server was connected. */
+/** An event that is sent with the option `trace`: a server was connected. */
 export interface ConnectedEvent {
   type: 'connected'
   server: string
   connectMs: number
 }
 
-/** An event with `trace`: a call has ended. Sizes are in bytes of JSON; contents are never included. */
+/** An event that is sent with the option `trace`: a call has ended. Sizes are in bytes of JSON. Contents are never included. */
 export interface CallEvent {
   type: 'call'
   server: string
@@ -1118,7 +1178,7 @@ export interface ResourceEntry {
   server: string
   /** The server's own URI of the resource, for `readResource` and `read`. */
   uri?: string
-  /** The server's URI template, in place of `uri`. URIs that match the template may be read. */
+  /** The server's URI template, in place of `uri`. Resources whose URIs match the template may be read. */
   uriTemplate?: string
   name: string
   title?: string
@@ -1132,7 +1192,7 @@ export interface ReadResult {
   meta?: unknown
 }
 
-/** One content of a resource: `text`, or `blob` as base64 text. */
+/** One content of a resource: either `text`, or `blob`, which is base64 text. */
 export interface ResourceContents {
   uri: string
   mimeType?: string
@@ -1140,7 +1200,7 @@ export interface ResourceContents {
   blob?: string
 }
 
-/** A prompt that `getPrompt` can fill in. */
+/** A prompt that `getPrompt` can return with its arguments inserted. */
 export interface PromptEntry {
   server: string
   /** The server's own name of the prompt, for `getPrompt` and `prompt`. */
@@ -1150,7 +1210,7 @@ export interface PromptEntry {
   arguments: PromptArgument[]
 }
 
-/** A prompt whose arguments are filled in. */
+/** A prompt with its arguments inserted. */
 export interface PromptResult {
   description?: string
   messages: { role: string; content: unknown }[]
@@ -1178,35 +1238,35 @@ export interface CommandRequest {
   approved: boolean
   /** The digest to pass to `approve(server, digest)`. */
   digest: string
-  /** The reason why an earlier approval is no longer valid. */
+  /** The reason why an earlier approval is no longer valid. Missing if there was none. */
   lapsed?: string
   command?: string
   /** The command's arguments, exactly as in the config. */
   args?: string[]
   /**
-   * The working directory as the config writes it. If the config sets none, it is the workspace folder for an approval that is limited to that
-   * folder, else `/`.
+   * The working directory as the config writes it. If the config sets none, it is `/`, or the workspace folder if the approval is valid for
+   * that folder only.
    */
   cwd?: string
-  /** The only folder in which the approval is valid. Present if the entry starts or reads something that differs from folder to folder. */
+  /** The only folder in which the approval is valid. Present if the entry starts or reads something that differs between folders. */
   workspaceFolder?: string
   /**
-   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file, or if its path contains
-   * `/proc`, because another process would find another file there.
+   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file. Also missing if
+   * the path of the file contains `/proc`, because another process would find another file under that path.
    */
   executable?: { path: string; sha256: string }
   envFile?: string
   /**
-   * The server's URL. Scheme, host (in ASCII) and port are those of the connection, with the present values of variables; another host needs a new
-   * approval. Elsewhere, placeholders are shown by name. Literal text in the user part, the query and the fragment is shown as `***`. A variable of
-   * the host that is not set, or is itself a secret, is shown by name.
+   * The URL of the server. Scheme, host (in ASCII) and port are those of the connection, with the present values of variables; another host
+   * needs a new approval. In all other parts of the URL, placeholders are shown by name. Literal text in the user part, the query and the
+   * fragment is shown as `***`. A variable of the host that is not set, or is itself a secret, is shown by name.
    */
   url?: string
   /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
   /**
-   * For each host of `generated` with letters outside of ASCII, its Unicode form. Show both forms, because such a host can look like
-   * another one. Missing if there are none.
+   * The Unicode form of each host of `generated` that has letters outside of ASCII. Show both forms, because such a host can look like
+   * another one. Missing if there are no such hosts.
    */
   unicodeHosts?: Record<string, string>
   /** Placeholders that determine the host, the port or the scheme of `url`, like `${HOST}`. Missing if there are none. */
@@ -1227,17 +1287,17 @@ export interface CommandRequest {
    */
   redirectors: string[]
   /**
-   * Defaults of the entry's `${input:id}` placeholders as `id=default`. They are used if nobody answers. They are masked like the variables that
-   * they fill.
+   * The defaults of the entry's `${input:id}` placeholders as `id=default`. A default is used if nobody answers the question. It is masked
+   * like the variables that it fills.
    */
   inputDefaults?: string[]
-  /** The questions of the entry's `${input:id}` placeholders as `id=description`. The approval covers them. */
+  /** The questions of the entry's `${input:id}` placeholders as `id=description`. The approval includes these questions. */
   inputDescriptions?: string[]
   /** The HTTP headers as `Name=value`. Values are masked, except URLs. */
   headers: string[]
   /**
-   * The settings with which the gateway obtains OAuth tokens for the server, as `name=value`. Secret values are masked. Missing if the config has no
-   * such settings.
+   * The settings with which the gateway obtains OAuth tokens for the server, as `name=value`. Secret values are masked. Missing if the
+   * config has no such settings.
    */
   oauth?: string[]
   /** The tools of a generated server, with their code. Invisible characters are written as escapes. Missing for any other server. */
@@ -1246,8 +1306,8 @@ export interface CommandRequest {
   findings?: Finding[]
   confirm: 'never' | 'writes' | 'always'
   /**
-   * Patterns of names, such as `get_*`. A tool without annotations is a read if one of them matches its name. Missing if the entry has
-   * none.
+   * Patterns of names, such as `get_*`. A tool without annotations is treated as a read if one of the patterns matches its name. Missing if
+   * the entry has no patterns.
    */
   reads?: string[]
   allowTools?: string[]
@@ -1259,31 +1319,32 @@ export interface CommandRequest {
   denyPrompts: string[]
   /** True if `http://` is allowed to hosts other than this machine. */
   allowInsecureHttp: boolean
-  /** Folders that the gateway returns if the server asks for roots. The server may assume that it may access all of them. */
+  /** Folders that the gateway returns if the server asks for its roots. The server may assume that it can access all of these folders. */
   roots: string[]
   pinExecutable: boolean
   pinValues: boolean
   /**
-   * Files that the server's process may read and write, and hosts that it may reach. Missing with `"box": "off"`, because the process then
-   * has the user's full rights.
+   * The files that the server's process may read and write, and the hosts that it may reach. Missing if the entry has `"box": "off"`,
+   * because the process then has the user's full rights.
    */
   box?: BoxRequest
   /**
-   * Sentences about files that this server runs, and that the boxes of other servers can change. They follow from the settings of these
-   * boxes and from the files of this machine. Show each. Of them, the digest has the names of these servers. Missing if there are none.
+   * Sentences about files that this server runs and that the boxes of other servers can change. They follow from the settings of these
+   * boxes and from the files of this machine. Show each sentence. The digest includes the names of these other servers, but not the
+   * sentences. Missing if there are no such files.
    */
   changeableBy?: string[]
   warning: string
 }
 
-/** The box of a server, as a person approves it. Show each sentence. */
+/** The box of a server, as a person approves it. Show each sentence to the person. */
 export interface BoxRequest {
   base: 'standard' | 'strict'
-  /** Sentences about the files, hosts and resources that the process may use. Paths in them are as in the config. */
+  /** Sentences about the files, hosts and resources that the process may use. Paths in these sentences are written as in the config. */
   allows: string[]
 }
 
-/** Stage 2 of an approval: the texts that a model would read, and the tools that it could call. */
+/** Stage 2 of an approval: the texts that a model would read, and the tools that the model could call. */
 export interface ManifestRequest {
   stage: 'manifest'
   server: string
@@ -1304,8 +1365,8 @@ export interface ManifestRequest {
   /** Names in the config's filters (`allowTools`, `denyResources`, …) that do not exist in the server. */
   warnings: string[]
   /**
-   * Names of tools that sound like reads and have no annotations that say what they do. Before each of their calls a person is asked, unless
-   * `reads` of the server's entry names them. Missing if there are none.
+   * Names of tools that sound like reads, but have no annotations that say what the tools do. A person is asked before each call of such a
+   * tool, unless `reads` of the server's entry names it. Missing if there are no such tools.
    */
   soundingLikeReads?: string[]
   /** Differences from the manifest that was approved before, if there was one. */
@@ -1313,17 +1374,17 @@ export interface ManifestRequest {
 }
 
 /**
- * Differences from the manifest that was approved before. `added`, `removed` and `changed` list tools. The other kinds are present only if they
- * differ.
+ * Differences from the manifest that was approved before. `added`, `removed` and `changed` list tools. The fields for resources, templates
+ * and prompts are present only if those differ.
  */
 export interface ManifestChanges extends Changes {
   resources?: Changes
   resourceTemplates?: Changes
   prompts?: Changes
   /**
-   * The differences, field by field. Each entry names its subject: a tool or prompt by name, a resource by URI, a resource template by its URI
-   * template, and the server's own description by the name that the server gives itself. `before` and `after` are complete. Invisible characters are
-   * written as escapes (`\u{200b}`).
+   * The differences, field by field. Each entry names its subject: a tool or prompt by name, a resource by URI, a resource template by its
+   * URI template, and the server's own description by the name that the server gives itself. `before` and `after` are complete texts.
+   * Invisible characters are written as escapes (`\u{200b}`).
    */
   differences: {
     server?: string
@@ -1343,7 +1404,7 @@ export interface Finding {
   rule: string
   severity: 'low' | 'medium' | 'high'
   reason: string
-  /** The tool to which the text belongs. Without `tool`, `resource` and `prompt`, the text is the server's own description. */
+  /** The tool to which the text belongs. If `tool`, `resource` and `prompt` are missing, the text is the server's own description. */
   tool?: string
   /** The URI of the resource, or the URI template. */
   resource?: string
@@ -1351,9 +1412,9 @@ export interface Finding {
   /** The field of the text, like `description` or `inputSchema.properties.path.description`. */
   field: string
   excerpt: string
-  /** The number of further places with the same wording. */
+  /** The number of other places with the same wording. */
   repeats?: number
-  /** The first of the places that `repeats` counts: for each, the name of the item and the field. */
+  /** The first of the places that `repeats` counts. Each is given by the name of the item and the field. */
   also?: string[]
 }
 
@@ -1363,18 +1424,21 @@ export interface ToolSummary {
   name: string
   /** The identifier that agent code uses. */
   identifier: string
-  /** The digest of this tool alone. It changes if the tool changes. */
+  /** The digest of this tool alone. It changes when the tool changes. */
   digest: string
   title?: string
   description?: string
   inputSchema: unknown
   outputSchema?: unknown
   annotations?: unknown
-  /** The tool is a read only because `reads` of the server's entry names it. Missing otherwise. */
+  /** True if the tool is treated as a read only because `reads` of the server's entry names it. Missing otherwise. */
   readsByConfig?: boolean
   /** The tool's `_meta`. An MCP host may act on it, for example show a view (MCP Apps). */
   meta?: unknown
-  /** The tool's icons. An MCP host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  /**
+   * The icons of the tool. An MCP host may fetch their URLs. A URL begins with `https:`, or with `data:` and then contains the image
+   * itself.
+   */
   icons?: unknown
 }
 
@@ -1384,7 +1448,7 @@ export interface HostFieldsSummary {
   annotations?: unknown
   /** The size of a resource in bytes. */
   size?: number
-  /** The icons of the item. A host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  /** The icons of the item. A host may fetch their URLs. A URL begins with `https:`, or with `data:` and then contains the image itself. */
   icons?: unknown
   /** The item's `_meta`, for example the addresses to which a view may connect (MCP Apps). */
   meta?: unknown
@@ -1405,7 +1469,7 @@ export interface ResourceSummary extends HostFieldsSummary {
 export interface ResourceTemplateSummary extends HostFieldsSummary {
   uriTemplate: string
   digest: string
-  /** True if the gateway supports the form of this template. Otherwise, no resource can be read with it. */
+  /** True if the gateway supports templates of this form. If it is false, no resource can be read with the template. */
   usable: boolean
   name: string
   title?: string
@@ -1430,7 +1494,9 @@ export interface PromptArgument {
   required?: boolean
 }
 
-/** The origin of a module: an MCP server, `Sandbox.hostModule`, or this package itself (`host:mcp`). */
+/**
+ * The origin of a module: an MCP server (`server`), `Sandbox.hostModule` (`agent`), or this package itself (`built-in`, for `host:mcp`).
+ */
 export type ModuleKind = 'server' | 'agent' | 'built-in'
 
 /** A short description of a module that a run can import. */
@@ -1442,7 +1508,7 @@ export interface ModuleSummary {
   kind: ModuleKind
   /** The name of the MCP server, if the module belongs to one. */
   server?: string
-  /** One sentence on the module's use, sanitised. */
+  /** One sentence about the use of the module, sanitised. */
   purpose: string
   /** The number of functions in the module. */
   functions: number
@@ -1451,7 +1517,7 @@ export interface ModuleSummary {
 /** A module with its functions. */
 export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
   functions: FunctionInfo[]
-  /** Facts that a caller has to know. */
+  /** Facts that a caller must know. */
   caveats: string[]
   /** Code that imports the module's first function and calls it. */
   example: string
@@ -1471,7 +1537,7 @@ export interface FunctionInfo {
   returns: string
   /**
    * The number of results from which `returns` was learnt. Missing if the server declares its results, or if this agent has seen none. A
-   * learnt type is not promised.
+   * learnt type is not guaranteed.
    */
   resultsSeen?: number
   caveats: string[]
@@ -1487,18 +1553,18 @@ export interface ParameterInfo {
   type: string
   required: boolean
   description?: string
-  /** The value that the server uses if the parameter is missing. The gateway never fills it in. */
+  /** The value that the server uses if the parameter is missing. The gateway never sends this value itself. */
   default?: unknown
 }
 
-/** The full description of a tool. Texts are sanitised; schemas are as the server sent them. */
+/** The full description of a tool. Texts are sanitised. Schemas are as the server sent them. */
 export interface ToolInfo extends FunctionInfo {
   server: string
   /** The module from which agent code imports the tool. */
   specifier: string
   title?: string
   description?: string
-  /** The TypeScript declaration of the tool's module with only this function. */
+  /** The TypeScript declaration of the tool's module, with only the function of this tool. */
   declaration: string
   inputSchema: unknown
   outputSchema?: unknown
@@ -1507,7 +1573,7 @@ export interface ToolInfo extends FunctionInfo {
   directNames?: DirectNames
 }
 
-/** The names of an approved tool that is called directly. They are assigned at the approval, and kept until it is revoked. */
+/** The names of an approved tool for direct calls. They are assigned when the tool is approved, and kept until the approval is revoked. */
 export interface DirectNames {
   /** `mcp_<server>_<tool>` */
   underscore: string
@@ -1518,11 +1584,11 @@ export interface DirectNames {
 /** A server's status, its settings and, if the server is approved, its offer. */
 export interface ServerInfo extends ServerStatus {
   offer?: ServerOffer
-  /** Missing for an entry with an error. */
+  /** Missing if the entry of the server has an error. */
   details?: ServerDetails
 }
 
-/** Everything about one server for a person. Values of variables and headers are never returned, only their names. */
+/** Everything about one server that a person may want to know. Values of variables and headers are never returned, only their names. */
 export interface ServerDetails {
   /** `generated`: tools that were made from a prompt and run in micro-VMs of this process. */
   transport: 'stdio' | 'http' | 'generated'
@@ -1532,16 +1598,16 @@ export interface ServerDetails {
   cwd?: string
   envFile?: string
   url?: string
-  /** Names of the variables of the entry. */
+  /** Names of the variables that the entry sets. */
   variables: string[]
-  /** Names of the headers of the entry. */
+  /** Names of the headers that the entry sets. */
   headers: string[]
   confirm: 'never' | 'writes' | 'always'
-  /** Patterns of names, such as `get_*`. A tool without annotations is a read if one of them matches its name. */
+  /** Patterns of names, such as `get_*`. A tool without annotations is treated as a read if one of the patterns matches its name. */
   reads: string[]
   allowTools?: string[]
   denyTools: string[]
-  /** URIs, exact or with `*` at their end. */
+  /** URIs. Each is exact, or ends with `*`. */
   allowResources?: string[]
   denyResources: string[]
   allowPrompts?: string[]
@@ -1551,13 +1617,13 @@ export interface ServerDetails {
   tools: ToolDetails[]
 }
 
-/** The limits that apply to a server: its own, or the gateway's. Times are in milliseconds. */
+/** The limits that apply to a server: the server's own limits, or the gateway's. Times are in milliseconds. */
 export interface ServerLimits {
   connectTimeoutMs: number
   callTimeoutMs: number
   maxCallTimeoutMs: number
   maxParallelCalls: number
-  /** The time after which an idle connection is closed. Missing if it is not closed. */
+  /** The time after which an idle connection is closed. Missing if idle connections stay open. */
   idleTimeoutMs?: number
   /** The interval of pings to the server. Missing if the server gets no pings. */
   keepAliveMs?: number
@@ -1578,7 +1644,7 @@ export interface ToolDetails {
 
 /** The tools, resources and prompts that an approved server offers. Texts are sanitised. */
 export interface ServerOffer {
-  /** The name that agent code imports. */
+  /** The specifier that agent code imports. */
   specifier: string
   serverName: string
   serverVersion: string
@@ -1600,7 +1666,7 @@ export interface SearchOptions {
   limit?: number
   /** Names of the servers to search. Default: all servers that are approved and enabled. */
   servers?: string[]
-  /** The form of a failed call in the signatures. Default `return`. */
+  /** The form that errors of calls have in the signatures. Default `return`. */
   toolErrors?: ToolErrors
 }
 
@@ -1615,31 +1681,36 @@ export interface ToolMatch {
   identifier: string
   signature: string
   purpose: string
-  /** The relevance of the tool. Scores can only be compared within one search. */
+  /** The relevance of the tool. Scores of different searches cannot be compared. */
   score: number
 }
 
 /** Options of `declarations`, `moduleInfo` and `toolInfo`. */
 export interface DeclarationOptions {
   /**
-   * The form of a failed call in the types: `return` adds `{ error }` to the result type, `throw` does not. Default: the sandbox's setting; for a
-   * gateway, `return`.
+   * The form that errors of calls have in the types: `return` adds `{ error }` to the result type, `throw` does not. Default: the setting
+   * of the sandbox; for a gateway, `return`.
    */
   toolErrors?: ToolErrors
 }
 
 /** Options of `systemMessage`. */
 export interface SystemMessageOptions {
-  /** The form of a failed call in the text. Default: the sandbox's setting; for a gateway or an agent, `throw`, as in the code of `agentTools`. */
+  /**
+   * The form that errors of calls have in the text. Default: the setting of the sandbox; for a gateway or an agent, `throw`, as in the code
+   * of `agentTools`.
+   */
   toolErrors?: ToolErrors
   /**
-   * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
-   * from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of it is used if there are enough texts.
+   * The maximum size in tokens. The number of tokens is estimated. The estimate is usually higher than the number of tokens in OpenAI's
+   * `o200k_base`. The tokenizers of other models can differ from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of this
+   * size is used if there are enough texts.
    */
   budgetTokens?: number
   /**
-   * The model's task, in words. The functions that `searchTools` finds for it come first, and the first five of them with their
-   * declarations. Without a task, or if it has no words, the functions of the servers are described in turn.
+   * The task of the model, in words. The functions that `searchTools` finds for the task come first, and the first five of them are shown
+   * with their declarations. If there is no task, or if it has no words, the functions are described one server after another, one function
+   * at a time.
    */
   task?: string
 }
@@ -1650,20 +1721,24 @@ export interface CodeReport {
   ok: boolean
   /** False if the code could not be analysed, because it is nested too deeply or the parser takes too long. Such code can still be run. */
   looked: boolean
-  /** The problems in the order of their place in the code, at most 100. */
+  /** The problems in the order of their positions in the code. At most 100 are listed. */
   problems: CodeProblem[]
   /**
-   * Hints about properties of results (`unseen-property`): no result that this agent has seen had the property, but some had a property
-   * with a similar name. No server has promised what its results have, so such code may be right: hints do not count for `ok`.
+   * Hints about properties of results (`unseen-property`): no result that this agent has seen had the property, but at least one had a
+   * property with a similar name. No server guarantees which properties its results have, so such code may be right. Hints do not make `ok`
+   * false.
    */
   hints: CodeProblem[]
 }
 
-/** A problem in the code, and its place. Lines and columns start at 1; columns count UTF-16 units. The end position is exclusive. */
+/**
+ * A problem in the code, and its position. Lines and columns are counted from 1. Columns are counted in UTF-16 code units. The end position
+ * is exclusive.
+ */
 export interface CodeProblem {
   kind:
     | 'syntax'
-    /** TypeScript that cannot be removed as types only, or JSX. */
+    /** The code uses JSX, or TypeScript that cannot be removed because it is more than types. */
     | 'unsupported'
     | 'unknown-module'
     | 'unknown-function'
@@ -1679,7 +1754,7 @@ export interface CodeProblem {
   column: number
   endLine: number
   endColumn: number
-  /** The line with its number, and carets under the place on the line below. */
+  /** The line with its number, and a second line that marks the position with carets. */
   excerpt: string
   /** The name that was probably intended. */
   suggestion?: string
@@ -1687,7 +1762,7 @@ export interface CodeProblem {
 
 /** A description of an agent's own module, for models. */
 export interface HostModuleInfo {
-  /** One sentence on the module's use. */
+  /** One sentence about the use of the module. */
   purpose?: string
   functions?: {
     [name: string]: {
@@ -1700,27 +1775,30 @@ export interface HostModuleInfo {
 
 /** Options of `Gateway.agentTools`. */
 export interface AgentToolsOptions {
-  /** The sandbox in which code runs. Default: a new sandbox, made at its first use. */
+  /** The sandbox in which code runs. Default: a new sandbox, which is made when it is first needed. */
   sandbox?: Sandbox
-  /** The maximum size of one answer in tokens. The estimate is on the high side. Default 8,000, at least 100. */
+  /**
+   * The maximum size of one answer in tokens. The number of tokens is estimated. The estimate is usually higher than the real number.
+   * Default 8,000, at least 100.
+   */
   maxResultTokens?: number
   /** The names of the tools to return. Default: all. */
   include?: AgentToolName[]
   /**
-   * Adds a description of the tools that the servers offer now to the description of `run_javascript`. The number is its maximum size in tokens.
-   * Default: no such description.
+   * Adds a description of the tools that the servers offer now to the description of `run_javascript`. The number is the maximum size of
+   * the added description in tokens. Default: no description is added.
    */
   describeServers?: number
-  /** The maximum number of runs that execute or wait in the queue. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
+  /** The maximum number of runs that execute or wait in the queue. Any run above this number gets `ERR_BUSY`. Default 8, at most 1,000. */
   maxPendingRuns?: number
   /**
-   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`. With them, the model adds, changes and removes servers of its own
-   * agent. These tools approve nothing. Default false.
+   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`. With these tools, the model adds, changes and removes
+   * servers of its own agent. The tools approve nothing. Default false.
    */
   manage?: boolean
   /**
-   * The form in which the model's code gets errors of calls, and in which they are described to it. It also applies to a given `sandbox`,
-   * and overrides the sandbox's own form. Default `throw`.
+   * The form in which the model's code gets errors of calls, and in which the model reads about these errors. It also applies to a given
+   * `sandbox`, and overrides the setting of that sandbox. Default `throw`.
    */
   toolErrors?: ToolErrors
 }
@@ -1745,9 +1823,9 @@ export interface AgentTool {
   /** A JSON Schema that is valid in OpenAI's strict mode: every property is required, and optional properties accept `null`. */
   inputSchema: { type: 'object'; properties: Record<string, object>; required: string[]; additionalProperties: false }
   /**
-   * Executes the tool. `args` is an object, or its JSON text, as the model wrote it. If the tool fails, the promise resolves with `{ error }`. It
-   * rejects only after an abort or for an invalid option. Callbacks are used only for this call: if one set of tools serves several conversations,
-   * a question of one conversation never reaches the person of another.
+   * Executes the tool. `args` is an object, or the JSON text of an object, as the model wrote it. If the tool fails, the promise resolves
+   * with `{ error }`. It rejects only after an abort or for an invalid option. The callbacks in `options` are used only for this call: if
+   * one set of tools serves several conversations, a question of one conversation never reaches the person of another.
    */
   execute(args?: unknown, options?: AgentCallOptions): Promise<AgentToolResult>
 }
@@ -1769,8 +1847,8 @@ export interface AgentToolContent {
 export interface AgentToolResult {
   error?: AgentToolError
   /**
-   * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it
-   * out. In the JSON, a short text replaces each image and sound.
+   * The images and sounds in the value of `run_javascript`. Missing if there are none. The property is not enumerable, so `JSON.stringify`
+   * leaves it out. In the JSON, a short text replaces each image and sound.
    */
   readonly content?: AgentToolContent[]
   [key: string]: unknown
@@ -1781,7 +1859,7 @@ export interface AgentToolError {
   /** The stable error code; see docs/ERRORS.md. */
   code: ErrorCode
   message: string
-  /** Advice for the model's next step. */
+  /** A hint for the model about what to do next. */
   hint?: string
   /** The line in the model's code, counted from 1. `column` is counted from 1 as well. */
   line?: number
@@ -1817,17 +1895,20 @@ export interface Plugin {
   /** Approves the manifest with this digest. Throws `ERR_PLUGIN_NOT_APPROVED` if the manifest has changed since. */
   approve(digest: string): void
   /**
-   * Enables the plugin, and the servers that were enabled before and whose approval is still valid. Resolves with the names of these servers. Rejects
-   * with `ERR_PLUGIN_NOT_APPROVED`. If `enable` and `disable` are both called, the last call takes effect.
+   * Enables the plugin, and the servers that were enabled before and whose approval is still valid. Resolves with the names of these
+   * servers. Rejects with `ERR_PLUGIN_NOT_APPROVED`. If both `enable` and `disable` are called, the last call takes effect.
    */
   enable(): Promise<string[]>
   /** Disables the plugin. Runs and calls end with `ERR_PLUGIN_OFF`. Resolves when no server has a connection or a process any more. */
   disable(): Promise<void>
-  /** Returns the tools for a model; none while the plugin is disabled. Tools that were returned earlier then answer `ERR_PLUGIN_OFF`. */
+  /**
+   * Returns the tools for a model. Returns none while the plugin is disabled. At that time, tools that were returned earlier answer
+   * `ERR_PLUGIN_OFF`.
+   */
   tools(): AgentTool[]
-  /** Returns commands that a person can type; none while the plugin is disabled. */
+  /** Returns the commands that a person can type. Returns none while the plugin is disabled. */
   commands(): PluginCommand[]
-  /** Returns the modules that code can import; none while the plugin is disabled. */
+  /** Returns the modules that code can import. Returns none while the plugin is disabled. */
   modules(): ModuleSummary[]
 }
 
@@ -1838,19 +1919,19 @@ export interface PluginManifest {
   description: string
   tools: { name: AgentToolName; description: string; may: string }[]
   commands: { name: string; description: string; may: string }[]
-  /** The modules of all approved servers, enabled or not. */
+  /** The modules of all approved servers, whether they are enabled or not. */
   modules: { specifier: string; server: string; functions: string[]; may: string; digest: string }[]
   limits: Limits
   /** The SHA-256 of the manifest. It changes if any part of the manifest changes. */
   digest: string
 }
 
-/** A command that a person can type. It can approve servers, so never pass it text that a model wrote. */
+/** A command that a person can type. It can approve servers, so it must never get text that a model wrote. */
 export interface PluginCommand {
   /** The name, like `/mcp`. */
   name: string
   description: string
-  /** Executes a typed line. It does not reject for a wrong line: `ok` is false in the result. */
+  /** Executes a typed line. If the line has an error, the promise still resolves, and `ok` is false in the result. */
   execute(line: string, options?: CommandOptions): Promise<CommandOutcome>
 }
 
@@ -1861,23 +1942,24 @@ export interface PluginRegistration {
   declaredModules: string[]
   config: Record<string, never>
   /**
-   * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest would get. A
-   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Callbacks are used for all calls of these functions. The second
-   * argument of a function contains a signal and callbacks only for that call; never pass one that came from a guest. Throws `ERR_NOT_APPROVED`.
+   * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest
+   * would get. If a call fails, the function resolves with `{ error, code }`, or rejects if `toolErrors` is `'throw'`. The callbacks in
+   * `config` are used for all calls of these functions. The second argument of a function contains a signal and callbacks for that call
+   * only. It must never come from a guest. Throws `ERR_NOT_APPROVED`.
    */
   createHostFunctions(config?: HostFunctionsOptions): Record<string, Record<string, HostFunction>>
 }
 
 /** Options of `createHostFunctions`. */
 export interface HostFunctionsOptions extends CallerCallbacks {
-  /** The form of failures. Default `return`. */
+  /** The form in which failed calls are returned. Default `return`. */
   toolErrors?: ToolErrors
 }
 
 /** A function that calls a tool, for an agent with its own sandbox. */
 export type HostFunction = (args?: Record<string, any>, options?: AgentCallOptions) => Promise<any>
 
-/** Selects rows of the audit. A row must match all given fields. An unknown key or a wrong type is an error that names the key. */
+/** Selects rows of the audit. A row must match all given fields. An unknown key or a wrong type causes an error that names the key. */
 export interface AuditQuery {
   /** Only rows from this time on, in milliseconds since 1970, as `Date.now()` returns it. Default: from the first row on. */
   since?: number
@@ -1885,7 +1967,7 @@ export interface AuditQuery {
   agent?: string
   /** Only rows of this server. Default: rows of all servers. */
   server?: string
-  /** Only rows of this tool. The name is the one that the server gives it. Default: rows of all tools. */
+  /** Only rows of this tool. This is the name that the server gives the tool. Default: rows of all tools. */
   tool?: string
   /** Only rows of this kind. Default: rows of all kinds. */
   kind?: AuditKind
@@ -1894,18 +1976,20 @@ export interface AuditQuery {
 }
 
 /**
- * The subject of a row. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request to a server.
- * `fetch`: code in a sandbox has fetched something, or was refused. `gap`: events are missing here. `damage`: another program has changed the audit before this row.
+ * The subject of a row. `server`: a server was added, changed, removed, enabled or disabled. `call`: a call of a tool, or another request
+ * to a server. `fetch`: code in a sandbox has fetched something, or its fetch was refused. `gap`: some events before this row are missing.
+ * `damage`: another program has changed the audit before this row.
  */
 export type AuditKind = 'approval' | 'revocation' | 'server' | 'grant' | 'connection' | 'call' | 'fetch' | 'gap' | 'damage'
 
 /**
- * The action that a row records. `command` and `manifest` are the stages of an approval. `provider`: the code of a package that provides servers
- * was approved. `fetch`: the hosts that code of an agent may fetch from were approved. `default`: the grant of agents without a grant was changed. `config`: the following rows of the same process describe changes of
- * the grants in the config, or all of these grants if the gateway was just opened. `queue-full`: events came faster than they could be written.
- * `closed`: the gateway closed a connection, because the server was disabled, revoked or changed, nobody needs it any more, or the gateway was closed.
- * `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than the rows that
- * were written.
+ * The action that a row records. `command` and `manifest` are the stages of an approval. `provider`: the code of a package that provides
+ * servers was approved. `fetch`: the hosts from which code of an agent may fetch were approved. `default`: the grant of agents without a
+ * grant was changed. `config`: the following rows of the same process describe changes of the grants in the config, or all of these grants
+ * if the gateway was just opened. `queue-full`: events arrived faster than they could be written. `closed`: the gateway closed a
+ * connection, because the server was disabled, revoked or changed, because nobody needs the connection any more, or because the gateway was
+ * closed. `process-ended`: a process ended without closing its gateway. `head-changed`: the end of the chain was changed, or is older than
+ * the rows that were written.
  */
 export type AuditAction =
   | 'command'
@@ -1932,12 +2016,12 @@ export type AuditAction =
   | 'process-ended'
   | 'head-changed'
 
-/** The party that made a decision. `setting`: a setting that decides without a person. */
+/** The party that made a decision. `setting` is a setting with which the gateway decides without asking a person. */
 export type AuditParty = 'person' | 'model' | 'agent' | 'config' | 'setting'
 
 /** A row of the audit. */
 export interface AuditRow {
-  /** The position in the chain, from 1. */
+  /** The position of the row in the chain, counted from 1. */
   number: number
   /** Milliseconds since 1970. */
   at: number
@@ -1947,29 +2031,32 @@ export interface AuditRow {
   server?: string
   /** The tool's name as the server gives it, or the method of another request. */
   tool?: string
-  /** The id of the process that wrote the row. With `process-ended`, it is the id of the process that has ended, or 0 if that is not known. */
+  /**
+   * The id of the process that wrote the row. For `process-ended`, it is the id of the process that has ended, or 0 if that id is not
+   * known.
+   */
   pid: number
-  /** The action, for each kind except `call` and `fetch`. */
+  /** The action. Present for each kind except `call` and `fetch`. */
   action?: AuditAction
   by?: AuditParty
   /** The name of the package that provides servers, in a row about its code. */
   provider?: string
   /**
-   * The subject of the action. For an approval: the approved digest. For a row about a server: its source. For a grant: the toolbox, or
-   * `profile:` with the name of a profile. For a default: `all` or `none`. For a config: the digest of all its grants. For a fetch that was
-   * refused because of a private address: the address, and its kind.
+   * The subject of the action. For an approval: the approved digest. For a row about a server: the source of the server. For a grant: the
+   * toolbox, or `profile:` with the name of a profile. For a default: `all` or `none`. For a config: the digest of all grants in the
+   * config. For a fetch that was refused because of a private address: this address and its kind.
    */
   subject?: string
   /**
-   * The patterns of the toolbox, or the servers of the profile. For an approval of fetch, the approved hosts. Missing if they have more
-   * than 64 KiB.
+   * The patterns of the toolbox, or the servers of the profile. For an approval of fetch, the approved hosts. Missing if these texts have
+   * more than 64 KiB.
    */
   patterns?: string[]
   /** The number of the run in its process. Missing for a call without a run. */
   runId?: number
   /**
-   * Scheme, host and port that code has fetched from; for a run that was refused, all its hosts. Only rows of the kind `fetch` have this
-   * field.
+   * The scheme, host and port from which code has fetched. If a whole run was refused, this field contains all hosts of the run. Only rows
+   * of the kind `fetch` have this field.
    */
   host?: string
   /** The method of a fetch. */
@@ -1978,26 +2065,27 @@ export interface AuditRow {
   status?: number
   /** The number of bytes in the body of a fetch's request. */
   sentBytes?: number
-  /** The number of bytes that were read of the response to a fetch. */
+  /** The number of bytes of the response to a fetch that were read. */
   receivedBytes?: number
   /**
-   * The outcome of a fetch: `ok`, `redirected` (the next row has its target), `cancelled`, or the error's code. The outcome of a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (the caller has cancelled it, but the server
-   * may have executed it), or the error's code. For a connection that failed, it is the error's code.
+   * The outcome of a call or fetch. For a fetch: `ok`, `redirected` (the next row has the new target), `cancelled`, or the code of the
+   * error. For a call: `ok`, `tool-error` (the tool answered with `isError: true`), `cancelled` (the caller has cancelled the call, but the
+   * server may have executed it), or the code of the error. For a connection that failed: the code of the error.
    */
   outcome?: string
   /** The duration of a call or a fetch, or of opening a connection, in milliseconds. The duration of a call includes the time in which a person was asked. */
   durationMs?: number
-  /** The digest of the arguments under the machine's key. Equal arguments have equal digests. */
+  /** The digest of the arguments, computed with the machine's key. Equal arguments have equal digests. */
   argumentsDigest?: string
-  /** The arguments without secrets. Only with `auditContent`, and if they have at most 64 KiB. */
+  /** The arguments without secrets. Present only with `auditContent`, and only if the arguments have at most 64 KiB. */
   arguments?: Record<string, unknown>
   /** The size of the arguments as JSON, in bytes. */
   argumentBytes?: number
-  /** The approximate size of the result in bytes: its texts and keys, and 8 for each other value. */
+  /** The approximate size of the result in bytes: the sum of its texts and keys, and 8 for each other value. */
   resultBytes?: number
-  /** The number of missing events, in a row of the kind `gap`. Missing if it is not known. */
+  /** The number of events that are missing. Only rows of the kind `gap` have this field. Missing if the number is not known. */
   lost?: number
-  /** The digest of this row and all rows before it, under the machine's key. */
+  /** The digest of this row and all rows before it, computed with the machine's key. */
   digest: string
 }
 
@@ -2010,19 +2098,22 @@ export interface AuditReport {
   first?: number
   /** The number of the last row. Missing for an empty audit. */
   last?: number
-  /** The digest of the last row. If it is stored elsewhere, it shows later whether this row still exists. Missing for an empty audit. */
+  /**
+   * The digest of the last row. If it is also stored elsewhere, it can show later whether this row still exists. Missing for an empty
+   * audit.
+   */
   head?: string
-  /** The number of rows about gaps. A gap is not damage: events were lost, and the audit reports it. */
+  /** The number of rows that report a gap. A gap is not damage: events were lost, and the audit reports this. */
   gaps: number
-  /** The problems, one sentence for each, at most a hundred. */
+  /** The problems, with one sentence for each. At most a hundred are listed. */
   problems: string[]
 }
 
-/** Hosts that the code of one run may fetch from. */
+/** The hosts from which the code of one run may fetch. */
 export interface FetchHosts {
   /**
-   * Names or addresses of hosts, such as `api.github.com`, `*.example.org` (with all subdomains), `example.org:8443`. Only `https:` is allowed, unless
-   * the entry begins with `http://`. At most 64. A person must have approved them for the agent (`approveFetch`).
+   * Names or addresses of hosts, such as `api.github.com`, `*.example.org` (all subdomains), `example.org:8443`. Only `https:` is allowed,
+   * unless the entry begins with `http://`. At most 64 entries. A person must have approved the hosts for the agent (`approveFetch`).
    */
   hosts: string[]
 }
@@ -2031,7 +2122,7 @@ export interface FetchHosts {
 export interface FetchRequest {
   /** The agent's name. Default: the operator's own agent. */
   agent?: string
-  /** The hosts. Default: those of the agent's entry in the config. */
+  /** The hosts. Default: the hosts in the agent's entry in the config. */
   hosts?: string[]
 }
 
@@ -2039,9 +2130,9 @@ export interface FetchRequest {
 export interface FetchConsent {
   /** The agent's name. Default: the operator's own agent. */
   agent?: string
-  /** The hosts that the person was shown. Default: those of the agent's entry in the config. */
+  /** The hosts that were shown to the person. Default: the hosts in the agent's entry in the config. */
   hosts?: string[]
-  /** The digest of the request that the person was shown. */
+  /** The digest of the request that was shown to the person. */
   digest: string
 }
 
@@ -2051,20 +2142,20 @@ export interface FetchAgent {
   agent?: string
 }
 
-/** The request that a person must see before code may fetch from hosts. */
+/** The request that a person must see before code may fetch from these hosts. */
 export interface FetchApproval {
   /** The agent's name. Missing for the operator's own agent. */
   agent?: string
   /** The hosts in their normal form, sorted. */
   hosts: string[]
-  /** The hosts in `hosts` that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
+  /** Those of the `hosts` that may have private addresses, because the option `fetch.allowPrivateHosts` of `Gateway.open` allows this. */
   privateHosts: string[]
   /**
-   * For each host with letters outside of ASCII, its Unicode form. Show both forms, because such a host can look like another one. Missing
-   * if there are none.
+   * The Unicode form of each host that has letters outside of ASCII. Show both forms, because such a host can look like another one.
+   * Missing if there are no such hosts.
    */
   unicodeHosts?: Record<string, string>
-  /** The entries below which anyone can get a host name, for example `*.github.io`. Missing if there are none. */
+  /** Those entries below which anyone can register a host name, for example `*.github.io`. Missing if there are none. */
   hostsOfStrangers?: string[]
   /** The digest of the agent and the hosts. */
   digest: string
@@ -2074,11 +2165,11 @@ export interface FetchApproval {
   approvedHosts: string[]
 }
 
-/** Rules for `fetch` in agent code, for all runs of the gateway. */
+/** Settings for `fetch` in agent code. They apply to all runs of the gateway. */
 export interface GatewayFetch {
   /**
-   * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`, written as in the
-   * hosts of a run. An approval request lists such hosts in `privateHosts`. Default: none.
+   * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`. They are written
+   * like the hosts of a run. An approval request lists such hosts in `privateHosts`. Default: none.
    */
   allowPrivateHosts?: string[]
 }
@@ -2086,18 +2177,18 @@ export interface GatewayFetch {
 /** A named set of patterns. */
 export interface Toolbox {
   name: string
-  /** Patterns in order. The last pattern that matches decides. */
+  /** The patterns in their order. The last pattern that matches decides. */
   patterns: string[]
   source: GrantSource
 }
 
-/** The origin of a toolbox or a grant. One from the config can be changed only there. One from the store was created at run time. */
+/** The origin of a toolbox or a grant. `config`: it can be changed only in the config. `store`: it was created at run time. */
 export type GrantSource = 'config' | 'store'
 
 /** The toolboxes of one agent. */
 export interface AgentGrant {
   agent: string
-  /** Names of toolboxes in order. If there are none, the agent may use nothing. */
+  /** Names of toolboxes in their order. If there are none, the agent may use nothing. */
   toolboxes: string[]
   source: GrantSource
 }
@@ -2110,25 +2201,25 @@ export interface GrantList {
   defaultGrant: DefaultGrant
 }
 
-/** The grant of an agent without its own grant: everything that is approved and enabled, or nothing. */
+/** The grant of agents that have no grant of their own: `all` is everything that is approved and enabled, and `none` is nothing. */
 export type DefaultGrant = 'all' | 'none'
 
 /** The result of `Gateway.explainGrant`. */
 export interface GrantVerdict {
   granted: boolean
-  /** The reason, as a sentence for the operator. It names toolboxes, and must not be shown to a model. */
+  /** The reason, as a sentence for the operator. It names toolboxes, so it must not be shown to a model. */
   reason: string
 }
 
 /** Options of `Gateway.command`. */
 export interface CommandOptions {
-  /** Adds ANSI colours to the text. Set it if the output is a terminal and `NO_COLOR` is not set. Default false. */
+  /** Adds ANSI colours to the text. Set this option if the output is a terminal and `NO_COLOR` is not set. Default false. */
   color?: boolean
-  /** The width of the text in columns, 40 to 200. Default 80. */
+  /** The width of the text in columns, from 40 to 200. Default 80. */
   width?: number
   /**
-   * The author of the line. A line of a model cannot approve, even with a digest, and cannot start a server that a person has disabled. About a
-   * server or config that is not approved, a model gets only codes, counts and digests, and no logs. Default `person`.
+   * The author of the line. A line of a model cannot approve anything, even with a digest, and cannot start a server that a person has
+   * disabled. If a server or config is not approved, a model gets only codes, counts and digests about it, and no logs. Default `person`.
    */
   speaker?: 'person' | 'model'
 }
@@ -2137,60 +2228,71 @@ export interface CommandOptions {
 export interface CommandOutcome {
   ok: boolean
   /**
-   * The result for programs. `list` gives `{ servers }`; `info` gives a server with its offer; `enable`, `disable`, `revoke`, and `approve` with a
-   * digest give a `ServerStatus`; `approve` without a digest gives `{ request }`; `test` gives a `ConnectionReport`; `search` gives `{ matches }`;
-   * `reload` gives a `ReloadReport`; `logs` gives `{ server, lines }`; `providers` gives `{ providers }`, with a name `{ request }`, and with its digest
-   * too a `ProviderStatus`; `help` gives `{ help }`. If `ok` is false, it is `{ error: { code, message } }`.
+   * The result for programs. `list` returns `{ servers }`; `info` returns a server with its offer; `enable`, `disable`, `revoke`, and
+   * `approve` with a digest return a `ServerStatus`; `approve` without a digest returns `{ request }`; `test` returns a `ConnectionReport`;
+   * `search` returns `{ matches }`; `reload` returns a `ReloadReport`; `logs` returns `{ server, lines }`. `providers` returns `{ providers
+   * }`; with the name of a provider, it returns `{ request }`; with a name and a digest, it returns a `ProviderStatus`. `help` returns `{
+   * help }`. If `ok` is false, the result is `{ error: { code, message } }`.
    */
   data: unknown
   /** The result as text for people. */
   text: string
 }
 
-/** Options of `Gateway.serve`. Without `http`, one host is served on standard input and output; then the options for HTTP are errors. */
+/**
+ * Options of `Gateway.serve`. Without `http`, one host is served on standard input and output. In this case, options for HTTP cause an
+ * error.
+ */
 export interface ServeOptions {
   /**
-   * The port, or `'HOST:PORT'` or `'[IPV6]:PORT'`, on which MCP is served at `/mcp` (Streamable HTTP), together with `/health` and `/metrics`. Port
-   * 0 selects any free port. Without a host, it is `127.0.0.1`. Other machines can connect to any other address, so such an address requires
-   * `tokenFile` or `oauth`.
+   * The port, or `'HOST:PORT'` or `'[IPV6]:PORT'`, on which MCP is served at `/mcp` (Streamable HTTP), together with `/health` and
+   * `/metrics`. With port 0, the operating system selects a free port. If no host is given, it is `127.0.0.1`. An address that other
+   * machines can reach requires `tokenFile` or `oauth`.
    */
   http?: number | string
   /**
-   * Serves one host on standard input and output of this process. Nothing else may use them then: `console.log` would break the protocol. Only one
-   * gateway of a process can be served in this way at a time. This is the default without `http`.
+   * Serves one host on standard input and output of this process. No other code may use these streams: `console.log` would break the
+   * protocol. Only one gateway of a process can be served in this way at a time. This is the default without `http`.
    */
   stdio?: boolean
   /**
-   * A file with bearer tokens, one on each line: `NAME:TOKEN` or `TOKEN`, each token with at least 32 characters. Only its owner may have access to
-   * it (mode 0600). It is read again when it changes. `NAME` is the name of the caller's agent.
+   * A file with bearer tokens, one on each line: `NAME:TOKEN` or `TOKEN`. Each token has at least 32 characters. Only the owner of the file
+   * may have access to it (mode 0600). The file is read again when it changes. `NAME` is the name of the caller's agent.
    */
   tokenFile?: string
   /** PEM files for TLS: the certificate with its intermediate certificates, and the private key. */
   tls?: { cert: string; key: string }
   /**
    * Accepts access tokens of an OAuth authorization server (RFC 9728). `resource` is the address of this server for clients, like
-   * `https://host/mcp`; tokens must contain it. `issuer` is the authorization server as its tokens name it. `jwksUrl` is the address of its keys;
-   * by default, its metadata gives this address. `scopes` are required in each token; none by default.
+   * `https://host/mcp`; tokens must contain this address. `issuer` is the authorization server, as its tokens name it. `jwksUrl` is the
+   * address of the issuer's keys; by default, the issuer's metadata contains this address. `scopes` are required in each token; by default,
+   * none are required.
    */
   oauth?: { resource: string; issuer: string; jwksUrl?: string; scopes?: string[] }
-  /** Values of `Host` that requests may have, in addition to loopback names and the address itself: `NAME` or `NAME:PORT`. Default: none. */
+  /**
+   * Values of `Host` that requests may have, written as `NAME` or `NAME:PORT`. Loopback names and the address itself are always allowed.
+   * Default: none.
+   */
   allowedHosts?: string[]
-  /** Origins of web pages that may send requests, in addition to those of this server: `https://NAME[:PORT]`. Default: none. */
+  /**
+   * Origins of web pages that may send requests, written as `https://NAME[:PORT]`. Pages of this server are always allowed. Default: none.
+   */
   allowedOrigins?: string[]
   /** Limits over HTTP. Defaults: see `ServeLimits`. */
   limits?: Partial<ServeLimits>
   /**
-   * The only servers that the hosts have, whatever the gateway has enabled. No model can enable another one. A server that is not approved
-   * yet is served as soon as it is approved. Default: all.
+   * The only servers that the hosts can see, no matter which servers the gateway has enabled. No model can enable another server. A server
+   * that is not approved yet is served from the time of its approval. Default: all servers.
    */
   servers?: string[]
   /**
-   * Calls that may change something but need no permission of a person: `SERVER`, or `SERVER.TOOL` with the name that the server gives the tool.
-   * Default: none.
+   * Calls that may change something but need no permission of a person. An entry is `SERVER`, or `SERVER.TOOL` with the name that the
+   * server gives the tool. Default: none.
    */
   allowWrites?: string[]
   /**
-   * The name of all clients' agents in events and logs. Default: the name of the caller's token, otherwise the name that the client gives itself.
+   * The name that the agents of all clients have in events and logs. Default: the name of the caller's token. If there is none, the name
+   * that the client gives itself.
    */
   agent?: string
   /**
@@ -2199,50 +2301,53 @@ export interface ServeOptions {
    */
   direct?: boolean | string[]
   /**
-   * Serves only the tools of this server, under the names that the server gives them, and no tool of hyperlight-mcp. Not together with
-   * `direct`.
+   * Serves only the tools of this server, under the names that the server gives them. The tools of hyperlight-mcp are not served. It cannot
+   * be set together with `direct`.
    */
   only?: string
   /** The form of direct names: `mcp_SERVER_TOOL` (`underscore`, the default) or `SERVER-TOOL` (`hyphen`). */
   names?: 'underscore' | 'hyphen'
-  /** The form in which the code of models gets errors of calls, and in which they are described. Default `throw`. */
+  /** The form in which the code of models gets errors of calls, and in which models read about these errors. Default `throw`. */
   toolErrors?: ToolErrors
 }
 
 /**
  * Limits of a gateway that is served over HTTP. Sizes are in bytes, times in milliseconds. A client is the caller that a token names, or an
- * IP address if there are no tokens. A body that is too large gets status 413, and a request beyond `requestsPerSecond` status 429.
- * Anything else for which there is no place gets status 503. The statuses 429 and 503 come with `Retry-After`. A run for which there is no
- * place is `ERR_BUSY` in the result of its call.
+ * IP address if there are no tokens. A body that is too large gets status 413. A request above `requestsPerSecond` gets status 429. All
+ * other requests above a limit get status 503. The statuses 429 and 503 have the header `Retry-After`. A run above a limit gets `ERR_BUSY`
+ * in the result of its call.
  */
 export interface ServeLimits {
   /** The maximum size of the body of one request. Default 4 MiB, at most 64 MiB. */
   maxBodyBytes: number
-  /** The maximum size of all bodies that are being read, at least `maxBodyBytes`. One client may use half of it. Default 64 MiB. */
+  /** The maximum size of all bodies that are being read, at least `maxBodyBytes`. One client may use half of this size. Default 64 MiB. */
   maxBufferedBytes: number
-  /** The maximum number of connections. Default 2,048, and at most a quarter of the files that the process may open (`RLIMIT_NOFILE`). */
+  /**
+   * The maximum number of connections. Default 2,048. It is never more than a quarter of the files that the process may open
+   * (`RLIMIT_NOFILE`).
+   */
   maxHttpConnections: number
   /** The maximum number of connections from one IP address. Default 1,024. */
   maxConnectionsPerAddress: number
-  /** The maximum number of sessions. The last quarter is for clients that have no session. Default 1,000. */
+  /** The maximum number of sessions. The last quarter is reserved for clients that have no session. Default 1,000. */
   maxSessions: number
   /** The maximum number of sessions for one client. Default 500. */
   maxSessionsPerClient: number
-  /** The maximum number of requests in progress. The last quarter is for clients that have no request in progress. Default 512. */
+  /** The maximum number of requests in progress. The last quarter is reserved for clients that have no request in progress. Default 512. */
   maxRequests: number
   /** The maximum number of requests in progress for one client. Default 256. */
   maxRequestsPerClient: number
   /** The maximum number of requests per second from one client. Default 1,000. */
   requestsPerSecond: number
-  /** The maximum time for the headers of a request, and for a connection without a request. Default 15,000. */
+  /** The maximum time until the headers of a request have arrived, and for which a connection may have no request. Default 15,000. */
   headerTimeoutMs: number
-  /** The maximum time for the body of a request. Default 30,000. */
+  /** The maximum time until the body of a request has arrived. Default 30,000. */
   bodyTimeoutMs: number
-  /** The maximum time without progress in sending to a client that does not read. Default 30,000. */
+  /** The maximum time without progress while a response is sent to a client that does not read. Default 30,000. */
   writeTimeoutMs: number
   /** The time after which a session without open requests and streams ends. Default 600,000. */
   sessionIdleMs: number
-  /** The maximum time for requests in progress after `close()`. Default 10,000. */
+  /** The maximum time for which requests in progress continue after `close()`. Default 10,000. */
   drainMs: number
 }
 
@@ -2251,27 +2356,30 @@ export interface ServedGateway {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** An object of the agent's author that provides servers. */
+/** An object that provides servers. The author of the agent writes it. */
 export interface Provider {
   /**
-   * Returns definitions of servers. It is called when the provider is registered, and at each `reload()`. It must answer within 2 s, with at most
-   * 200 servers and 256 KiB of JSON.
+   * Returns definitions of servers. This function is called when the provider is registered, and at each `reload()`. It must answer within
+   * 2 s, with at most 200 servers and 256 KiB of JSON.
    */
   servers(): ServerDefinition[] | Promise<ServerDefinition[]>
 }
 
 /**
- * The definition of a server by a provider. It has the keys below, and the keys of a server in the config (docs/CONFIG.md) except `envFile` and
- * those that only the operator may set (`confirm`). It needs a `package`, a `command` or a `url`.
+ * The definition of a server by a provider. It has the keys below, and the keys of a server in the config (docs/CONFIG.md). `envFile` and
+ * keys that only the operator may set (`confirm`) are not allowed. A `package`, a `command` or a `url` is required.
  */
 export interface ServerDefinition {
-  /** The server is called `<provider>--<name>`. It must match `^[a-z][a-z0-9-]*$`, without `--`. */
+  /**
+   * The name of the server within the provider. The server is called `<provider>--<name>`. The name must match `^[a-z][a-z0-9-]*$`, without
+   * `--`.
+   */
   name: string
   /** The package that contains the server, with or without a version. */
   package?: string
-  /** The program. It may be missing if there is a `package`; then `npx` starts the package. */
+  /** The program. It may be missing if there is a `package`. In this case, `npx` starts the package. */
   command?: string
-  /** The program's arguments. If they are missing and there is a `package`, they are `-y` and the package. */
+  /** The arguments of the program. If they are missing and there is a `package`, they are `-y` and the package. */
   args?: string[]
   /**
    * The names of variables of this process that are passed to the server, at most 64. If one of them is not set, the server is `not-ready`.
@@ -2282,20 +2390,20 @@ export interface ServerDefinition {
   capabilities?: string[]
   /** Words for tasks: if the text of a task contains one of them, the server is attached. Default: none. */
   keywords?: string[]
-  /** A sentence for people, which becomes `description` in `servers()`. It affects no decision. */
+  /** A sentence for people, which becomes `description` in `servers()`. No decision depends on it. */
   description?: string
   [key: string]: unknown
 }
 
 /** A provider and its present state. */
 export interface ProviderStatus {
-  /** The beginning of the names of the provider's servers, before `--`. */
+  /** The prefix of the names of the provider's servers, before `--`. */
   name: string
-  /** The name of the provider's package. Absent for a registered provider. */
+  /** The name of the provider's package. Missing for a registered provider. */
   package?: string
   /** The installed version. */
   version?: string
-  /** The description in the package's `package.json`, in one line and without secrets. */
+  /** The description in the package's `package.json`, on one line and without secrets. */
   description?: string
   /**
    * The origin of the provider. `config`: the config names the package. `discovered`: the package is installed and was found. `registered`: the
@@ -2303,16 +2411,16 @@ export interface ProviderStatus {
    */
   origin: 'config' | 'discovered' | 'registered'
   /**
-   * The state of the provider. `unapproved`: no person has approved the package in its present form, and its code does not run. `ready`: its
-   * servers exist. `failed`: it cannot be found, or its code returned no list of definitions. `denied`: the policy of the config denies it, and
-   * nothing of it is used.
+   * The state of the provider. `unapproved`: no person has approved the package in its present form, and its code does not run. `ready`:
+   * its servers exist. `failed`: the provider cannot be found, or its code returned no list of definitions. `denied`: the policy of the
+   * config denies the provider, and nothing of it is used.
    */
   state: 'unapproved' | 'ready' | 'failed' | 'denied'
   /** The reason for a state other than `ready`. */
   problem?: string
   /** The names of the provider's servers. Servers with an error are `invalid` in `servers()`. */
   servers: string[]
-  /** Servers that the policy of the config denies. They do not exist. */
+  /** The servers that the policy of the config denies. They do not exist in the gateway. */
   refused: RefusedServer[]
 }
 
@@ -2327,30 +2435,32 @@ export interface ProviderRequest {
   name: string
   package: string
   version: string
-  /** The folder in which the package is installed, without links. */
+  /** The folder in which the package is installed, with all links resolved. */
   folder: string
-  /** The file whose `servers()` is called, relative to the folder. */
+  /** The file whose function `servers()` is called, relative to the folder. */
   file: string
   /** The number of files that the digest covers: all files of the folder. */
   files: number
   /** The size in bytes of the files that the digest covers. */
   bytes: number
-  /** Identifies the name, the version and the content of all files. Pass it to `approveProvider`. */
+  /** The digest of the name, the version and the content of all files. Pass it to `approveProvider`. */
   digest: string
   /** True if a person has approved exactly this digest. */
   approved: boolean
-  /** The version that a person approved before. Present if this version is another one, or if its files have changed. */
+  /**
+   * The version that a person approved before. Present if the present version is another one, or if the files of the version have changed.
+   */
   approvedBefore?: string
 }
 
-/** The tools of a generated server, with everything that their code may reach. All of it is part of the approval. */
+/** The tools of a generated server, with everything that their code can reach. The approval includes all of this. */
 export interface GeneratedTools {
   tools: GeneratedTool[]
-  /** Hosts that `fetch` may reach, for tools with `needsNetwork`. */
+  /** Hosts that `fetch` can reach, for tools with `needsNetwork`. */
   hosts: string[]
-  /** Hosts whose addresses may be private, or of this machine. Default: none. */
+  /** Hosts that may have private addresses or addresses of this machine. Default: none. */
   privateHosts?: string[]
-  /** Values that are inserted into requests to one host. The code has only placeholders. Default: none. */
+  /** Secrets whose values are inserted into requests to one host. The code has only placeholders. Default: none. */
   secrets?: GeneratedSecret[]
 }
 
@@ -2360,23 +2470,26 @@ export interface GeneratedTool {
   description: string
   /** The JSON Schema of the arguments. */
   inputSchema: unknown
-  /** Addresses that the plan names. They are for the reader: `hosts` decides. */
+  /** Addresses that the plan names. They are only for the reader; the code may reach the hosts in `hosts`. */
   endpoints: string[]
   /** The plan's notes about the implementation. */
   notes: string
   /** True if the code gets `fetch`. */
   needsNetwork: boolean
-  /** True if the tool only reads. Its `fetch` is then limited to GET and HEAD. */
+  /** True if the tool only reads. In this case, its `fetch` is limited to GET and HEAD. */
   readOnly: boolean
-  /** The body of an async function with the parameter `args`, and with `fetch` and `secrets` (placeholders by name) with `needsNetwork`. */
+  /**
+   * The body of an async function with the parameter `args`. With `needsNetwork`, it also has the parameters `fetch` and `secrets`
+   * (placeholders by name).
+   */
   code: string
 }
 
 /** A secret that is inserted into requests to one host. */
 export interface GeneratedSecret {
-  /** The name of the variable of this process that has the value. */
+  /** The name of the variable of this process that contains the value. */
   name: string
-  /** The only host that gets the value. */
+  /** The only host to which the value is sent. */
   host: string
   /** True if the value may also be used in the bodies of requests, and not only in headers and in the URL. Default: false. */
   inBody?: boolean
@@ -2384,58 +2497,61 @@ export interface GeneratedSecret {
 
 /** Options of `Gateway.boot`. */
 export interface BootOptions {
-  /** Describes the tools, with the URLs of their documentation. At most 200,000 characters. */
+  /** The text that describes the tools, with the URLs of their documentation. At most 200,000 characters. */
   prompt: string
   /**
-   * Asks the agent's own model, and resolves with its text. Needed unless `locked` is true. An error that it throws ends the boot with `ERR_BOOT_MODEL`, or with
-   * `ERR_BOOT_REFUSED` if the error has `refused: true`. `signal` is aborted when the boot ends.
+   * Asks the agent's own model, and resolves with the model's text. Required unless `locked` is true. If this function throws an error, the
+   * boot ends with `ERR_BOOT_MODEL`, or with `ERR_BOOT_REFUSED` if the error has `refused: true`. `signal` is aborted when the boot ends.
    */
   generate?: (request: { system: string; user: string; maxTokens: number; signal: AbortSignal }) => string | Promise<string>
   /** The name of the server. Default: `boot-` and the beginning of the prompt's digest, so that each prompt has its own server. */
   name?: string
-  /** The folder of made tools, created with mode 0700. Default: `.mcpboot-cache` in the working directory. */
+  /** The folder for the tools that were made. It is created with mode 0700. Default: `.mcpboot-cache` in the working directory. */
   cacheDir?: string
-  /** False: no tools are taken from a cache or kept in one. Default: true. */
+  /** If false, tools are neither read from a cache nor stored in one. Default: true. */
   cache?: boolean
-  /** True: takes the newest tools of the prompt from the cache, without network and without a model. Default: false. */
+  /** If true, the newest tools for the prompt are taken from the cache, without network and without a model. Default: false. */
   locked?: boolean
-  /** True: ends with the plan, writes no code and adds no server. Default: false. */
+  /** If true, the boot ends after the plan: no code is written, and no server is added. Default: false. */
   dryRun?: boolean
   /**
    * API keys of the documented services, as `NAME@HOST`, or as `NAME` if the prompt's URLs have a single host. The value of the variable
-   * NAME is sent only to that host, in headers and in the URL; with `:body` at the end, also in bodies. Model and code have a placeholder.
-   * Default: none.
+   * NAME is sent only to that host, in headers and in the URL. If `:body` is appended, the value is also sent in bodies. The model and the
+   * code get only a placeholder. Default: none.
    */
   secrets?: string[]
-  /** Hosts that may have private addresses and need no TLS, such as `127.0.0.1:8080`. They do not widen what the prompt allows. Default: none. */
+  /**
+   * Hosts that may have private addresses and need no TLS, such as `127.0.0.1:8080`. They do not extend the hosts that the prompt allows.
+   * Default: none.
+   */
   allowHosts?: string[]
-  /** Called with each step. */
+  /** A function that is called at each step. */
   onProgress?: (step: BootProgress) => void
-  /** Ends the boot with `ERR_ABORTED`. */
+  /** A signal that ends the boot with `ERR_ABORTED`. */
   signal?: AbortSignal
 }
 
 /** Tools that were made from a prompt. */
 export interface Booted {
-  /** The name of the server. It can be used after its approval. */
+  /** The name of the server. The server can be used after its approval. */
   name: string
-  /** The digest for the approval of the code, as in `approvalRequest(name)` before it is approved. Missing with `dryRun`. */
+  /** The digest for the approval of the code. It is the digest in `approvalRequest(name)` before the approval. Missing with `dryRun`. */
   digest?: string
   plan: BootPlan
-  /** The hosts that the tools may reach. */
+  /** The hosts that the tools can reach. */
   hosts: string[]
-  /** The secrets that the tools may use, and the only host that gets the value of each. */
+  /** The secrets that the tools may use. The value of each is sent only to its `host`. */
   secrets: { name: string; host: string; inBody?: boolean }[]
   origin: BootOrigin
-  /** The moment at which the model made the tools, in milliseconds since 1970. */
+  /** The time at which the model made the tools, in milliseconds since 1970. */
   createdAt: number
-  /** Warnings: problems that did not stop the making of the tools, but that a person should know. */
+  /** Warnings about problems that did not prevent the tools from being made, but that a person should know about. */
   warnings: string[]
 }
 
 /**
- * The source of the tools: a model has made them now; they are from the cache and the pages have not changed; or they are from the cache
- * and the pages were not read (`locked`).
+ * The source of the tools. `model`: a model has just made the tools. `cache`: the tools are from the cache, and the documentation pages
+ * have not changed. `locked`: the tools are from the cache, and the pages were not read.
  */
 export type BootOrigin = 'model' | 'cache' | 'locked'
 
@@ -2451,11 +2567,11 @@ export interface BootTool {
   /** The JSON Schema of the arguments. */
   inputSchema: unknown
   endpoints: BootEndpoint[]
-  /** Instructions for the code of the tool. */
+  /** Notes of the plan for the code of the tool. */
   implementationNotes: string
   /** True if the code gets `fetch`. */
   needsNetwork: boolean
-  /** True if the tool changes nothing. Its requests can only be GET and HEAD then. */
+  /** True if the tool changes nothing. Its requests can then only be GET and HEAD. */
   readOnlyHint: boolean
 }
 
@@ -2469,7 +2585,7 @@ export interface BootEndpoint {
 /** The kind of a page of documentation. */
 export type BootPageKind = 'json' | 'yaml' | 'markdown' | 'html' | 'text'
 
-/** A step of `Gateway.boot`, with counts and times. Times are in milliseconds. URLs are without query. */
+/** A step of `Gateway.boot`, with counts and times. Times are in milliseconds. URLs are given without their query. */
 export type BootProgress =
   | { type: 'reading'; pages: number }
   | { type: 'page-read'; url: string; kind: BootPageKind; chars: number; ms: number }
@@ -2489,9 +2605,9 @@ export type BootProgress =
   | { type: 'stored' }
 
 /**
- * One caller of a gateway, created by `Gateway.agent`. It has its own `session` answers, sandboxes with saved values, callbacks and
- * subscriptions, and its model's decisions to enable or disable a server. All of these end with the agent. Approvals and connections are
- * shared with the other agents of the gateway.
+ * One caller of a gateway, created by `Gateway.agent`. An agent has its own `session` answers, sandboxes with saved values, callbacks and
+ * subscriptions. Its model has its own decisions about which servers are enabled. All of these end with the agent. Approvals and
+ * connections are shared with the other agents of the gateway.
  *
  * ```js
  * const researcher = gateway.agent('researcher', { onApproval: () => 'once' })
@@ -2500,16 +2616,16 @@ export type BootProgress =
  * ```
  */
 export declare class Agent {
-  /** Does the same as `Gateway.servers`, for the servers that exist for the agent. */
+  /** Does the same as `Gateway.servers`, for the servers that this agent can see. */
   servers(): ServerStatus[]
   /**
-   * Adds a server for this agent, and resolves with its status. Other agents can use it only through a toolbox with a pattern like
-   * `agent:researcher:my-files/*`. The server's name is derived from the display name: `My Café!` becomes `my-cafe`, with a number if
-   * another server or the catalogue has that name. The server is kept for the next gateway with the same `stateDir`, and for the next
-   * agent of this name. It runs only after a person has approved it: its state is `pending-approval`, and an event `server-proposed`
-   * contains everything that the person must see.
+   * Adds a server for this agent, and resolves with the server's status. Other agents can use the server only through a toolbox with a
+   * pattern like `agent:researcher:my-files/*`. The server's name is derived from the display name: `My Café!` becomes `my-cafe`. A
+   * number is appended if another server or the catalogue has that name. The server is kept for the next gateway with the same
+   * `stateDir`, and for the next agent of this name. It runs only after a person has approved it. Until then, its state is
+   * `pending-approval`. An event `server-proposed` contains everything that the person must see.
    *
-   * Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
+   * Rejects with `ERR_INVALID_OPTION` for an entry that cannot be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
    *
    * ```js
    * const { name } = await agent.addServer({ name: 'My Files', command: 'npx', args: ['-y', 'server-files'] })
@@ -2518,8 +2634,9 @@ export declare class Agent {
    */
   addServer(server: NewServer): Promise<ServerStatus>
   /**
-   * Changes a server that this agent has added, and resolves with its status. The name stays the same, even if the display name changes.
-   * Environment and headers are merged; `null` removes a value. If the change affects what is executed, a person has to approve the
+   * Changes a server that this agent has added, and resolves with the server's status. The server's name stays the same, even if the
+   * display name changes. New variables and headers are merged with the existing ones; `null` removes one. If the change affects what is
+   * executed, a person has to approve the server again.
    * server again.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that the agent has not added, and with the errors of
@@ -2527,32 +2644,32 @@ export declare class Agent {
    */
   updateServer(name: string, change: ServerChange): Promise<ServerStatus>
   /**
-   * Removes a server that this agent has added, with its process, its approval and its tokens. A server that is added later under this name
-   * inherits nothing.
+   * Removes a server that this agent has added, together with its process, its approval and its tokens. A server that is added later
+   * under the same name gets none of these.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_STORE`.
    */
   removeServer(name: string): Promise<void>
   /**
-   * Does the same as `Gateway.agentTools`. The tools search, list, enable and disable only for this agent, and code runs in a sandbox of
-   * the agent. The action `reload` of `manage_mcp` is refused (`ERR_OPERATOR_ONLY`), because it concerns all agents.
+   * Does the same as `Gateway.agentTools`. The tools search, list, enable and disable servers only for this agent, and code runs in a
+   * sandbox of the agent. The action `reload` of `manage_mcp` is refused (`ERR_OPERATOR_ONLY`), because it concerns all agents.
    */
   agentTools(options?: AgentToolsOptions): AgentTool[]
   /** Does the same as `Gateway.pluginRegistration`, on behalf of the agent. */
   pluginRegistration(name: string): PluginRegistration
-  /** Does the same as `Gateway.declarations`, for what the agent sees. */
+  /** Does the same as `Gateway.declarations`, for the modules that the agent sees. */
   declarations(name?: string, options?: DeclarationOptions): Promise<string>
-  /** Does the same as `Gateway.listModules`, for what the agent sees. */
+  /** Does the same as `Gateway.listModules`, for the modules that the agent sees. */
   listModules(): Promise<ModuleSummary[]>
-  /** Does the same as `Gateway.moduleInfo`, for what the agent sees. */
+  /** Does the same as `Gateway.moduleInfo`, for the modules that the agent sees. */
   moduleInfo(name: string, options?: DeclarationOptions): Promise<ModuleInfo>
-  /** Does the same as `Gateway.toolInfo`, for what the agent sees. */
+  /** Does the same as `Gateway.toolInfo`, for the tools that the agent sees. */
   toolInfo(server: string, tool: string, options?: DeclarationOptions): Promise<ToolInfo>
-  /** Does the same as `Gateway.serverInfo`, for what the agent sees. */
+  /** Does the same as `Gateway.serverInfo`, for the servers that the agent sees. */
   serverInfo(name: string): Promise<ServerInfo>
-  /** Does the same as `Gateway.searchTools`, for what the agent sees. */
+  /** Does the same as `Gateway.searchTools`, for the tools that the agent sees. */
   searchTools(query: string, options?: SearchOptions): Promise<ToolMatch[]>
-  /** Does the same as `Gateway.systemMessage`, for what the agent sees. */
+  /** Does the same as `Gateway.systemMessage`, for the servers that the agent sees. */
   systemMessage(options?: SystemMessageOptions): Promise<string>
   /** Does the same as `Gateway.check`, for the modules that the agent sees. */
   check(code: string): Promise<CodeReport>
@@ -2560,7 +2677,7 @@ export declare class Agent {
   get name(): string
   /**
    * Does the same as `Gateway.sandbox`. Questions about the sandbox's runs go to the callbacks of the run, the sandbox and the agent,
-   * and never to those of the gateway.
+   * and never to the callbacks of the gateway.
    */
   sandbox(options?: OfAgent<SandboxOptions>): Promise<Sandbox>
   /** Does the same as `Gateway.callTool`, on behalf of the agent. */
@@ -2568,29 +2685,32 @@ export declare class Agent {
   callTool(name: string, args?: Record<string, unknown>, options?: OfAgent<CallOptions>): Promise<ToolResult>
   /**
    * Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, and waits until they have ended. Then discards its `session`
-   * answers, saved values and subscriptions. Closes servers that it had through profiles, unless another open agent has them through
-   * profiles or the operator's own agent uses them. All other servers stay connected. An agent that is garbage collected is cleaned up
-   * in the same way.
+   * answers, saved values and subscriptions. Also closes servers that the agent had through profiles, unless another open agent has them
+   * through profiles or the operator's own agent uses them. All other servers stay connected. When an agent is garbage collected, the
+   * same happens.
    */
   close(): Promise<void>
-  /** Does the same as `Gateway.resources`, for what the agent sees. */
+  /** Does the same as `Gateway.resources`, for the resources that the agent sees. */
   resources(server: string): Promise<ResourceEntry[]>
   /** Does the same as `Gateway.readResource`, on behalf of the agent. */
   readResource(server: string, uri: string, options?: OfAgent<CallOptions>): Promise<ReadResult>
-  /** Does the same as `Gateway.prompts`, for what the agent sees. */
+  /** Does the same as `Gateway.prompts`, for the prompts that the agent sees. */
   prompts(server: string): Promise<PromptEntry[]>
   /** Does the same as `Gateway.getPrompt`, on behalf of the agent. */
   getPrompt(server: string, name: string, args?: Record<string, string | number | boolean>, options?: OfAgent<CallOptions>): Promise<PromptResult>
   /** Does the same as `Gateway.complete`, on behalf of the agent. */
   complete(server: string, ref: CompletionReference, argument: { name: string; value: string }, options?: OfAgent<CompleteOptions>): Promise<Completion>
-  /** Does the same as `Gateway.subscribe`. The event is sent only to the agent's `onEvent`, or to the gateway's if the agent has none. */
+  /**
+   * Does the same as `Gateway.subscribe`. The event is sent only to the agent's `onEvent`. If the agent has none, it is sent to the
+   * gateway's `onEvent`.
+   */
   subscribe(server: string, uri: string): Promise<void>
   /** Ends a subscription of the agent. Subscriptions of other agents to the same resource continue. */
   unsubscribe(server: string, uri: string): Promise<void>
 }
 
 /**
- * MCP servers, their approvals, and sandboxes in which agent code calls their tools.
+ * MCP servers, their approvals, and sandboxes in which agent code calls the servers' tools.
  *
  * ```js
  * const { Gateway } = require('hyperlight-mcp')
@@ -2608,15 +2728,15 @@ export declare class Gateway {
   /** Does the same as `Agent.updateServer`, for servers that the operator's own agent has added. */
   updateServer(name: string, change: ServerChange): Promise<ServerStatus>
   /**
-   * Does the same as `Agent.removeServer`, for servers that any agent has added. The operator can refuse a proposal by removing the
+   * Does the same as `Agent.removeServer`, for servers that any of the agents has added. The operator refuses a proposal by removing the
    * server.
    */
   removeServer(name: string): Promise<void>
   /**
    * Returns tools for a model. Each has a name, a description, a JSON Schema and `execute(args)`. With these tools, a model writes code
    * that calls the servers' tools, finds tools and reads their descriptions, and manages servers. A model can propose a server, but it
-   * can never approve one. `hyperlight-mcp/adapters` has adapters for the AI SDK, for the formats of `OpenAI` and Anthropic, and for
-   * `LangChain`.
+   * can never approve one. `hyperlight-mcp/adapters` contains adapters for the AI SDK, for the formats of `OpenAI` and Anthropic, and
+   * for `LangChain`.
    *
    * Throws `ERR_INVALID_OPTION`.
    *
@@ -2644,8 +2764,8 @@ export declare class Gateway {
   plugin(options?: PluginOptions): Plugin
   /**
    * Provides an approved server to an agent that has its own sandbox. `createHostFunctions()` returns `{ "mcp-<name>": { … } }` with
-   * functions that are named as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and limits. They
-   * resolve with the value that a guest would get. The server must be enabled when a function is called.
+   * functions that have the same names as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and
+   * limits. The functions resolve with the value that a guest would get. The server must be enabled when a function is called.
    *
    * Throws `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`.
    *
@@ -2657,10 +2777,10 @@ export declare class Gateway {
    */
   pluginRegistration(name: string): PluginRegistration
   /**
-   * Makes tools from a prompt, and adds them as a generated server, which a person then approves like any other. `generate` is the agent's own model.
-   * It is asked only while the tools are made: once for the plan and once for the code of each tool, and once more for an answer that cannot be
-   * used. The code is parsed, and tried in a micro-VM without network. The tools stay in the cache, so that the next start with the same
-   * prompt and pages asks no model.
+   * Makes tools from a prompt, and adds them as a generated server, which a person then approves like any other server. `generate` asks
+   * the agent's own model. It is called only while the tools are made: once for the plan, once for the code of each tool, and once more
+   * after an answer that cannot be used. The code is parsed, and tried in a micro-VM without network. The tools stay in the cache, so
+   * the next start with the same prompt and the same pages asks no model.
    *
    * Rejects with `ERR_BOOT_PROMPT`, `ERR_BOOT_MODEL` if `generate` throws, `ERR_BOOT_REFUSED` if the thrown error has `refused: true`,
    * `ERR_BOOT_NO_TOOLS`, `ERR_BOOT_PLAN`, `ERR_BOOT_HANDLER`, `ERR_BOOT_SECRET`, `ERR_BOOT_CACHE`, `ERR_BOOT_NOT_CACHED`, `ERR_NO_HYPERVISOR`,
@@ -2675,9 +2795,9 @@ export declare class Gateway {
    */
   boot(options: BootOptions): Promise<Booted>
   /**
-   * Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
-   * `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, each together
-   * with the declarations of `host:mcp`, which have the types that all share. Starts no server.
+   * Returns TypeScript declarations of the modules that a run could import now. Returns those of all modules, or those of the one with
+   * this name (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`). Each declaration compiles with `tsc --strict` together with
+   * the declarations of `host:mcp`, which contain the types that all modules share. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_MODULE`.
    *
@@ -2687,7 +2807,7 @@ export declare class Gateway {
    */
   declarations(name?: string, options?: DeclarationOptions): Promise<string>
   /**
-   * Returns the modules that a run could import now, without modules that a sandbox adds with `hostModule`.
+   * Returns the modules that a run could import now. Modules that a sandbox adds with `hostModule` are left out.
    *
    * ```js
    * for (const { specifier, purpose } of await gateway.listModules()) console.log(specifier, purpose)
@@ -2702,7 +2822,7 @@ export declare class Gateway {
    */
   moduleInfo(name: string, options?: DeclarationOptions): Promise<ModuleInfo>
   /**
-   * Returns a tool, with its purpose, parameters, declaration and schemas. `tool` is the name that its server gives it, or the
+   * Returns a tool, with its purpose, parameters, declaration and schemas. `tool` is the name that the tool's server gives it, or the
    * identifier that agent code imports.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
@@ -2719,8 +2839,8 @@ export declare class Gateway {
    */
   serverInfo(name: string): Promise<ServerInfo>
   /**
-   * Returns the tools that match a query best, the best match first. The query contains words about what the tools do, or words from
-   * their names and parameters. Misspelled words and synonyms match too.
+   * Returns the tools that match a query best, in order of relevance. The query contains words about what the tools do, or words from
+   * the tools' names and parameters. Misspelled words and synonyms match too.
    *
    * Rejects with `ERR_INVALID_OPTION` for a query without a word, `ERR_UNKNOWN_SERVER`.
    *
@@ -2730,9 +2850,10 @@ export declare class Gateway {
    */
   searchTools(query: string, options?: SearchOptions): Promise<ToolMatch[]>
   /**
-   * Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. It fills the
-   * token budget function by function, one of each server in turn: first with a line for each function, then with declarations. It says
-   * how many are left out. With a `task`, the functions that a search for it finds come first.
+   * Returns a part of a system prompt. It describes to a model which servers there are, and how to find and call their tools. The text
+   * fills the token budget in two steps: first with one line for each function, then with declarations. In each step, it takes one
+   * function of each server in turn. It says how many functions are left out. With a `task`, the functions that a search for the task
+   * finds come first.
    *
    * Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
    *
@@ -2753,10 +2874,10 @@ export declare class Gateway {
    */
   check(code: string): Promise<CodeReport>
   /**
-   * Executes a line that a person typed, such as `/mcp list` or `list`. `/mcp help` lists the commands. A wrong line does not reject:
-   * the result has `ok: false`, and `text` describes the error. `/mcp approve NAME` shows the approval request and its digest.
-   * `/mcp approve NAME DIGEST` approves exactly that request. Pass `speaker: 'model'` for a line that a model may have written; such a
-   * line cannot approve anything.
+   * Executes a line that a person typed, such as `/mcp list` or `list`. `/mcp help` lists the commands. If the line has an error, the
+   * promise still resolves: the result has `ok: false`, and `text` describes the error. `/mcp approve NAME` shows the approval request
+   * and its digest. `/mcp approve NAME DIGEST` approves exactly that request. Pass `speaker: 'model'` for a line that a model may have
+   * written. Such a line cannot approve anything.
    *
    * ```js
    * const { text } = await gateway.command('/mcp list', { color: process.stdout.isTTY, width: process.stdout.columns })
@@ -2765,14 +2886,14 @@ export declare class Gateway {
    */
   command(line: string, options?: CommandOptions): Promise<CommandOutcome>
   /**
-   * Returns completions of the line's last word: commands, their options, and names of servers. Each completion replaces the whole last
-   * word.
+   * Returns completions of the last word of the line: commands, their options, and names of servers. Each completion replaces the whole
+   * last word.
    */
   completeCommand(line: string): Promise<string[]>
   /**
-   * Returns what a person must see before the code of an agent may fetch from hosts. An approval means that code that a model writes may
-   * send any data that it has to these hosts. Default of `hosts`: those of the agent's entry in the config. Default of `agent`: the
-   * operator's own agent.
+   * Returns everything that a person must see before the code of an agent may fetch from hosts. The approval means that code that a
+   * model writes may send all its data to these hosts. Default of `hosts`: the hosts in the agent's entry in the config. Default of
+   * `agent`: the operator's own agent.
    *
    * Rejects with `ERR_INVALID_OPTION` for a host or name that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
    *
@@ -2785,39 +2906,40 @@ export declare class Gateway {
    */
   fetchApproval(request: FetchRequest): Promise<FetchApproval>
   /**
-   * Approves exactly the hosts that a person was shown, for one agent and for all processes with the same state folder. They replace those that were
-   * approved for the agent before.
+   * Approves exactly the hosts that were shown to a person, for one agent and for all processes with the same state folder. These hosts
+   * replace the hosts that were approved for the agent before.
    *
    * Rejects with `ERR_DIGEST_CHANGED` if the digest does not belong to these hosts, and with the errors of `fetchApproval`.
    */
   approveFetch(consent: FetchConsent): Promise<FetchApproval>
   /**
-   * Revokes the approval of an agent's hosts, for all processes. Fetches of its runs in this gateway end at once. Returns whether there was an
-   * approval. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`, `ERR_CLOSED`.
+   * Revokes the approval of an agent's hosts, for all processes. Fetches of the agent's runs in this gateway end immediately. Returns
+   * whether there was an approval. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`, `ERR_CLOSED`.
    */
   revokeFetch(of?: FetchAgent): Promise<boolean>
   /**
-   * Opens a gateway: reads the config and the approvals. It starts no server and needs no hypervisor.
+   * Opens a gateway: reads the config and the approvals. Opening starts no server and needs no hypervisor.
    *
    * Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`,
    * `ERR_TOO_MANY_SERVERS`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
    */
   static open(options?: GatewayOptions): Promise<Gateway>
-  /** Reports whether this machine can run a guest, and the reason if it cannot. The first call boots a guest to find out. */
+  /** Reports whether this machine can run a guest. If it cannot, also reports the reason. The first call boots a guest to find out. */
   hypervisor(): Promise<HypervisorReport>
-  /** Reports which parts of a box this machine has, and what to do about those that are missing. The first call tries them. */
+  /** Reports which parts of a box this machine supports, and what can be done about missing parts. The first call tries to use each part. */
   boxes(): Promise<BoxesReport>
   /**
-   * Lists the private homes of servers in boxes, with their size and use, also those of servers that are gone. Rejects with
-   * `ERR_APPROVAL_STORE`.
+   * Lists the private homes of servers in boxes, with their size and use. Homes of servers that no longer exist are listed too. Rejects
+   * with `ERR_APPROVAL_STORE`.
    */
   privateHomes(): Promise<PrivateHome[]>
   /**
-   * Removes private homes: those of servers, by name or by the home's id, or with `'unused'` all that no server can get any more. Never removes
-   * one in which a server runs, or that a configured server gets at its next start: these are in `kept`.
+   * Removes private homes. A list contains names of servers or ids of homes. `'unused'` means all homes that no server can get any more.
+   * A home is never removed if a server runs in it, or if a configured server gets it at its next start. Such homes are listed in
+   * `kept`.
    *
-   * Rejects with `ERR_INVALID_OPTION` if there is no home of one of the names, and then removes nothing; and with `ERR_APPROVAL_STORE`,
-   * `ERR_IO`.
+   * Rejects with `ERR_INVALID_OPTION` if there is no home for one of the names; nothing is removed then. Also rejects with
+   * `ERR_APPROVAL_STORE` and `ERR_IO`.
    *
    * ```js
    * const { removed } = await gateway.removePrivateHomes('unused')
@@ -2825,23 +2947,23 @@ export declare class Gateway {
    */
   removePrivateHomes(homes: 'unused' | string[]): Promise<RemovedHomes>
   /**
-   * Returns the status of all servers. First come servers that await a decision, then the others in the order of the config; servers
-   * whose entry has an error come last. It reads no file. Changes by this gateway are visible immediately. Changes by another process or
-   * on disk are visible shortly after a call; `serverInfo` reads them immediately. Throws `ERR_APPROVAL_STORE`.
+   * Returns the status of all servers. Servers that wait for a person's decision come first, then all others in the order of the config.
+   * Servers whose entry has an error come last. Reads no file. Changes by this gateway are visible immediately. Changes by another
+   * process or on disk are visible shortly after a call. `serverInfo` reads such changes immediately. Throws `ERR_APPROVAL_STORE`.
    */
   servers(): ServerStatus[]
   /**
-   * Returns everything that a person must see before approving a server. At stage `command`, nothing has been started yet. After the command is
-   * approved, stage `manifest` starts the server and reads its tools.
+   * Returns everything that a person must see before approving a server. At stage `command`, nothing has been started yet. After the
+   * command is approved, this method starts the server and reads its tools (stage `manifest`).
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, and at stage `manifest` with the errors of connecting.
    */
   approvalRequest(name: string): Promise<ApprovalRequest>
   /**
-   * Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Then it rejects with
-   * `ERR_DIGEST_CHANGED` if the request has changed since, with `ERR_NOT_APPROVED` if the approval was revoked during the call, and with
-   * `ERR_BOX_FAILED` if the server's box cannot be made now.
-   * Without a digest, starts the server, and approves both its command and its manifest in their present state.
+   * Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. In this case, it rejects
+   * with `ERR_DIGEST_CHANGED` if the request has changed since, with `ERR_NOT_APPROVED` if the approval was revoked during the call, and
+   * with `ERR_BOX_FAILED` if the server's box cannot be made now. Without a digest, starts the server, and approves both its command and
+   * its manifest in their present state.
    *
    * ```js
    * const request = await gateway.approvalRequest('files')
@@ -2851,9 +2973,9 @@ export declare class Gateway {
    */
   approve(name: string, digest?: string, options?: ApproveOptions): Promise<void>
   /**
-   * Reads the config again. A changed server loses its connection. It also loses its approval if the change affects what is executed.
-   * Unchanged servers keep their connections. If the config cannot be read or is invalid as a whole, the call rejects and changes
-   * nothing.
+   * Reads the config again. The connection of a changed server is closed. The server also loses its approval if the change affects what
+   * is executed. Unchanged servers keep their connections. If the config cannot be read, or is invalid as a whole, the call rejects and
+   * changes nothing.
    *
    * Rejects with `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`, `ERR_TOO_MANY_SERVERS`.
    *
@@ -2864,7 +2986,7 @@ export declare class Gateway {
   reload(): Promise<ReloadReport>
   /**
    * Returns the merged `mcpServers` that would be available to an agent and a task, with a reason for each server. Secrets are replaced
-   * by variables: `${NAME}`. Changes nothing, and starts nothing.
+   * by variables: `${NAME}`. This method changes nothing and starts nothing.
    *
    * Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task defines, `ERR_APPROVAL_STORE`.
    *
@@ -2874,7 +2996,7 @@ export declare class Gateway {
    * ```
    */
   resolve(options?: ResolveOptions): Promise<Resolution>
-  /** Revokes the approval for every process, and ends the server's calls and connection in this gateway. */
+  /** Revokes the approval of a server for every process, and ends the server's calls and connection in this gateway. */
   revoke(name: string): Promise<void>
   /**
    * Returns the last rows of the audit that match the query, the oldest first: approvals, changes of servers, grants, connections and
@@ -2888,14 +3010,14 @@ export declare class Gateway {
   /** Verifies the audit: finds each row that was changed, removed, added or moved since it was written. Rejects with `ERR_STORE`. */
   verifyAudit(): Promise<AuditReport>
   /**
-   * Makes the server available to runs that start from now on. If it is not approved, `onServerApproval` is asked first. Rejects with
-   * `ERR_NOT_APPROVED` without that callback or if the answer is no, with `ERR_SERVER_DISABLED` if the config has `disabled: true`, and
-   * with the errors of connecting, because the tools are read before they are approved.
+   * Makes the server available to runs that start from now on. If the server is not approved, `onServerApproval` is called first.
+   * Rejects with `ERR_NOT_APPROVED` if there is no such callback or the answer is no, with `ERR_SERVER_DISABLED` if the config has
+   * `disabled: true`, and with the errors of connecting, because the tools are read before they are approved.
    */
   enable(name: string): Promise<void>
   /**
-   * Hides the server from runs that start from now on, and ends its calls and connection. A model cannot enable the server again; only `enable()`,
-   * or a command that a person types, can.
+   * Hides the server from runs that start from now on, and ends the server's calls and connection. A model cannot enable the server
+   * again. Only `enable()`, or a command that a person types, can do this.
    */
   disable(name: string): Promise<void>
   /**
@@ -2909,9 +3031,9 @@ export declare class Gateway {
    */
   sandbox(options?: SandboxOptions): Promise<Sandbox>
   /**
-   * Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, even if it has `isError: true`. Rejects
-   * for all other failures: time-out, crash, refusal, protocol error. With a name from `toolInfo().directNames`, the argument `server`
-   * is left out.
+   * Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, even if the answer has `isError: true`.
+   * Rejects for all other failures: time-out, crash, refusal, protocol error. The second form takes a name from
+   * `toolInfo().directNames`, without the argument `server`.
    *
    * ```js
    * const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
@@ -2923,11 +3045,13 @@ export declare class Gateway {
   /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
   close(): Promise<void>
   /**
-   * Adds a server whose tools were generated, or replaces it. Each call of a tool runs its code in its own micro-VM, for at most 30 s.
-   * The code has no module, no file and no process. Like any server, it is used only after a person has approved it (`approvalRequest`
-   * shows all of the code) and it is enabled; a change of one line of code needs another approval. It lives as long as the gateway.
+   * Adds a server whose tools were generated, or replaces it. Each call of a tool runs the tool's code in its own micro-VM, for at most
+   * 30 s. The code has no modules, no files and no process. Like any server, it can be used only after a person has approved it
+   * (`approvalRequest` shows all of the code) and it has been enabled. If only one line of code changes, another approval is needed. The
+   * server exists until the gateway is closed.
    *
-   * Rejects with `ERR_INVALID_OPTION` for a name that cannot be a server's or that the config has, and without tools.
+   * Rejects with `ERR_INVALID_OPTION` if the name is not allowed for a server, if the config has a server of this name, or if there are
+   * no tools.
    *
    * ```js
    * const add = { name: 'add', description: 'Adds two numbers.', inputSchema: { type: 'object' }, endpoints: [], notes: '',
@@ -2938,7 +3062,7 @@ export declare class Gateway {
    */
   setGenerated(name: string, tools: GeneratedTools): Promise<void>
   /**
-   * Removes a generated server and ends its calls. Its approval stays, for the same code. Does nothing without such a server.
+   * Removes a generated server and ends its calls. The approval stays valid for the same code. Does nothing if there is no such server.
    *
    * ```js
    * await gateway.removeGenerated('sums')
@@ -2946,8 +3070,8 @@ export declare class Gateway {
    */
   removeGenerated(name: string): Promise<void>
   /**
-   * Grants toolboxes to an agent, for all processes with the same state folder. From its next run on, an agent of this name may use
-   * exactly what its toolboxes allow. After the first grant, agents without a grant may use nothing, unless the config contains
+   * Grants toolboxes to an agent, for all processes with the same state folder. From the agent's next run on, an agent of this name may
+   * use exactly what its toolboxes allow. After the first grant, agents without a grant may use nothing, unless the config contains
    * `"defaultGrant": "all"`.
    *
    * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config sets the toolboxes of this agent,
@@ -2961,32 +3085,32 @@ export declare class Gateway {
    */
   grant(agent: string, toolboxes: string | string[]): Promise<AgentGrant>
   /**
-   * Takes toolboxes from an agent. Without a list, it takes all of them. The agent keeps its other toolboxes. If it has none left, it
-   * may use nothing: it does not get what agents without a grant may use.
+   * Takes toolboxes from an agent. Without a list, takes all of them. The agent keeps its other toolboxes. If the agent has no toolbox
+   * left, it may use nothing. It does not get the default grant of agents without a grant.
    *
    * Rejects with `ERR_INVALID_OPTION` if the agent does not have a toolbox, and with the errors of `grant`.
    */
   ungrant(agent: string, toolboxes?: string | string[]): Promise<AgentGrant>
-  /** Lists all toolboxes, the agents to which they are granted, and the grants of all other agents. Rejects with `ERR_STORE`. */
+  /** Lists all toolboxes, the agents to which they are granted, and the grant of all other agents. Rejects with `ERR_STORE`. */
   toolboxes(): Promise<GrantList>
   /**
    * Adds or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`. The last pattern that matches
-   * decides. Only a pattern `agent:NAME:SERVER/*` grants others a server that an agent has added. `null` removes the toolbox, unless it
-   * is granted to an agent.
+   * decides. If an agent has added a server, only a pattern `agent:NAME:SERVER/*` grants this server to other agents. `null` removes the
+   * toolbox, unless it is granted to an agent.
    *
    * Rejects with `ERR_INVALID_OPTION`, `ERR_GRANT_IN_CONFIG` if the config defines the toolbox, `ERR_UNKNOWN_TOOLBOX`, `ERR_STORE`.
    */
   setToolbox(name: string, patterns: string[] | null): Promise<GrantList>
   /**
-   * Returns whether an agent of this name may use a tool, and the reason in a sentence for the operator. `item` is the name that the
-   * server gives a tool, `resource:` with a URI, or `prompt:` with a name. Rejects with `ERR_STORE`.
+   * Returns whether an agent of this name may use a tool, with a reason for the operator in one sentence. `item` is the name that the
+   * server gives a tool, or `resource:` with a URI, or `prompt:` with a name. Rejects with `ERR_STORE`.
    */
   explainGrant(agent: string, server: string, item: string): Promise<GrantVerdict>
   /**
-   * Opens an agent: a caller with its own callbacks, `session` answers, sandboxes and subscriptions, and its model's own decisions. No
-   * agent sees anything of another agent. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer`
-   * are questions about a connection, which all agents share. So they are options of the gateway, and not of an agent. Two agents with
-   * the same name are separate agents.
+   * Opens an agent: a caller with its own callbacks, `session` answers, sandboxes and subscriptions, and with its model's own decisions.
+   * No agent sees anything of another agent. The methods of the gateway itself belong to the operator. `onInput`, `onAuthorize` and
+   * `onIssuer` are questions about a connection, which all agents share. So they are options of the gateway, and not of an agent. Two
+   * agents with the same name are separate agents.
    *
    * Throws `ERR_INVALID_OPTION`, `ERR_PROFILE_CONFLICT`, `ERR_CLOSED`.
    *
@@ -2998,11 +3122,12 @@ export declare class Gateway {
    */
   agent(name: string, options?: AgentOptions): Agent
   /**
-   * Registers a provider: an object whose `servers()` returns definitions. That function is called now and at each `reload()`, and must
-   * answer within 2 s. The provider's servers are named `<name>--<server>`, and each needs approval. A provider that throws or returns
-   * anything else is listed as failed. Registering the same name again replaces the provider.
+   * Registers a provider: an object whose `servers()` returns definitions. This function is called now and at each `reload()`, and must
+   * answer within 2 s. The provider's servers are named `<name>--<server>`, and each of them needs approval. If the function throws, or
+   * returns anything other than definitions, the provider is listed as failed. If a provider is already registered under this name, the
+   * new provider replaces it.
    *
-   * Rejects with `ERR_INVALID_OPTION` for an invalid name or the name of a package's provider, and with `ERR_STORE`.
+   * Rejects with `ERR_INVALID_OPTION` if the name is invalid or belongs to the provider of a package, and with `ERR_STORE`.
    *
    * ```js
    * const { servers } = await gateway.registerProvider('acme', {
@@ -3013,20 +3138,21 @@ export declare class Gateway {
    */
   registerProvider(name: string, provider: Provider): Promise<ProviderStatus>
   /**
-   * Lists the providers: the registered ones, and the packages. It reads no file: packages are checked when the gateway opens, at each
+   * Lists the providers: both registered providers and packages. Reads no file. Packages are checked when the gateway opens, at each
    * `reload()`, and when a provider is registered, approved or revoked.
    */
   providers(): ProviderStatus[]
   /**
-   * Returns everything that a person must see before the code of a package may run. Runs none of that code. `name` is the name of the
-   * provider or of the package.
+   * Returns everything that a person must see before the code of a package may run. This method does not run that code. `name` is the
+   * name of the provider or of the package.
    *
    * Rejects with `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER`, `ERR_STORE`.
    */
   providerRequest(name: string): Promise<ProviderRequest>
   /**
-   * Approves the code of a package, exactly as shown in the request with this digest, and runs it. Each server that it provides needs
-   * its own approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the errors of `providerRequest`.
+   * Approves the code of a package exactly as the request with this digest shows it, and runs the code. Each server that the package
+   * provides needs its own approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the errors of
+   * `providerRequest`.
    *
    * ```js
    * const request = await gateway.providerRequest('acme-mcp')
@@ -3036,13 +3162,13 @@ export declare class Gateway {
    */
   approveProvider(name: string, digest: string): Promise<ProviderStatus>
   /**
-   * Revokes the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
+   * Revokes the approval of a package's code for every process, and removes the provider's servers from this gateway. Rejects with
    * `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a registered provider, and `ERR_STORE`.
    */
   revokeProvider(name: string): Promise<ProviderStatus>
   /**
-   * Returns the approved resources of a server, followed by its approved resource templates. Leaves out those whose URI the approval
-   * request cuts. Starts no server.
+   * Returns the approved resources of a server, followed by its approved resource templates. Leaves out an item if the approval request
+   * shows only a part of the item's URI. Starts no server.
    *
    * Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
    */
@@ -3058,13 +3184,14 @@ export declare class Gateway {
    */
   readResource(server: string, uri: string, options?: CallOptions): Promise<ReadResult>
   /**
-   * Returns the approved prompts of a server. Leaves out those whose names the approval request cuts. Starts no server.
+   * Returns the approved prompts of a server. Leaves out a prompt if the approval request shows only a part of the prompt's name. Starts
+   * no server.
    *
    * Rejects with the same errors as `resources`.
    */
   prompts(server: string): Promise<PromptEntry[]>
   /**
-   * Gets a prompt with its arguments inserted. Arguments are texts; numbers and booleans are converted to text.
+   * Returns a prompt with its arguments inserted. Arguments are texts. Numbers and booleans are converted to text.
    *
    * Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with the errors of `callTool`.
    *
@@ -3075,7 +3202,7 @@ export declare class Gateway {
   getPrompt(server: string, name: string, args?: Record<string, string | number | boolean>, options?: CallOptions): Promise<PromptResult>
   /**
    * Completes an argument of a prompt, or a variable of a resource template (`uri` is the URI template). `options.context` contains the
-   * values of arguments that were already chosen, by argument name.
+   * values of arguments that were already chosen. The keys are the names of the arguments.
    *
    * Rejects with the same errors as `getPrompt` and `readResource`.
    */
@@ -3090,10 +3217,10 @@ export declare class Gateway {
   unsubscribe(server: string, uri: string): Promise<void>
   /**
    * Serves the gateway to MCP hosts, like `npx hyperlight-mcp serve`: each client is a separate agent with the tools of `agentTools()`.
-   * All approved servers are enabled, including those that are approved later, except those that `disable()` has hidden. Without
-   * options, it serves one host on standard input and output of this process; then `console.log` would break the protocol, so log with
-   * `console.error`. Over HTTP it may be called several times. Questions about a call go to the host that made it, and not to the
-   * callbacks of the gateway.
+   * All approved servers are enabled, including those that are approved later. Servers that `disable()` has hidden stay disabled.
+   * Without options, serves one host on standard input and output of this process. In this case, `console.log` would break the protocol,
+   * so use `console.error` for logs. Over HTTP, this method may be called several times. Questions about a call go to the host that made
+   * the call, and not to the callbacks of the gateway.
    *
    * Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `servers`, `allowWrites` or `direct`, `ERR_IO` for a file that cannot
    * be read or a port that is in use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
@@ -3108,8 +3235,8 @@ export declare class Gateway {
 }
 
 /**
- * Runs agent code, each run in a separate micro-VM. Runs of one sandbox execute one after another; runs of several sandboxes execute in
- * parallel.
+ * Runs agent code, each run in its own micro-VM. The runs of one sandbox execute one after another. The runs of several sandboxes execute
+ * in parallel.
  *
  * ```js
  * const sandbox = await gateway.sandbox()
@@ -3129,10 +3256,11 @@ export declare class Sandbox {
   /** Does the same as `Gateway.check`, and includes the sandbox's own modules. */
   check(code: string): Promise<CodeReport>
   /**
-   * Adds one of the agent's own modules as `host:<name>`, for runs that start later. Its functions may be synchronous or return a
-   * promise; the guest calls them synchronously. Arguments and results are JSON and `Uint8Array`.
+   * Adds one of the agent's own modules as `host:<name>`, for runs that start later. The functions of the module may be synchronous or
+   * return a promise. The guest calls them synchronously in both cases. Arguments and results are JSON and `Uint8Array`.
    *
-   * Throws `ERR_NAME_TAKEN` for `mcp`, `mcp-…` and names in use, and `ERR_INVALID_OPTION` for names that cannot be imported.
+   * Throws `ERR_NAME_TAKEN` for `mcp`, `mcp-…` and names that are already used, and `ERR_INVALID_OPTION` for names that cannot be
+   * imported.
    *
    * ```js
    * sandbox.hostModule('clock', { now: () => Date.now() })
@@ -3143,7 +3271,7 @@ export declare class Sandbox {
    */
   hostModule(name: string, functions: { [name: string]: (...args: any[]) => unknown }, info?: HostModuleInfo): void
   /**
-   * Runs an ES module or a plain script. The code must define a function `handler(input)`, exported or not, or a default export; the
+   * Runs an ES module or a plain script. The code must define a function `handler(input)`, exported or not, or a default export. This
    * function may be async. Each run starts with a new state. If the run fails, the error has `logs`, `warnings` and `stats`.
    *
    * Rejects with `ERR_CODE_SYNTAX`, `ERR_NO_HANDLER`, `ERR_GUEST_THREW`, `ERR_INVALID_VALUE`, `ERR_NEVER_SETTLES`,
@@ -3171,11 +3299,11 @@ export declare class Sandbox {
  * ```
  */
 export declare class ServedGateway {
-  /** The URL of the MCP endpoint, for example `http://127.0.0.1:8080/mcp`. `undefined` over standard input and output. */
+  /** The URL of the MCP endpoint, for example `http://127.0.0.1:8080/mcp`. It is `undefined` over standard input and output. */
   get url(): string | undefined
   /**
-   * Resolves when serving has ended: after `close()` or `gateway.close()`, and over standard input and output also when the host has
-   * closed its end. Rejects with `ERR_IO` if the host did not speak the protocol.
+   * Resolves when serving has ended: after `close()` or `gateway.close()`. Over standard input and output, serving also ends when the
+   * host has closed its end. Rejects with `ERR_IO` if the host did not use the MCP protocol.
    */
   ended(): Promise<void>
   /**
@@ -3186,8 +3314,9 @@ export declare class ServedGateway {
 }
 
 /**
- * Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of its exit code, and a function that ends the
- * program like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one.
- * `launch` contains the absolute paths of Node and of the script, for `install`. `model.generate` asks the model of `boot`.
+ * Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of the exit code, and a function that ends the
+ * program like Ctrl-C. `words` is the command line without the name of the program. `columns` is the width of the terminal, if there is a
+ * terminal. `launch` contains the absolute paths of Node and of the script, for `install`. `model.generate` asks the model that `boot`
+ * uses.
  */
 export declare function commandLine(words: Array<string>, columns?: number | undefined | null, launch?: Array<string> | undefined | null, model?: unknown | undefined | null): [exitCode: Promise<number>, stop: () => void]

@@ -246,7 +246,7 @@ describe('finding tools', () => {
     assert.match(good.whatHelps, /enable/)
     assert.match(fresh.whatHelps, /propose.*ask the user/)
     assert.match(off.why, /disabled/)
-    assert.equal(wrong.why, 'its entry in the config is wrong: the config, or a file that it names, is wrong there (ERR_CONFIG_INVALID)')
+    assert.equal(wrong.why, 'its entry in the config is wrong: the config, or a file that it names, has an error (ERR_CONFIG_INVALID)')
     await opened.enable('good')
     assert.equal((await servers()).good.usable, true)
     const info = await all.mcp_server_info.execute({ server: 'good' })

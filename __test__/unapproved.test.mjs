@@ -174,7 +174,7 @@ describe('A word of a config or an environment file that changed since the yes',
       writeFileSync(envFile, lines)
       await gateway.disable('fixture')
       await gateway.enable('fixture')
-      assert.match(await told(gateway, sandbox, code), /the config, or a file that it names, is wrong/)
+      assert.match(await told(gateway, sandbox, code), /the config, or a file that it names, has an error/)
       // The operator still sees the whole error.
       assert.match(gateway.servers()[0].lastError.message, /\.env/)
     }
@@ -198,7 +198,7 @@ describe('A word of a config or an environment file that changed since the yes',
         try { call('fixture', 'echo', { value: 1 }) } catch (error) { return [error.message, echo({ value: 1 })] }
       }`
     const wrong = [
-      [{ fixture: { command: WORDS, args: 7, cwd: `\${${WORDS}}`, [WORDS]: 1, env: { [WORDS]: 'x' } } }, /is wrong there/],
+      [{ fixture: { command: WORDS, args: 7, cwd: `\${${WORDS}}`, [WORDS]: 1, env: { [WORDS]: 'x' } } }, /that it names, has an error/],
       [{ [WORDS]: fixture() }, /there is no server/],
     ]
     for (const [servers, expected] of wrong) {

@@ -1,4 +1,4 @@
-//! A clock that can be paused. It reads no system clock: each caller passes the current time.
+//! A clock that can be paused. It reads no system clock. Each caller passes the current time.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ impl PausableClock {
         self.running_since.is_some()
     }
 
-    /// Returns the moment at which the clock will have run for `time` in total. Returns `None` while the clock is paused, and on
-    /// overflow.
+    /// Returns the time at which the clock will have run for `time` in total. Returns `None` while the clock is paused, and if the result
+    /// is too large for an `Instant`.
     pub(crate) fn reaches(&self, time: Duration) -> Option<Instant> {
         self.running_since?.checked_add(time.saturating_sub(self.passed))
     }
@@ -39,12 +39,12 @@ impl PausableClock {
         *self = Self { passed: self.passed(now), running_since: None };
     }
 
-    /// Resumes the clock. A running clock does not change.
+    /// Resumes the clock. If the clock is running, nothing changes.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.running_since.get_or_insert(now);
     }
 
-    /// Sets the measured time to zero. The clock stays running or paused.
+    /// Sets the measured time to zero. The clock stays in its state, running or paused.
     pub(crate) fn reset(&mut self, now: Instant) {
         *self = Self { passed: Duration::ZERO, running_since: self.running_since.map(|_| now) };
     }

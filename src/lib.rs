@@ -1,19 +1,19 @@
 //! MCP servers as synchronous modules inside a Hyperlight micro-VM.
 //!
-//! Agent-written JavaScript runs in its own VM. There, each approved MCP server is a module `host:mcp-<name>`, and its tools are plain
-//! functions. A call takes this way: guest → [`sandbox`] → [`bridge`] → [`client`] → server, and back. It runs on the run's own thread
-//! and on this crate's tokio runtime, never on Node's main thread.
+//! Agent-written JavaScript runs in its own VM. In the VM, each approved MCP server is a module `host:mcp-<name>`, and the server's tools
+//! are plain functions. A call takes this way: guest → [`sandbox`] → [`bridge`] → [`client`] → server, and back. It runs on the run's own
+//! thread and on this crate's tokio runtime, never on Node's main thread.
 //!
 //! `docs/ARCHITECTURE.md` describes the modules and their permitted dependencies:
 //!
-//! - [`text`], [`redact`], `files`, `queue`, [`error`], [`limits`]: the base, which uses none of the modules below
+//! - [`text`], [`redact`], `files`, `queue`, [`error`], [`limits`]: the basic modules, which use none of the modules below
 //! - [`store`]: stores the data on which decisions depend, in an authenticated `SQLite` database
 //! - [`telemetry`]: spans for OpenTelemetry
 //! - [`config`]: reads and checks the operator's config
 //! - [`registry`]: lists the servers that exist now, with their state
 //! - [`trust`]: decides whether a server may run, and whether a model may read its tools
 //! - [`boxes`]: the files and hosts that a server's process may use
-//! - [`embedding`]: vectors of texts, from the program of an optional package
+//! - [`embedding`]: vectors of texts, which the program of an optional package computes
 //! - [`catalog`]: describes the tools for a guest and for a model
 //! - [`client`]: manages the live connections; uses rmcp's client side
 //! - [`sandbox`]: runs the micro-VM; does not depend on MCP
@@ -26,7 +26,7 @@
 //! - [`serve`]: the gateway as an MCP server; uses rmcp's server side
 //! - [`command`]: the commands that a person types in an agent; [`cli`]: the program `hyperlight-mcp`
 //!
-//! The classes for Node are a package of their own, in `src/node`. Only that package uses napi.
+//! The classes for Node are a separate package, in `src/node`. Only that package uses napi.
 
 pub mod agent;
 pub mod blocking;

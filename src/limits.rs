@@ -19,25 +19,26 @@ pub const MAX_MESSAGE_MEMORY_BYTES: usize = 40 * 1024 * 1024;
 /// Maximum number of entries in a list of a server, for example of its tools: 2,000. A longer list is refused as a whole.
 pub const MAX_LIST_ENTRIES: usize = 2_000;
 
-/// Maximum number of `Uint8Array`s in one value. The value is a run's input, a call's arguments, a tool's result, or a run's value. The
-/// limit exists because Node creates an object on its main thread for each array, even for a small one.
+/// Maximum number of `Uint8Array`s in one value: a run's input, a call's arguments, a tool's result, or a run's value. The reason for the
+/// limit is that Node creates an object on its main thread for each array, even for a small one.
 pub const MAX_BLOBS: usize = 10_000;
 
 /// Maximum nesting depth of lists and records in a run's value and in one argument.
 pub const MAX_LEVELS: usize = 126;
 
-/// Maximum nesting depth of lists and records in the arguments of a tool call. The arguments' own object counts as one level. Many
-/// servers only read JSON of fewer than 128 levels, and do not answer a deeper message. The message adds two levels around the arguments.
+/// Maximum nesting depth of lists and records in the arguments of a tool call. The object of the arguments itself counts as one level. Many
+/// servers can only read JSON with fewer than 128 levels, and do not answer a message with more levels. The message adds two levels around
+/// the arguments.
 pub const MAX_ARGUMENT_LEVELS: usize = 125;
 
-/// Maximum number of characters in a description that an approval request shows, and that `describe` of one tool returns: 64 Ki. If several
-/// tools are described together, `max_description_chars` applies.
+/// Maximum number of characters in a description that an approval request shows, or that `describe` of one tool returns: 64 Ki. If several
+/// tools are described together, `max_description_chars` applies instead.
 pub const MAX_WHOLE_DESCRIPTION_CHARS: usize = 64 * 1024;
 
-/// Maximum number of bytes in a name that `describe` takes, such as `weather.get_forecast`: 512.
+/// Maximum number of bytes in a name that is passed to `describe`, such as `weather.get_forecast`: 512.
 pub const MAX_DESCRIBED_NAME_BYTES: usize = 512;
 
-/// Milliseconds that the first start of a package runner (`npx`, `uvx`, `docker`, …) may take.
+/// Maximum time in milliseconds for the first start of a package runner (`npx`, `uvx`, `docker`, …).
 pub const PACKAGE_RUNNER_CONNECT_TIMEOUT_MS: u64 = 120_000;
 
 /// Upper bound of `maxParallelCalls`, both in the gateway's limits and in a server's config entry.
@@ -59,28 +60,28 @@ pub struct Limits {
     pub max_servers: usize,
     /// Maximum number of connections that are open at the same time.
     pub max_connections: usize,
-    /// Longest time to connect to a server. It starts with the server's process or the first HTTP request, and ends when all lists
-    /// (tools, resources, prompts) are read. Time in which a person is asked does not count.
+    /// Longest time to connect to a server. The time is counted from the start of the server's process, or from the first HTTP request,
+    /// until all lists (tools, resources, prompts) are read. Time in which a person is asked does not count.
     pub connect_timeout_ms: u64,
     /// Longest time of one tool call. A call ends earlier if the run has less time left.
     pub call_timeout_ms: u64,
-    /// Longest total time of one tool call whose server reports progress. Each report restarts `call_timeout_ms`.
+    /// Longest total time of one tool call whose server reports progress. Each progress report restarts `call_timeout_ms`.
     pub max_call_timeout_ms: u64,
-    /// Longest time of one run, from its start.
+    /// Longest time of one run, counted from the start of the run.
     pub run_timeout_ms: u64,
-    /// Maximum processor time of the guest of one run, measured on its thread. The time of calls, timers and questions does not count. A
-    /// guest that works for eight times as long on the clock is ended in any case.
+    /// Maximum processor time of the guest of one run, measured on the guest's thread. The time of calls, timers and questions does not
+    /// count. A guest that works for eight times this limit on the clock is always ended.
     pub compute_timeout_ms: u64,
     /// Maximum number of consecutive failed reconnects for a server.
     pub max_reconnects: u32,
-    /// Maximum number of concurrent calls to one server. Calls of all callers are counted together. Further calls wait.
+    /// Maximum number of concurrent calls to one server. Calls of all callers are counted together. Calls above this number wait.
     pub max_parallel_calls: usize,
-    /// Maximum number of questions to a person or a model that one run may cause. Approvals before calls and questions of servers both
-    /// count.
+    /// Maximum number of questions to a person or a model that one run may cause. Approvals before calls and questions of servers are both
+    /// counted.
     pub max_questions: usize,
     /// Maximum size of a tool's result, in the form that the guest receives.
     pub max_response_bytes: usize,
-    /// Maximum size of a call's arguments. JSON and `Uint8Array`s count together.
+    /// Maximum size of a call's arguments. The JSON and the `Uint8Array`s are counted together.
     pub max_argument_bytes: usize,
     /// Maximum size of a run's input.
     pub max_input_bytes: usize,
@@ -95,13 +96,13 @@ pub struct Limits {
     pub max_code_bytes: usize,
     /// Maximum total size of all entries of a run's log.
     pub max_log_bytes: usize,
-    /// Maximum total size of the values that a sandbox keeps for later runs.
+    /// Maximum total size of the values that a sandbox stores for later runs.
     pub max_saved_bytes: usize,
-    /// Longest time for which a sandbox keeps a value for later runs.
+    /// Longest time for which a sandbox stores a value for later runs.
     pub max_saved_age_ms: u64,
     /// Size of the guest's heap.
     pub guest_heap_bytes: u64,
-    /// Maximum number of characters in a description where several tools are described together. `describe` of one tool returns
+    /// Maximum number of characters in a description when several tools are described together. For `describe` of one tool, the limit is
     /// [`MAX_WHOLE_DESCRIPTION_CHARS`].
     pub max_description_chars: usize,
     /// Maximum total size of all rows of the audit. When it is exceeded, the oldest rows are removed.
@@ -140,7 +141,7 @@ impl Default for Limits {
     }
 }
 
-/// Changes of some limits, by the same names as in [`Limits`]. A limit without a value here stays as it is.
+/// Changes of some limits. The names are the same as in [`Limits`]. A limit that has no value here is not changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LimitChanges {
@@ -173,7 +174,8 @@ impl LimitChanges {
     /// Sets a limit by its name in the config.
     ///
     /// # Errors
-    /// What is wrong with the name or the value, as the end of a sentence that begins with the place of the limit.
+    /// Returns a description of the problem with the name or the value. The text is the end of a sentence that begins with the position of
+    /// the limit.
     ///
     /// ```
     /// let mut changes = hyperlight_mcp::LimitChanges::default();
@@ -206,14 +208,14 @@ impl From<Limits> for LimitChanges {
     }
 }
 
-/// Returns the limits that are set, by name.
+/// Returns the limits that are set. The keys are the names of the limits.
 fn fields(limits: &impl Serialize) -> Map<String, Json> {
     let Ok(Json::Object(mut fields)) = serde_json::to_value(limits) else { return Map::new() };
     fields.retain(|_, value| !value.is_null());
     fields
 }
 
-/// A field's name, its value, its lowest permitted value, and its highest permitted value.
+/// A range of a limit: the name of the field, its value, its lowest permitted value, and its highest permitted value.
 type Range = (&'static str, u64, u64, u64);
 
 impl Limits {
@@ -278,7 +280,7 @@ impl Limits {
             ("maxLogBytes", self.max_log_bytes as u64, 256, BUFFER),
             ("maxSavedBytes", self.max_saved_bytes as u64, 0, 1024 * MIB as u64),
             ("maxSavedAgeMs", self.max_saved_age_ms, 1, DAY),
-            // With less than 8 MiB, Hyperlight and the JavaScript engine do not have enough memory to start.
+            // With less than 8 MiB, Hyperlight and the JavaScript engine would not have enough memory to start.
             ("guestHeapBytes", self.guest_heap_bytes, 8 * MIB as u64, 4096 * MIB as u64),
             ("maxDescriptionChars", self.max_description_chars as u64, 16, 1_000_000),
             // An audit row of a call has about 300 bytes.

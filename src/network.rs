@@ -1,5 +1,5 @@
-//! Threads for connections and name lookups. A peer or a DNS server that misbehaves uses the time of these threads, and not the time of the
-//! threads on which deadlines, revocations and other callers depend.
+//! Threads for connections and name lookups. If a peer or a DNS server does not behave correctly, it uses the time of these threads. It
+//! does not use the time of the threads on which deadlines, revocations and other callers depend.
 
 use std::future::Future;
 use std::io;
@@ -12,29 +12,29 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Maximum number of name lookups of one client at the same time.
+/// Maximum number of name lookups that one client may have at the same time.
 const LOOKUPS_OF_CLIENT: usize = 4;
 
 /// Size of a [`NetworkRuntime`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NetworkThreads {
-    /// Name of the threads. The system keeps 15 characters of it.
+    /// Name of the threads. The system uses only its first 15 characters.
     pub(crate) name: &'static str,
     /// Number of threads that drive connections.
     pub(crate) workers: usize,
-    /// Maximum number of threads for blocking work, such as name lookups. A lookup that nobody waits for any more goes on until the system
-    /// gives up.
+    /// Maximum number of threads for blocking work, such as name lookups. If a lookup is not needed any more, it still continues until the
+    /// system ends it.
     pub(crate) blocking: usize,
 }
 
-/// A runtime for one kind of connections of one gateway. It begins with its first use.
+/// A runtime for one kind of connections of one gateway. It is started when it is first needed.
 pub(crate) struct NetworkRuntime {
     threads: NetworkThreads,
     state: Mutex<State>,
 }
 
 enum State {
-    /// Nothing was connected yet.
+    /// No work has needed the runtime yet.
     Unused,
     Running(Runtime),
     Ended,
@@ -60,7 +60,7 @@ impl NetworkRuntime {
         (&mut task.0).await.map_err(|_| NetworkUnavailable::Ended)
     }
 
-    /// Returns a handle of the runtime. Starts the runtime if necessary. A handle keeps file descriptors open, so it must not be kept
+    /// Returns a handle of the runtime. Starts the runtime if necessary. A handle keeps file descriptors open, so it must not be stored
     /// longer than its connections.
     pub(crate) fn handle(&self) -> Result<Handle, NetworkUnavailable> {
         let mut state = self.state.lock();
@@ -82,7 +82,7 @@ impl NetworkRuntime {
         Ok(handle)
     }
 
-    /// Ends all work and the threads. Later work fails.
+    /// Ends all work and the threads. Work that is started later fails.
     pub(crate) fn end(&self) {
         let state = std::mem::replace(&mut *self.state.lock(), State::Ended);
         if let State::Running(runtime) = state {
@@ -107,8 +107,8 @@ impl<T> Drop for EndedOnDrop<T> {
     }
 }
 
-/// The name lookups of one client. Their number is limited, so that names which are never answered take no thread that another client
-/// needs.
+/// The name lookups of one client. Their number is limited. So if names are never answered, the lookups of these names take no thread that
+/// another client needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Lookups(Arc<Semaphore>);
 
@@ -119,13 +119,13 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    /// Finds the addresses of a name as the system does. Waits while this client has too many lookups.
+    /// Finds the addresses of a name as the operating system does. Waits while this client has the maximum number of lookups.
     pub(crate) async fn addresses(&self, name: &str) -> io::Result<Vec<SocketAddr>> {
         let name = name.to_owned();
         self.run(move || Ok((name.as_str(), 0).to_socket_addrs()?.collect())).await
     }
 
-    /// Does a blocking lookup. The lookup keeps its place until it ends, even if nobody waits for its result any more.
+    /// Does a blocking lookup. The lookup keeps its place until it ends, even if no caller waits for its result any more.
     async fn run<T: Send + 'static>(&self, lookup: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
         let place = Arc::clone(&self.0).acquire_owned().await.map_err(io::Error::other)?;
         let found = tokio::task::spawn_blocking(move || {
@@ -192,7 +192,7 @@ mod tests {
         let released = Arc::new(Mutex::new(released));
         for _ in 0..3 * LOOKUPS_OF_CLIENT {
             let (tarpit, released) = (tarpit.clone(), Arc::clone(&released));
-            // Each lookup lasts until the test ends, whoever waits for it.
+            // Each lookup lasts until the test ends, even if its caller stops waiting.
             let lookup = async move { tarpit.run(move || released.lock().recv().map_err(io::Error::other)).await };
             runtime.handle().unwrap().spawn(lookup);
         }

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
-/// Polls a future once immediately, and returns a future for its output. With a fair lock, callers therefore get the lock in the order in
-/// which they call this function. Without this function, they would get it in the order in which the runtime starts their tasks.
+/// Polls a future once immediately, and returns a future for its output. If the future waits for a fair lock, callers get the lock in the
+/// order in which they call this function. Without this function, they would get it in the order in which the runtime starts their tasks.
 pub(crate) fn queue_now<T: Send, F: Future<Output = T> + Send>(waiting: F) -> impl Future<Output = T> + Send + use<T, F> {
     let mut waiting = Box::pin(waiting);
     let first = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -6,7 +6,8 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
-/// Returns TLS settings with this machine's certificate authorities. They are read only once, because there are hundreds of certificates.
+/// Returns TLS settings with this machine's certificate authorities. The certificates are read only once, because there are hundreds of
+/// them.
 pub(crate) fn verifying() -> Result<ClientConfig, String> {
     static CONFIG: OnceLock<ClientConfig> = OnceLock::new();
     if let Some(config) = CONFIG.get() {

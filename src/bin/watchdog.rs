@@ -1,7 +1,7 @@
 //! The program `hyperlight-mcp-watchdog`. It ends the MCP servers when Node has ended for any reason.
 //!
-//! The addon starts one watchdog for each process that has a gateway, and has the only open writing end of its stdin. With these lines, it
-//! reports which process groups exist:
+//! The addon starts one watchdog for each process that has a gateway. The addon has the only open write end of the watchdog's stdin. With
+//! the following lines, it reports which process groups exist:
 //!
 //! ```text
 //! +PGID\n   a server's process group exists from now on
@@ -9,18 +9,19 @@
 //! ```
 //!
 //! The watchdog answers each line with `ok\n` after it has recorded the change, or with `error …\n` if it has changed nothing. After `ok`,
-//! the addon knows that the watchdog will end the server. The watchdog acts on end of file on its stdin, because the kernel closes the pipe
-//! on exit, throw, `SIGINT`, `SIGTERM` and `SIGKILL` alike. Then every recorded group gets `SIGTERM`, at most [`GRACE`] to end, and
-//! `SIGKILL`. The watchdog itself ends after at most another [`CONFIRM`].
+//! the addon knows that the watchdog will end the server. The watchdog acts when its stdin reaches end of file. The reason is that the
+//! kernel closes the pipe in every case: on exit, throw, `SIGINT`, `SIGTERM` and `SIGKILL`. The watchdog then sends `SIGTERM` to every
+//! recorded group, waits at most [`GRACE`] for the groups to end, and sends `SIGKILL`. The watchdog itself ends after at most another
+//! [`CONFIRM`].
 //!
 //! # Why the servers do not use parent-death signals
-//! `prctl(PR_SET_PDEATHSIG)` has four faults. It fires when the *thread* that spawned the child ends, and the threads of a pool spawn the servers.
-//! It reaches only the child, while `npx` and `docker` start grandchildren that do the work. The kernel clears it when the child executes a
-//! set-user-ID program. A parent that dies before the call is missed.
+//! `prctl(PR_SET_PDEATHSIG)` has four disadvantages. It fires when the *thread* that spawned the child ends, and the servers are spawned by
+//! threads of a pool. It reaches only the child, while `npx` and `docker` start grandchildren that do the work. The kernel clears it when
+//! the child executes a set-user-ID program. If the parent ends before the child makes the call, no signal is sent.
 //!
 //! # Why the watchdog is a separate process
-//! No code in Node runs after `SIGKILL`. The watchdog is not affected by the events that end Node: it has its own session and process group,
-//! ignores the signals of a terminal, and holds no descriptors except stdin, stdout and stderr.
+//! No code in Node runs after `SIGKILL`. The watchdog is not affected by the events that end Node: it has its own session and process
+//! group, ignores the signals of a terminal, and has no open descriptors except stdin, stdout and stderr.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,14 +33,14 @@ use rustix::process::{Pid, Signal, getpgid, getpgrp, getppid, kill_process_group
 
 /// The time that groups have to end after `SIGTERM`.
 const GRACE: Duration = Duration::from_millis(700);
-/// The time to wait for the groups to end after `SIGKILL`. All of it is needed only if a parent does not reap its ended process.
+/// The time to wait for the groups to end after `SIGKILL`. The whole time is needed only if a parent does not reap its ended process.
 const CONFIRM: Duration = Duration::from_millis(300);
 const POLL: Duration = Duration::from_millis(10);
-/// The length in bytes at which a line is invalid. At most this number of bytes of a line is stored, so that memory stays bounded.
+/// The length in bytes from which a line is invalid. At most this number of bytes of a line is stored, so that the memory stays limited.
 const MAX_LINE: usize = 32;
 
 fn main() {
-    // This is read before `detach` leaves the process group that may have been inherited from Node.
+    // The group is read before `detach` leaves it. The group may have been inherited from Node.
     let inherited = own_group();
     detach();
     let refused = [own_group(), inherited, parents_group()];
@@ -59,17 +60,18 @@ enum Order {
 /// The start time of a process in clock ticks since boot. It identifies the process together with its id.
 type StartTime = u64;
 
-/// The recorded groups, each with the start time of its leader. `None` means that the leader had already ended.
+/// The recorded groups, each with the start time of its leader. `None` means that the leader had already ended when the group was recorded.
 type Groups = BTreeMap<i32, Option<StartTime>>;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Signal,
-    /// The id belongs to another process now.
+    /// The id now belongs to another process, so the group must not be signalled.
     Skip,
 }
 
-/// Parses one line without its line feed. `refused` are the groups that must never be signalled: the watchdog's own and Node's.
+/// Parses one line without its line feed. `refused` contains the groups that must never be signalled: the watchdog's own group and Node's
+/// group.
 fn parse(line: &[u8], refused: &[i32]) -> Result<Order, &'static str> {
     if line.len() >= MAX_LINE {
         return Err("the line has 32 bytes or more");
@@ -93,10 +95,11 @@ fn parse(line: &[u8], refused: &[i32]) -> Result<Order, &'static str> {
     }
 }
 
-/// Decides whether a recorded group may still be signalled. Compares the leader's recorded start time with its present one.
+/// Decides whether a recorded group may still be signalled. Compares the recorded start time of the leader with its present start time.
 ///
-/// The kernel does not give an id to a new process while a group with that id exists. A dead leader proves nothing, because other members
-/// of the group may still run. But a leader with another start time is another process, so the recorded group no longer exists.
+/// The kernel does not give an id to a new process while a group with that id exists. If the leader has ended, this proves nothing, because
+/// other members of the group may still run. But a leader with another start time is another process, so the recorded group no longer
+/// exists.
 fn verdict(recorded: Option<StartTime>, now: Option<StartTime>) -> Verdict {
     match now {
         Some(_) if now != recorded => Verdict::Skip,
@@ -104,8 +107,8 @@ fn verdict(recorded: Option<StartTime>, now: Option<StartTime>) -> Verdict {
     }
 }
 
-/// Parses field 22 of `/proc/PID/stat`. Counts the fields after the last parenthesis, because field 2 is the program's name and may contain
-/// any character.
+/// Parses field 22 of `/proc/PID/stat`. The fields are counted after the last parenthesis, because field 2 is the name of the program and
+/// may contain any character.
 fn start_time(stat: &[u8]) -> Option<StartTime> {
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[after_name..]).ok()?;
@@ -114,7 +117,7 @@ fn start_time(stat: &[u8]) -> Option<StartTime> {
 
 // ---- Effects ---------------------------------------------------------------------------------------------------------
 
-/// Executes lines until the end of file. Returns the groups that are still recorded then.
+/// Executes lines until the end of file. Returns the groups that are recorded at the end.
 fn listen(input: &mut impl BufRead, output: &mut impl Write, refused: &[i32]) -> Groups {
     let mut groups = Groups::new();
     while let Some(line) = next_line(input) {
@@ -139,8 +142,8 @@ fn listen(input: &mut impl BufRead, output: &mut impl Write, refused: &[i32]) ->
     groups
 }
 
-/// Reads the next complete line without its line feed. Drops an incomplete line at the end of file, because a part of an id may be another
-/// group's id. Cuts a line that is too long to [`MAX_LINE`].
+/// Reads the next complete line without its line feed. Drops an incomplete line at the end of file, because a part of an id may be the id
+/// of another group. Cuts a line that is too long to [`MAX_LINE`] bytes.
 fn next_line(input: &mut impl BufRead) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     let mut part = Vec::new();
@@ -234,7 +237,8 @@ fn detach() {
 
 /// Closes all descriptors above 2.
 fn close_inherited() {
-    // SAFETY: the call takes integers. Nothing in this process owns a descriptor above 2: this runs first in `main`, and std opens none.
+    // SAFETY: the call takes integers. Nothing in this process owns a descriptor above 2, because this function runs first in `main`, and
+    // std opens none.
     let closed = unsafe {
         let (first, last, flags): (libc::c_ulong, libc::c_ulong, libc::c_ulong) = (3, libc::c_uint::MAX.into(), 0);
         libc::syscall(libc::SYS_close_range, first, last, flags) == 0
@@ -251,8 +255,8 @@ fn close_inherited() {
         },
     );
     for descriptor in listed.into_iter().filter(|descriptor| *descriptor > 2) {
-        // SAFETY: as above, nothing owns these descriptors. The listing's own descriptor is closed already, and closing it again only fails with
-        // EBADF.
+        // SAFETY: as above, nothing owns these descriptors. The descriptor of the listing is already closed. Closing it again only fails
+        // with EBADF.
         unsafe { libc::close(descriptor) };
     }
 }
@@ -323,7 +327,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_one_error_and_stays_small() {
-        // If the line were cut without an error, it would be an order about group 4711.
+        // If the line were cut without an error, it would be treated as an order about group 4711.
         let (before, after) = ("0".repeat(MAX_LINE - 5), "0".repeat(100_000));
         let mut bytes = format!("+{before}4711{after}").into_bytes();
         bytes.extend_from_slice(b"\n+12\n");

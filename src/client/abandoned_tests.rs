@@ -1,5 +1,5 @@
-//! Tests of abandoned requests, for whose answer no caller waits any more. The client must cancel them at the server, and must not delay
-//! other callers because of them.
+//! Tests of abandoned requests: requests whose caller no longer waits for the answer. The client must cancel such a request at the server,
+//! and must not delay other callers because of the request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,7 +163,7 @@ async fn a_caller_waits_for_its_turn_no_longer_because_the_server_confirms_no_ca
         let calls = hang(&connection, &first, 1);
         server.until_seen_times("tools/call", server.seen("tools/call").len() + 1).await;
         abandon(calls).await;
-        // Without this client, rmcp waits 10 s for each confirmation of a cancellation. This client waits at most 2 s.
+        // By itself, rmcp would wait 10 s for each confirmation of a cancellation. This client waits at most 2 s.
         patiently(call(&connection, "t", &second, Duration::from_secs(8))).await.unwrap();
     }
 }

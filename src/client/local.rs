@@ -1,4 +1,4 @@
-//! A server within this process. It speaks the protocol over a pipe in memory, so that the same rules apply to it as to other servers:
+//! A server within this process. It uses the MCP protocol over a pipe in memory. The same rules therefore apply to it as to other servers:
 //! manifests, drift, limits, cancellation and shutdown.
 
 use std::borrow::Cow;
@@ -40,7 +40,8 @@ pub(in crate::client) struct LocalServer {
 }
 
 impl LocalServer {
-    /// Starts the server of a connection with these calls. Returns the client's ends of the pipe: for reading and for writing.
+    /// Starts the server of a connection that has these calls. Returns the client's two ends of the pipe: the end for reading and the end
+    /// for writing.
     pub(in crate::client) fn start(
         name: &str,
         tools: Arc<dyn LocalTools>,
@@ -83,7 +84,7 @@ async fn serve(handler: Handler, pipe: DuplexStream, ended: CancellationToken) {
 struct Handler {
     name: String,
     tools: Arc<dyn LocalTools>,
-    /// The calls of the connection, which know the caller of each request.
+    /// The calls of the connection, in which the caller of each request is found.
     calls: Arc<Calls>,
 }
 
@@ -120,7 +121,7 @@ impl ServerHandler for Handler {
     }
 }
 
-/// Parses a result. A result that the protocol does not know becomes an error of the tool.
+/// Parses a result. A result that MCP does not allow becomes an error of the tool.
 fn checked(result: Json) -> CallToolResult {
     serde_json::from_value(result).unwrap_or_else(|error| {
         let text = format!("the tool returned a result that MCP does not allow: {error}");

@@ -1,9 +1,9 @@
-//! The threads of connections over the network, apart from those of the runtime that handles calls.
+//! Threads for connections over the network. They are separate from the threads of the runtime that handles calls.
 
 use crate::network::{NetworkRuntime, NetworkThreads};
 
-/// Returns the threads that carry the network traffic of the boxes of one gateway. A server in a box that sends a flood of traffic only
-/// takes time of these threads.
+/// Returns the threads that carry the network traffic of the boxes of one gateway. A server in a box that sends a flood of traffic takes
+/// time of these threads only.
 pub(crate) fn border_threads() -> NetworkRuntime {
     NetworkRuntime::new(NetworkThreads { name: "mcp-box", workers: 2, blocking: 32 })
 }

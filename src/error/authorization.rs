@@ -1,4 +1,4 @@
-//! Errors of authorization. The name of the issuer and the texts of an authorization server are untrusted.
+//! Errors of authorization. The name of the issuer and all texts from an authorization server are untrusted.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -11,10 +11,10 @@ const MAX_PROBLEM_BYTES: usize = 500;
 /// The step of an authorization that needs a person, and for which the agent provided no callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingCallback {
-    /// A person must allow the access in a browser.
+    /// A person must allow the access on a page in a browser.
     Page,
-    /// A person must confirm the issuer. This issuer would receive a credential of the config, or the person's login for the client of the
-    /// config.
+    /// A person must confirm the issuer. The issuer would receive a credential of the config, or the code of the person's login for the
+    /// client of the config.
     Issuer,
 }
 
@@ -32,12 +32,12 @@ impl Display for MissingCallback {
 }
 
 impl Error {
-    /// Returns `ERR_AUTHORIZATION_REQUIRED`. The issuer is cut to its limit.
+    /// Returns `ERR_AUTHORIZATION_REQUIRED`. The name of the issuer is cut to its maximum length.
     pub(crate) fn authorization_required(server: &str, issuer: Option<&str>, lack: MissingCallback) -> Self {
         Self::AuthorizationRequired { server: server.to_owned(), issuer: issuer.map(|issuer| line_of(issuer, MAX_ISSUER_BYTES)), lack }
     }
 
-    /// Returns `ERR_AUTHORIZATION_FAILED`. `problem` may be text of an authorization server, and is cut to its limit.
+    /// Returns `ERR_AUTHORIZATION_FAILED`. `problem` may be a text of an authorization server. It is cut to its maximum length.
     pub(crate) fn authorization_failed(server: &str, issuer: Option<&str>, problem: &str) -> Self {
         Self::AuthorizationFailed {
             server: server.to_owned(),
@@ -47,12 +47,12 @@ impl Error {
     }
 }
 
-/// Returns the part of a message that names the issuer, or an empty text without an issuer.
+/// Returns the part of a message that names the issuer. Returns an empty text if there is no issuer.
 pub(super) fn of_issuer(issuer: Option<&ErrorText>) -> String {
     issuer.map(|issuer| format!(" by {}", issuer.shown())).unwrap_or_default()
 }
 
-/// Returns an untrusted text in one line, cut to its limit.
+/// Returns an untrusted text on one line, cut to at most `limit` bytes.
 fn line_of(text: &str, limit: usize) -> ErrorText {
     ForeignText::cut(&sanitise_line(text, usize::MAX), limit).into()
 }

@@ -9,7 +9,7 @@ impl Error {
     /// let error = hyperlight_mcp::Error::NoHandler;
     /// assert_eq!(error.code(), "ERR_NO_HANDLER");
     /// ```
-    // long: every variant has its arm, so that a new variant does not compile until it has a code.
+    // long: every variant has its own arm, so a new variant does not compile until it has a code.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {

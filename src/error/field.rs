@@ -1,5 +1,5 @@
-//! The types of text in the fields of [`Error`](super::Error). A field of type `String` does not compile, because redaction is not defined for
-//! `String` (`redaction.rs`). The names of servers are the only exception.
+//! The types of text in the fields of [`Error`](super::Error). An error with a field of type `String` does not compile, because redaction
+//! is not defined for `String` (`redaction.rs`). The names of servers are the only exception.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::text::Problem;
 /// The placeholder that is shown for foreign text in an error that was not redacted.
 const NOT_REDACTED: &str = "[not redacted]";
 
-/// Foreign text as a field of an error: closed until the error is redacted, readable afterwards.
+/// Foreign text as a field of an error. It cannot be read before the error is redacted.
 ///
 /// The type has no `Display`, so a foreign text cannot be formatted into another text by mistake. [`ErrorText::shown`] returns the redacted
-/// text, or a placeholder before redaction.
+/// text. Before redaction, it returns a placeholder.
 ///
 /// ```compile_fail,E0277
 /// println!("{}", hyperlight_mcp::error::ErrorText::from("correct-horse"));
@@ -30,13 +30,13 @@ enum State {
 }
 
 impl ErrorText {
-    /// The state is boxed to keep errors small: an error is moved far more often than it is printed.
+    /// The state is boxed to keep errors small, because an error is moved far more often than it is printed.
     fn new(state: State) -> Self {
         Self(Box::new(state))
     }
 
-    /// Creates a readable text. Use this only for texts of this crate, and for text from the caller who gets the error. Redaction still
-    /// applies to the text.
+    /// Creates a text that can be read before redaction. Use this function only for texts of this crate, and for text from the caller who
+    /// gets the error. The text is still redacted later.
     #[must_use]
     pub fn own(text: impl Into<String>) -> Self {
         Self::new(State::Open(text.into()))
@@ -70,8 +70,7 @@ impl ErrorText {
         })
     }
 
-    /// Redacts and sanitises the text. A text that was redacted before is redacted again, because the redactor may know more secrets by
-    /// now.
+    /// Redacts and sanitises the text. A text that was already redacted is redacted again, because the redactor may know more secrets now.
     #[must_use]
     pub fn redacted(self, redactor: &Redactor) -> Self {
         Self::new(State::Open(match *self.0 {
@@ -80,7 +79,7 @@ impl ErrorText {
         }))
     }
 
-    /// Returns the full text. For tests without secrets.
+    /// Returns the full text. Only for tests without secrets.
     #[cfg(test)]
     pub(crate) fn in_full(&self) -> String {
         self.clone().redacted(&Redactor::new(None, None)).shown().to_owned()
@@ -102,8 +101,8 @@ impl fmt::Debug for ErrorText {
     }
 }
 
-/// The problems of a config or an environment file as a field of an error. Closed until the error is redacted, because a problem quotes
-/// names from the file.
+/// The problems of a config or an environment file, as a field of an error. They cannot be read before the error is redacted, because a
+/// problem quotes names from the file.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ErrorProblems {
     problems: Vec<Problem>,
@@ -126,7 +125,7 @@ impl ErrorProblems {
         Self { problems: self.problems.into_iter().map(opened).collect(), is_open: true }
     }
 
-    /// Returns the problems. For tests without secrets.
+    /// Returns the problems. Only for tests without secrets.
     #[cfg(test)]
     pub(crate) fn in_full(&self) -> Vec<Problem> {
         self.problems.clone()
@@ -145,7 +144,7 @@ impl fmt::Debug for ErrorProblems {
     }
 }
 
-/// Text of this crate as a field of an error. It can be read before redaction, and redaction still applies to it.
+/// Text of this crate as a field of an error. It can be read before redaction, and is still redacted later.
 ///
 /// A field has this type if it contains sentences of this crate, names that the config allows, numbers, or text from the caller who gets
 /// the error. Text from any other source needs [`ErrorText`].

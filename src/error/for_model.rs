@@ -1,24 +1,24 @@
-//! The message of an error for a model that must not read texts which nobody has approved. A fixed sentence replaces a message that quotes
-//! untrusted text.
+//! The message of an error for a model. The model must not read texts that nobody has approved. If a message quotes untrusted text, a fixed
+//! sentence replaces the message.
 
 use super::Error;
 use crate::text::is_server_name;
 
 impl Error {
-    /// Returns the message if all its parts are trusted: checked names, numbers, limits, and text that the model itself passed. Returns a fixed
-    /// sentence if the message quotes a server, a program, the config or the operating system. The log has the full message. A variant of a server
-    /// has the name that code imports.
+    /// Returns the message if all its parts are trusted: checked names, numbers, limits, and text that the model itself passed. Returns a
+    /// fixed sentence if the message quotes a server, a program, the config or the operating system. The log contains the full message. In
+    /// the message, a variant of a server has the name that code imports.
     #[must_use]
     pub fn for_model(&self) -> String {
         self.named_as_imported(Self::trusted_message)
     }
 
-    // long: every variant has its arm, so that a new variant does not compile until it is listed.
+    // long: every variant has its own arm, so a new variant does not compile until it is listed.
     fn trusted_message(&self) -> String {
         match self {
             Self::ConfigUnreadable { .. } => "the config cannot be read",
             Self::ConfigSyntax { .. } => "the config is not valid JSON or YAML",
-            Self::ConfigInvalid { .. } => "the config, or a file that it names, is wrong there",
+            Self::ConfigInvalid { .. } => "the config, or a file that it names, has an error",
             Self::UnsupportedTransport { .. } => "the server's transport is not built in",
             Self::InsecureUrl { .. } => "the server's address is plain http:// to another machine",
             Self::SpawnFailed { .. } => "the server's program could not be started",
@@ -32,7 +32,7 @@ impl Error {
             Self::Protocol { .. } => "the server answered with an error",
             Self::UnusableAnswer { .. } => "the server's answer cannot be used, and it may have carried out the call",
             Self::OutputSchema { .. } => "a result breaks its tool's outputSchema",
-            Self::ResponseTooLarge { .. } => "an answer was larger than it may be",
+            Self::ResponseTooLarge { .. } => "an answer exceeded its size limit",
             Self::ApprovalStore { .. } => "the approvals cannot be used, and nothing is approved",
             Self::Store { .. } => "the store cannot be used, and nothing is approved or granted",
             Self::BootModel { .. } => "the model that makes the tools gave no answer",
@@ -49,7 +49,7 @@ impl Error {
             }
             Self::FetchNotApproved { .. } => "the user has not approved the hosts that this code may fetch from",
             Self::FetchDigestChanged { .. } => "only the user can approve hosts",
-            // For a model, an item that was not granted to it does not exist.
+            // For a model, an item that was not granted to it must not exist.
             Self::NotGranted { instead, .. } => return instead.trusted_message(),
             Self::GrantInConfig { .. } => "the config says which agent may use what",
             Self::ProfileConflict { .. } => "two profiles of this agent contradict each other: the user has to choose one of them",
@@ -115,9 +115,9 @@ impl Error {
         .to_owned()
     }
 
-    /// Returns the message for agent code. The code gets the results of approved servers. So it also gets an approved server's own text
+    /// Returns the message for agent code. The code gets the results of approved servers. So it also gets the text of an approved server
     /// about a failure, and the command that a person has approved. Texts of the config, of files, of the operating system and of other
-    /// servers are replaced, as for a model.
+    /// servers are replaced by fixed sentences, as for a model.
     #[must_use]
     pub fn for_guest(&self) -> String {
         match self {

@@ -1,12 +1,12 @@
-//! Text that was not written by this crate. It must not leave the crate before it is redacted.
+//! Text that was not written by this crate. It must be redacted before it leaves the crate.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::redact::Redactor;
 
-/// Number of bytes that are kept of a text beyond its limit. Redaction removes the end of a cut text, because it may be the beginning of a
-/// secret.
+/// Number of bytes beyond the limit of a text that are stored. Redaction removes the end of a cut text, because the end may be the
+/// beginning of a secret.
 const SPARE_BYTES: usize = 16 * 1024;
 
 /// The mark at the end of a cut text.
@@ -14,7 +14,7 @@ const CUT_MARK: &str = "… [cut]";
 
 /// Text from a server, a guest, a file, an authorization server or the operating system.
 ///
-/// Only [`ForeignText::open`] returns the text, after redacting it. All other ways to read the text are missing on purpose: the type has no
+/// Only [`ForeignText::open`] returns the text, after redacting it. There is intentionally no other way to read the text: the type has no
 /// `Display`, no `Deref` and no `AsRef`, and `Debug` prints only the length.
 ///
 /// ```
@@ -27,7 +27,7 @@ const CUT_MARK: &str = "… [cut]";
 /// assert_eq!(text.open(&redactor), "the token [redacted] has expired");
 /// ```
 ///
-/// A program that displays the text before redaction does not compile:
+/// Code that displays the text before redaction does not compile:
 ///
 /// ```compile_fail,E0277
 /// let text = hyperlight_mcp::error::ForeignText::from("correct-horse");
@@ -41,8 +41,8 @@ const CUT_MARK: &str = "… [cut]";
 #[derive(Clone, PartialEq, Eq)]
 pub struct ForeignText {
     text: String,
-    /// The limit of a text that was cut. At most this number of bytes of the redacted text is shown, followed by a mark. `None` if the text
-    /// is complete.
+    /// The limit of a text that was cut, in bytes. At most this number of bytes of the redacted text is shown, followed by a mark. `None`
+    /// if the text is complete.
     limit: Option<usize>,
     /// Text of this crate that follows the foreign text. It is never cut.
     own_end: String,
@@ -51,8 +51,8 @@ pub struct ForeignText {
 impl ForeignText {
     /// Creates a text from `text`. If it has more than `limit` bytes, at most `limit` bytes and a mark are shown.
     ///
-    /// An attacker may choose the position of the cut, with a text before a secret, or by guessing the end of the secret. So the text is
-    /// redacted before it is cut, and the text near an unread end is removed as well.
+    /// An attacker may choose the position of the cut, for example by placing a text before a secret, or by guessing the end of the secret.
+    /// So the text is redacted before it is cut. If the end of the text was not read, the text near that end is removed as well.
     #[must_use]
     pub fn cut(text: &str, limit: usize) -> Self {
         if text.len() <= limit {
@@ -96,13 +96,13 @@ impl ForeignText {
         self.text.is_empty() && self.own_end.is_empty()
     }
 
-    /// Returns the full text. For tests without secrets.
+    /// Returns the full text. Only for tests without secrets.
     #[cfg(test)]
     pub(crate) fn in_full(&self) -> String {
         self.open(&Redactor::new(None, None))
     }
 
-    /// Returns the text with `secret` redacted. For tests.
+    /// Returns the text with `secret` redacted. Only for tests.
     #[cfg(test)]
     pub(crate) fn without(&self, secret: &str) -> String {
         let redactor = Redactor::new(None, None);

@@ -1,4 +1,4 @@
-//! The part of a message that lists the known names and suggests the one that was probably meant.
+//! The part of a message that lists the known names and suggests the name that was probably meant.
 
 use super::ErrorText;
 use crate::text::{nearest, sanitise_line};
@@ -14,7 +14,7 @@ pub(super) fn meant<'a>(name: &str, known: &'a [ErrorText]) -> Option<&'a str> {
 }
 
 /// Returns a text with the suggested name and the first [`MAX_NAMES`] known names. The names are sanitised, because a server may have
-/// chosen them. `lister` names the function that lists the other names.
+/// chosen them. `lister` names a function that lists all names.
 pub(super) fn known_names(meant: Option<&str>, known: &[ErrorText], lister: &str) -> String {
     let names: Vec<_> = known.iter().take(MAX_NAMES).map(|name| sanitise_line(name.shown(), MAX_NAME_CHARS)).collect();
     let start = match meant {

@@ -1,4 +1,4 @@
-//! Tests every variant of [`Error`] with a secret in each text field. The error must not show the secret, whether it was redacted or not.
+//! Tests every variant of [`Error`] with a secret in each text field. The error must not show the secret, before and after redaction.
 
 use super::{Error, ErrorText, MissingCallback, OwnText};
 use crate::redact::Redactor;
@@ -6,7 +6,7 @@ use crate::text::Problem;
 
 const SECRET: &str = "correct-horse-battery";
 
-/// Returns a text that quotes the secret, in any type that a field can have.
+/// Returns a text that quotes the secret, converted to any type that a field can have.
 fn quoted<T: From<String>>() -> T {
     format!("it says {SECRET} there").into()
 }
@@ -15,7 +15,7 @@ fn problems() -> Vec<Problem> {
     vec![Problem { field: quoted(), line: Some(1), column: Some(1), problem: quoted() }]
 }
 
-/// The kind of text in an error. Only text of this crate can be read before redaction.
+/// The kind of text that an error contains. Only text of this crate can be read before redaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Holds {
     Foreign,

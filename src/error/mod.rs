@@ -1,8 +1,8 @@
-//! The error type of the whole crate. Each variant has a stable code. Its message names the server, tool, field or limit, and says what to
-//! do. In Node, `Error::code` becomes `error.code`.
+//! The error type of the whole crate. Each variant has a stable code. Its message names the server, tool, field or limit, and says what the
+//! reader can do. In Node, `Error::code` becomes `error.code`.
 //!
 //! The message of an error contains foreign text (from a server, a guest, a file or the operating system) only after [`Error::redacted`].
-//! Before that, it contains `[not redacted]` instead. `redaction.rs` explains how the compiler enforces this for new fields.
+//! Before that, it contains `[not redacted]` instead. `redaction.rs` explains how the compiler enforces this rule for new fields.
 
 mod authorization;
 mod code;
@@ -41,7 +41,7 @@ pub enum Error {
     #[error("the config file {} cannot be read: {}. Create it, or leave out configPath", .path.shown(), .problem.shown())]
     ConfigUnreadable { path: ErrorText, problem: ErrorText },
 
-    /// The config is not valid JSON (comments and trailing commas are allowed), or its YAML is not valid.
+    /// The config is not valid JSON (comments and trailing commas are allowed) or not valid YAML.
     #[error("{}:{line}:{column}: {}", .file.shown(), .problem.shown())]
     ConfigSyntax { file: ErrorText, line: usize, column: usize, problem: ErrorText },
 
@@ -71,7 +71,7 @@ pub enum Error {
     #[error("server \"{server}\" is disabled in the config: remove \"disabled\": true there to use it")]
     ServerDisabled { server: String },
 
-    /// A model asked to enable, test or propose a server that a person has disabled in this gateway.
+    /// A model tried to enable, test or propose a server that a person has disabled in this gateway.
     #[error(
         "server \"{server}\" was disabled by a person. A model cannot enable it again: a person can, with /mcp enable {server}, or the program that runs the agent, with enable(\"{server}\")"
     )]
@@ -81,7 +81,7 @@ pub enum Error {
     #[error("{what} is only for the operator: {problem}. Ask the user to do it")]
     OperatorOnly { what: &'static str, problem: &'static str },
 
-    /// The agent's toolboxes do not allow the item. A model gets the text of `instead`, because for a model the item does not exist.
+    /// The agent's toolboxes do not allow the item. A model gets the text of `instead`, because for a model, the item does not exist.
     #[error("agent \"{}\" may not use {server}/{}: {}", .agent.shown(), .item.shown(), .reason.shown())]
     NotGranted { agent: ErrorText, server: String, item: ErrorText, reason: ErrorText, instead: Box<Self> },
 
@@ -89,11 +89,11 @@ pub enum Error {
     #[error("there is no toolbox \"{}\"{}", .toolbox.shown(), known_names(meant(.toolbox.shown(), .known), .known, ""))]
     UnknownToolbox { toolbox: ErrorText, known: Vec<ErrorText> },
 
-    /// Somebody tried to change a toolbox or a grant of the config at run time.
+    /// A program tried to change, at run time, a toolbox or a grant that the config defines.
     #[error("{} is defined in the config, and can be changed only there: {}", .what.shown(), .place.shown())]
     GrantInConfig { what: ErrorText, place: ErrorText },
 
-    /// Two profiles of one agent set the same setting of a server differently.
+    /// Two profiles of one agent give different values to the same setting of a server.
     #[error("{}", .problem.shown())]
     ProfileConflict { problem: ErrorText },
 
@@ -186,11 +186,11 @@ pub enum Error {
     )]
     PromptChanged { server: String, prompt: ErrorText },
 
-    /// A run asked for hosts to fetch from that no person has approved for its agent.
+    /// A run asked to fetch from hosts that no person has approved for its agent.
     #[error("{} may not fetch from {}: {}. {}", .agent.shown(), .hosts.shown(), .reason.shown(), .way_out.shown())]
     FetchNotApproved { agent: ErrorText, hosts: ErrorText, reason: ErrorText, way_out: ErrorText },
 
-    /// The approved digest differs from the digest of the hosts that are to be approved.
+    /// The approved digest is not the digest of the hosts that are to be approved.
     #[error(
         "the digest does not belong to these hosts for {}: show fetchApproval({{ hosts }}) to a person again, and approve its new digest",
         .agent.shown()
@@ -234,7 +234,7 @@ pub enum Error {
     )]
     TooManyConnections { server: String, limit: usize, holders: Vec<OwnText> },
 
-    /// The server has failed too often, and is not connected again before `retry_in_ms` has passed.
+    /// The server has failed too often. It is not connected again before `retry_in_ms` has passed.
     #[error(
         "server \"{server}\" could not be connected {failures} times in a row (limits.maxReconnects); it is tried again in {retry_in_ms} ms, or at once by test(\"{server}\")"
     )]
@@ -264,7 +264,7 @@ pub enum Error {
     #[error("{server}.{}: the server refused the call: {} (JSON-RPC {code})", .tool.shown(), .message.shown())]
     Protocol { server: String, tool: ErrorText, code: i64, message: ErrorText },
 
-    /// The server answered, but its answer cannot be used. The server may have carried out the call.
+    /// The server answered, but the answer cannot be used. The server may have carried out the call.
     #[error("{server}.{}: its answer cannot be used: {}. The server may have carried out the call", .tool.shown(), .problem.shown())]
     UnusableAnswer { server: String, tool: ErrorText, problem: ErrorText },
 
@@ -276,7 +276,7 @@ pub enum Error {
     #[error("{} has {size} bytes; the limit is {limit} ({limit_name})", .what.shown())]
     ResponseTooLarge { what: ErrorText, size: OwnText, limit: usize, limit_name: &'static str },
 
-    /// A result violates the approved output schema of its tool, and the config makes that an error.
+    /// A result violates the approved output schema of its tool, and the config treats this as an error.
     #[error(
         "the result of {server}.{} breaks the tool's own outputSchema: {}. To accept such results anyway, set \"schemaViolations\": \"warn\" for the server",
         .tool.shown(),
@@ -308,14 +308,14 @@ pub enum Error {
     )]
     ValueTooManyParts { limit: usize },
 
-    /// No value is saved under the handle that was passed to `saved`.
+    /// No value is saved under the handle that the code passed to `saved`.
     #[error(
         "nothing is saved as \"{}\" here: no run of this sandbox gave that handle, or its value is older than {max_age_ms} ms (limits.maxSavedAgeMs), or newer values needed its space (limits.maxSavedBytes is {max_bytes}). Run the code that made the value again, and return less of it",
         sanitise_line(.id.shown(), MAX_NAME_CHARS)
     )]
     NotSaved { id: ErrorText, max_age_ms: u64, max_bytes: usize },
 
-    /// The `session` handle, under which a caller's values are saved, is not known in this gateway.
+    /// This gateway does not know the `session` handle, under which the values of a caller are saved.
     #[error(
         "session: {problem}. Values that were saved under it cannot be read here: call again with session null, and run the code that made the value again"
     )]
@@ -345,7 +345,7 @@ pub enum Error {
     #[error("{}: {}{}", .name.shown(), .message.shown(), at(*.line, *.column))]
     GuestThrew { name: ErrorText, message: ErrorText, stack: ErrorText, line: Option<u32>, column: Option<u32> },
 
-    /// The handler's value cannot be passed out of the guest.
+    /// The value that the handler returned cannot be passed out of the guest.
     #[error("the handler's value cannot leave the sandbox: {}. Return plain data: JSON values and Uint8Array", .problem.shown())]
     InvalidValue { problem: ErrorText },
 
@@ -431,11 +431,11 @@ pub enum Error {
     #[error("the model was asked twice and planned no tool. Say which tools there should be, and name the URLs of their documentation")]
     BootNoTools,
 
-    /// The model's plan cannot be used, also after a second try.
+    /// The model's plan cannot be used, even after a second try.
     #[error("the model was asked twice, and its plan of the tools cannot be used: {}. Describe the tools more exactly, or use another model", .problem.shown())]
     BootPlan { problem: ErrorText },
 
-    /// The model's code of a tool cannot be used, also after a second try.
+    /// The model's code of a tool cannot be used, even after a second try.
     #[error(
         "the model was asked twice, and its code of the tool \"{}\" cannot be used: {}. Describe the tool more exactly, or use another model",
         .tool.shown(), .problem.shown()
@@ -450,11 +450,11 @@ pub enum Error {
     #[error("the cache {} cannot be used: {}. Name another folder, or use no cache", .path.shown(), .problem.shown())]
     BootCache { path: ErrorText, problem: ErrorText },
 
-    /// The option says that tools come only from the cache, and the cache has no tools for this prompt.
+    /// The option `locked` requires that tools come only from the cache, but the cache has no tools for this prompt.
     #[error("the cache {} has no tools for this prompt and these secrets: start once without locked", .path.shown())]
     BootNotCached { path: ErrorText },
 
-    /// The client of a gateway that is used through `serve` gave no answer to a question.
+    /// The client of a gateway that is used through `serve` did not answer a question.
     #[error("the client has not answered the question: {}", .problem.shown())]
     Unanswered { problem: ErrorText },
 
@@ -467,12 +467,12 @@ pub enum Error {
     Internal(OwnText),
 }
 
-/// The result of everything in this crate that can fail.
+/// The result of a function of this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Returns `ERR_UNKNOWN_TOOL`, with the raw name that was probably meant. `known` contains pairs of a raw name and its identifier in
-    /// code.
+    /// Returns `ERR_UNKNOWN_TOOL`, with the raw name that was probably meant. `known` contains pairs: the raw name of a tool, and the
+    /// tool's identifier in code.
     ///
     /// ```
     /// let error = hyperlight_mcp::Error::unknown_tool("weather", "get_forcast", [("get-forecast", "get_forecast")]);

@@ -1,4 +1,4 @@
-//! Places in scripts, for messages.
+//! Positions in scripts, for error messages.
 
 /// Returns the position in a script as the end of a message. Omits the parts that are not known.
 pub(super) fn at(line: Option<u32>, column: Option<u32>) -> String {

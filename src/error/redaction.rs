@@ -1,14 +1,15 @@
 //! Redacts errors before they leave the crate.
 //!
-//! Two rules ensure that a secret does not leak if somebody forgets this step:
+//! Two rules ensure that a secret does not leak if the author of new code forgets to redact an error:
 //!
-//! - Foreign text in an error is closed ([`ErrorText`], [`ErrorProblems`]). An error that was not redacted shows a placeholder in its place, at
-//!   every exit: in Node, at the command line, in the guest, in events and in traces.
+//! - Foreign text in an error cannot be read before redaction ([`ErrorText`], [`ErrorProblems`]). An error that was not redacted shows a
+//!   placeholder instead, wherever it leaves the crate: in Node, at the command line, in the guest, in events and in traces.
 //! - [`Redact`] is not implemented for `String`. The macro below names every field of every variant, so a new field that can hold text does
 //!   not compile until its author has chosen [`ErrorText`] or [`OwnText`] for it.
 //!
-//! There could be a second error type that only redaction produces. Then the compiler would also report a forgotten redaction. But this
-//! would double the signature of every function between a server and the exits, and a closed field protects the secret just as well.
+//! Instead, there could be a second error type that only redaction produces. The compiler would then also report a forgotten redaction. But
+//! this would double the signature of every function between a server and the places at which errors leave the crate. A field that cannot
+//! be read protects the secret just as well.
 
 use std::cell::RefCell;
 
@@ -16,11 +17,12 @@ use super::{Error, ErrorProblems, ErrorText, MissingCallback, OwnText};
 use crate::redact::Redactor;
 use crate::text::marked_name;
 
-/// A change of all parts of an error.
+/// A change that is applied to all parts of an error.
 #[derive(Clone, Copy)]
 enum Change<'r> {
     Redact(&'r Redactor),
-    /// Replaces the registry's names of servers by the names that code imports: `weather@staging` by `weather`. Notes the names that were replaced.
+    /// Replaces the names that servers have in the registry by the names that code imports, for example `weather@staging` by `weather`.
+    /// Records the names that were replaced.
     NameAsImported(&'r RefCell<Vec<String>>),
 }
 
@@ -51,7 +53,7 @@ trait Redact {
     fn changed_by(self, change: Change<'_>) -> Self;
 }
 
-/// Implements [`Redact`] for the text types. All of them go through the redactor.
+/// Implements [`Redact`] for the text types. All of these texts are passed to the redactor.
 macro_rules! redacted_text {
     ($($text:ty),*) => { $(impl Redact for $text {
         fn changed_by(self, change: Change<'_>) -> Self {
@@ -92,8 +94,8 @@ macro_rules! unchanged_by_redaction {
 }
 unchanged_by_redaction!(&'static str, usize, u64, u32, i64, MissingCallback);
 
-/// Changes a field. A field named `server` is not redacted: it contains the name of a server in the config, or the name that a caller asked
-/// for. The field `holders` contains names of servers, too.
+/// Changes a field. A field with the name `server` is not redacted: it contains the name of a server in the config, or the name that a
+/// caller requested. The field `holders` contains names of servers, too.
 macro_rules! change_field {
     (server $value:ident $change:ident) => {
         $change.of_server($value)
@@ -106,7 +108,7 @@ macro_rules! change_field {
     };
 }
 
-/// Destructures the error without `..` and builds it again. So a new variant or field does not compile until it is listed.
+/// Destructures the error without `..` and builds it again. With this, a new variant or field does not compile until it is listed.
 macro_rules! changed {
     ($error:expr, $change:ident, $($variant:ident { $($field:ident),* })*) => {
         match $error {
@@ -129,7 +131,7 @@ impl Error {
     }
 
     /// Returns the message for a model or for agent code. Both know a variant of a server by the name that code imports. Therefore this
-    /// name replaces the registry's name, also within the texts of the error.
+    /// name replaces the name in the registry, including in the texts of the error.
     pub(super) fn named_as_imported(&self, message: impl Fn(&Self) -> String) -> String {
         let replaced = RefCell::default();
         let error = self.clone().changed_by(Change::NameAsImported(&replaced));
@@ -231,12 +233,12 @@ impl Error {
 
 #[cfg(test)]
 impl Error {
-    /// Returns the error with readable texts. For tests without secrets.
+    /// Returns the error with readable texts. Only for tests without secrets.
     pub(crate) fn opened(self) -> Self {
         self.redacted(&Redactor::new(None, None))
     }
 
-    /// Returns the full message. For tests.
+    /// Returns the full message. Only for tests.
     pub(crate) fn in_full(&self) -> String {
         self.clone().opened().to_string()
     }

@@ -4,18 +4,18 @@ use super::Error;
 
 impl Error {
     /// Returns the message of the error in a short form. If a server has ended, the message contains only the most helpful of the last
-    /// lines of its standard error. A whole traceback would be hard to read in one row, and the server's log has all lines.
+    /// lines of its standard error. A whole traceback would be hard to read on one line, and the server's log contains all lines.
     #[must_use]
     pub fn summary(&self) -> String {
         let Self::ServerExited { server, during, status, stderr } = self else { return self.to_string() };
         let said = stderr.shown();
-        // The text begins with what the server's box has refused. The last lines come after that.
+        // The text begins with what the server's box has refused. The last lines of standard error follow.
         let (refused, lines) = said.split_once("; the last lines of its standard error: ").unwrap_or((said, ""));
         let line = telling_line(lines).map(|line| format!(". It said: {line}")).unwrap_or_default();
         format!("server \"{server}\" ended {during}: {status}{refused}{line}")
     }
 
-    /// Returns the server whose log has more about this error.
+    /// Returns the name of the server whose log contains more about this error. Returns `None` for errors without such a log.
     #[must_use]
     pub fn server_with_log(&self) -> Option<&str> {
         match self {
@@ -25,7 +25,8 @@ impl Error {
     }
 }
 
-/// Returns the last line that names an error, or else the last line. `lines` are separated by bars, as in the message of the error.
+/// Returns the last line that names an error. If there is none, returns the last line. `lines` are separated by bars, as in the message of
+/// the error.
 fn telling_line(lines: &str) -> Option<&str> {
     let is_named = |line: &&str| {
         let lower = line.to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Classifies IP addresses by the special-purpose registries of IANA (RFC 6890 and later entries).
+//! Classifies IP addresses by IANA's registries of special-purpose addresses (RFC 6890 and later entries).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,11 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) enum AddressKind {
     /// A host on the public internet.
     Global,
-    /// A host of this machine or of a private network. The operator can allow the host by its name or its address.
+    /// A host of this machine or of a private network. The operator can allow the host by its name or by its address.
     Private(&'static str),
-    /// A host on the same link, where clouds serve the credentials of a machine. The operator can allow it only by its address.
+    /// A host on the same link, where clouds serve the credentials of their machines. The operator can allow such a host only by its
+    /// address.
     LinkLocal(&'static str),
-    /// An address that is not for requests, such as a multicast address.
+    /// An address to which no request can be sent, such as a multicast address.
     Unusable(&'static str),
 }
 
@@ -30,7 +31,7 @@ const fn v6(a: u16, b: u16, c: u16) -> Ipv6Addr {
     Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0)
 }
 
-/// The ranges of IPv4 that are not global. The first range that contains the address decides.
+/// The IPv4 ranges that are not global. The first range that contains an address determines the use of the address.
 const V4: &[V4Range] = &[
     (v4(0, 0, 0, 0), 8, Unusable("an address of \"this network\"")),
     (v4(10, 0, 0, 0), 8, Private("private")),
@@ -57,8 +58,8 @@ const V4: &[V4Range] = &[
     (v4(240, 0, 0, 0), 4, Unusable("reserved")),
 ];
 
-/// The ranges of IPv6 that are not global. Some of them lie within `2000::/3`. All addresses outside of `2000::/3` are not global, even if
-/// no range contains them.
+/// The IPv6 ranges that are not global. Some of them lie within `2000::/3`. No address outside of `2000::/3` is global, even if no range of
+/// this list contains it.
 const V6: &[V6Range] = &[
     (v6(0x2001, 0, 0), 32, Unusable("a Teredo tunnel, which contains an IPv4 address")),
     (v6(0x2001, 0x2, 0), 48, Private("for benchmarks")),
@@ -106,7 +107,7 @@ fn kind_of_v6(address: Ipv6Addr) -> AddressKind {
     let is_in = |(first, bits, _): &&V6Range| (address.to_bits() ^ first.to_bits()).leading_zeros() >= *bits;
     match (V6.iter().find(is_in), address.segments()) {
         (Some((_, _, kind)), _) => *kind,
-        // The interface identifier of ISATAP (RFC 5214) contains an IPv4 address.
+        // The interface identifier of an ISATAP address (RFC 5214) contains an IPv4 address.
         (None, [_, _, _, _, 0 | 0x200, 0x5efe, _, _]) => Unusable("an ISATAP tunnel, which contains an IPv4 address"),
         (None, [0x2000..=0x3fff, ..]) => Global,
         (None, _) => Unusable("not assigned to any network"),
@@ -172,7 +173,7 @@ mod tests {
         }
         for (first, bits, kind) in V6 {
             assert_eq!(first.to_bits() & u128::MAX.checked_shr(*bits).unwrap_or(0), 0, "{first}/{bits}");
-            // The last address of the range.
+            // This is the last address of the range.
             let last = Ipv6Addr::from_bits(first.to_bits() | u128::MAX.checked_shr(*bits).unwrap_or(0));
             assert_eq!(kind_of_v6(last), *kind, "{first}/{bits}");
         }

@@ -16,7 +16,7 @@ use super::policy::shown_host;
 use super::record::{FetchOutcome, RecordGuard};
 use crate::redact::SecretStream;
 
-/// The time that a request may still wait for its servers.
+/// The time for which a request may still wait for its servers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimeLeft {
     left: Duration,
@@ -36,7 +36,8 @@ impl TimeLeft {
         waited.map_err(|_| self.exceeded(url))
     }
 
-    /// Does work on the data that a server has sent, and counts the time. A body can need much work without producing any bytes.
+    /// Does work on the data that a server has sent, and counts the time of this work. A body can need much work without producing any
+    /// bytes.
     pub(super) fn spend<T>(&mut self, url: &Url, work: impl FnOnce() -> T) -> Result<T, FetchError> {
         let started = Instant::now();
         let done = work();
@@ -54,20 +55,21 @@ pub(super) struct Body {
     url: Url,
     response: reqwest::Response,
     decoder: Decoder,
-    /// Replaces the values of secrets.
+    /// Replaces the values of secrets by their placeholders.
     secrets: Option<SecretStream>,
     /// Bytes that can be passed to agent code.
     ready: BytesMut,
     is_at_end: bool,
-    /// True if only full chunks are passed on until the body's end. If a compressed body contains a secret and also text that the code has
-    /// chosen, the decompressed size of each part shows how much of the two is equal. Chunks of one size hide this.
+    /// True if chunks are passed on only when they are full, except at the end of the body. A compressed body may contain a secret and also
+    /// text that the code has chosen. The decompressed size of each part then shows how much of the two texts is equal. Chunks of equal
+    /// size hide this.
     fills_chunks: bool,
-    /// Number of bytes that were received, before decompression. They are counted because a compressed body can be endless without
-    /// producing any bytes.
+    /// Number of bytes that were received, before decompression. These bytes are counted because a compressed body can be endless without
+    /// producing any decompressed bytes.
     received: usize,
     /// Number of bytes after decompression.
     bytes: usize,
-    /// The limit for `received`, and also for `bytes`.
+    /// The limit for `received`. It also applies to `bytes`.
     limit: usize,
     time: TimeLeft,
     record: RecordGuard,
@@ -108,7 +110,7 @@ impl Body {
         }
     }
 
-    /// Gets the next bytes: the bytes that wait to be decompressed, or else the next bytes from the server.
+    /// Gets the next bytes. These are bytes that wait to be decompressed. If there are none, these are the next bytes from the server.
     async fn advance(&mut self) -> Result<(), FetchError> {
         if !self.decoder.has_waiting() {
             let chunk = self.time.wait(&self.url, self.response.chunk()).await?;
@@ -166,7 +168,7 @@ pub(super) fn encoding(url: &Url, headers: &HeaderMap) -> Result<Encoding, Fetch
         [] | [b"" | b"identity"] => Ok(Encoding::Identity),
         [b"gzip" | b"x-gzip"] => Ok(Encoding::Gzip),
         _ => {
-            let problem = "sent a body in a compression that was not asked for".to_owned();
+            let problem = "sent a body in a compression that the request did not ask for".to_owned();
             Err(FetchError::Network { host: shown_host(url), problem })
         }
     }

@@ -1,11 +1,11 @@
-//! The limits of fetches, and how much of them a session has used.
+//! The limits of fetches in one session.
 
 use std::time::Duration;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// The largest chunk of a body that a session hands over at once.
+/// The maximum size in bytes of a chunk of a body that a session returns at once.
 pub const MAX_CHUNK_BYTES: usize = 64 * KIB;
 
 /// The limits of one session. A session lasts for one run.
@@ -13,16 +13,17 @@ pub const MAX_CHUNK_BYTES: usize = 64 * KIB;
 pub struct FetchLimits {
     /// Maximum number of requests in a session. Each redirect that is followed counts as a request.
     pub requests: usize,
-    /// Maximum number of requests that wait for their response at the same time. Further requests wait.
+    /// Maximum number of requests that wait for their response at the same time. More requests must wait.
     pub parallel: usize,
-    /// Longest time of one request, from the start of the first connection to the end of the body. It includes the waits for servers and the
-    /// decompression of bodies. Time in which nobody reads the body does not count.
+    /// Longest time of one request, from the start of the first connection to the end of the body. It includes the waits for servers and
+    /// the decompression of bodies. It does not include time in which the code does not read the body.
     pub request_time: Duration,
-    /// Time to connect to one server, with TLS.
+    /// Longest time to connect to one server, TLS included.
     pub connect_time: Duration,
     /// Maximum number of bytes in the body of a request.
     pub request_body_bytes: usize,
-    /// Maximum number of bytes in the body of a response. It applies to the body as it is received, and again to the decompressed body.
+    /// Maximum number of bytes in the body of a response. The limit applies to the body as it is received, and also to the decompressed
+    /// body.
     pub response_body_bytes: usize,
     /// Maximum number of bytes in all headers of a request or of a response. Names and values are counted.
     pub header_bytes: usize,

@@ -19,8 +19,8 @@ use crate::tls;
 
 /// Number of connections to one host that are kept open for the next request.
 const IDLE_CONNECTIONS: usize = 2;
-/// Time for which an idle connection is kept. Node servers close an idle connection after 5 s. This time is shorter, because a request
-/// fails if it is sent while the server closes the connection.
+/// Time for which an idle connection is kept. It is shorter than the 5 s after which Node servers close an idle connection, because a
+/// request fails if it is sent while the server closes the connection.
 const IDLE: Duration = Duration::from_secs(4);
 
 /// Finds the addresses of a host name.
@@ -44,14 +44,14 @@ impl Resolve for SystemResolver {
 enum Privacy {
     /// Only global addresses are allowed.
     GlobalOnly,
-    /// The operator has allowed this name to be private.
+    /// The operator has allowed this name to have private addresses.
     PrivateName,
     /// The operator has allowed this very address.
     PrivateAddress,
 }
 
-/// Makes the connections of one session. The policy of a session does not change. So the address of a connection that is kept open is
-/// also allowed for later requests to the same scheme, host and port.
+/// Makes the connections of one session. The policy of a session does not change. So if a connection is kept open, its address is also
+/// allowed for later requests to the same scheme, host and port.
 pub(super) struct Connector {
     resolver: Arc<dyn Resolve>,
     /// Certificate authorities that replace those of this machine.
@@ -74,8 +74,8 @@ impl Connector {
         Self { resolver, tls, connect_time: limits.connect_time, max_headers: limits.headers, runtime, clients: Mutex::default() }
     }
 
-    /// Returns the client for a URL that the policy allows. Checks an IP address at once; the addresses of a name are checked when the client
-    /// connects.
+    /// Returns the client for a URL that the policy allows. If the host is an IP address, it is checked immediately. If it is a name, its
+    /// addresses are checked when the client connects.
     pub(super) fn client(&self, url: &Url, policy: &FetchPolicy) -> Result<reqwest::Client, FetchError> {
         let is_private = policy.is_private(url);
         let host = shown_host(url);
@@ -120,7 +120,7 @@ impl Connector {
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never())
             .referer(false)
-            // A proxy would resolve the name itself, and connect to an address that nobody has checked.
+            // A proxy would resolve the name itself, and connect to an address that was not checked.
             .no_proxy()
             .dns_resolver(Arc::new(resolver))
             .connect_timeout(self.connect_time)
@@ -132,7 +132,7 @@ impl Connector {
     }
 }
 
-/// Resolves the name of one host, and returns its addresses only if all of them may be reached.
+/// Resolves the name of one host. Returns the addresses of the host only if all of them may be reached.
 struct CheckedResolver {
     inner: Arc<dyn Resolve>,
     host: String,
@@ -172,7 +172,7 @@ fn check(host: &str, address: IpAddr, privacy: Privacy) -> Result<(), FetchError
     Err(FetchError::AddressNotAllowed { host: host.to_owned(), address: address.to_string(), kind })
 }
 
-/// Converts an error of the HTTP client. Of the URL, the converted error contains only the host.
+/// Converts an error of the HTTP client. The converted error contains the host, and no other part of the URL.
 pub(super) fn failure(url: &Url, error: &reqwest::Error) -> FetchError {
     let mut innermost: &dyn std::error::Error = error;
     loop {

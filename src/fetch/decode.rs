@@ -1,4 +1,4 @@
-//! Decompresses bodies within a limit.
+//! Decompresses bodies, with a limit on the decompressed size.
 
 use std::io::{self, Write};
 
@@ -7,9 +7,10 @@ use flate2::write::MultiGzDecoder;
 
 use super::body::Encoding;
 
-/// Compressed bytes that are decompressed in one step. Deflate expands one byte to at most 1,032 bytes.
+/// Number of compressed bytes that are decompressed in one step. Deflate expands one byte to at most 1,032 bytes.
 const STEP_BYTES: usize = 256;
-/// Decompressed bytes after which a step ends. So a body with a high compression ratio takes little memory until its next part is read.
+/// Number of decompressed bytes after which a step ends. So a body with a high compression ratio takes little memory until its next part is
+/// read.
 const ENOUGH_BYTES: usize = 64 * 1024;
 
 /// Decompresses one body. Each part is decompressed only when it is read.
@@ -31,7 +32,7 @@ pub(super) enum Decoded {
     TooLarge,
 }
 
-/// Keeps what was decompressed, up to a limit.
+/// Stores decompressed bytes, up to a limit.
 #[derive(Default)]
 pub(super) struct Capped {
     data: Vec<u8>,
@@ -55,7 +56,7 @@ impl Write for Capped {
     }
 }
 
-/// The reason why a body cannot be decompressed. In the error's message, this text follows the host.
+/// The reason why a body cannot be decompressed. In the error message, this text follows the name of the host.
 const BROKEN: &str = "sent a body that cannot be decompressed";
 
 impl Decoder {
@@ -76,7 +77,7 @@ impl Decoder {
         !self.waiting.is_empty()
     }
 
-    /// Returns the next bytes of the body, which may be none. Returns [`Decoded::TooLarge`] if there are more than `room` of them.
+    /// Returns the next bytes of the body, possibly none. Returns [`Decoded::TooLarge`] if there are more than `room` bytes.
     pub(super) fn pull(&mut self, room: usize) -> Result<Decoded, &'static str> {
         let Kind::Gzip { decoder, has_begun } = &mut self.kind else {
             let chunk = std::mem::take(&mut self.waiting);
@@ -89,7 +90,8 @@ impl Decoder {
             let step = self.waiting.split_to(self.waiting.len().min(STEP_BYTES));
             written = decoder.write_all(&step);
         }
-        // Without a flush, the decoder would keep some output for its next step, which comes only after the server has sent more bytes.
+        // Without a flush, the decoder would keep some output until its next step. That step takes place only after the server has sent
+        // more bytes.
         if self.waiting.is_empty() {
             written = written.and_then(|()| decoder.flush());
         }
@@ -104,7 +106,7 @@ impl Decoder {
     /// Fails if the body is not complete.
     pub(super) fn finish(&mut self) -> Result<(), &'static str> {
         match &mut self.kind {
-            // An empty body is complete in each compression.
+            // An empty body is complete, with any compression.
             Kind::Identity | Kind::Gzip { has_begun: false, .. } => Ok(()),
             Kind::Gzip { decoder, .. } => decoder.try_finish().map_err(|_| BROKEN),
         }

@@ -14,16 +14,16 @@ pub enum FetchError {
     #[error("Fetch blocked: domain \"{host}\" not in whitelist. {way_out}")]
     HostNotAllowed { host: String, way_out: String },
 
-    /// The policy allows the host, but not this port, or not without TLS.
+    /// The policy allows the host, but not this port, or only with TLS.
     #[error("Fetch blocked: {problem}. {way_out}")]
     OriginNotAllowed { problem: String, way_out: String },
 
-    /// The policy allows only requests that read (GET, HEAD), and this request can change something.
+    /// The policy allows only requests that read (GET, HEAD). This request can change something.
     #[error("Fetch blocked: the method {method} can change something, and only GET and HEAD are allowed here")]
     MethodNotAllowed { method: String },
 
-    /// The host is, or resolves to, an address that is not on the public internet. The message does not contain the address, because agent code
-    /// must not learn the addresses of names in the network of this machine.
+    /// The host is an address that is not on the public internet, or resolves to such an address. The message does not contain the address,
+    /// because agent code must not learn the addresses of names in the network of this machine.
     #[error("Fetch blocked: \"{host}\" has an address that is not on the public internet. The operator can allow it as a private host")]
     AddressNotAllowed { host: String, address: String, kind: &'static str },
 
@@ -103,7 +103,7 @@ impl FetchError {
         )
     }
 
-    /// Returns the address that was refused, and its use. Only the audit may contain this.
+    /// Returns the address that was refused, and its use. Only the audit may contain this text.
     pub(super) fn refused_address(&self) -> Option<String> {
         match self {
             Self::AddressNotAllowed { host: _, address, kind } => Some(format!("{address} ({kind})")),

@@ -6,8 +6,8 @@ use super::budget::FetchLimits;
 use super::error::FetchError;
 use super::request::Methods;
 
-/// Headers that decide about the connection or the framing of a message, or that a browser sets automatically. The host sets them where
-/// they are needed. Names that begin with `proxy-` or `sec-` are also forbidden.
+/// Headers that control the connection or the framing of a message, or that a browser sets automatically. This program sets them if they
+/// are needed. Names that begin with `proxy-` or `sec-` are also forbidden.
 const FORBIDDEN: [HeaderName; 16] = [
     header::ACCEPT_ENCODING,
     header::CONNECTION,
@@ -26,8 +26,8 @@ const FORBIDDEN: [HeaderName; 16] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-/// Words in the names of headers with which some servers treat a GET request as a request with another method, such as
-/// `X-HTTP-Method-Override`. A name with one of them is refused if only reading is allowed.
+/// Words in the names of certain headers, such as `X-HTTP-Method-Override`. With such a header, some servers treat a GET request as a
+/// request with another method. If the policy allows only reading, a header with one of these words in its name is refused.
 const METHOD_WORDS: [&str; 2] = ["method", "verb"];
 /// Headers of a response that agent code does not get: cookies, and headers about the connection.
 const DROPPED: [HeaderName; 9] = [
@@ -67,13 +67,13 @@ fn is_forbidden(name: &HeaderName) -> bool {
     FORBIDDEN.iter().any(|forbidden| forbidden.as_str() == read) || read.starts_with("proxy-") || read.starts_with("sec-")
 }
 
-/// Returns whether a server may take the method of the request from a header.
+/// Returns whether a server may read the method of the request from this header.
 fn names_method(name: &HeaderName) -> bool {
     let read = read_by_servers(name);
     read.split('-').any(|word| METHOD_WORDS.contains(&word))
 }
 
-/// Returns a name as many servers read it: in the variables of CGI (RFC 3875, 4.1.18), `-` and `_` are the same.
+/// Returns a name as many servers read it. In the variables of CGI (RFC 3875, 4.1.18), `-` and `_` are the same.
 fn read_by_servers(name: &HeaderName) -> String {
     name.as_str().replace('_', "-")
 }
@@ -85,7 +85,7 @@ fn request_value(value: &str) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&bytes?).ok()
 }
 
-/// Returns the headers of a response for agent code. `change` replaces secrets.
+/// Returns the headers of a response for agent code. `change` replaces the values of secrets.
 pub(super) fn response_headers(
     headers: &HeaderMap,
     is_compressed: bool,
@@ -93,15 +93,16 @@ pub(super) fn response_headers(
     limits: &FetchLimits,
 ) -> Result<Vec<(String, String)>, FetchError> {
     check_size("the response", &headers.iter().map(|(name, value)| name.as_str().len() + value.len()).collect::<Vec<_>>(), limits)?;
-    // Code gets a body decompressed, so the headers with its length and its encoding would be wrong. The length also tells how well the body
-    // was compressed: if the server puts a secret and a text of the code into one body, how far the two are the same.
+    // Code gets the body in decompressed form, so the headers with the length and the encoding of the body would be wrong. The length would
+    // also show how well the body was compressed. If the server puts a secret and a text of the code into one body, this shows how much of
+    // the two is equal.
     let is_untrue = |name: &HeaderName| is_compressed && (name == header::CONTENT_ENCODING || name == header::CONTENT_LENGTH);
     let kept = headers.iter().filter(|(name, _)| !DROPPED.contains(name) && !is_untrue(name));
     let text = |bytes: &[u8]| text_of_bytes(&change(bytes));
     Ok(kept.map(|(name, value)| (text(name.as_str().as_bytes()), text(value.as_bytes()))).collect())
 }
 
-/// Returns a text with one character for each byte, which is the form in which the Fetch standard passes values to code.
+/// Returns a text with one character for each byte. In this form, the Fetch standard passes header values to code.
 pub(super) fn text_of_bytes(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }

@@ -1,4 +1,4 @@
-//! The hosts that a policy allows, and whether a URL names one of them.
+//! The hosts that a policy allows, and the check whether a URL has one of these hosts.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,14 +16,14 @@ const MAX_ENTRY_BYTES: usize = 300;
 const MAX_NAME_BYTES: usize = 253;
 /// Maximum number of bytes in each label of a host name (RFC 1035).
 const MAX_LABEL_BYTES: usize = 63;
-/// Maximum number of characters that an error shows of a wrong entry.
+/// Maximum number of characters of a wrong entry that an error shows.
 const SHOWN_CHARS: usize = 80;
 const BAD_PORT: &str = "the port must be a number from 1 to 65535";
 
 /// One entry of a list of hosts, such as `api.github.com`, `*.example.org:8443` or `http://10.0.0.5:8080`.
 ///
-/// `*.example.org` is `example.org` and all its subdomains. Without a port, the entry is for port 443, and for port 80 if it allows
-/// `http:`. An entry allows `http:` only if it begins with `http://`.
+/// `*.example.org` means `example.org` and all its subdomains. An entry without a port is valid for port 443. If the entry allows `http:`,
+/// it is also valid for port 80. An entry allows `http:` only if it begins with `http://`.
 ///
 /// ```
 /// use hyperlight_mcp::fetch::AllowedHost;
@@ -36,12 +36,12 @@ const BAD_PORT: &str = "the port must be a number from 1 to 65535";
 pub struct AllowedHost {
     name: HostName,
     has_subdomains: bool,
-    /// If it is `None`, the entry is for the default port of the URL's scheme.
+    /// The port of the entry. If it is `None`, the entry is valid for the default port of the URL's scheme.
     port: Option<u16>,
     allows_http: bool,
 }
 
-/// A host in its normal form: a name in lower-case ASCII without a dot at its end, or an IP address.
+/// A host in its normal form. This is a name in lower-case ASCII without a dot at its end, or an IP address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum HostName {
     Domain(String),
@@ -69,8 +69,8 @@ pub enum HostMatch {
 }
 
 impl AllowedHost {
-    /// Returns the entries that allow the host of a URL in a prompt, at the default port and at the URL's own port. The entries include the
-    /// host's subdomains, unless these may belong to other owners. Returns nothing for a URL that is neither `http:` nor `https:`.
+    /// Returns the entries that allow the host of a URL in a prompt, at the default port and at the URL's own port. The entries also allow
+    /// the host's subdomains, unless these may belong to other owners. Returns no entries for a URL that is neither `http:` nor `https:`.
     ///
     /// # Errors
     /// Fails for a host that is not valid in a list of hosts, such as a host with `*` or with an empty label. The URL standard accepts some
@@ -85,12 +85,12 @@ impl AllowedHost {
     pub fn of_url(url: &Url) -> Result<Vec<Self>, InvalidHost> {
         let (Some(found), "http" | "https") = (HostName::of_url(url), url.scheme()) else { return Ok(Vec::new()) };
         let text = found.to_string();
-        // The text of the entry must not have another meaning than the host: a host that begins with `*.` would be parsed as a wildcard.
+        // The text of the entry must have the same meaning as the host. A host that begins with `*.` would be parsed as a wildcard.
         let Self { name, .. } = text.parse()?;
         if name != found {
             return Err(InvalidHost { text: sanitise_line(&text, SHOWN_CHARS), problem: "a host of a URL has no wildcard".to_owned() });
         }
-        // Nothing can be reached at this port, and no list can have such an entry.
+        // No server can be reached at this port, and no list can have such an entry.
         if url.port() == Some(0) {
             return Err(InvalidHost { text: sanitise_line(&format!("{text}:0"), SHOWN_CHARS), problem: BAD_PORT.to_owned() });
         }
@@ -99,7 +99,7 @@ impl AllowedHost {
         Ok([None, url.port()].into_iter().collect::<BTreeSet<_>>().into_iter().map(entry).collect())
     }
 
-    /// Returns whether other owners are known to own some subdomains of the entry. This is true of `*.amazonaws.com`, for example.
+    /// Returns whether some subdomains of the entry are known to belong to other owners, for example those of `*.amazonaws.com`.
     #[must_use]
     pub fn includes_strangers(&self) -> bool {
         self.has_subdomains && matches!(&self.name, HostName::Domain(name) if !owns_subdomains(name) || is_above_a_suffix(name))
@@ -117,8 +117,8 @@ impl AllowedHost {
         self.name.to_string()
     }
 
-    /// Returns the entry with its host in Unicode, if the host has letters outside of ASCII. Such a host can look like another one, so a person must see
-    /// both forms.
+    /// Returns the entry with its host in Unicode, if the host has letters outside of ASCII. Such a host can look like another host, so a
+    /// person must see both forms.
     ///
     /// ```
     /// use hyperlight_mcp::fetch::AllowedHost;
@@ -139,19 +139,19 @@ impl AllowedHost {
         self.has_subdomains
     }
 
-    /// Returns the port of the entry. `None` if the entry names no port.
+    /// Returns the port of the entry. Returns `None` if the entry has no port.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// Returns the entry for the default port.
+    /// Returns the same entry without a port, which is valid for the default port.
     #[must_use]
     pub fn without_port(self) -> Self {
         Self { port: None, ..self }
     }
 
-    /// Returns the IP address of the entry. `None` if the entry is a name.
+    /// Returns the IP address of the entry. Returns `None` if the host is a name.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         match self.name {
@@ -161,7 +161,7 @@ impl AllowedHost {
         }
     }
 
-    /// Returns whether the entry is for this name, in lower-case ASCII without a dot at its end, at any port.
+    /// Returns whether the entry allows this host name, at any port. The name must be in lower-case ASCII, without a dot at its end.
     ///
     /// ```
     /// use hyperlight_mcp::fetch::AllowedHost;
@@ -299,9 +299,9 @@ fn name_of(host: &str) -> Result<HostName, String> {
     }
     match Host::parse(host).map_err(|error| error.to_string())? {
         Host::Ipv6(address) => Ok(HostName::V6(address)),
-        // Browsers read `0x7f.1` as 127.0.0.1. A person who reads the list should see the real address.
+        // Browsers read `0x7f.1` as 127.0.0.1. A person who reads the list must see the real address.
         Host::Ipv4(address) if address.to_string() == host => Ok(HostName::V4(address)),
-        Host::Ipv4(address) => Err(format!("it is a form of the address {address}: write that")),
+        Host::Ipv4(address) => Err(format!("it is another spelling of the address {address}: write the address in this form")),
         Host::Domain(name) => {
             let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
             let is_label = |label: &str| {
@@ -330,7 +330,7 @@ impl AllowedHosts {
     /// Parses the entries of a list.
     ///
     /// # Errors
-    /// Fails with the first entry that is wrong.
+    /// Fails with the first entry that is not valid.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidHost> {
         texts.into_iter().map(str::parse).collect()
     }
@@ -349,7 +349,7 @@ impl AllowedHosts {
         nearest.unwrap_or(HostMatch::OtherHost)
     }
 
-    /// Returns whether one of the entries names the host and port of this URL, with `http:` or `https:`.
+    /// Returns whether one of the entries has the host and port of this URL, with `http:` or `https:`.
     #[must_use]
     pub fn names(&self, url: &Url) -> bool {
         matches!(self.judge(url), HostMatch::Allowed | HostMatch::NeedsHttps)

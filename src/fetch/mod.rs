@@ -1,8 +1,9 @@
-//! The only way from agent code to the network (`docs/FETCH.md` calls it the border). Every request of agent code is checked, limited and
-//! recorded here.
+//! The only connection from agent code to the network (`docs/FETCH.md` calls it the border). Every request of agent code is checked,
+//! limited and recorded here.
 //!
-//! A [`Fetcher`] exists once, and makes a [`FetchSession`] for each run from the [`FetchPolicy`] of the run. The session judges the request,
-//! and each redirect like a new request. It connects only to addresses that it has checked itself. `docs/FETCH.md` describes the checks.
+//! There is one [`Fetcher`]. For each run, it makes a [`FetchSession`] from the [`FetchPolicy`] of the run. The session checks each
+//! request, and checks each redirect like a new request. It connects only to addresses that it has checked itself. `docs/FETCH.md`
+//! describes the checks.
 
 mod address;
 mod body;
@@ -76,13 +77,13 @@ impl Fetcher {
         Self { resolver: Arc::new(SystemResolver), tls: None, runtime: Arc::new(NetworkRuntime::new(THREADS)) }
     }
 
-    /// Sets another way to resolve names.
+    /// Sets another resolver for host names.
     #[must_use]
     pub fn with_resolver(self, resolver: Arc<dyn Resolve>) -> Self {
         Self { resolver, ..self }
     }
 
-    /// Sets the certificate authorities, which replace those of this machine.
+    /// Sets certificate authorities that replace those of this machine.
     #[must_use]
     pub fn with_tls(self, tls: rustls::ClientConfig) -> Self {
         Self { tls: Some(tls), ..self }
@@ -96,7 +97,7 @@ impl Fetcher {
     /// Begins the fetches of a run. The observer is informed about each request.
     ///
     /// # Errors
-    /// `ERR_FETCH_UNAVAILABLE` if no search for the policy's secrets can be prepared.
+    /// `ERR_FETCH_UNAVAILABLE` if the search for the policy's secrets cannot be prepared.
     pub fn session(&self, policy: FetchPolicy, observer: Arc<dyn FetchObserver>) -> Result<FetchSession, FetchError> {
         let connector = Connector::new(Arc::clone(&self.resolver), self.tls.clone(), Arc::clone(&self.runtime), &policy);
         FetchSession::new(policy, connector, observer)

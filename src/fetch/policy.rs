@@ -11,15 +11,16 @@ use super::request::{FetchRequest, Methods, Outgoing};
 use super::secrets::{FetchSecret, Secrets};
 use crate::text::sanitise_line;
 
-/// Maximum number of characters in a host that a message shows.
+/// Maximum number of characters of a host that a message shows.
 const SHOWN_CHARS: usize = 120;
 
 /// The rules for the fetches of one session.
 #[derive(Clone)]
 pub struct FetchPolicy {
-    /// The hosts that requests may go to.
+    /// The hosts to which requests may be sent.
     pub hosts: AllowedHosts,
-    /// Hosts that may have private addresses, and that need no TLS. The operator lists them; requests to them must be allowed by `hosts` too.
+    /// Hosts that may have private addresses and need no TLS. The operator lists these hosts. Requests to them must also be allowed by
+    /// `hosts`.
     pub private_hosts: AllowedHosts,
     pub methods: Methods,
     pub secrets: Vec<FetchSecret>,
@@ -42,10 +43,10 @@ impl FetchPolicy {
         }
     }
 
-    /// Parses an absolute URL, and checks that a request may go there. The result has no fragment, and no dot after the host.
+    /// Parses an absolute URL, and checks that a request may be sent to it. The result has no fragment, and no dot after the host.
     ///
     /// # Errors
-    /// Fails with the reason why no request may go there. The addresses of the host are checked only when a request is sent.
+    /// Fails with the reason why no request may be sent there. The addresses of the host are checked only when a request is sent.
     pub fn judge(&self, text: &str) -> Result<Url, FetchError> {
         let limit = self.limits.url_bytes;
         let url = normal(self.parsed(text)?)?;
@@ -58,7 +59,8 @@ impl FetchPolicy {
         Ok(url)
     }
 
-    /// Returns a request of agent code as it is sent, with the values of its secrets. The HTTP client adds the headers `Host` and `Content-Length`.
+    /// Returns a request of agent code in the form in which it is sent, with the values of its secrets. The HTTP client adds the headers
+    /// `Host` and `Content-Length`.
     ///
     /// # Errors
     /// Fails with the reason why the request may not be sent.
@@ -66,7 +68,7 @@ impl FetchPolicy {
         Outgoing::check(request, self)?.to_send(&Secrets::new(self.secrets.clone())?)
     }
 
-    /// Returns the headers of a response as agent code gets them, with placeholders for the values of secrets.
+    /// Returns the headers of a response in the form that agent code gets, with placeholders for the values of secrets.
     ///
     /// # Errors
     /// `ERR_FETCH_LIMIT` if there are too many headers, or too large ones.
@@ -75,7 +77,7 @@ impl FetchPolicy {
         response_headers(headers, false, |value| secrets.clean(value), &self.limits)
     }
 
-    /// Parses a URL within the limit of its size.
+    /// Parses a URL, and checks the limit on its size.
     pub(super) fn parsed(&self, text: &str) -> Result<Url, FetchError> {
         let limit = self.limits.url_bytes;
         if text.len() > limit {
@@ -105,15 +107,16 @@ impl FetchPolicy {
     }
 }
 
-/// Returns the host of a URL, to be shown.
+/// Returns the host of a URL in a form that can be shown.
 pub(super) fn shown_host(url: &Url) -> String {
     sanitise_line(url.host_str().unwrap_or_default(), SHOWN_CHARS)
 }
 
-/// Returns an `http:` or `https:` URL without its fragment and without a dot after its host. With the dot, TLS would use another host name.
+/// Returns an `http:` or `https:` URL without its fragment and without a dot after its host. With this dot, TLS would use another host
+/// name.
 fn normal(mut url: Url) -> Result<Url, FetchError> {
     if !matches!(url.scheme(), "http" | "https") {
-        let problem = format!("the scheme {}: cannot be fetched, only http: and https:", sanitise_line(url.scheme(), 20));
+        let problem = format!("the scheme {}: only http: and https: can be fetched", sanitise_line(url.scheme(), 20));
         return Err(FetchError::invalid(problem));
     }
     if !url.username().is_empty() || url.password().is_some() {

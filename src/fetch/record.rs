@@ -1,4 +1,4 @@
-//! The records about requests that the audit gets.
+//! The records about requests that are written to the audit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,37 +10,37 @@ use super::error::FetchError;
 use super::request::MAX_METHOD_BYTES;
 use crate::text::sanitise_line;
 
-/// Maximum number of characters of an origin that a record keeps.
+/// Maximum number of characters of an origin in a record.
 const MAX_ORIGIN_CHARS: usize = 280;
 
-/// One request that was sent or refused. Each redirect is a request of its own. The record contains no path, query, header or secret.
+/// One request that was sent or refused. Each redirect is a separate request. The record contains no path, query, header or secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchRecord {
-    /// The method, or `?` if it cannot be one.
+    /// The method, or `?` if the given text cannot be a method.
     pub method: String,
     /// Scheme, host and port, such as `https://api.github.com`; empty if the URL has no host.
     pub origin: String,
     /// The status of the response; `None` if there was none.
     pub status: Option<u16>,
-    /// Bytes of the request's body.
+    /// Number of bytes in the request's body.
     pub sent_bytes: u64,
-    /// Bytes of the response's body that were read from the server.
+    /// Number of bytes of the response's body that were read from the server.
     pub received_bytes: u64,
-    /// Time from the request to the end of the body.
+    /// Time from the start of the request to the end of the body.
     pub duration: Duration,
     pub outcome: FetchOutcome,
-    /// The address that was refused, and its use: `10.0.0.1 (private)`. The code that sent the request does not get it.
+    /// The address that was refused, and its use, for example `10.0.0.1 (private)`. The code that sent the request does not get this text.
     pub refused_address: Option<String>,
 }
 
-/// The end of a request.
+/// The way in which a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchOutcome {
     /// The whole response was read.
     Done,
     /// The response redirected to another URL. The request to that URL has its own record.
     Redirected,
-    /// Nobody waited for the rest of the response: it was cancelled, or the run ended.
+    /// The code did not wait for the rest of the response: the request was cancelled, or the run ended.
     Cancelled,
     /// A check on the host refused the request. The code is the error's code.
     Refused(&'static str),
@@ -48,7 +48,7 @@ pub enum FetchOutcome {
     Failed(&'static str),
 }
 
-/// Gets the record of each request when the request has ended. Its method must not wait.
+/// Receives the record of each request when the request has ended. The method must not wait.
 pub trait FetchObserver: Send + Sync {
     fn ended(&self, record: FetchRecord);
 }
@@ -61,7 +61,8 @@ impl FetchObserver for NoObserver {
     fn ended(&self, _record: FetchRecord) {}
 }
 
-/// The record of a request in progress. It is reported once: when the request ends, or as cancelled when this value is dropped.
+/// The record of a request in progress. It is reported exactly once: when the request ends, or as cancelled if this value is dropped
+/// before.
 pub(super) struct RecordGuard {
     observer: Arc<dyn FetchObserver>,
     started: Instant,
@@ -83,8 +84,8 @@ impl RecordGuard {
         Self { observer, started: Instant::now(), record: Some(record) }
     }
 
-    /// Sets the method and the URL that code asks for, before they are checked, so that the record of a refused request has them too. Only the
-    /// URL's origin is kept.
+    /// Sets the method and the URL that code requests. This is done before the checks, so that the record of a refused request contains
+    /// them too. Only the origin of the URL is stored.
     pub(super) fn asks(&mut self, method: &str, url: Option<&Url>) {
         if let Some(record) = &mut self.record {
             let is_token = method.len() <= MAX_METHOD_BYTES && Method::from_bytes(method.as_bytes()).is_ok();

@@ -1,4 +1,4 @@
-//! Decides about redirects: returns the next request, or the reason why there is no next request.
+//! Decides whether a redirect is followed. Returns the next request, or the reason why there is no next request.
 
 use http::{HeaderMap, Method, header};
 use url::Url;
@@ -9,7 +9,7 @@ use super::request::Outgoing;
 use super::secrets::Secrets;
 use crate::redact::{is_key_name, is_secret_name};
 
-/// Headers that describe a body. If the next request has no body, it does not have these headers either.
+/// Headers that describe a body. If the next request has no body, it has none of these headers.
 const ABOUT_THE_BODY: [header::HeaderName; 4] =
     [header::CONTENT_ENCODING, header::CONTENT_LANGUAGE, header::CONTENT_LOCATION, header::CONTENT_TYPE];
 
@@ -70,7 +70,8 @@ fn is_same_origin(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin()
 }
 
-/// Returns the headers that another origin may get. Leaves out headers that contain a secret, and headers whose name is typical of a secret.
+/// Returns the headers that may be sent to another origin. Leaves out headers that contain a secret, and headers whose name is typical of a
+/// secret.
 fn without_secrets(headers: &HeaderMap, secrets: &Secrets) -> HeaderMap {
     let is_secret = |name: &str, value: &[u8]| is_secret_name(name) || is_key_name(name) || secrets.is_in_header(name, value);
     let kept = headers.iter().filter(|(name, value)| !is_secret(name.as_str(), value.as_bytes()));

@@ -1,4 +1,4 @@
-//! A request of agent code, and its checks.
+//! A request of agent code, and the checks of the request.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
@@ -16,16 +16,16 @@ pub(super) const MAX_METHOD_BYTES: usize = 32;
 const NORMALISED: [&str; 7] = ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"];
 /// Methods that the Fetch standard forbids.
 const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
-/// The compression that servers are asked for.
+/// The compression that servers are asked to use.
 const ACCEPTED_ENCODING: HeaderValue = HeaderValue::from_static("gzip");
 const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 
-/// A request as agent code made it. Nothing of it is trusted.
+/// A request as agent code made it. No part of it is trusted.
 #[derive(Debug, Clone)]
 pub struct FetchRequest {
     pub method: String,
     pub url: String,
-    /// Names and values. Each character of a value is one byte, as in the Fetch standard.
+    /// Names and values of the headers. Each character of a value is one byte, as in the Fetch standard.
     pub headers: Vec<(String, String)>,
     pub redirect: RedirectMode,
     pub body: Option<Bytes>,
@@ -47,7 +47,7 @@ pub enum RedirectMode {
     Follow,
     /// The fetch fails.
     Error,
-    /// The redirect is the response.
+    /// The redirect itself is returned as the response.
     Manual,
 }
 
@@ -90,13 +90,14 @@ impl Outgoing {
         Ok(Self { method, url, headers, body })
     }
 
-    /// Returns the request that is sent: with the values of its secrets, and with the only compression that the host can decode.
+    /// Returns the request in the form in which it is sent: with the values of its secrets, and with the only compression that this program
+    /// can decode.
     pub(super) fn to_send(&self, secrets: &Secrets) -> Result<reqwest::Request, FetchError> {
         let filled = secrets.fill(self)?;
         let mut request = reqwest::Request::new(self.method.clone(), filled.url);
         *request.headers_mut() = filled.headers;
-        // A range counts bytes of what is sent, so a part of a compressed body could not be read. The size of a compressed body tells how far
-        // a secret in it is the same as a text of the code in it.
+        // A range counts the bytes that are sent, so a part of a compressed body could not be decompressed. The size of a compressed body
+        // would also show how much of a secret in it is equal to a text of the code in it.
         let is_plain = secrets.exist() || request.headers().contains_key(header::RANGE);
         let accepted = if is_plain { NO_ENCODING } else { ACCEPTED_ENCODING };
         request.headers_mut().insert(header::ACCEPT_ENCODING, accepted);

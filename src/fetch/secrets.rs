@@ -1,5 +1,5 @@
-//! Secrets. Requests of agent code contain placeholders for them. This module inserts the values into requests, and replaces them by the
-//! placeholders in responses.
+//! Secrets. Requests of agent code contain placeholders instead of secrets. This module inserts the values of the secrets into requests. In
+//! responses, it replaces the values by the placeholders.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use super::request::Outgoing;
 use crate::redact::{Replacements, SecretStream};
 use crate::text::sanitise_line;
 
-/// Bytes of a secret's value. Shorter values would be found in any text by chance.
+/// Permitted lengths in bytes of a secret's value. A shorter value would occur in many texts by chance.
 const VALUE_BYTES: std::ops::RangeInclusive<usize> = 8..=4096;
 /// Maximum number of characters in a secret's name.
 const NAME_CHARS: usize = 64;
 const PREFIX: &str = "hlsecret_";
 const RANDOM_BYTES: usize = 16;
-/// The characters of a value that are escaped in a URL and in a form: all that are not "unreserved" (RFC 3986).
+/// The characters of a value that are escaped in a URL and in a form. These are all characters that are not "unreserved" (RFC 3986).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A secret that requests to one host may use. Agent code knows only its placeholder.
+/// A secret that requests to one host may use. Agent code knows only the secret's placeholder.
 #[derive(Clone)]
 pub struct FetchSecret {
     name: String,
     placeholder: String,
     value: SecretString,
     host: AllowedHost,
-    /// True if the value may also stand in bodies of requests.
+    /// True if the value may also be used in the bodies of requests.
     is_for_bodies: bool,
 }
 
@@ -60,8 +60,8 @@ impl FetchSecret {
         Ok(Self { placeholder: format!("{PREFIX}{}", hex::encode(random)), name, value, host, is_for_bodies: false })
     }
 
-    /// Allows the value in bodies of requests too. A server may store a body, for example as a file. Whoever can read the stored file in
-    /// parts gets the value in parts, and this module does not find a part of a value in a response.
+    /// Allows the value in bodies of requests too. A server may store a body, for example as a file. If code can read the stored file in
+    /// parts, it gets the value in parts, and this module does not find a part of a value in a response.
     #[must_use]
     pub fn for_bodies(self) -> Self {
         Self { is_for_bodies: true, ..self }
@@ -101,7 +101,7 @@ pub(super) struct Secrets {
     all: Vec<FetchSecret>,
     /// Finds placeholders, in the order of `all`.
     placeholders: AhoCorasick,
-    /// Finds values; `None` if there are no secrets.
+    /// Finds values. `None` if there are no secrets.
     values: Option<Arc<Replacements>>,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Filled {
     pub(super) body: Option<Bytes>,
 }
 
-/// The notation of a value at its place in a request.
+/// The notation of a value at the position where it is inserted into a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Notation {
     AsIs,
@@ -166,8 +166,9 @@ impl Secrets {
         Ok(filled)
     }
 
-    /// Fails in three cases: a secret of the request is for another host; a secret is in the body, but not allowed in bodies; or the
-    /// request asks for a part of a response. A host can send back what it got, and a part of a value is not found in a response.
+    /// Fails in three cases: a secret of the request belongs to another host; a secret is in the body, but not allowed in bodies; or the
+    /// request asks for a part of a response. The third case is refused because a host can send back what it has received, and this module
+    /// does not find a part of a value in a response.
     fn check(&self, request: &Outgoing) -> Result<(), FetchError> {
         let Outgoing { method: _, url, headers, body } = request;
         let parts = [url.as_str().as_bytes(), body.as_deref().unwrap_or_default()].map(<[u8]>::to_vec);
@@ -225,12 +226,12 @@ impl Secrets {
         self.placeholders.replace_all_bytes(bytes, &self.all.iter().map(written).collect::<Vec<_>>())
     }
 
-    /// Returns bytes of a response, with placeholders in place of the values of secrets.
+    /// Returns bytes of a response, with placeholders instead of the values of secrets.
     pub(super) fn clean(&self, bytes: &[u8]) -> Vec<u8> {
         self.values.as_ref().map_or_else(|| bytes.to_vec(), |values| values.replace(bytes))
     }
 
-    /// Returns a text, with placeholders in place of the values of secrets.
+    /// Returns a text, with placeholders instead of the values of secrets.
     pub(super) fn clean_text(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.clean(text.as_bytes())).into_owned()
     }
@@ -241,8 +242,8 @@ impl Secrets {
     }
 }
 
-/// Returns whether a header of a request can ask for a part of a response. Servers have names of their own for `Range`, such as
-/// `Request-Range` and `x-ms-range`. `Content-Range` says which part of a body is sent.
+/// Returns whether a request header can ask for a part of a response. Some servers have other names for `Range`, such as `Request-Range`
+/// and `x-ms-range`. `Content-Range` does not count, because it only says which part of a body is sent.
 fn asks_for_part(name: &HeaderName) -> bool {
     *name != header::CONTENT_RANGE && name.as_str().split(['-', '_', '.']).any(|word| matches!(word, "range" | "ranges"))
 }
@@ -254,7 +255,7 @@ fn login(name: &str, value: &[u8]) -> Option<Vec<u8>> {
     STANDARD.decode(login.trim_ascii()).ok().filter(|_| is_basic)
 }
 
-/// Returns how a value is written in a body, by the body's type.
+/// Returns the notation of a value in a body. It depends on the type of the body.
 fn notation_of_body(headers: &HeaderMap) -> Notation {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

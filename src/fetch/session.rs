@@ -30,9 +30,10 @@ pub struct FetchResponse {
     /// The URL that answered, without its fragment.
     pub url: String,
     pub redirected: bool,
-    /// Names in lower case and values, in the server's order. Each character of a value is one byte, as in the Fetch standard.
+    /// Names and values of the headers, in the server's order. Names are in lower case. Each character of a value is one byte, as in the
+    /// Fetch standard.
     pub headers: Vec<(String, String)>,
-    /// The number of the body, for `read` and `cancel`; `None` if the response cannot have a body.
+    /// The number of the body, for `read` and `cancel`. `None` if the response cannot have a body.
     pub body: Option<u64>,
 }
 
@@ -46,7 +47,7 @@ struct Inner {
     secrets: Secrets,
     connector: Connector,
     observer: Arc<dyn FetchObserver>,
-    /// Limits the number of requests that wait for their response at the same time.
+    /// Semaphore that limits the number of requests that wait for their response at the same time.
     places: Arc<Semaphore>,
     requests: AtomicUsize,
     next_body: AtomicU64,
@@ -54,7 +55,7 @@ struct Inner {
     ended: CancellationToken,
 }
 
-/// A body that can be read, and the token that ends it.
+/// A body that can be read, and the token that ends the reading.
 #[derive(Clone)]
 struct OpenBody {
     body: Arc<AsyncMutex<Body>>,
@@ -95,12 +96,12 @@ impl FetchSession {
         }
     }
 
-    /// Reads the next chunk of a body, of at most 64 KiB; `None` at its end. Chunks are read one after the other.
+    /// Reads the next chunk of a body, of at most 64 KiB. Returns `None` at the end of the body. Chunks are read one after another.
     pub fn read(&self, body: u64) -> impl Future<Output = Result<Option<Bytes>, FetchError>> + Send + use<> {
         self.inner.read(body)
     }
 
-    /// Reads the rest of a body as a whole.
+    /// Reads the whole rest of a body.
     pub fn read_all(&self, body: u64) -> impl Future<Output = Result<Bytes, FetchError>> + Send + use<> {
         let inner = Arc::clone(&self.inner);
         async move {
@@ -112,7 +113,7 @@ impl FetchSession {
         }
     }
 
-    /// Ends a body that nobody reads any more. An unknown body is ignored.
+    /// Ends a body that no code reads any more. An unknown body is ignored.
     pub fn cancel(&self, body: u64) {
         let open = self.inner.bodies.lock().remove(&body);
         if let Some(open) = open {
@@ -160,7 +161,7 @@ impl Inner {
         let mut outgoing = record.watch(Outgoing::check(request, &self.policy))?;
         let mut redirects = 0;
         loop {
-            // The URL is recorded as it is sent: the host has no dot at its end.
+            // The record contains the URL in the form in which it is sent: the host has no dot at its end.
             record.asks(outgoing.method.as_str(), Some(&outgoing.url));
             record.sends(outgoing.body.as_ref().map_or(0, Bytes::len));
             let sent = self.send(&outgoing, &mut time).await;
@@ -180,7 +181,7 @@ impl Inner {
         }
     }
 
-    /// Counts a request. Refused requests count too, so that code cannot fill the audit with them.
+    /// Counts a request. Refused requests are counted too, so that code cannot fill the audit with such requests.
     fn begin(&self) -> Result<RecordGuard, FetchError> {
         let limit = self.policy.limits.requests;
         if self.requests.fetch_add(1, Ordering::Relaxed) >= limit {
@@ -198,7 +199,7 @@ impl Inner {
         response.map_err(|error| self.cleaned(error))
     }
 
-    /// Returns the target of a response's redirect, if the redirect has to be followed.
+    /// Returns the target of a response's redirect, if the redirect must be followed.
     fn target(
         &self,
         outgoing: &Outgoing,
@@ -220,7 +221,7 @@ impl Inner {
         Ok(target)
     }
 
-    /// Hands over the headers of a response, and opens its body.
+    /// Returns the response with its headers, and opens the body of the response.
     fn deliver(
         &self,
         outgoing: &Outgoing,
@@ -255,7 +256,7 @@ impl Inner {
             return Err(FetchError::Network { host, problem: format!("answered with the status {}", status.as_u16()) });
         }
         let encoding = encoding(&outgoing.url, response.headers());
-        // The answer to HEAD has no body, but it has the length that the compressed body would have.
+        // The answer to HEAD has no body, but its headers contain the length that the compressed body would have.
         let is_compressed = !matches!(encoding, Ok(Encoding::Identity));
         if has_body {
             encoding?;
@@ -277,7 +278,7 @@ impl Inner {
         })
     }
 
-    /// Returns an error, with placeholders in place of the values of secrets.
+    /// Returns an error, with placeholders instead of the values of secrets.
     fn cleaned(&self, error: FetchError) -> FetchError {
         match error {
             FetchError::Network { host, problem } => FetchError::Network { host, problem: self.secrets.clean_text(&problem) },

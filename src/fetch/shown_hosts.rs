@@ -1,11 +1,12 @@
-//! Prepares entries of lists of hosts for a person. A host with letters outside of ASCII can look like another one, so both of its forms are shown.
+//! Prepares entries of host lists for a person. A host with letters outside of ASCII can look like another host, so both of its forms are
+//! shown.
 
 use std::collections::BTreeMap;
 
 use super::hosts::AllowedHost;
 
-/// Returns an entry in the form for a person: in ASCII, as in requests. If its host has other letters, the form in Unicode follows. A text that
-/// is not a valid entry is returned unchanged.
+/// Returns an entry in a form for a person. The entry is in ASCII, as in requests. If its host has letters outside of ASCII, the Unicode
+/// form follows. A text that is not a valid entry is returned unchanged.
 ///
 /// ```
 /// use hyperlight_mcp::fetch::shown_host_entry;
@@ -26,7 +27,7 @@ pub(crate) fn normal_host_entry(text: &str) -> String {
     text.parse::<AllowedHost>().map_or_else(|_| text.to_owned(), |entry| entry.to_string())
 }
 
-/// Returns the Unicode forms of those entries that have one, by their normal forms.
+/// Returns the Unicode forms of those entries that have such a form. The keys are the normal forms of the entries.
 pub(crate) fn unicode_entries<'t>(texts: impl IntoIterator<Item = &'t String>) -> BTreeMap<String, String> {
     let unicode = |text: &String| {
         let entry = text.parse::<AllowedHost>().ok()?;

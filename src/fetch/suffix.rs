@@ -1,7 +1,7 @@
-//! Finds out, with the list of public suffixes, whether the subdomains of a host belong to other owners.
+//! Determines, with the list of public suffixes, whether the subdomains of a host belong to other owners.
 
-/// Labels that make an entry of the list of public suffixes when they are put before certain hosts (`s3` before `amazonaws.com`). The list
-/// can only be asked about one name, and cannot list all suffixes below a host, so these labels are tried.
+/// Labels that, in front of certain hosts, form an entry of the list of public suffixes (`s3` before `amazonaws.com`). The list can only be
+/// searched for one name at a time. It cannot return all suffixes below a host, so these labels are tried.
 const KNOWN_BELOW: [&str; 63] = [
     "s3",
     "x.compute",
@@ -68,21 +68,21 @@ const KNOWN_BELOW: [&str; 63] = [
     "a",
 ];
 
-/// Returns whether the owner of this name also owns all names below it, according to the list. The name must be a registrable domain or below
-/// one. It must not be a public suffix (`github.io`), and its subdomains must not all be public suffixes (`compute.amazonaws.com`,
-/// `kawasaki.jp`).
+/// Returns whether, according to the list, the owner of this name also owns all names below it. The name must be a registrable domain, or a
+/// name below such a domain. It must not be a public suffix (`github.io`). Its subdomains must not all be public suffixes
+/// (`compute.amazonaws.com`, `kawasaki.jp`).
 pub(super) fn owns_subdomains(name: &str) -> bool {
     psl::domain_str(name).is_some() && !is_suffix(&format!("x.{name}"))
 }
 
-/// Returns whether a public suffix is known somewhere below this name. The owner of such a name has other names below it too, so a person may
-/// want to include its subdomains.
+/// Returns whether a public suffix is known below this name, at any depth. The owner of such a name has other names below it too, so a
+/// person may want to include its subdomains.
 pub(super) fn is_above_a_suffix(name: &str) -> bool {
     KNOWN_BELOW.iter().any(|below| is_suffix(&format!("{below}.{name}")))
 }
 
-/// Returns whether the list itself contains this suffix. Unknown top-level domains are excluded, although a default rule of the list makes each
-/// of them a suffix.
+/// Returns whether the list itself contains this suffix. Unknown top-level domains are excluded, although a default rule of the list treats
+/// each of them as a suffix.
 fn is_suffix(name: &str) -> bool {
     name.contains('.') && psl::suffix_str(name) == Some(name)
 }

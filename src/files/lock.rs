@@ -1,4 +1,4 @@
-//! File locks between processes. Each wait has a time-out, because a hostile server may hold a lock for ever.
+//! File locks between processes. Each wait has a time limit, because a hostile server may hold a lock for ever.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -19,7 +19,8 @@ pub(crate) fn lock_within(path: &Path, time: Duration) -> io::Result<File> {
     open_locked(path, time, File::try_lock)
 }
 
-/// Locks the file at `path` in the same way as [`lock_within`], but together with others who call this function.
+/// Takes a shared lock on the file at `path`. In all other respects, works like [`lock_within`]. Several holders can have a shared lock at
+/// the same time.
 pub(crate) fn share_within(path: &Path, time: Duration) -> io::Result<File> {
     open_locked(path, time, File::try_lock_shared)
 }
@@ -31,7 +32,7 @@ fn open_locked(path: &Path, time: Duration, try_lock: TryLock) -> io::Result<Fil
         let locked = poll(&file, end.saturating_duration_since(Instant::now()), try_lock);
         locked.map_err(|error| explained(error, path, time))?;
         let ours = file.metadata()?;
-        // The previous holder may have removed the file. A lock on a removed file does not exclude other processes.
+        // The previous holder of the lock may have removed the file. A lock on a removed file does not exclude other processes.
         if fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
             return Ok(file);
         }

@@ -1,6 +1,6 @@
-//! Accesses this program's own files and folders, and files that a user names. Opening a file never waits, and the size of what is read
-//! is limited. The owners and modes of this program's files are checked. A file is always replaced as a whole. All functions block the
-//! calling thread while the disk works.
+//! Accesses this program's own files and folders, and files that a user names. Opening a file never waits, and the number of bytes that are
+//! read is limited. The owners and modes of this program's files are checked. A file is always replaced as a whole. All functions block the
+//! calling thread during disk operations.
 
 mod lock;
 mod private;

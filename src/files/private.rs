@@ -20,7 +20,7 @@ const OPEN_TO_OTHERS: u32 = 0o077;
 pub(crate) struct PrivateFolder {
     /// Path of the folder, with symbolic links resolved.
     pub(crate) path: PathBuf,
-    /// Mode in which the folder was found. `None` if other users had no permissions.
+    /// Mode of the folder before its permissions were removed. `None` if other users had no permissions.
     pub(crate) was_open: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<PrivateFolder> {
 }
 
 /// Opens a folder that a person has named, or creates it with mode 0700. Fails for the same folders as [`private_folder`]. If the folder
-/// exists, its mode is not changed. If other users may read the folder, [`PrivateFolder::was_open`] contains this mode.
+/// exists, its mode is not changed. If other users may read the folder, [`PrivateFolder::was_open`] contains the mode.
 pub(crate) fn named_folder(path: &Path) -> io::Result<PrivateFolder> {
     if !path.is_dir() {
         return private_folder(path);
@@ -59,8 +59,8 @@ pub(crate) fn open_own(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Checks one of this program's files in the same way as [`open_own`], but does not open it. Closing an opened file would release the
-/// locks that a database has on it.
+/// Checks one of this program's files in the same way as [`open_own`], but does not open the file. If the file were opened, closing it
+/// would release the locks that a database has on it.
 pub(crate) fn close_own(path: &Path) -> io::Result<()> {
     let before = fs::symlink_metadata(path)?;
     check_regular(&before)?;
@@ -68,7 +68,7 @@ pub(crate) fn close_own(path: &Path) -> io::Result<()> {
     if before.mode() & OPEN_TO_OTHERS == 0 { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(FILE_MODE)) }
 }
 
-/// Reads one of this program's files completely. Fails if the file exceeds the limit.
+/// Reads one of this program's files completely. Fails if the file has more than `limit` bytes.
 pub(crate) fn read_own(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_open(&open_own(path)?, limit)
 }
@@ -86,7 +86,7 @@ pub(super) fn open_to_write(options: &mut OpenOptions, path: &Path) -> io::Resul
     Ok(file)
 }
 
-/// Removes the permissions of other users. If they had any, returns the previous mode.
+/// Removes the permissions of other users. Returns the previous mode if other users had permissions.
 fn close_to_others(file: &File, mode: u32) -> io::Result<Option<u32>> {
     let before = file.metadata()?;
     check_own(&before, mode)?;
@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn what_another_user_owns_is_refused_whatever_its_mode() {
-        // Other users may read this file of root. Root cannot test this with its own file, so root gives the file to another user.
+        // In this case, other users may read a file of root. Root cannot test this with a file of its own, so root gives the file to
+        // another user.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "x").unwrap();

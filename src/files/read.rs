@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Treatment of a path whose last part is a symbolic link.
+/// The treatment of a path whose last component is a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
     /// Follows the link, because a person may have created it.
@@ -25,12 +25,12 @@ pub(crate) fn open_regular(path: &Path, links: Links) -> io::Result<File> {
         Links::Refuse => fs::symlink_metadata(path)?,
     })?;
     let file = fs::OpenOptions::new().read(true).custom_flags(unwaiting(links)?).open(path)?;
-    // Another file may have replaced the file after the check.
+    // Another file may have replaced this file after the check.
     check_regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Reads a regular file completely. Fails if it has more bytes than the limit.
+/// Reads a regular file completely. Fails if it has more than `limit` bytes.
 pub(crate) fn read_bounded(path: &Path, links: Links, limit: u64) -> io::Result<Vec<u8>> {
     read_open(&open_regular(path, links)?, limit)
 }
@@ -38,7 +38,7 @@ pub(crate) fn read_bounded(path: &Path, links: Links, limit: u64) -> io::Result<
 /// Reads an open file in the same way as [`read_bounded`].
 pub(crate) fn read_open(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // The reported size may be wrong (for a file of /proc), or may change. So the bytes that are read are counted too.
+    // The reported size may be wrong (for a file of /proc), or may change. So the bytes that are read are also counted.
     if file.metadata()?.len() > limit || file.take(limit.saturating_add(1)).read_to_end(&mut bytes)? as u64 > limit {
         return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {limit} bytes")));
     }

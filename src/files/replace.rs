@@ -1,4 +1,4 @@
-//! Writes whole files atomically. The complete new file replaces the old one, so no reader sees an incomplete file.
+//! Writes whole files atomically. The complete new file replaces the old file, so no reader sees an incomplete file.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -15,7 +15,7 @@ use super::read::check_regular;
 const UNFINISHED: &str = ".tmp";
 /// Number of random characters in a temporary file's name.
 const RANDOM_CHARS: usize = 6;
-/// Age from which a temporary file is treated as abandoned. The process that wrote it was probably killed.
+/// Age from which a temporary file is treated as abandoned. In this case, the process that wrote the file was probably killed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
 /// Durability of a completed write.
@@ -38,7 +38,7 @@ pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32, writing: W
     kept(path, writing)
 }
 
-/// Creates a file with mode 0600. If the file already exists, changes nothing and returns `false`.
+/// Creates a file with mode 0600. If there is already a file, changes nothing and returns `false`.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     match written(path, bytes, FILE_MODE, Writing::Durable)?.persist_noclobber(path) {
         Ok(_) => kept(path, Writing::Durable).map(|()| true),
@@ -81,8 +81,8 @@ pub(crate) fn replace_kept(path: &Path, bytes: &[u8], new_mode: u32) -> io::Resu
     kept(path, Writing::Durable)
 }
 
-/// Removes temporary files for this path that killed processes left, because they may contain secrets. Only old files are removed,
-/// because another process may still be writing a new one. So no lock is needed.
+/// Removes temporary files for this path that killed processes have left, because such files may contain secrets. Only old files are
+/// removed, because another process may still be writing a new one. For this reason, no lock is needed.
 fn sweep(path: &Path, now: SystemTime) {
     let Ok(entries) = fs::read_dir(folder_of(path)) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(|name| is_unfinished(name, path))) {
@@ -175,8 +175,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let left = written(&path, b"secret", FILE_MODE, Writing::Quick).unwrap().keep().unwrap().1;
-        // In order: a temporary file of another file, a name that is too short, a file of another program, and a name with a wrong
-        // character.
+        // These are, in this order: a temporary file of another file, a name that is too short, a file of another program, and a name with
+        // a wrong character.
         let others = [".other.abcdef.tmp", ".file.abc.tmp", ".tmpabcdef", ".file.ab-def.tmp"].map(|name| folder.path().join(name));
         for other in &others {
             fs::write(other, "").unwrap();

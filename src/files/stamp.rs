@@ -1,11 +1,11 @@
-//! Distinguishes versions of a file without reading it.
+//! Distinguishes versions of a file without reading the file.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Stamp that identifies one version of a file. A file that replaces another has another inode. The change time is included because the
-/// owner of a file cannot set it.
+/// A stamp that identifies one version of a file. If another file replaces the file, the inode is different. The change time is included
+/// because the owner of a file cannot set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp {
     file: (u64, u64),

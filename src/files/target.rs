@@ -7,11 +7,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// Mode bit of a folder. With it, only the owner of a file in the folder may replace the file.
+/// The sticky bit in the mode of a folder. With this bit, only the owner of a file in the folder may replace the file.
 const STICKY: u32 = 0o1000;
 
-/// Returns the path of the file to replace. A symbolic link is followed, because many people keep their settings in another folder. Fails
-/// if another user owns the link or a folder on the path to its target, or may write to one of these folders.
+/// Returns the path of the file to replace. A symbolic link is followed, because many people store their settings in another folder. Fails
+/// if another user owns the link or a folder on the path to the link's target. Also fails if another user may write to one of these
+/// folders.
 pub(crate) fn target_of_user(path: &Path) -> io::Result<PathBuf> {
     let link = match fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => there,
@@ -34,8 +35,8 @@ pub(crate) fn target_of_user(path: &Path) -> io::Result<PathBuf> {
     Ok(target)
 }
 
-/// Returns the path of a file in a project. Fails if the file, or a folder between it and the project, is a symbolic link. The author of
-/// the project could have made the link, so that it leads to another file of the user.
+/// Returns the path of a file in a project. Fails if the file, or a folder between the file and the project, is a symbolic link. The author
+/// of the project could have made this link so that it leads to another file of the user.
 pub(crate) fn target_in_project(path: &Path, project: &Path) -> io::Result<PathBuf> {
     for part in path.ancestors().take_while(|part| *part != project) {
         if fs::symlink_metadata(part).is_ok_and(|there| there.is_symlink()) {

@@ -1,10 +1,10 @@
-//! Helpers for tests: a pipe on which a careless reader waits for ever, and a time limit that detects such a wait.
+//! Helpers for tests: a pipe on which a reader without precautions waits for ever, and a time limit that detects such a wait.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// Time after which an operation is treated as hanging. No disk needs nearly so long.
+/// Time after which an operation is treated as hanging. No disk operation takes nearly so long.
 const HANGS: Duration = Duration::from_secs(20);
 
 /// Creates a pipe without a writer.

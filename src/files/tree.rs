@@ -1,5 +1,5 @@
-//! Measures and removes a folder with all that it contains. The content may be hostile: links are not followed, folders may forbid their
-//! own user to read them, and may lie within one another without end.
+//! Measures and removes a folder with all its contents. The contents may be hostile: links are not followed, folders may forbid their own
+//! user to read them, and folders may be nested to any depth.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -23,11 +23,11 @@ const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::C
 pub(crate) struct TreeSize {
     pub(crate) bytes: u64,
     pub(crate) files: u64,
-    /// False if there are more files than the limit, or folders that could not be read or are too deep.
+    /// False if there are more files than the limit, or if there are folders that could not be read or are nested too deeply.
     pub(crate) is_complete: bool,
 }
 
-/// Measures at most `limit` files of a folder. Counts a file with several names once for each name.
+/// Measures at most `limit` files of a folder. A file with several names is counted once for each name.
 pub(crate) fn tree_size(path: &Path, limit: u64) -> io::Result<TreeSize> {
     let mut size = TreeSize { bytes: 0, files: 0, is_complete: true };
     let mut folders = vec![Dir::new(openat(CWD, path, OFlags::RDONLY | FOLDER, Mode::empty())?)?];
@@ -55,7 +55,7 @@ pub(crate) fn tree_size(path: &Path, limit: u64) -> io::Result<TreeSize> {
     Ok(size)
 }
 
-/// Removes a folder. Each folder within it is first moved to the top, so that neither the depth nor the number of open files grows.
+/// Removes a folder. Each folder within it is first moved to the top level, so that neither the depth nor the number of open files grows.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     let top = open_own_folder(CWD, &CString::new(path.as_os_str().as_encoded_bytes())?)?;
     let mut waiting = Vec::new();
@@ -72,7 +72,7 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
                 continue;
             }
             let Some(moved) = names.next() else { return Err(Errno::MLINK.into()) };
-            // A folder that its owner may not write cannot be moved.
+            // A folder cannot be moved if its owner has no permission to write to it.
             drop(open_own_folder(&folder, &inner)?);
             renameat(&folder, &inner, &top, &moved)?;
             waiting.push(moved);
@@ -82,15 +82,15 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     fs::remove_dir(path)
 }
 
-/// Opens a folder, and gives its owner all permissions for it. The permissions are those of the opened folder, also if another process puts
-/// a link into its place.
+/// Opens a folder, and gives its owner all permissions for it. The permissions are changed for the opened folder, even if another process
+/// puts a link in its place.
 fn open_own_folder(parent: impl AsFd, name: &CStr) -> io::Result<File> {
     let place = File::from(openat(&parent, name, OFlags::PATH | FOLDER, Mode::empty())?);
     fs::set_permissions(format!("/proc/self/fd/{}", place.as_raw_fd()), Permissions::from_mode(0o700))?;
     Ok(File::from(openat(&place, c".", OFlags::RDONLY | FOLDER, Mode::empty())?))
 }
 
-/// Returns the names in a folder, and whether each is a folder.
+/// Returns the names in a folder. Each name is returned with a flag that is true if it is the name of a folder.
 fn entries(folder: &File) -> io::Result<Vec<(CString, bool)>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -137,7 +137,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, outside) = (folder.path().join("it"), folder.path().join("outside"));
         fs::create_dir_all(path.join("closed/inner")).unwrap();
-        // A name that the removal could give to a folder that it moves.
+        // The removal could give this name to a folder that it moves.
         fs::create_dir_all(path.join("0/1")).unwrap();
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("kept"), "").unwrap();

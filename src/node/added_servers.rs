@@ -34,20 +34,20 @@ impl Caller {
 
 #[napi]
 impl Agent {
-    /// Does the same as `Gateway.servers`, for the servers that exist for the agent.
+    /// Does the same as `Gateway.servers`, for the servers that this agent can see.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
         let json = self.caller.agent.servers_as_json().map_err(|error| glue::thrown(env, &error))?;
         glue::call(env, "parse", FnArgs::from((json,)))
     }
 
-    /// Adds a server for this agent, and resolves with its status. Other agents can use it only through a toolbox with a pattern like
-    /// `agent:researcher:my-files/*`. The server's name is derived from the display name: `My Café!` becomes `my-cafe`, with a number if
-    /// another server or the catalogue has that name. The server is kept for the next gateway with the same `stateDir`, and for the next
-    /// agent of this name. It runs only after a person has approved it: its state is `pending-approval`, and an event `server-proposed`
-    /// contains everything that the person must see.
+    /// Adds a server for this agent, and resolves with the server's status. Other agents can use the server only through a toolbox with a
+    /// pattern like `agent:researcher:my-files/*`. The server's name is derived from the display name: `My Café!` becomes `my-cafe`. A
+    /// number is appended if another server or the catalogue has that name. The server is kept for the next gateway with the same
+    /// `stateDir`, and for the next agent of this name. It runs only after a person has approved it. Until then, its state is
+    /// `pending-approval`. An event `server-proposed` contains everything that the person must see.
     ///
-    /// Rejects with `ERR_INVALID_OPTION` for an entry that could not be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
+    /// Rejects with `ERR_INVALID_OPTION` for an entry that cannot be used, `ERR_TOO_MANY_PROPOSALS` for more than 20 servers, `ERR_STORE`.
     ///
     /// ```js
     /// const { name } = await agent.addServer({ name: 'My Files', command: 'npx', args: ['-y', 'server-files'] })
@@ -58,8 +58,9 @@ impl Agent {
         self.caller.add_server(env, "Agent.addServer", server)
     }
 
-    /// Changes a server that this agent has added, and resolves with its status. The name stays the same, even if the display name changes.
-    /// Environment and headers are merged; `null` removes a value. If the change affects what is executed, a person has to approve the
+    /// Changes a server that this agent has added, and resolves with the server's status. The server's name stays the same, even if the
+    /// display name changes. New variables and headers are merged with the existing ones; `null` removes one. If the change affects what is
+    /// executed, a person has to approve the server again.
     /// server again.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY` for a server that the agent has not added, and with the errors of
@@ -69,8 +70,8 @@ impl Agent {
         self.caller.update_server(env, "Agent.updateServer", name, change)
     }
 
-    /// Removes a server that this agent has added, with its process, its approval and its tokens. A server that is added later under this name
-    /// inherits nothing.
+    /// Removes a server that this agent has added, together with its process, its approval and its tokens. A server that is added later
+    /// under the same name gets none of these.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_OPERATOR_ONLY`, `ERR_STORE`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
@@ -94,7 +95,7 @@ impl Gateway {
         self.caller.update_server(env, "Gateway.updateServer", name, change)
     }
 
-    /// Does the same as `Agent.removeServer`, for servers that any agent has added. The operator can refuse a proposal by removing the
+    /// Does the same as `Agent.removeServer`, for servers that any of the agents has added. The operator refuses a proposal by removing the
     /// server.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn remove_server<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {

@@ -1,26 +1,29 @@
 /** Options of `Gateway.agentTools`. */
 export interface AgentToolsOptions {
-  /** The sandbox in which code runs. Default: a new sandbox, made at its first use. */
+  /** The sandbox in which code runs. Default: a new sandbox, which is made when it is first needed. */
   sandbox?: Sandbox
-  /** The maximum size of one answer in tokens. The estimate is on the high side. Default 8,000, at least 100. */
+  /**
+   * The maximum size of one answer in tokens. The number of tokens is estimated. The estimate is usually higher than the real number.
+   * Default 8,000, at least 100.
+   */
   maxResultTokens?: number
   /** The names of the tools to return. Default: all. */
   include?: AgentToolName[]
   /**
-   * Adds a description of the tools that the servers offer now to the description of `run_javascript`. The number is its maximum size in tokens.
-   * Default: no such description.
+   * Adds a description of the tools that the servers offer now to the description of `run_javascript`. The number is the maximum size of
+   * the added description in tokens. Default: no description is added.
    */
   describeServers?: number
-  /** The maximum number of runs that execute or wait in the queue. Further runs are answered with `ERR_BUSY`. Default 8, at most 1,000. */
+  /** The maximum number of runs that execute or wait in the queue. Any run above this number gets `ERR_BUSY`. Default 8, at most 1,000. */
   maxPendingRuns?: number
   /**
-   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`. With them, the model adds, changes and removes servers of its own
-   * agent. These tools approve nothing. Default false.
+   * Adds the tools `add_mcp_server`, `update_mcp_server` and `remove_mcp_server`. With these tools, the model adds, changes and removes
+   * servers of its own agent. The tools approve nothing. Default false.
    */
   manage?: boolean
   /**
-   * The form in which the model's code gets errors of calls, and in which they are described to it. It also applies to a given `sandbox`,
-   * and overrides the sandbox's own form. Default `throw`.
+   * The form in which the model's code gets errors of calls, and in which the model reads about these errors. It also applies to a given
+   * `sandbox`, and overrides the setting of that sandbox. Default `throw`.
    */
   toolErrors?: ToolErrors
 }
@@ -45,9 +48,9 @@ export interface AgentTool {
   /** A JSON Schema that is valid in OpenAI's strict mode: every property is required, and optional properties accept `null`. */
   inputSchema: { type: 'object'; properties: Record<string, object>; required: string[]; additionalProperties: false }
   /**
-   * Executes the tool. `args` is an object, or its JSON text, as the model wrote it. If the tool fails, the promise resolves with `{ error }`. It
-   * rejects only after an abort or for an invalid option. Callbacks are used only for this call: if one set of tools serves several conversations,
-   * a question of one conversation never reaches the person of another.
+   * Executes the tool. `args` is an object, or the JSON text of an object, as the model wrote it. If the tool fails, the promise resolves
+   * with `{ error }`. It rejects only after an abort or for an invalid option. The callbacks in `options` are used only for this call: if
+   * one set of tools serves several conversations, a question of one conversation never reaches the person of another.
    */
   execute(args?: unknown, options?: AgentCallOptions): Promise<AgentToolResult>
 }
@@ -69,8 +72,8 @@ export interface AgentToolContent {
 export interface AgentToolResult {
   error?: AgentToolError
   /**
-   * The images and sounds of the value of `run_javascript`, if it has some. The property is not enumerable, so `JSON.stringify` leaves it
-   * out. In the JSON, a short text replaces each image and sound.
+   * The images and sounds in the value of `run_javascript`. Missing if there are none. The property is not enumerable, so `JSON.stringify`
+   * leaves it out. In the JSON, a short text replaces each image and sound.
    */
   readonly content?: AgentToolContent[]
   [key: string]: unknown
@@ -81,7 +84,7 @@ export interface AgentToolError {
   /** The stable error code; see docs/ERRORS.md. */
   code: ErrorCode
   message: string
-  /** Advice for the model's next step. */
+  /** A hint for the model about what to do next. */
   hint?: string
   /** The line in the model's code, counted from 1. `column` is counted from 1 as well. */
   line?: number
@@ -117,17 +120,20 @@ export interface Plugin {
   /** Approves the manifest with this digest. Throws `ERR_PLUGIN_NOT_APPROVED` if the manifest has changed since. */
   approve(digest: string): void
   /**
-   * Enables the plugin, and the servers that were enabled before and whose approval is still valid. Resolves with the names of these servers. Rejects
-   * with `ERR_PLUGIN_NOT_APPROVED`. If `enable` and `disable` are both called, the last call takes effect.
+   * Enables the plugin, and the servers that were enabled before and whose approval is still valid. Resolves with the names of these
+   * servers. Rejects with `ERR_PLUGIN_NOT_APPROVED`. If both `enable` and `disable` are called, the last call takes effect.
    */
   enable(): Promise<string[]>
   /** Disables the plugin. Runs and calls end with `ERR_PLUGIN_OFF`. Resolves when no server has a connection or a process any more. */
   disable(): Promise<void>
-  /** Returns the tools for a model; none while the plugin is disabled. Tools that were returned earlier then answer `ERR_PLUGIN_OFF`. */
+  /**
+   * Returns the tools for a model. Returns none while the plugin is disabled. At that time, tools that were returned earlier answer
+   * `ERR_PLUGIN_OFF`.
+   */
   tools(): AgentTool[]
-  /** Returns commands that a person can type; none while the plugin is disabled. */
+  /** Returns the commands that a person can type. Returns none while the plugin is disabled. */
   commands(): PluginCommand[]
-  /** Returns the modules that code can import; none while the plugin is disabled. */
+  /** Returns the modules that code can import. Returns none while the plugin is disabled. */
   modules(): ModuleSummary[]
 }
 
@@ -138,19 +144,19 @@ export interface PluginManifest {
   description: string
   tools: { name: AgentToolName; description: string; may: string }[]
   commands: { name: string; description: string; may: string }[]
-  /** The modules of all approved servers, enabled or not. */
+  /** The modules of all approved servers, whether they are enabled or not. */
   modules: { specifier: string; server: string; functions: string[]; may: string; digest: string }[]
   limits: Limits
   /** The SHA-256 of the manifest. It changes if any part of the manifest changes. */
   digest: string
 }
 
-/** A command that a person can type. It can approve servers, so never pass it text that a model wrote. */
+/** A command that a person can type. It can approve servers, so it must never get text that a model wrote. */
 export interface PluginCommand {
   /** The name, like `/mcp`. */
   name: string
   description: string
-  /** Executes a typed line. It does not reject for a wrong line: `ok` is false in the result. */
+  /** Executes a typed line. If the line has an error, the promise still resolves, and `ok` is false in the result. */
   execute(line: string, options?: CommandOptions): Promise<CommandOutcome>
 }
 
@@ -161,16 +167,17 @@ export interface PluginRegistration {
   declaredModules: string[]
   config: Record<string, never>
   /**
-   * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest would get. A
-   * failure resolves with `{ error, code }`, or rejects with `toolErrors: 'throw'`. Callbacks are used for all calls of these functions. The second
-   * argument of a function contains a signal and callbacks only for that call; never pass one that came from a guest. Throws `ERR_NOT_APPROVED`.
+   * Returns the functions of the server's approved tools, by module and identifier. Each function resolves with the value that a guest
+   * would get. If a call fails, the function resolves with `{ error, code }`, or rejects if `toolErrors` is `'throw'`. The callbacks in
+   * `config` are used for all calls of these functions. The second argument of a function contains a signal and callbacks for that call
+   * only. It must never come from a guest. Throws `ERR_NOT_APPROVED`.
    */
   createHostFunctions(config?: HostFunctionsOptions): Record<string, Record<string, HostFunction>>
 }
 
 /** Options of `createHostFunctions`. */
 export interface HostFunctionsOptions extends CallerCallbacks {
-  /** The form of failures. Default `return`. */
+  /** The form in which failed calls are returned. Default `return`. */
   toolErrors?: ToolErrors
 }
 

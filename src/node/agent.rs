@@ -119,8 +119,8 @@ impl Caller {
 impl Gateway {
     /// Returns tools for a model. Each has a name, a description, a JSON Schema and `execute(args)`. With these tools, a model writes code
     /// that calls the servers' tools, finds tools and reads their descriptions, and manages servers. A model can propose a server, but it
-    /// can never approve one. `hyperlight-mcp/adapters` has adapters for the AI SDK, for the formats of `OpenAI` and Anthropic, and for
-    /// `LangChain`.
+    /// can never approve one. `hyperlight-mcp/adapters` contains adapters for the AI SDK, for the formats of `OpenAI` and Anthropic, and
+    /// for `LangChain`.
     ///
     /// Throws `ERR_INVALID_OPTION`.
     ///
@@ -171,8 +171,8 @@ impl Gateway {
     }
 
     /// Provides an approved server to an agent that has its own sandbox. `createHostFunctions()` returns `{ "mcp-<name>": { … } }` with
-    /// functions that are named as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and limits. They
-    /// resolve with the value that a guest would get. The server must be enabled when a function is called.
+    /// functions that have the same names as in a guest. Their calls are checked like a guest's calls: approval, filters, questions and
+    /// limits. The functions resolve with the value that a guest would get. The server must be enabled when a function is called.
     ///
     /// Throws `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`.
     ///
@@ -189,8 +189,8 @@ impl Gateway {
 
 #[napi]
 impl Agent {
-    /// Does the same as `Gateway.agentTools`. The tools search, list, enable and disable only for this agent, and code runs in a sandbox of
-    /// the agent. The action `reload` of `manage_mcp` is refused (`ERR_OPERATOR_ONLY`), because it concerns all agents.
+    /// Does the same as `Gateway.agentTools`. The tools search, list, enable and disable servers only for this agent, and code runs in a
+    /// sandbox of the agent. The action `reload` of `manage_mcp` is refused (`ERR_OPERATOR_ONLY`), because it concerns all agents.
     #[napi(catch_unwind, ts_args_type = "options?: AgentToolsOptions", ts_return_type = "AgentTool[]")]
     pub fn agent_tools<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.caller.agent_tools(env, "Agent.agentTools", options)
@@ -231,7 +231,7 @@ fn execute(env: &Env, core: &GatewayRuntime, tools: &Arc<AgentTools>, events: Op
         let (tools, stop) = (Arc::clone(&tools), Stop::new());
         let options = ExecuteOptions { stop: stop.clone(), callbacks, run_setup };
         let work = async move {
-            // Text that cannot be parsed is passed on as a string, so that the check of the tool's arguments reports it.
+            // Text that cannot be parsed is passed on as a string. The check of the tool's arguments then reports the error.
             let arguments = serde_json::from_str(&arguments).unwrap_or(serde_json::Value::String(arguments));
             Reply::new(tools.execute_with(&name, &arguments, options).await)
         };
@@ -261,7 +261,7 @@ fn plugin_object<'env>(
         approving.approve(&context.get::<String>(0)?).map_err(|error| glue::thrown(&env, &error))
     })?;
     made.set("approve", approve)?;
-    // The request is registered on JavaScript's thread, so that the last call of `enable()` or `disable()` decides.
+    // The request is registered on JavaScript's thread, so that the last call of `enable()` or `disable()` takes effect.
     made.set("enable", switching(env, "enable", core, plugin, Plugin::enable)?)?;
     let disable = |plugin: &Arc<Plugin>| {
         let disabled = plugin.disable();

@@ -8,35 +8,35 @@ export interface CommandRequest {
   approved: boolean
   /** The digest to pass to `approve(server, digest)`. */
   digest: string
-  /** The reason why an earlier approval is no longer valid. */
+  /** The reason why an earlier approval is no longer valid. Missing if there was none. */
   lapsed?: string
   command?: string
   /** The command's arguments, exactly as in the config. */
   args?: string[]
   /**
-   * The working directory as the config writes it. If the config sets none, it is the workspace folder for an approval that is limited to that
-   * folder, else `/`.
+   * The working directory as the config writes it. If the config sets none, it is `/`, or the workspace folder if the approval is valid for
+   * that folder only.
    */
   cwd?: string
-  /** The only folder in which the approval is valid. Present if the entry starts or reads something that differs from folder to folder. */
+  /** The only folder in which the approval is valid. Present if the entry starts or reads something that differs between folders. */
   workspaceFolder?: string
   /**
-   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file, or if its path contains
-   * `/proc`, because another process would find another file there.
+   * The program file that the command resolves to now, and the SHA-256 of its content. Missing if there is no such file. Also missing if
+   * the path of the file contains `/proc`, because another process would find another file under that path.
    */
   executable?: { path: string; sha256: string }
   envFile?: string
   /**
-   * The server's URL. Scheme, host (in ASCII) and port are those of the connection, with the present values of variables; another host needs a new
-   * approval. Elsewhere, placeholders are shown by name. Literal text in the user part, the query and the fragment is shown as `***`. A variable of
-   * the host that is not set, or is itself a secret, is shown by name.
+   * The URL of the server. Scheme, host (in ASCII) and port are those of the connection, with the present values of variables; another host
+   * needs a new approval. In all other parts of the URL, placeholders are shown by name. Literal text in the user part, the query and the
+   * fragment is shown as `***`. A variable of the host that is not set, or is itself a secret, is shown by name.
    */
   url?: string
   /** The host of `url` in Unicode, if the host is not ASCII. */
   unicodeHost?: string
   /**
-   * For each host of `generated` with letters outside of ASCII, its Unicode form. Show both forms, because such a host can look like
-   * another one. Missing if there are none.
+   * The Unicode form of each host of `generated` that has letters outside of ASCII. Show both forms, because such a host can look like
+   * another one. Missing if there are no such hosts.
    */
   unicodeHosts?: Record<string, string>
   /** Placeholders that determine the host, the port or the scheme of `url`, like `${HOST}`. Missing if there are none. */
@@ -57,17 +57,17 @@ export interface CommandRequest {
    */
   redirectors: string[]
   /**
-   * Defaults of the entry's `${input:id}` placeholders as `id=default`. They are used if nobody answers. They are masked like the variables that
-   * they fill.
+   * The defaults of the entry's `${input:id}` placeholders as `id=default`. A default is used if nobody answers the question. It is masked
+   * like the variables that it fills.
    */
   inputDefaults?: string[]
-  /** The questions of the entry's `${input:id}` placeholders as `id=description`. The approval covers them. */
+  /** The questions of the entry's `${input:id}` placeholders as `id=description`. The approval includes these questions. */
   inputDescriptions?: string[]
   /** The HTTP headers as `Name=value`. Values are masked, except URLs. */
   headers: string[]
   /**
-   * The settings with which the gateway obtains OAuth tokens for the server, as `name=value`. Secret values are masked. Missing if the config has no
-   * such settings.
+   * The settings with which the gateway obtains OAuth tokens for the server, as `name=value`. Secret values are masked. Missing if the
+   * config has no such settings.
    */
   oauth?: string[]
   /** The tools of a generated server, with their code. Invisible characters are written as escapes. Missing for any other server. */
@@ -76,8 +76,8 @@ export interface CommandRequest {
   findings?: Finding[]
   confirm: 'never' | 'writes' | 'always'
   /**
-   * Patterns of names, such as `get_*`. A tool without annotations is a read if one of them matches its name. Missing if the entry has
-   * none.
+   * Patterns of names, such as `get_*`. A tool without annotations is treated as a read if one of the patterns matches its name. Missing if
+   * the entry has no patterns.
    */
   reads?: string[]
   allowTools?: string[]
@@ -89,31 +89,32 @@ export interface CommandRequest {
   denyPrompts: string[]
   /** True if `http://` is allowed to hosts other than this machine. */
   allowInsecureHttp: boolean
-  /** Folders that the gateway returns if the server asks for roots. The server may assume that it may access all of them. */
+  /** Folders that the gateway returns if the server asks for its roots. The server may assume that it can access all of these folders. */
   roots: string[]
   pinExecutable: boolean
   pinValues: boolean
   /**
-   * Files that the server's process may read and write, and hosts that it may reach. Missing with `"box": "off"`, because the process then
-   * has the user's full rights.
+   * The files that the server's process may read and write, and the hosts that it may reach. Missing if the entry has `"box": "off"`,
+   * because the process then has the user's full rights.
    */
   box?: BoxRequest
   /**
-   * Sentences about files that this server runs, and that the boxes of other servers can change. They follow from the settings of these
-   * boxes and from the files of this machine. Show each. Of them, the digest has the names of these servers. Missing if there are none.
+   * Sentences about files that this server runs and that the boxes of other servers can change. They follow from the settings of these
+   * boxes and from the files of this machine. Show each sentence. The digest includes the names of these other servers, but not the
+   * sentences. Missing if there are no such files.
    */
   changeableBy?: string[]
   warning: string
 }
 
-/** The box of a server, as a person approves it. Show each sentence. */
+/** The box of a server, as a person approves it. Show each sentence to the person. */
 export interface BoxRequest {
   base: 'standard' | 'strict'
-  /** Sentences about the files, hosts and resources that the process may use. Paths in them are as in the config. */
+  /** Sentences about the files, hosts and resources that the process may use. Paths in these sentences are written as in the config. */
   allows: string[]
 }
 
-/** Stage 2 of an approval: the texts that a model would read, and the tools that it could call. */
+/** Stage 2 of an approval: the texts that a model would read, and the tools that the model could call. */
 export interface ManifestRequest {
   stage: 'manifest'
   server: string
@@ -134,8 +135,8 @@ export interface ManifestRequest {
   /** Names in the config's filters (`allowTools`, `denyResources`, …) that do not exist in the server. */
   warnings: string[]
   /**
-   * Names of tools that sound like reads and have no annotations that say what they do. Before each of their calls a person is asked, unless
-   * `reads` of the server's entry names them. Missing if there are none.
+   * Names of tools that sound like reads, but have no annotations that say what the tools do. A person is asked before each call of such a
+   * tool, unless `reads` of the server's entry names it. Missing if there are no such tools.
    */
   soundingLikeReads?: string[]
   /** Differences from the manifest that was approved before, if there was one. */
@@ -143,17 +144,17 @@ export interface ManifestRequest {
 }
 
 /**
- * Differences from the manifest that was approved before. `added`, `removed` and `changed` list tools. The other kinds are present only if they
- * differ.
+ * Differences from the manifest that was approved before. `added`, `removed` and `changed` list tools. The fields for resources, templates
+ * and prompts are present only if those differ.
  */
 export interface ManifestChanges extends Changes {
   resources?: Changes
   resourceTemplates?: Changes
   prompts?: Changes
   /**
-   * The differences, field by field. Each entry names its subject: a tool or prompt by name, a resource by URI, a resource template by its URI
-   * template, and the server's own description by the name that the server gives itself. `before` and `after` are complete. Invisible characters are
-   * written as escapes (`\u{200b}`).
+   * The differences, field by field. Each entry names its subject: a tool or prompt by name, a resource by URI, a resource template by its
+   * URI template, and the server's own description by the name that the server gives itself. `before` and `after` are complete texts.
+   * Invisible characters are written as escapes (`\u{200b}`).
    */
   differences: {
     server?: string
@@ -173,7 +174,7 @@ export interface Finding {
   rule: string
   severity: 'low' | 'medium' | 'high'
   reason: string
-  /** The tool to which the text belongs. Without `tool`, `resource` and `prompt`, the text is the server's own description. */
+  /** The tool to which the text belongs. If `tool`, `resource` and `prompt` are missing, the text is the server's own description. */
   tool?: string
   /** The URI of the resource, or the URI template. */
   resource?: string
@@ -181,9 +182,9 @@ export interface Finding {
   /** The field of the text, like `description` or `inputSchema.properties.path.description`. */
   field: string
   excerpt: string
-  /** The number of further places with the same wording. */
+  /** The number of other places with the same wording. */
   repeats?: number
-  /** The first of the places that `repeats` counts: for each, the name of the item and the field. */
+  /** The first of the places that `repeats` counts. Each is given by the name of the item and the field. */
   also?: string[]
 }
 
@@ -193,18 +194,21 @@ export interface ToolSummary {
   name: string
   /** The identifier that agent code uses. */
   identifier: string
-  /** The digest of this tool alone. It changes if the tool changes. */
+  /** The digest of this tool alone. It changes when the tool changes. */
   digest: string
   title?: string
   description?: string
   inputSchema: unknown
   outputSchema?: unknown
   annotations?: unknown
-  /** The tool is a read only because `reads` of the server's entry names it. Missing otherwise. */
+  /** True if the tool is treated as a read only because `reads` of the server's entry names it. Missing otherwise. */
   readsByConfig?: boolean
   /** The tool's `_meta`. An MCP host may act on it, for example show a view (MCP Apps). */
   meta?: unknown
-  /** The tool's icons. An MCP host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  /**
+   * The icons of the tool. An MCP host may fetch their URLs. A URL begins with `https:`, or with `data:` and then contains the image
+   * itself.
+   */
   icons?: unknown
 }
 
@@ -214,7 +218,7 @@ export interface HostFieldsSummary {
   annotations?: unknown
   /** The size of a resource in bytes. */
   size?: number
-  /** The icons of the item. A host may fetch their URLs, which have `https:`, or `data:` with the image itself. */
+  /** The icons of the item. A host may fetch their URLs. A URL begins with `https:`, or with `data:` and then contains the image itself. */
   icons?: unknown
   /** The item's `_meta`, for example the addresses to which a view may connect (MCP Apps). */
   meta?: unknown
@@ -235,7 +239,7 @@ export interface ResourceSummary extends HostFieldsSummary {
 export interface ResourceTemplateSummary extends HostFieldsSummary {
   uriTemplate: string
   digest: string
-  /** True if the gateway supports the form of this template. Otherwise, no resource can be read with it. */
+  /** True if the gateway supports templates of this form. If it is false, no resource can be read with the template. */
   usable: boolean
   name: string
   title?: string

@@ -25,7 +25,7 @@ use hyperlight_mcp::gateway::AgentModule as _;
 use hyperlight_mcp::sandbox::{Stop, Value};
 
 const METHOD: &str = "Gateway.boot";
-/// The folder of the cache of tools, in the working directory.
+/// The name of the cache folder for tools. It is in the working directory.
 const CACHE: &str = ".mcpboot-cache";
 const GENERATE: &str = "generate";
 const CALLBACKS: [&str; 2] = [GENERATE, "onProgress"];
@@ -55,7 +55,7 @@ fn yes() -> bool {
     true
 }
 
-/// A model that is a function of an agent's program, or the client of the command line.
+/// A model that is a JavaScript function: the function `generate` of an agent's program, or the model client of the command line.
 pub(super) struct JavaScriptModel(JavaScriptModule);
 
 impl JavaScriptModel {
@@ -100,10 +100,10 @@ impl ModelClient for JavaScriptModel {
 
 #[napi]
 impl Gateway {
-    /// Makes tools from a prompt, and adds them as a generated server, which a person then approves like any other. `generate` is the agent's own model.
-    /// It is asked only while the tools are made: once for the plan and once for the code of each tool, and once more for an answer that cannot be
-    /// used. The code is parsed, and tried in a micro-VM without network. The tools stay in the cache, so that the next start with the same
-    /// prompt and pages asks no model.
+    /// Makes tools from a prompt, and adds them as a generated server, which a person then approves like any other server. `generate` asks
+    /// the agent's own model. It is called only while the tools are made: once for the plan, once for the code of each tool, and once more
+    /// after an answer that cannot be used. The code is parsed, and tried in a micro-VM without network. The tools stay in the cache, so
+    /// the next start with the same prompt and the same pages asks no model.
     ///
     /// Rejects with `ERR_BOOT_PROMPT`, `ERR_BOOT_MODEL` if `generate` throws, `ERR_BOOT_REFUSED` if the thrown error has `refused: true`,
     /// `ERR_BOOT_NO_TOOLS`, `ERR_BOOT_PLAN`, `ERR_BOOT_HANDLER`, `ERR_BOOT_SECRET`, `ERR_BOOT_CACHE`, `ERR_BOOT_NOT_CACHED`, `ERR_NO_HYPERVISOR`,
@@ -141,7 +141,7 @@ impl Gateway {
     }
 }
 
-/// Reads the options from the arguments `(data, callbackNames, …)` of the glue code.
+/// Parses the options from the arguments `(data, callbackNames, …)` of the glue code.
 fn read(context: &FunctionCallContext) -> napi::Result<Result<BootOptions>> {
     let (data, callbacks): (String, String) = (context.get(0)?, context.get(1)?);
     Ok(options_of(&data, &callbacks))

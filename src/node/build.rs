@@ -1,7 +1,7 @@
-//! napi's set-up of the addon.
+//! The build script of the addon, as napi requires it.
 
 fn main() {
-    // Where napi-derive notes types (.cargo/config.toml); it complains where there is no such folder.
+    // napi-derive writes types to this folder (.cargo/config.toml). It prints an error if the folder does not exist.
     if let Some(types) = std::env::var_os("NAPI_TYPE_DEF_TMP_FOLDER") {
         let _ = std::fs::create_dir_all(types);
     }

@@ -1,10 +1,11 @@
-//! A queue of calls that wait for JavaScript, by module, and the event-loop turns in which the calls start. The functions have no side
-//! effects.
+//! A queue of calls that wait for JavaScript, sorted by module. It also determines the event-loop turns in which the calls start. The
+//! functions have no side effects.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The maximum time for starting calls in one turn of the event loop. After it, no further call starts, so that other work can run.
+/// The maximum time for which calls are started in one turn of the event loop. After this time, no further call starts, so that other work
+/// can run.
 const TURN: Duration = Duration::from_millis(10);
 
 /// The state of the present turn of the event loop.
@@ -17,7 +18,7 @@ enum Turn {
     Spent,
 }
 
-/// The action of JavaScript when it runs for a module after it was woken.
+/// The action that JavaScript must take when it runs for a module after it was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     /// Start the first call of a turn. The end of the turn must be reported to the queue.
@@ -28,7 +29,7 @@ pub(super) enum Arrival {
     Late,
 }
 
-/// The waiting calls of one environment. JavaScript is woken for one call at a time, so that follow-up work of a call counts towards the
+/// The waiting calls of one environment. JavaScript is woken for one call at a time, so that the follow-up work of a call is counted in the
 /// time of its turn.
 pub(super) struct CallQueue<T> {
     /// The modules with waiting calls, in the order in which they are served.
@@ -52,8 +53,8 @@ impl<T> CallQueue<T> {
         }
     }
 
-    /// Returns the first call of the next module, for which JavaScript must be woken now. `None` if no call waits, JavaScript was already
-    /// woken, or the time of this turn is spent.
+    /// Returns the first call of the next module, for which JavaScript must be woken now. Returns `None` if no call waits, if JavaScript
+    /// was already woken, or if the time of this turn is used up.
     pub(super) fn wake(&mut self) -> Option<&T> {
         if self.woken.is_some() || self.turn == Turn::Spent {
             return None;
@@ -99,7 +100,7 @@ impl<T> CallQueue<T> {
         self.modules.remove(index).map(|(_, calls)| calls)
     }
 
-    /// Allows calls to start again.
+    /// Records that the turn has ended. From now on, calls may start again.
     pub(super) fn turn_ended(&mut self) {
         self.turn = Turn::Fresh;
     }
@@ -120,7 +121,7 @@ mod tests {
         queue
     }
 
-    /// Wakes JavaScript, and starts a call as JavaScript would do.
+    /// Wakes JavaScript, and starts a call in the same way as JavaScript.
     fn step(queue: &mut CallQueue<&'static str>, now: Instant) -> Option<&'static str> {
         queue.wake()?;
         let module = queue.woken?;

@@ -1,4 +1,4 @@
-//! The callbacks of an agent's program that answer questions. They are JavaScript functions, and the same dispatcher calls them as the
+//! The callbacks of an agent's program that answer questions. They are JavaScript functions. They are called by the same dispatcher as the
 //! functions of a host module.
 
 use std::sync::Arc;
@@ -30,7 +30,8 @@ struct JavaScriptCallbacks {
     module: JavaScriptModule,
 }
 
-/// Returns the callbacks of an options object, after the glue code has separated them from the data. Returns `None` if there are none.
+/// Returns the callbacks of an options object. The glue code has already separated them from the plain data. Returns `None` if there are
+/// none.
 pub(super) fn callbacks(env: &Env, functions: Option<Unknown>) -> napi::Result<Option<Arc<dyn Callbacks>>> {
     let Some(functions) = functions else { return Ok(None) };
     let module = JavaScriptModule::new(env, "callbacks".to_owned(), functions, None)?;

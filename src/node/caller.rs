@@ -21,12 +21,12 @@ use hyperlight_mcp::error::{Error, Result};
 use hyperlight_mcp::gateway::{Agent, Audience, CallOptions};
 use hyperlight_mcp::sandbox::{Stop, Wire};
 
-/// The operator's own agent, or a named agent. Each function gets the name of the JavaScript method that was called, for errors.
+/// The operator's own agent, or a named agent. Each function gets the name of the JavaScript method that was called, for error messages.
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) core: GatewayRuntime,
     pub(super) agent: Agent,
-    /// The listener for the agent's events. Default: the gateway's.
+    /// The listener for the agent's events. Default: the listener of the gateway.
     pub(super) events: Option<EventSink>,
 }
 
@@ -44,7 +44,7 @@ impl CallParts {
         options::read(method, &self.data, &self.callbacks, self.callback_owner)
     }
 
-    /// Parses the options that all calls have, and adds them to `listeners`, which contains the callbacks of the call.
+    /// Parses the options that are common to all calls, and adds them to `listeners`, which contains the callbacks of the call.
     pub(super) fn call_options(&self, method: &'static str, listeners: CallOptions) -> Result<CallOptions> {
         let options::CallOptions { timeout_ms, traceparent, tracestate } = self.options(method)?;
         let trace = options::trace_of(method, traceparent.as_deref(), tracestate.as_deref())?;
@@ -52,7 +52,8 @@ impl CallParts {
     }
 }
 
-/// Returns the error for a name that does not belong to a tool. If it is the name of a server, the error says that the tool's name is missing.
+/// Returns the error for a name that is not the name of a tool. If it is the name of a server, the error says that the name of the tool is
+/// missing.
 fn meant_server(method: &'static str, agent: &Agent, name: &str, error: Error) -> Error {
     if matches!(error, Error::UnknownDirectName { .. }) && agent.server_info(name).is_ok() {
         let problem = format!("argument 2: \"{name}\" is a server, so the name of its tool is needed");

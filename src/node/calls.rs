@@ -1,5 +1,5 @@
-//! Calls that wait for JavaScript's thread. Node itself would handle up to a thousand queued calls before other work can run, and each call
-//! may cause further calls. So the calls wait in this queue instead.
+//! Calls that wait for JavaScript's thread. Node itself would handle up to a thousand queued calls before other work can run, and each of
+//! them may cause further calls. So the calls wait in this queue instead of Node's.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ pub(super) type DispatchParts = Vec<Either3<u32, String, Uint8Array>>;
 /// A function that wakes JavaScript for a module. It is weak, so that it does not keep Node from exiting.
 type Wake = ThreadsafeFunction<(), (), DispatchParts, Status, false, true>;
 
-/// A call that was not started yet.
+/// A call that has not been started yet.
 struct Request {
     id: u32,
     function: String,
@@ -56,7 +56,7 @@ impl Calls {
             if module.wake.call((), ThreadsafeFunctionCallMode::NonBlocking) == Status::Ok {
                 return;
             }
-            // The environment is being torn down.
+            // Waking fails because the environment is being torn down.
             self.leave(&module.pending);
         }
     }
@@ -74,8 +74,8 @@ impl Calls {
         self.wake();
     }
 
-    /// Returns the next call whose run has not ended, or an empty list. It runs on JavaScript's thread, which was woken for a module.
-    /// JavaScript is woken again for the next call after this call and its immediate follow-up work are done.
+    /// Returns the next call whose run has not ended, or an empty list. This method runs on JavaScript's thread, which was woken for a
+    /// module. When this call and its immediate follow-up work are done, JavaScript is woken again for the next call.
     fn begin(self: &Arc<Self>, env: &Env, pending: &Pending) -> DispatchParts {
         let arrival = self.queue().arrived(Instant::now());
         if arrival == Arrival::First {
@@ -100,13 +100,13 @@ fn spread(Request { id, function, wire, .. }: Request) -> DispatchParts {
     [A(id), B(function), B(wire.json)].into_iter().chain(blobs).collect()
 }
 
-/// The calls of one module that wait for their answer.
+/// The calls of one module that wait for their answers.
 pub(super) struct Pending {
     module: u64,
     waiting: Mutex<PendingAnswers>,
 }
 
-/// The senders for answers, by the call's id. `None` once the environment has ended.
+/// The senders for answers, by the id of the call. `None` when the environment has ended.
 struct PendingAnswers {
     next: u32,
     senders: Option<HashMap<u32, oneshot::Sender<Wire>>>,
@@ -165,7 +165,7 @@ impl Drop for RemoveOnDrop {
     }
 }
 
-/// Ends a module's calls when the module's dispatcher is dropped, at the latest when the environment ends.
+/// Ends a module's calls when the module's dispatcher is dropped. At the latest, this happens when the environment ends.
 struct Ends {
     calls: Arc<Calls>,
     pending: Arc<Pending>,

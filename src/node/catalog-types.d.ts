@@ -1,4 +1,6 @@
-/** The origin of a module: an MCP server, `Sandbox.hostModule`, or this package itself (`host:mcp`). */
+/**
+ * The origin of a module: an MCP server (`server`), `Sandbox.hostModule` (`agent`), or this package itself (`built-in`, for `host:mcp`).
+ */
 export type ModuleKind = 'server' | 'agent' | 'built-in'
 
 /** A short description of a module that a run can import. */
@@ -10,7 +12,7 @@ export interface ModuleSummary {
   kind: ModuleKind
   /** The name of the MCP server, if the module belongs to one. */
   server?: string
-  /** One sentence on the module's use, sanitised. */
+  /** One sentence about the use of the module, sanitised. */
   purpose: string
   /** The number of functions in the module. */
   functions: number
@@ -19,7 +21,7 @@ export interface ModuleSummary {
 /** A module with its functions. */
 export interface ModuleInfo extends Omit<ModuleSummary, 'functions'> {
   functions: FunctionInfo[]
-  /** Facts that a caller has to know. */
+  /** Facts that a caller must know. */
   caveats: string[]
   /** Code that imports the module's first function and calls it. */
   example: string
@@ -39,7 +41,7 @@ export interface FunctionInfo {
   returns: string
   /**
    * The number of results from which `returns` was learnt. Missing if the server declares its results, or if this agent has seen none. A
-   * learnt type is not promised.
+   * learnt type is not guaranteed.
    */
   resultsSeen?: number
   caveats: string[]
@@ -55,18 +57,18 @@ export interface ParameterInfo {
   type: string
   required: boolean
   description?: string
-  /** The value that the server uses if the parameter is missing. The gateway never fills it in. */
+  /** The value that the server uses if the parameter is missing. The gateway never sends this value itself. */
   default?: unknown
 }
 
-/** The full description of a tool. Texts are sanitised; schemas are as the server sent them. */
+/** The full description of a tool. Texts are sanitised. Schemas are as the server sent them. */
 export interface ToolInfo extends FunctionInfo {
   server: string
   /** The module from which agent code imports the tool. */
   specifier: string
   title?: string
   description?: string
-  /** The TypeScript declaration of the tool's module with only this function. */
+  /** The TypeScript declaration of the tool's module, with only the function of this tool. */
   declaration: string
   inputSchema: unknown
   outputSchema?: unknown
@@ -75,7 +77,7 @@ export interface ToolInfo extends FunctionInfo {
   directNames?: DirectNames
 }
 
-/** The names of an approved tool that is called directly. They are assigned at the approval, and kept until it is revoked. */
+/** The names of an approved tool for direct calls. They are assigned when the tool is approved, and kept until the approval is revoked. */
 export interface DirectNames {
   /** `mcp_<server>_<tool>` */
   underscore: string
@@ -86,11 +88,11 @@ export interface DirectNames {
 /** A server's status, its settings and, if the server is approved, its offer. */
 export interface ServerInfo extends ServerStatus {
   offer?: ServerOffer
-  /** Missing for an entry with an error. */
+  /** Missing if the entry of the server has an error. */
   details?: ServerDetails
 }
 
-/** Everything about one server for a person. Values of variables and headers are never returned, only their names. */
+/** Everything about one server that a person may want to know. Values of variables and headers are never returned, only their names. */
 export interface ServerDetails {
   /** `generated`: tools that were made from a prompt and run in micro-VMs of this process. */
   transport: 'stdio' | 'http' | 'generated'
@@ -100,16 +102,16 @@ export interface ServerDetails {
   cwd?: string
   envFile?: string
   url?: string
-  /** Names of the variables of the entry. */
+  /** Names of the variables that the entry sets. */
   variables: string[]
-  /** Names of the headers of the entry. */
+  /** Names of the headers that the entry sets. */
   headers: string[]
   confirm: 'never' | 'writes' | 'always'
-  /** Patterns of names, such as `get_*`. A tool without annotations is a read if one of them matches its name. */
+  /** Patterns of names, such as `get_*`. A tool without annotations is treated as a read if one of the patterns matches its name. */
   reads: string[]
   allowTools?: string[]
   denyTools: string[]
-  /** URIs, exact or with `*` at their end. */
+  /** URIs. Each is exact, or ends with `*`. */
   allowResources?: string[]
   denyResources: string[]
   allowPrompts?: string[]
@@ -119,13 +121,13 @@ export interface ServerDetails {
   tools: ToolDetails[]
 }
 
-/** The limits that apply to a server: its own, or the gateway's. Times are in milliseconds. */
+/** The limits that apply to a server: the server's own limits, or the gateway's. Times are in milliseconds. */
 export interface ServerLimits {
   connectTimeoutMs: number
   callTimeoutMs: number
   maxCallTimeoutMs: number
   maxParallelCalls: number
-  /** The time after which an idle connection is closed. Missing if it is not closed. */
+  /** The time after which an idle connection is closed. Missing if idle connections stay open. */
   idleTimeoutMs?: number
   /** The interval of pings to the server. Missing if the server gets no pings. */
   keepAliveMs?: number
@@ -146,7 +148,7 @@ export interface ToolDetails {
 
 /** The tools, resources and prompts that an approved server offers. Texts are sanitised. */
 export interface ServerOffer {
-  /** The name that agent code imports. */
+  /** The specifier that agent code imports. */
   specifier: string
   serverName: string
   serverVersion: string
@@ -168,7 +170,7 @@ export interface SearchOptions {
   limit?: number
   /** Names of the servers to search. Default: all servers that are approved and enabled. */
   servers?: string[]
-  /** The form of a failed call in the signatures. Default `return`. */
+  /** The form that errors of calls have in the signatures. Default `return`. */
   toolErrors?: ToolErrors
 }
 
@@ -183,31 +185,36 @@ export interface ToolMatch {
   identifier: string
   signature: string
   purpose: string
-  /** The relevance of the tool. Scores can only be compared within one search. */
+  /** The relevance of the tool. Scores of different searches cannot be compared. */
   score: number
 }
 
 /** Options of `declarations`, `moduleInfo` and `toolInfo`. */
 export interface DeclarationOptions {
   /**
-   * The form of a failed call in the types: `return` adds `{ error }` to the result type, `throw` does not. Default: the sandbox's setting; for a
-   * gateway, `return`.
+   * The form that errors of calls have in the types: `return` adds `{ error }` to the result type, `throw` does not. Default: the setting
+   * of the sandbox; for a gateway, `return`.
    */
   toolErrors?: ToolErrors
 }
 
 /** Options of `systemMessage`. */
 export interface SystemMessageOptions {
-  /** The form of a failed call in the text. Default: the sandbox's setting; for a gateway or an agent, `throw`, as in the code of `agentTools`. */
+  /**
+   * The form that errors of calls have in the text. Default: the setting of the sandbox; for a gateway or an agent, `throw`, as in the code
+   * of `agentTools`.
+   */
   toolErrors?: ToolErrors
   /**
-   * The maximum size in tokens. The estimate is usually higher than the count of OpenAI's `o200k_base`. The tokenizers of other models can differ
-   * from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of it is used if there are enough texts.
+   * The maximum size in tokens. The number of tokens is estimated. The estimate is usually higher than the number of tokens in OpenAI's
+   * `o200k_base`. The tokenizers of other models can differ from `o200k_base` by some tens of percent. Default 2,000. At least 85 % of this
+   * size is used if there are enough texts.
    */
   budgetTokens?: number
   /**
-   * The model's task, in words. The functions that `searchTools` finds for it come first, and the first five of them with their
-   * declarations. Without a task, or if it has no words, the functions of the servers are described in turn.
+   * The task of the model, in words. The functions that `searchTools` finds for the task come first, and the first five of them are shown
+   * with their declarations. If there is no task, or if it has no words, the functions are described one server after another, one function
+   * at a time.
    */
   task?: string
 }
@@ -218,20 +225,24 @@ export interface CodeReport {
   ok: boolean
   /** False if the code could not be analysed, because it is nested too deeply or the parser takes too long. Such code can still be run. */
   looked: boolean
-  /** The problems in the order of their place in the code, at most 100. */
+  /** The problems in the order of their positions in the code. At most 100 are listed. */
   problems: CodeProblem[]
   /**
-   * Hints about properties of results (`unseen-property`): no result that this agent has seen had the property, but some had a property
-   * with a similar name. No server has promised what its results have, so such code may be right: hints do not count for `ok`.
+   * Hints about properties of results (`unseen-property`): no result that this agent has seen had the property, but at least one had a
+   * property with a similar name. No server guarantees which properties its results have, so such code may be right. Hints do not make `ok`
+   * false.
    */
   hints: CodeProblem[]
 }
 
-/** A problem in the code, and its place. Lines and columns start at 1; columns count UTF-16 units. The end position is exclusive. */
+/**
+ * A problem in the code, and its position. Lines and columns are counted from 1. Columns are counted in UTF-16 code units. The end position
+ * is exclusive.
+ */
 export interface CodeProblem {
   kind:
     | 'syntax'
-    /** TypeScript that cannot be removed as types only, or JSX. */
+    /** The code uses JSX, or TypeScript that cannot be removed because it is more than types. */
     | 'unsupported'
     | 'unknown-module'
     | 'unknown-function'
@@ -247,7 +258,7 @@ export interface CodeProblem {
   column: number
   endLine: number
   endColumn: number
-  /** The line with its number, and carets under the place on the line below. */
+  /** The line with its number, and a second line that marks the position with carets. */
   excerpt: string
   /** The name that was probably intended. */
   suggestion?: string
@@ -255,7 +266,7 @@ export interface CodeProblem {
 
 /** A description of an agent's own module, for models. */
 export interface HostModuleInfo {
-  /** One sentence on the module's use. */
+  /** One sentence about the use of the module. */
   purpose?: string
   functions?: {
     [name: string]: {

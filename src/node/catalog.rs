@@ -83,7 +83,7 @@ impl Caller {
         self.method(env, method, args, move |agent, (query, options): (String, Option<SearchOptions>)| async move {
             let SearchOptions { limit, servers, tool_errors } = options.unwrap_or_default();
             let limit = whole(method, "limit", limit)?;
-            // A search may wait for the vector of its question.
+            // A search may have to wait until the vector of its query is computed.
             blocking(move || agent.search_tools(&ToolQuery { query, limit, servers }, tool_errors.unwrap_or_default())).await
         })
     }
@@ -107,9 +107,9 @@ impl Caller {
 
 #[napi]
 impl Gateway {
-    /// Returns TypeScript declarations of the modules that a run could import now: of all modules, or of one with this name (`weather`,
-    /// `mcp-weather`, `host:mcp-weather`, `host:mcp`). They compile with `tsc --strict`, each together
-    /// with the declarations of `host:mcp`, which have the types that all share. Starts no server.
+    /// Returns TypeScript declarations of the modules that a run could import now. Returns those of all modules, or those of the one with
+    /// this name (`weather`, `mcp-weather`, `host:mcp-weather`, `host:mcp`). Each declaration compiles with `tsc --strict` together with
+    /// the declarations of `host:mcp`, which contain the types that all modules share. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_MODULE`.
     ///
@@ -126,7 +126,7 @@ impl Gateway {
         self.caller.declarations(env, "Gateway.declarations", [name, options])
     }
 
-    /// Returns the modules that a run could import now, without modules that a sandbox adds with `hostModule`.
+    /// Returns the modules that a run could import now. Modules that a sandbox adds with `hostModule` are left out.
     ///
     /// ```js
     /// for (const { specifier, purpose } of await gateway.listModules()) console.log(specifier, purpose)
@@ -145,7 +145,7 @@ impl Gateway {
         self.caller.module_info(env, "Gateway.moduleInfo", [Some(name), options])
     }
 
-    /// Returns a tool, with its purpose, parameters, declaration and schemas. `tool` is the name that its server gives it, or the
+    /// Returns a tool, with its purpose, parameters, declaration and schemas. `tool` is the name that the tool's server gives it, or the
     /// identifier that agent code imports.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_UNKNOWN_TOOL`.
@@ -172,8 +172,8 @@ impl Gateway {
         self.caller.server_info(env, "Gateway.serverInfo", name)
     }
 
-    /// Returns the tools that match a query best, the best match first. The query contains words about what the tools do, or words from
-    /// their names and parameters. Misspelled words and synonyms match too.
+    /// Returns the tools that match a query best, in order of relevance. The query contains words about what the tools do, or words from
+    /// the tools' names and parameters. Misspelled words and synonyms match too.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for a query without a word, `ERR_UNKNOWN_SERVER`.
     ///
@@ -185,9 +185,10 @@ impl Gateway {
         self.caller.search_tools(env, "Gateway.searchTools", [Some(query), options])
     }
 
-    /// Returns a part of a system prompt that describes to a model which servers there are, and how to find and call their tools. It fills the
-    /// token budget function by function, one of each server in turn: first with a line for each function, then with declarations. It says
-    /// how many are left out. With a `task`, the functions that a search for it finds come first.
+    /// Returns a part of a system prompt. It describes to a model which servers there are, and how to find and call their tools. The text
+    /// fills the token budget in two steps: first with one line for each function, then with declarations. In each step, it takes one
+    /// function of each server in turn. It says how many functions are left out. With a `task`, the functions that a search for the task
+    /// finds come first.
     ///
     /// Rejects with `ERR_INVALID_OPTION` if the budget is too small; the message contains the minimum.
     ///
@@ -215,7 +216,7 @@ impl Gateway {
 
 #[napi]
 impl Agent {
-    /// Does the same as `Gateway.declarations`, for what the agent sees.
+    /// Does the same as `Gateway.declarations`, for the modules that the agent sees.
     #[napi(catch_unwind, ts_args_type = "name?: string, options?: DeclarationOptions", ts_return_type = "Promise<string>")]
     pub fn declarations<'env>(
         &self,
@@ -226,19 +227,19 @@ impl Agent {
         self.caller.declarations(env, "Agent.declarations", [name, options])
     }
 
-    /// Does the same as `Gateway.listModules`, for what the agent sees.
+    /// Does the same as `Gateway.listModules`, for the modules that the agent sees.
     #[napi(catch_unwind, ts_return_type = "Promise<ModuleSummary[]>")]
     pub fn list_modules<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.caller.list_modules(env, "Agent.listModules")
     }
 
-    /// Does the same as `Gateway.moduleInfo`, for what the agent sees.
+    /// Does the same as `Gateway.moduleInfo`, for the modules that the agent sees.
     #[napi(catch_unwind, ts_args_type = "name: string, options?: DeclarationOptions", ts_return_type = "Promise<ModuleInfo>")]
     pub fn module_info<'env>(&self, env: &'env Env, name: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.caller.module_info(env, "Agent.moduleInfo", [Some(name), options])
     }
 
-    /// Does the same as `Gateway.toolInfo`, for what the agent sees.
+    /// Does the same as `Gateway.toolInfo`, for the tools that the agent sees.
     #[napi(catch_unwind, ts_args_type = "server: string, tool: string, options?: DeclarationOptions", ts_return_type = "Promise<ToolInfo>")]
     pub fn tool_info<'env>(
         &self,
@@ -250,19 +251,19 @@ impl Agent {
         self.caller.tool_info(env, "Agent.toolInfo", [Some(server), Some(tool), options])
     }
 
-    /// Does the same as `Gateway.serverInfo`, for what the agent sees.
+    /// Does the same as `Gateway.serverInfo`, for the servers that the agent sees.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ServerInfo>")]
     pub fn server_info<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.server_info(env, "Agent.serverInfo", name)
     }
 
-    /// Does the same as `Gateway.searchTools`, for what the agent sees.
+    /// Does the same as `Gateway.searchTools`, for the tools that the agent sees.
     #[napi(catch_unwind, ts_args_type = "query: string, options?: SearchOptions", ts_return_type = "Promise<ToolMatch[]>")]
     pub fn search_tools<'env>(&self, env: &'env Env, query: Unknown<'env>, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.caller.search_tools(env, "Agent.searchTools", [Some(query), options])
     }
 
-    /// Does the same as `Gateway.systemMessage`, for what the agent sees.
+    /// Does the same as `Gateway.systemMessage`, for the servers that the agent sees.
     #[napi(catch_unwind, ts_args_type = "options?: SystemMessageOptions", ts_return_type = "Promise<string>")]
     pub fn system_message<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.caller.system_message(env, "Agent.systemMessage", options)

@@ -31,10 +31,10 @@ struct Options {
 
 #[napi]
 impl Gateway {
-    /// Executes a line that a person typed, such as `/mcp list` or `list`. `/mcp help` lists the commands. A wrong line does not reject:
-    /// the result has `ok: false`, and `text` describes the error. `/mcp approve NAME` shows the approval request and its digest.
-    /// `/mcp approve NAME DIGEST` approves exactly that request. Pass `speaker: 'model'` for a line that a model may have written; such a
-    /// line cannot approve anything.
+    /// Executes a line that a person typed, such as `/mcp list` or `list`. `/mcp help` lists the commands. If the line has an error, the
+    /// promise still resolves: the result has `ok: false`, and `text` describes the error. `/mcp approve NAME` shows the approval request
+    /// and its digest. `/mcp approve NAME DIGEST` approves exactly that request. Pass `speaker: 'model'` for a line that a model may have
+    /// written. Such a line cannot approve anything.
     ///
     /// ```js
     /// const { text } = await gateway.command('/mcp list', { color: process.stdout.isTTY, width: process.stdout.columns })
@@ -50,8 +50,8 @@ impl Gateway {
         })
     }
 
-    /// Returns completions of the line's last word: commands, their options, and names of servers. Each completion replaces the whole last
-    /// word.
+    /// Returns completions of the last word of the line: commands, their options, and names of servers. Each completion replaces the whole
+    /// last word.
     #[napi(catch_unwind, ts_args_type = "line: string", ts_return_type = "Promise<string[]>")]
     pub fn complete_command<'env>(&self, env: &'env Env, line: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.completeCommand", [Some(line)], |gateway, (line,): (String,)| async move {
@@ -62,9 +62,10 @@ impl Gateway {
     }
 }
 
-/// Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of its exit code, and a function that ends the
-/// program like Ctrl-C. `words` is the command line without the program's name. `columns` is the width of the terminal, if there is one.
-/// `launch` contains the absolute paths of Node and of the script, for `install`. `model.generate` asks the model of `boot`.
+/// Runs the program `hyperlight-mcp` on this process's standard streams. Returns a promise of the exit code, and a function that ends the
+/// program like Ctrl-C. `words` is the command line without the name of the program. `columns` is the width of the terminal, if there is a
+/// terminal. `launch` contains the absolute paths of Node and of the script, for `install`. `model.generate` asks the model that `boot`
+/// uses.
 #[cfg_attr(test, allow(dead_code, reason = "napi exports nothing from a test program"))]
 #[napi(catch_unwind, ts_return_type = "[exitCode: Promise<number>, stop: () => void]")]
 pub fn command_line(
@@ -88,7 +89,7 @@ pub fn command_line(
         model: client(env, model)?,
     };
     let running = AssertUnwindSafe(cli::main(words, context, stop.clone())).catch_unwind();
-    // The panic's message was already printed. The program ends with the exit code of a failure.
+    // The message of the panic was already printed. The program ends with the exit code of a failure.
     let work = async move { running.await.unwrap_or(Exit::Failed) };
     let owner = core.clone();
     let native = promise_of(

@@ -103,14 +103,17 @@ export type ErrorCode =
 export declare class HyperlightMcpError extends Error {
   constructor(code: ErrorCode, message: string)
   readonly code: ErrorCode
-  /** The reason of the `AbortSignal`, with `ERR_ABORTED`. */
+  /** The reason of the `AbortSignal`. Present if the code is `ERR_ABORTED`. */
   cause?: unknown
-  /** The error that the run's code threw, with `ERR_GUEST_THREW`. Its position is a line and a column of the code, counted from 1. */
+  /**
+   * The error that the run's code threw. Present if the code is `ERR_GUEST_THREW`. Its position is a line and a column of the code, counted
+   * from 1.
+   */
   guest?: GuestError
-  /** The line in the run's code, counted from 1, with `ERR_CODE_SYNTAX`. `column` is counted from 1 as well. */
+  /** The line in the run's code, counted from 1. Present if the code is `ERR_CODE_SYNTAX`. `column` is counted from 1 as well. */
   line?: number | null
   column?: number | null
-  /** The run's log until it failed. Only errors of `Sandbox.run` have `logs`, `warnings` and `stats`. */
+  /** The log of the run up to its failure. Only errors of `Sandbox.run` have `logs`, `warnings` and `stats`. */
   logs?: LogEntry[]
   warnings?: string[]
   /** Measurements of the run. Missing if the run did not start. */

@@ -31,22 +31,22 @@ export interface LogEvent {
 }
 
 /**
- * A warning for an operator. Examples: a doubtful entry in the config (at `open` and `reload`), the use of the ring-3 guest (at `sandbox`), or a
- * result that does not match its tool's own `outputSchema` (at `callTool`).
+ * A warning for an operator. Examples: a doubtful entry in the config (during `open` and `reload`), the use of the ring-3 guest (during
+ * `sandbox`), or a result that does not match its tool's own `outputSchema` (during `callTool`).
  */
 export interface WarningEvent {
   type: 'warning'
   message: string
 }
 
-/** An event with the option `watch`: the config file has changed and was read again. */
+/** An event that is sent with the option `watch`: the config file has changed and was read again. */
 export interface ConfigReloadedEvent extends ReloadReport {
   type: 'config-reloaded'
 }
 
 /**
- * An event: another program has changed decisions in the store, or has restored an earlier state. These decisions are not used any more, so servers
- * need approval again. The event is sent once for each kind of decision that is read. The message names the kind.
+ * An event: another program has changed decisions in the store, or has restored an earlier state of the store. These decisions are not used
+ * any more, so servers need approval again. The event is sent once for each kind of decision that is read. The message names this kind.
  */
 export interface ApprovalsDamagedEvent {
   type: 'approvals-damaged'
@@ -54,8 +54,9 @@ export interface ApprovalsDamagedEvent {
 }
 
 /**
- * An event: an agent has added or changed a server, and a person must decide about it: `approve(server, request.digest)`, or
- * `removeServer(server)`. It is sent again each time that a gateway is opened, until somebody has decided.
+ * An event: an agent has added or changed a server, and a person must decide whether to approve it. The person decides with
+ * `approve(server, request.digest)` or `removeServer(server)`. The event is sent again each time that a gateway is opened, until a person
+ * has decided.
  */
 export interface ServerProposedEvent {
   type: 'server-proposed'
@@ -67,14 +68,14 @@ export interface ServerProposedEvent {
   /** True if the server was approved without a person, because `requireApproval` is false. */
   approved: boolean
   /**
-   * The stage that the person must decide about. `manifest`: the command is approved already, and `request` shows it; `approvalRequest(server)`
-   * starts the server, and returns its tools. Such an event is sent only when a gateway is opened.
+   * The stage of the approval that the person must decide on. `manifest`: the command is already approved, and `request` shows the command;
+   * `approvalRequest(server)` starts the server and returns its tools. An event with this stage is sent only when a gateway is opened.
    */
   stage: 'command' | 'manifest'
   /**
-   * The request that the person must see before anything of the server runs. If the event is sent because a gateway is opened, `box.allows` and
-   * `changeableBy` have only what the entry decides; `approvalRequest(server)` adds what is in its folders now, and has the same digest, unless
-   * its box cannot be made now, or the request names other servers.
+   * The request that the person must see before any program of the server runs. If the event is sent because a gateway is opened,
+   * `box.allows` and `changeableBy` contain only what follows from the entry. `approvalRequest(server)` adds what is in the server's
+   * folders now. Its request has the same digest, unless the server's box cannot be made now, or the request names other servers.
    */
   request: CommandRequest
 }
@@ -84,14 +85,14 @@ export interface ExecutableChangedEvent {
   type: 'executable-changed'
   server: string
   path: string
-  /** The SHA-256 of the program file when it was approved. `now` is its present SHA-256. */
+  /** The SHA-256 of the program file at the time of the approval. `now` is its present SHA-256. */
   before: string
   now: string
 }
 
 /**
- * An event for the operator: an agent has called a tool, or used a resource or prompt, that its toolboxes do not allow. It is sent once for each
- * agent and item. For the agent's model, the item does not exist.
+ * An event for the operator: an agent has called a tool, or used a resource or prompt, that the agent's toolboxes do not allow. The event
+ * is sent once for each agent and item. For the model of the agent, the item does not exist.
  */
 export interface NotGrantedEvent {
   type: 'not-granted'
@@ -99,13 +100,14 @@ export interface NotGrantedEvent {
   server: string
   /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*` if the agent's code requested the whole server. */
   item: string
-  /** The reason, and the toolboxes that allow the item, if there are any. It must not be shown to a model. */
+  /** The reason, and the toolboxes that would allow the item, if there are any. This text must not be shown to a model. */
   reason: string
 }
 
 /**
- * An event for the operator, before a run: the run does not have a server of the config, although nobody has disabled it. It is not approved, not
- * enabled, or its entry has an error. It is sent once for each server and reason; no model is told.
+ * An event for the operator, before a run: the run does not have a server of the config, although nobody has disabled the server. The
+ * server is not approved, is not enabled, or its entry has an error. The event is sent once for each server and reason, and never to a
+ * model.
  */
 export interface ServerUnavailableEvent {
   type: 'server-unavailable'
@@ -115,8 +117,8 @@ export interface ServerUnavailableEvent {
 }
 
 /**
- * An event: a server's tools, resources or prompts differ from those that were approved. New ones are not available; changed and removed ones cannot
- * be called or read. All others remain available.
+ * An event: the tools, resources or prompts of a server differ from the approved ones. New items are not available. Changed and removed
+ * items cannot be called or read. All other items remain available.
  */
 export interface ToolsChangedEvent extends Changes {
   type: 'tools-changed'
@@ -128,7 +130,7 @@ export interface ToolsChangedEvent extends Changes {
   prompts?: Changes
 }
 
-/** Names of tools, resources or prompts that differ from the approved ones. They are the names that the server gives. */
+/** Names of tools, resources or prompts that differ from the approved ones. These are the names that the server gives. */
 export interface Changes {
   added: string[]
   removed: string[]
@@ -136,8 +138,8 @@ export interface Changes {
 }
 
 /**
- * A progress report of a server for a call. Reports are passed in the server's order to the `onEvent` of the run or call, otherwise to the
- * gateway's.
+ * A progress report of a server for a call. Reports are passed in the server's order to the `onEvent` of the run or call. If there is none,
+ * they are passed to the gateway's `onEvent`.
  */
 export interface ProgressEvent {
   type: 'progress'
@@ -150,8 +152,8 @@ export interface ProgressEvent {
 }
 
 /**
- * A log message of a server. Messages are passed in the server's order. They go to the `onEvent` of a run if only this run has calls at the server,
- * otherwise to the gateway's.
+ * A log message of a server. Messages are passed in the server's order. If only one run has calls at the server, they are passed to the
+ * `onEvent` of this run. Otherwise, they are passed to the gateway's `onEvent`.
  */
 export interface ServerLogEvent {
   type: 'server-log'
@@ -175,33 +177,33 @@ export interface ConnectionIdleEvent {
   server: string
 }
 
-/** An event: a connection ended because the server crashed or closed it. The next call connects again. */
+/** An event: a connection ended because the server crashed, or because the server closed the connection. The next call connects again. */
 export interface ConnectionLostEvent {
   type: 'connection-lost'
   server: string
-  /** The way in which the process ended, and its last lines on stderr. */
+  /** The way in which the process ended, and the last lines of its standard error. */
   reason: string
 }
 
 /**
- * An event: a server has tried to reach a host that its box does not have. It is sent once for each host, port and reason. If there are
- * very many, only some are sent. The server has chosen the text of the host.
+ * An event: a server has tried to reach a host that its box does not allow. The event is sent once for each host, port and reason. If there
+ * are a large number of these, only some are sent. The server has chosen the text of the host.
  */
 export interface BoxRefusedEvent {
   type: 'box-refused'
   server: string
-  /** The name that the server has asked for, or an address. */
+  /** The name that the server has requested, or an address. */
   host: string
-  /** Absent if the server has only asked for the name. */
+  /** Missing if the server has only requested to resolve the name. */
   port?: number
   /**
-   * `not-allowed`: `box.network` does not have the host with this port. `private-address`: the name leads to an address that only this machine or its network
-   * reaches. `too-many`: more connections or names than a box may have.
+   * `not-allowed`: `box.network` does not contain the host with this port. `private-address`: the name resolves to an address that can only
+   * be reached from this machine or its network. `too-many`: the server uses more connections or names than a box may have.
    */
   reason: 'not-allowed' | 'private-address' | 'too-many'
 }
 
-/** An event: a server's question was cancelled, because it could not be shown, or because it was not certain to which run or call it belongs. */
+/** An event: a server's question was cancelled. It could not be shown, or it was not certain to which run or call it belongs. */
 export interface ElicitationCancelledEvent {
   type: 'elicitation-cancelled'
   server: string
@@ -215,14 +217,14 @@ export interface ResourceUpdatedEvent {
   uri: string
 }
 
-/** An event with `trace`: a server was connected. */
+/** An event that is sent with the option `trace`: a server was connected. */
 export interface ConnectedEvent {
   type: 'connected'
   server: string
   connectMs: number
 }
 
-/** An event with `trace`: a call has ended. Sizes are in bytes of JSON; contents are never included. */
+/** An event that is sent with the option `trace`: a call has ended. Sizes are in bytes of JSON. Contents are never included. */
 export interface CallEvent {
   type: 'call'
   server: string

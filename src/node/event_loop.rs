@@ -1,5 +1,5 @@
-//! A check handle of libuv. The event loop calls it after polling for I/O, in the phase in which it runs immediates. It does not use
-//! JavaScript's timers, so fake timers of test tools cannot stop it.
+//! A check handle of libuv. After the event loop has polled for I/O, it calls the handle, in the phase in which it runs immediates. The
+//! handle does not use JavaScript's timers, so fake timers of test tools cannot stop it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{CStr, c_int, c_void};

@@ -1,10 +1,11 @@
-//! A queue of events that wait for JavaScript, in order. The functions have no side effects.
+//! A queue of events that wait for JavaScript, in the order in which they were sent. The functions have no side effects.
 
 use super::turn_queue::{TurnLimits, TurnQueue};
 
-/// The limits on the events that JavaScript's thread gets in one turn of its event loop.
+/// The limits on the events that JavaScript's thread gets in one turn of the event loop.
 const TURN: TurnLimits = TurnLimits { items: 64, bytes: 128 * 1024 };
-/// The maximum size of the events that wait while JavaScript's thread is busy. Further events of servers are dropped and counted.
+/// The maximum size in bytes of the events that wait while JavaScript's thread is busy. Events of servers above this size are dropped and
+/// counted.
 const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// The origin of an event.
@@ -12,16 +13,16 @@ const MAX_WAITING_BYTES: usize = 8 << 20;
 pub(super) enum Source {
     /// A server. It can send any number of events.
     Server,
-    /// This program or the agent's program. These events are always delivered, so that a server cannot displace them.
+    /// This program or the program of the agent. These events are always delivered, so that a server cannot displace them.
     Ourselves,
 }
 
-/// The waiting events as JSON.
+/// The waiting events as JSON texts.
 pub(super) struct EventQueue {
     queue: TurnQueue<String>,
     /// The number of events that were ever added to the queue.
     sent: u64,
-    /// The number of events that were dropped since an event was last added.
+    /// The number of events that were dropped after an event was last added.
     left_out: u64,
 }
 
@@ -62,7 +63,8 @@ impl EventQueue {
         self.sent
     }
 
-    /// Returns the events of the next turn. Returns `None` if there are no events, or until [`EventQueue::turn_ended`] is called.
+    /// Returns the events of the next turn. Returns `None` if there are no events, or if a turn is in progress. [`EventQueue::turn_ended`]
+    /// ends a turn.
     pub(super) fn next_turn(&mut self) -> Option<Vec<String>> {
         if self.queue.is_empty() {
             self.summarise();
@@ -70,7 +72,7 @@ impl EventQueue {
         self.queue.next_turn()
     }
 
-    /// Allows another turn.
+    /// Records that the turn has ended. From now on, another turn may begin.
     pub(super) fn turn_ended(&mut self) {
         self.queue.turn_ended();
     }

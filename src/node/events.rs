@@ -1,5 +1,5 @@
-//! Sends events to JavaScript, and makes outcomes of promises wait for earlier events. Events and outcomes use different queues of Node
-//! without a common order, so an outcome is sent only after JavaScript has received the earlier events.
+//! Sends events to JavaScript, and makes the outcomes of promises wait for earlier events. Node has separate queues for events and
+//! outcomes, without a common order. So an outcome is sent only after JavaScript has received the earlier events.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// Dropped when the environment ends. Then no further events are delivered, and nobody waits for their delivery.
+/// Dropped when the environment ends. From then on, no events are delivered, and no outcome waits for the delivery of events.
 struct Ends(Arc<State>);
 
 impl Drop for Ends {
@@ -56,8 +56,8 @@ struct Turn {
 }
 
 impl Drop for Turn {
-    /// Counts the events as received. This runs on JavaScript's thread directly before the listener is called. An outcome waits for this
-    /// count. So JavaScript receives the outcome after these events.
+    /// Counts the events as received. This code runs on JavaScript's thread, directly before the listener is called. An outcome waits for
+    /// this count, so JavaScript receives the outcome after these events.
     fn drop(&mut self) {
         let count = self.count;
         self.shared.state.told.send_modify(|told| *told = told.saturating_add(count));
@@ -76,7 +76,7 @@ impl Shared {
         let Some(events) = shared.state.queue().next_turn() else { return };
         let turn = Turn { count: events.len() as u64, events, shared: Arc::clone(shared) };
         if shared.listener.call(turn, ThreadsafeFunctionCallMode::NonBlocking) != Status::Ok {
-            // The environment is being torn down.
+            // Sending fails because the environment is being torn down.
             shared.state.told.send_replace(u64::MAX);
         }
     }
@@ -87,14 +87,14 @@ impl EventSink {
     pub(super) fn new(listener: Option<Function<Vec<String>, ()>>) -> napi::Result<Option<Self>> {
         let Some(listener) = listener else { return Ok(None) };
         let state = Arc::new(State { queue: Mutex::default(), told: watch::Sender::new(0) });
-        // `ends` is dropped with the listener, at the latest when the environment ends. Turns that wait to be called at that time are never
-        // dropped, so they cannot report the end.
+        // `ends` is dropped together with the listener, at the latest when the environment ends. Turns that are queued at that time are
+        // never dropped, so they cannot report the end.
         let ends = Ends(Arc::clone(&state));
         let listener = listener.build_threadsafe_function::<Turn>().weak::<true>().callee_handled::<false>();
         let listener = listener.build_callback(move |mut context| {
             let _held = &ends;
             let shared = Arc::clone(&context.value.shared);
-            // Further events wait until the end of this turn, so that other work can run even if the listener is slow.
+            // Later events wait until the end of this turn, so that other work can run even if the listener is slow.
             at_turn_end(&context.env, move || Shared::turn_ended(&shared));
             Ok(std::mem::take(&mut context.value.events))
         })?;
@@ -108,10 +108,10 @@ impl EventSink {
         Shared::tell(&self.0);
     }
 
-    /// Completes when JavaScript has received all events that were sent before this call.
+    /// Resolves when JavaScript has received all events that were sent before this call.
     pub(super) async fn told(&self) {
         let sent = self.0.state.queue().sent();
-        // `self` holds the sender, so the wait cannot fail.
+        // `self` holds the sender, so this wait cannot fail.
         let _ = self.0.state.told.subscribe().wait_for(|told| *told >= sent).await;
     }
 

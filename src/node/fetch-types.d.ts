@@ -1,8 +1,8 @@
-/** Hosts that the code of one run may fetch from. */
+/** The hosts from which the code of one run may fetch. */
 export interface FetchHosts {
   /**
-   * Names or addresses of hosts, such as `api.github.com`, `*.example.org` (with all subdomains), `example.org:8443`. Only `https:` is allowed, unless
-   * the entry begins with `http://`. At most 64. A person must have approved them for the agent (`approveFetch`).
+   * Names or addresses of hosts, such as `api.github.com`, `*.example.org` (all subdomains), `example.org:8443`. Only `https:` is allowed,
+   * unless the entry begins with `http://`. At most 64 entries. A person must have approved the hosts for the agent (`approveFetch`).
    */
   hosts: string[]
 }
@@ -11,7 +11,7 @@ export interface FetchHosts {
 export interface FetchRequest {
   /** The agent's name. Default: the operator's own agent. */
   agent?: string
-  /** The hosts. Default: those of the agent's entry in the config. */
+  /** The hosts. Default: the hosts in the agent's entry in the config. */
   hosts?: string[]
 }
 
@@ -19,9 +19,9 @@ export interface FetchRequest {
 export interface FetchConsent {
   /** The agent's name. Default: the operator's own agent. */
   agent?: string
-  /** The hosts that the person was shown. Default: those of the agent's entry in the config. */
+  /** The hosts that were shown to the person. Default: the hosts in the agent's entry in the config. */
   hosts?: string[]
-  /** The digest of the request that the person was shown. */
+  /** The digest of the request that was shown to the person. */
   digest: string
 }
 
@@ -31,20 +31,20 @@ export interface FetchAgent {
   agent?: string
 }
 
-/** The request that a person must see before code may fetch from hosts. */
+/** The request that a person must see before code may fetch from these hosts. */
 export interface FetchApproval {
   /** The agent's name. Missing for the operator's own agent. */
   agent?: string
   /** The hosts in their normal form, sorted. */
   hosts: string[]
-  /** The hosts in `hosts` that may have private addresses, by the option `fetch.allowPrivateHosts` of `Gateway.open`. */
+  /** Those of the `hosts` that may have private addresses, because the option `fetch.allowPrivateHosts` of `Gateway.open` allows this. */
   privateHosts: string[]
   /**
-   * For each host with letters outside of ASCII, its Unicode form. Show both forms, because such a host can look like another one. Missing
-   * if there are none.
+   * The Unicode form of each host that has letters outside of ASCII. Show both forms, because such a host can look like another one.
+   * Missing if there are no such hosts.
    */
   unicodeHosts?: Record<string, string>
-  /** The entries below which anyone can get a host name, for example `*.github.io`. Missing if there are none. */
+  /** Those entries below which anyone can register a host name, for example `*.github.io`. Missing if there are none. */
   hostsOfStrangers?: string[]
   /** The digest of the agent and the hosts. */
   digest: string
@@ -54,11 +54,11 @@ export interface FetchApproval {
   approvedHosts: string[]
 }
 
-/** Rules for `fetch` in agent code, for all runs of the gateway. */
+/** Settings for `fetch` in agent code. They apply to all runs of the gateway. */
 export interface GatewayFetch {
   /**
-   * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`, written as in the
-   * hosts of a run. An approval request lists such hosts in `privateHosts`. Default: none.
+   * Hosts that may have private addresses and need no TLS, such as `http://127.0.0.1:8080` or `http://*.corp.example`. They are written
+   * like the hosts of a run. An approval request lists such hosts in `privateHosts`. Default: none.
    */
   allowPrivateHosts?: string[]
 }

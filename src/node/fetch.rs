@@ -1,4 +1,4 @@
-//! The methods of the class `Gateway` for the hosts that agent code may fetch from.
+//! The methods of the class `Gateway` for the hosts from which agent code may fetch.
 
 use napi::Env;
 use napi::bindgen_prelude::{Object, Unknown};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::gateway::Gateway;
 use hyperlight_mcp::blocking::blocking;
 
-/// The agent, and the hosts that its code asks to fetch from.
+/// The agent, and the hosts from which its code wants to fetch.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct FetchRequest {
@@ -36,9 +36,9 @@ struct FetchAgent {
 
 #[napi]
 impl Gateway {
-    /// Returns what a person must see before the code of an agent may fetch from hosts. An approval means that code that a model writes may
-    /// send any data that it has to these hosts. Default of `hosts`: those of the agent's entry in the config. Default of `agent`: the
-    /// operator's own agent.
+    /// Returns everything that a person must see before the code of an agent may fetch from hosts. The approval means that code that a
+    /// model writes may send all its data to these hosts. Default of `hosts`: the hosts in the agent's entry in the config. Default of
+    /// `agent`: the operator's own agent.
     ///
     /// Rejects with `ERR_INVALID_OPTION` for a host or name that is not well-formed, or if there are no hosts; `ERR_STORE`, `ERR_CLOSED`.
     ///
@@ -55,8 +55,8 @@ impl Gateway {
         })
     }
 
-    /// Approves exactly the hosts that a person was shown, for one agent and for all processes with the same state folder. They replace those that were
-    /// approved for the agent before.
+    /// Approves exactly the hosts that were shown to a person, for one agent and for all processes with the same state folder. These hosts
+    /// replace the hosts that were approved for the agent before.
     ///
     /// Rejects with `ERR_DIGEST_CHANGED` if the digest does not belong to these hosts, and with the errors of `fetchApproval`.
     #[napi(catch_unwind, ts_args_type = "consent: FetchConsent", ts_return_type = "Promise<FetchApproval>")]
@@ -66,8 +66,8 @@ impl Gateway {
         })
     }
 
-    /// Revokes the approval of an agent's hosts, for all processes. Fetches of its runs in this gateway end at once. Returns whether there was an
-    /// approval. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`, `ERR_CLOSED`.
+    /// Revokes the approval of an agent's hosts, for all processes. Fetches of the agent's runs in this gateway end immediately. Returns
+    /// whether there was an approval. Rejects with `ERR_INVALID_OPTION`, `ERR_STORE`, `ERR_CLOSED`.
     #[napi(catch_unwind, ts_args_type = "of?: FetchAgent", ts_return_type = "Promise<boolean>")]
     pub fn revoke_fetch<'env>(&self, env: &'env Env, of: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.revokeFetch", [of], |gateway, (of,): (Option<FetchAgent>,)| {

@@ -48,7 +48,7 @@ impl Homes {
 
 const WATCHDOG: &str = "hyperlight-mcp-watchdog";
 
-/// MCP servers, their approvals, and sandboxes in which agent code calls their tools.
+/// MCP servers, their approvals, and sandboxes in which agent code calls the servers' tools.
 ///
 /// ```js
 /// const { Gateway } = require('hyperlight-mcp')
@@ -65,7 +65,7 @@ pub struct Gateway {
 
 #[napi]
 impl Gateway {
-    /// Opens a gateway: reads the config and the approvals. It starts no server and needs no hypervisor.
+    /// Opens a gateway: reads the config and the approvals. Opening starts no server and needs no hypervisor.
     ///
     /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`,
     /// `ERR_TOO_MANY_SERVERS`, `ERR_UNKNOWN_SERVER` for a name in `enable`, `ERR_APPROVAL_STORE`.
@@ -101,7 +101,7 @@ impl Gateway {
                 |_| 0,
                 move |opened, env| match opened {
                     Ok(inner) => {
-                        // If an environment is torn down while a gateway is open (for example a worker that is terminated), the servers
+                        // If an environment is torn down while a gateway is open, for example because a worker is terminated, the servers
                         // must end too.
                         glue::open_gateways(&env)?.add(inner.downgrade());
                         core.own(inner.clone());
@@ -119,30 +119,31 @@ impl Gateway {
         glue::call(env, "open", FnArgs::from((start, "Gateway.open", options)))
     }
 
-    /// Reports whether this machine can run a guest, and the reason if it cannot. The first call boots a guest to find out.
+    /// Reports whether this machine can run a guest. If it cannot, also reports the reason. The first call boots a guest to find out.
     #[napi(catch_unwind, ts_return_type = "Promise<HypervisorReport>")]
     pub fn hypervisor<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.hypervisor", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.hypervisor())).await })
     }
 
-    /// Reports which parts of a box this machine has, and what to do about those that are missing. The first call tries them.
+    /// Reports which parts of a box this machine supports, and what can be done about missing parts. The first call tries to use each part.
     #[napi(catch_unwind, ts_return_type = "Promise<BoxesReport>")]
     pub fn boxes<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.boxes", [], |gateway, []: [(); 0]| async move { blocking(move || Ok(gateway.boxes())).await })
     }
 
-    /// Lists the private homes of servers in boxes, with their size and use, also those of servers that are gone. Rejects with
-    /// `ERR_APPROVAL_STORE`.
+    /// Lists the private homes of servers in boxes, with their size and use. Homes of servers that no longer exist are listed too. Rejects
+    /// with `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_return_type = "Promise<PrivateHome[]>")]
     pub fn private_homes<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.privateHomes", [], |gateway, []: [(); 0]| blocking(move || gateway.private_homes()))
     }
 
-    /// Removes private homes: those of servers, by name or by the home's id, or with `'unused'` all that no server can get any more. Never removes
-    /// one in which a server runs, or that a configured server gets at its next start: these are in `kept`.
+    /// Removes private homes. A list contains names of servers or ids of homes. `'unused'` means all homes that no server can get any more.
+    /// A home is never removed if a server runs in it, or if a configured server gets it at its next start. Such homes are listed in
+    /// `kept`.
     ///
-    /// Rejects with `ERR_INVALID_OPTION` if there is no home of one of the names, and then removes nothing; and with `ERR_APPROVAL_STORE`,
-    /// `ERR_IO`.
+    /// Rejects with `ERR_INVALID_OPTION` if there is no home for one of the names; nothing is removed then. Also rejects with
+    /// `ERR_APPROVAL_STORE` and `ERR_IO`.
     ///
     /// ```js
     /// const { removed } = await gateway.removePrivateHomes('unused')
@@ -154,17 +155,17 @@ impl Gateway {
         })
     }
 
-    /// Returns the status of all servers. First come servers that await a decision, then the others in the order of the config; servers
-    /// whose entry has an error come last. It reads no file. Changes by this gateway are visible immediately. Changes by another process or
-    /// on disk are visible shortly after a call; `serverInfo` reads them immediately. Throws `ERR_APPROVAL_STORE`.
+    /// Returns the status of all servers. Servers that wait for a person's decision come first, then all others in the order of the config.
+    /// Servers whose entry has an error come last. Reads no file. Changes by this gateway are visible immediately. Changes by another
+    /// process or on disk are visible shortly after a call. `serverInfo` reads such changes immediately. Throws `ERR_APPROVAL_STORE`.
     #[napi(catch_unwind, ts_return_type = "ServerStatus[]")]
     pub fn servers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
         let json = self.inner.servers_as_json().map_err(|error| glue::thrown(env, &error))?;
         glue::call(env, "parse", FnArgs::from((json,)))
     }
 
-    /// Returns everything that a person must see before approving a server. At stage `command`, nothing has been started yet. After the command is
-    /// approved, stage `manifest` starts the server and reads its tools.
+    /// Returns everything that a person must see before approving a server. At stage `command`, nothing has been started yet. After the
+    /// command is approved, this method starts the server and reads its tools (stage `manifest`).
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, and at stage `manifest` with the errors of connecting.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ApprovalRequest>")]
@@ -174,10 +175,10 @@ impl Gateway {
         })
     }
 
-    /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. Then it rejects with
-    /// `ERR_DIGEST_CHANGED` if the request has changed since, with `ERR_NOT_APPROVED` if the approval was revoked during the call, and with
-    /// `ERR_BOX_FAILED` if the server's box cannot be made now.
-    /// Without a digest, starts the server, and approves both its command and its manifest in their present state.
+    /// Approves a server. With a digest, approves exactly the request that has this digest, and starts nothing. In this case, it rejects
+    /// with `ERR_DIGEST_CHANGED` if the request has changed since, with `ERR_NOT_APPROVED` if the approval was revoked during the call, and
+    /// with `ERR_BOX_FAILED` if the server's box cannot be made now. Without a digest, starts the server, and approves both its command and
+    /// its manifest in their present state.
     ///
     /// ```js
     /// const request = await gateway.approvalRequest('files')
@@ -199,9 +200,9 @@ impl Gateway {
         })
     }
 
-    /// Reads the config again. A changed server loses its connection. It also loses its approval if the change affects what is executed.
-    /// Unchanged servers keep their connections. If the config cannot be read or is invalid as a whole, the call rejects and changes
-    /// nothing.
+    /// Reads the config again. The connection of a changed server is closed. The server also loses its approval if the change affects what
+    /// is executed. Unchanged servers keep their connections. If the config cannot be read, or is invalid as a whole, the call rejects and
+    /// changes nothing.
     ///
     /// Rejects with `ERR_CONFIG_UNREADABLE`, `ERR_CONFIG_SYNTAX`, `ERR_CONFIG_INVALID`, `ERR_TOO_MANY_SERVERS`.
     ///
@@ -214,7 +215,7 @@ impl Gateway {
     }
 
     /// Returns the merged `mcpServers` that would be available to an agent and a task, with a reason for each server. Secrets are replaced
-    /// by variables: `${NAME}`. Changes nothing, and starts nothing.
+    /// by variables: `${NAME}`. This method changes nothing and starts nothing.
     ///
     /// Rejects with `ERR_INVALID_OPTION`, `ERR_CONFIG_INVALID` for an entry that the task defines, `ERR_APPROVAL_STORE`.
     ///
@@ -229,7 +230,7 @@ impl Gateway {
         })
     }
 
-    /// Revokes the approval for every process, and ends the server's calls and connection in this gateway.
+    /// Revokes the approval of a server for every process, and ends the server's calls and connection in this gateway.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn revoke<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.revoke", [Some(name)], |gateway, (name,): (String,)| async move { gateway.revoke(&name).await })
@@ -255,16 +256,16 @@ impl Gateway {
         self.method(env, "Gateway.verifyAudit", [], |gateway, []: [(); 0]| async move { gateway.verify_audit().await })
     }
 
-    /// Makes the server available to runs that start from now on. If it is not approved, `onServerApproval` is asked first. Rejects with
-    /// `ERR_NOT_APPROVED` without that callback or if the answer is no, with `ERR_SERVER_DISABLED` if the config has `disabled: true`, and
-    /// with the errors of connecting, because the tools are read before they are approved.
+    /// Makes the server available to runs that start from now on. If the server is not approved, `onServerApproval` is called first.
+    /// Rejects with `ERR_NOT_APPROVED` if there is no such callback or the answer is no, with `ERR_SERVER_DISABLED` if the config has
+    /// `disabled: true`, and with the errors of connecting, because the tools are read before they are approved.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn enable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.enable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.enable_asking(&name).await })
     }
 
-    /// Hides the server from runs that start from now on, and ends its calls and connection. A model cannot enable the server again; only `enable()`,
-    /// or a command that a person types, can.
+    /// Hides the server from runs that start from now on, and ends the server's calls and connection. A model cannot enable the server
+    /// again. Only `enable()`, or a command that a person types, can do this.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<void>")]
     pub fn disable<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.disable", [Some(name)], |gateway, (name,): (String,)| async move { gateway.disable(&name).await })
@@ -284,9 +285,9 @@ impl Gateway {
         self.caller.sandbox(env, "Gateway.sandbox", options)
     }
 
-    /// Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, even if it has `isError: true`. Rejects
-    /// for all other failures: time-out, crash, refusal, protocol error. With a name from `toolInfo().directNames`, the argument `server`
-    /// is left out.
+    /// Calls a tool without a guest. Resolves with a `ToolResult` for every answer of the server, even if the answer has `isError: true`.
+    /// Rejects for all other failures: time-out, crash, refusal, protocol error. The second form takes a name from
+    /// `toolInfo().directNames`, without the argument `server`.
     ///
     /// ```js
     /// const { content } = await gateway.callTool('everything', 'echo', { message: 'hi' })
@@ -358,7 +359,7 @@ impl Gateway {
     }
 }
 
-/// Returns the path of the watchdog program. It is in the addon's folder.
+/// Returns the path of the watchdog program. The program is in the same folder as the addon.
 pub(super) fn watchdog(env: &Env) -> napi::Result<PathBuf> {
     let addon: String = glue::call(env, "path", FnArgs::from((env.get_module_file_name()?,)))?;
     Ok(PathBuf::from(addon).with_file_name(WATCHDOG))

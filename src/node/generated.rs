@@ -9,11 +9,13 @@ use hyperlight_mcp::config::GeneratedTools;
 
 #[napi]
 impl Gateway {
-    /// Adds a server whose tools were generated, or replaces it. Each call of a tool runs its code in its own micro-VM, for at most 30 s.
-    /// The code has no module, no file and no process. Like any server, it is used only after a person has approved it (`approvalRequest`
-    /// shows all of the code) and it is enabled; a change of one line of code needs another approval. It lives as long as the gateway.
+    /// Adds a server whose tools were generated, or replaces it. Each call of a tool runs the tool's code in its own micro-VM, for at most
+    /// 30 s. The code has no modules, no files and no process. Like any server, it can be used only after a person has approved it
+    /// (`approvalRequest` shows all of the code) and it has been enabled. If only one line of code changes, another approval is needed. The
+    /// server exists until the gateway is closed.
     ///
-    /// Rejects with `ERR_INVALID_OPTION` for a name that cannot be a server's or that the config has, and without tools.
+    /// Rejects with `ERR_INVALID_OPTION` if the name is not allowed for a server, if the config has a server of this name, or if there are
+    /// no tools.
     ///
     /// ```js
     /// const add = { name: 'add', description: 'Adds two numbers.', inputSchema: { type: 'object' }, endpoints: [], notes: '',
@@ -28,7 +30,7 @@ impl Gateway {
         })
     }
 
-    /// Removes a generated server and ends its calls. Its approval stays, for the same code. Does nothing without such a server.
+    /// Removes a generated server and ends its calls. The approval stays valid for the same code. Does nothing if there is no such server.
     ///
     /// ```js
     /// await gateway.removeGenerated('sums')

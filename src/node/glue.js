@@ -95,7 +95,9 @@
     return error;
   }
 
-  /** Awaits a native promise. It resolves with [json, …blobs], the JSON being { ok } or { error }, or with a class instance. */
+  /**
+   * Awaits a native promise. That promise resolves with [json, …blobs], in which the JSON is { ok } or { error }, or with a class instance.
+   */
   async function settle(native, trace, signal) {
     let reply;
     try {
@@ -147,7 +149,7 @@
     return parts;
   }
 
-  /** Returns whether a value is an array. Throws for a revoked Proxy, of which this cannot be known. */
+  /** Returns whether a value is an array. Throws for a revoked Proxy, because this cannot be determined for it. */
   function isList(value, method) {
     try {
       return isArray(value);
@@ -206,7 +208,7 @@
     };
   }
 
-  /** Adds one listener for all operations of a signal, because Node warns of a leak from the eleventh listener on. */
+  /** Adds one listener for all operations of a signal, because Node warns about a leak if a signal has more than ten listeners. */
   function listen(signal) {
     const watching = {
       stops: new Set(),
@@ -296,7 +298,7 @@
       const { generate, onProgress } = callbacks;
       const given = [json(data, name), json(Object.keys(callbacks), name), sink(onProgress, "onProgress")];
       checkAborted(signal, "boot", trace, {});
-      // When the promise is settled for any reason, the unanswered requests end.
+      // When the promise is settled for any reason, the requests that have no answer yet are aborted.
       const ended = new AbortController();
       const model = {
         async generate(request) {
@@ -359,7 +361,7 @@
           return failed(thrown);
         }
       }
-      // The dispatcher never rejects: nobody awaits it, and Node would exit on an unhandled rejection.
+      // The dispatcher never rejects. No code awaits it, and Node would exit on an unhandled rejection.
       async function dispatch([id, key, text, ...blobs]) {
         // There is no call to start: the run of the call has already ended, or the time of this turn is used up.
         if (id === undefined) return;
@@ -423,7 +425,7 @@
     }
   }
 
-  /** Distinguishes the two forms of a call: `callTool(server, tool, args, options)`, and `callTool(name, args, options)`. */
+  /** Distinguishes the two forms of a call: `callTool(server, tool, args, options)` and `callTool(name, args, options)`. */
   function calledTool(method, [first, second, third, fourth]) {
     const hasOneName = method.endsWith(".callTool") && typeof first === "string" && (second == null || typeof second === "object");
     if (hasOneName) return { names: [first], args: second, options: third };

@@ -14,8 +14,8 @@ use hyperlight_mcp::error::Error;
 use hyperlight_mcp::gateway::OpenGateways;
 
 thread_local! {
-    // A thread has one environment at a time: Node's main thread, or a worker. The reference is never released, because the environment
-    // frees it at its end, and a release at the end of the thread would be too late.
+    // A thread has only one environment at a time. The thread is Node's main thread or a worker. The reference to the environment's objects
+    // is never released, because the environment frees it at its end. A release at the end of the thread would be too late.
     static GLUE: Cell<Option<&'static Glue>> = const { Cell::new(None) };
 }
 
@@ -107,8 +107,8 @@ fn glue(env: &Env) -> napi::Result<&'static Glue> {
     Ok(glue)
 }
 
-/// Ends the gateways at the event `exit` of Node's process. After `process.exit()` and an uncaught exception, Node runs no cleanup hook on its main
-/// thread, so that the audit's last events would be lost.
+/// Ends the gateways at the event `exit` of Node's process. After `process.exit()` or an uncaught exception, Node runs no cleanup hook on
+/// its main thread. Without this function, the last events of the audit would be lost.
 fn kill_at_exit(env: &Env, open: Arc<OpenGateways>) -> napi::Result<()> {
     let kill = env.create_function_from_closure::<(), (), _>("kill", move |_| {
         open.kill();

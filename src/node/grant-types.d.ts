@@ -1,18 +1,18 @@
 /** A named set of patterns. */
 export interface Toolbox {
   name: string
-  /** Patterns in order. The last pattern that matches decides. */
+  /** The patterns in their order. The last pattern that matches decides. */
   patterns: string[]
   source: GrantSource
 }
 
-/** The origin of a toolbox or a grant. One from the config can be changed only there. One from the store was created at run time. */
+/** The origin of a toolbox or a grant. `config`: it can be changed only in the config. `store`: it was created at run time. */
 export type GrantSource = 'config' | 'store'
 
 /** The toolboxes of one agent. */
 export interface AgentGrant {
   agent: string
-  /** Names of toolboxes in order. If there are none, the agent may use nothing. */
+  /** Names of toolboxes in their order. If there are none, the agent may use nothing. */
   toolboxes: string[]
   source: GrantSource
 }
@@ -25,12 +25,12 @@ export interface GrantList {
   defaultGrant: DefaultGrant
 }
 
-/** The grant of an agent without its own grant: everything that is approved and enabled, or nothing. */
+/** The grant of agents that have no grant of their own: `all` is everything that is approved and enabled, and `none` is nothing. */
 export type DefaultGrant = 'all' | 'none'
 
 /** The result of `Gateway.explainGrant`. */
 export interface GrantVerdict {
   granted: boolean
-  /** The reason, as a sentence for the operator. It names toolboxes, and must not be shown to a model. */
+  /** The reason, as a sentence for the operator. It names toolboxes, so it must not be shown to a model. */
   reason: string
 }

@@ -28,8 +28,8 @@ impl Names {
 
 #[napi]
 impl Gateway {
-    /// Grants toolboxes to an agent, for all processes with the same state folder. From its next run on, an agent of this name may use
-    /// exactly what its toolboxes allow. After the first grant, agents without a grant may use nothing, unless the config contains
+    /// Grants toolboxes to an agent, for all processes with the same state folder. From the agent's next run on, an agent of this name may
+    /// use exactly what its toolboxes allow. After the first grant, agents without a grant may use nothing, unless the config contains
     /// `"defaultGrant": "all"`.
     ///
     /// Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_TOOLBOX`, `ERR_GRANT_IN_CONFIG` if the config sets the toolboxes of this agent,
@@ -47,8 +47,8 @@ impl Gateway {
         })
     }
 
-    /// Takes toolboxes from an agent. Without a list, it takes all of them. The agent keeps its other toolboxes. If it has none left, it
-    /// may use nothing: it does not get what agents without a grant may use.
+    /// Takes toolboxes from an agent. Without a list, takes all of them. The agent keeps its other toolboxes. If the agent has no toolbox
+    /// left, it may use nothing. It does not get the default grant of agents without a grant.
     ///
     /// Rejects with `ERR_INVALID_OPTION` if the agent does not have a toolbox, and with the errors of `grant`.
     #[napi(catch_unwind, ts_args_type = "agent: string, toolboxes?: string | string[]", ts_return_type = "Promise<AgentGrant>")]
@@ -58,15 +58,15 @@ impl Gateway {
         })
     }
 
-    /// Lists all toolboxes, the agents to which they are granted, and the grants of all other agents. Rejects with `ERR_STORE`.
+    /// Lists all toolboxes, the agents to which they are granted, and the grant of all other agents. Rejects with `ERR_STORE`.
     #[napi(catch_unwind, ts_return_type = "Promise<GrantList>")]
     pub fn toolboxes<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         self.method(env, "Gateway.toolboxes", [], |gateway, []: [(); 0]| blocking(move || gateway.toolboxes()))
     }
 
     /// Adds or replaces a toolbox: a list of patterns like `weather/*`, `github/list_*`, `!github/delete_*`. The last pattern that matches
-    /// decides. Only a pattern `agent:NAME:SERVER/*` grants others a server that an agent has added. `null` removes the toolbox, unless it
-    /// is granted to an agent.
+    /// decides. If an agent has added a server, only a pattern `agent:NAME:SERVER/*` grants this server to other agents. `null` removes the
+    /// toolbox, unless it is granted to an agent.
     ///
     /// Rejects with `ERR_INVALID_OPTION`, `ERR_GRANT_IN_CONFIG` if the config defines the toolbox, `ERR_UNKNOWN_TOOLBOX`, `ERR_STORE`.
     #[napi(catch_unwind, ts_args_type = "name: string, patterns: string[] | null", ts_return_type = "Promise<GrantList>")]
@@ -77,8 +77,8 @@ impl Gateway {
         })
     }
 
-    /// Returns whether an agent of this name may use a tool, and the reason in a sentence for the operator. `item` is the name that the
-    /// server gives a tool, `resource:` with a URI, or `prompt:` with a name. Rejects with `ERR_STORE`.
+    /// Returns whether an agent of this name may use a tool, with a reason for the operator in one sentence. `item` is the name that the
+    /// server gives a tool, or `resource:` with a URI, or `prompt:` with a name. Rejects with `ERR_STORE`.
     #[napi(catch_unwind, ts_args_type = "agent: string, server: string, item: string", ts_return_type = "Promise<GrantVerdict>")]
     pub fn explain_grant<'env>(
         &self,

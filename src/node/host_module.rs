@@ -1,4 +1,4 @@
-//! Calls JavaScript functions of the agent's program, on JavaScript's thread, for the thread of a run.
+//! Calls JavaScript functions of the agent's program. They run on JavaScript's thread, and the thread of a run waits for them.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -34,7 +34,7 @@ struct FunctionInfo {
 }
 
 impl ModuleInfo {
-    /// Refuses a description of a function that does not exist in the module, and a signature that is not a function type.
+    /// Refuses the description of a function that does not exist in the module, and a signature that is not a function type.
     fn checked(self, names: &[String]) -> Result<Self> {
         let invalid = |problem: String| Err(Error::InvalidOption { method: METHOD, problem: problem.into() });
         for (name, function) in &self.functions {
@@ -61,7 +61,7 @@ pub(super) struct JavaScriptModule {
     dispatch: Dispatch,
 }
 
-/// An answer with an error, in the form that the glue code writes.
+/// An answer that reports an error, in the form that the glue code writes.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Failure {
@@ -93,8 +93,8 @@ impl JavaScriptModule {
     }
 }
 
-/// Reads a value from two arguments: its JSON, and the list of its `Uint8Array`s. The list is one argument, because JavaScript limits the
-/// number of arguments. The bytes are copied, because JavaScript can change or detach them later.
+/// Reads a value from two arguments: the JSON of the value, and the list of its `Uint8Array`s. The list is one argument, because JavaScript
+/// limits the number of arguments. The bytes are copied, because JavaScript can change or detach them later.
 pub(super) fn wire_of(context: &FunctionCallContext, from: usize) -> napi::Result<Wire> {
     let list: Array = context.get(from + 1)?;
     let missing = || napi::Error::from_reason("the glue passed a list with a missing item");
@@ -135,7 +135,7 @@ fn read_answer(what: String, wire: Wire) -> Result<Value> {
     }
     match Value::from_wire(wire) {
         Ok(Value::Record(mut fields)) if fields.len() == 1 => Ok(fields.remove(0).1),
-        // The answer has no field `ok` if the function returned a function or a symbol, because JSON omits those.
+        // The answer has no field `ok` if the function returned a function or a symbol, because JSON leaves out such values.
         Ok(_) => Ok(Value::Null),
         Err(Error::InvalidValue { problem }) => Err(Error::HostFunction {
             function: ErrorText::own(what),

@@ -1,5 +1,5 @@
-//! The class `Agent` for Node, and `Gateway.agent`, which creates one. The methods that it shares with `Gateway` are in the files of those
-//! methods.
+//! The class `Agent` for Node, and `Gateway.agent`, which creates an agent. Methods that `Agent` shares with `Gateway` are in the same
+//! files as those of `Gateway`.
 
 use napi::Env;
 use napi::bindgen_prelude::{FnArgs, Object, Unknown};
@@ -24,9 +24,9 @@ struct AgentOptions {
     profiles: Option<Vec<String>>,
 }
 
-/// One caller of a gateway, created by `Gateway.agent`. It has its own `session` answers, sandboxes with saved values, callbacks and
-/// subscriptions, and its model's decisions to enable or disable a server. All of these end with the agent. Approvals and connections are
-/// shared with the other agents of the gateway.
+/// One caller of a gateway, created by `Gateway.agent`. An agent has its own `session` answers, sandboxes with saved values, callbacks and
+/// subscriptions. Its model has its own decisions about which servers are enabled. All of these end with the agent. Approvals and
+/// connections are shared with the other agents of the gateway.
 ///
 /// ```js
 /// const researcher = gateway.agent('researcher', { onApproval: () => 'once' })
@@ -47,7 +47,7 @@ impl Agent {
     }
 
     /// Does the same as `Gateway.sandbox`. Questions about the sandbox's runs go to the callbacks of the run, the sandbox and the agent,
-    /// and never to those of the gateway.
+    /// and never to the callbacks of the gateway.
     #[napi(catch_unwind, ts_args_type = "options?: OfAgent<SandboxOptions>", ts_return_type = "Promise<Sandbox>")]
     pub fn sandbox<'env>(&self, env: &'env Env, options: Option<Unknown<'env>>) -> napi::Result<Object<'env>> {
         self.caller.sandbox(env, "Agent.sandbox", options)
@@ -72,16 +72,16 @@ impl Agent {
     }
 
     /// Closes the agent: ends its runs, calls and sandboxes with `ERR_CLOSED`, and waits until they have ended. Then discards its `session`
-    /// answers, saved values and subscriptions. Closes servers that it had through profiles, unless another open agent has them through
-    /// profiles or the operator's own agent uses them. All other servers stay connected. An agent that is garbage collected is cleaned up
-    /// in the same way.
+    /// answers, saved values and subscriptions. Also closes servers that the agent had through profiles, unless another open agent has them
+    /// through profiles or the operator's own agent uses them. All other servers stay connected. When an agent is garbage collected, the
+    /// same happens.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let Caller { core, agent, .. } = self.caller.clone();
         let start = env.create_function_from_closure::<(), Object<'static>, _>("close", move |context| {
             let agent = agent.clone();
             let env = Env::from_raw(context.env.raw());
-            // This is done on JavaScript's thread, so that no call starts that is made after `close()`.
+            // The close begins here, on JavaScript's thread, so that a call that is made after `close()` does not start.
             agent.begin_close();
             let native = promise(&env, &core, async move {
                 agent.close().await;
@@ -95,10 +95,10 @@ impl Agent {
 
 #[napi]
 impl Gateway {
-    /// Opens an agent: a caller with its own callbacks, `session` answers, sandboxes and subscriptions, and its model's own decisions. No
-    /// agent sees anything of another agent. The gateway's own methods are those of the operator. `onInput`, `onAuthorize` and `onIssuer`
-    /// are questions about a connection, which all agents share. So they are options of the gateway, and not of an agent. Two agents with
-    /// the same name are separate agents.
+    /// Opens an agent: a caller with its own callbacks, `session` answers, sandboxes and subscriptions, and with its model's own decisions.
+    /// No agent sees anything of another agent. The methods of the gateway itself belong to the operator. `onInput`, `onAuthorize` and
+    /// `onIssuer` are questions about a connection, which all agents share. So they are options of the gateway, and not of an agent. Two
+    /// agents with the same name are separate agents.
     ///
     /// Throws `ERR_INVALID_OPTION`, `ERR_PROFILE_CONFLICT`, `ERR_CLOSED`.
     ///

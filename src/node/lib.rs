@@ -1,7 +1,7 @@
-//! The classes for Node. They wrap the crate's gateway: they parse options and return promises. Only this module uses napi.
+//! The classes for Node. They are wrappers of the crate's gateway: they parse options and return promises. Only this module uses napi.
 //!
-//! Every asynchronous method starts its work on the gateway's own tokio runtime, and the work settles a promise. Rust and Node exchange
-//! JSON and bytes; `glue.js` converts them to values and errors.
+//! Every asynchronous method starts its work on the gateway's own tokio runtime. When the work ends, it settles a promise. Rust and Node
+//! exchange JSON and bytes, which `glue.js` converts to values and errors.
 
 mod added_servers;
 mod agent;

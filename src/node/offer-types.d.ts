@@ -3,7 +3,7 @@ export interface ResourceEntry {
   server: string
   /** The server's own URI of the resource, for `readResource` and `read`. */
   uri?: string
-  /** The server's URI template, in place of `uri`. URIs that match the template may be read. */
+  /** The server's URI template, in place of `uri`. Resources whose URIs match the template may be read. */
   uriTemplate?: string
   name: string
   title?: string
@@ -17,7 +17,7 @@ export interface ReadResult {
   meta?: unknown
 }
 
-/** One content of a resource: `text`, or `blob` as base64 text. */
+/** One content of a resource: either `text`, or `blob`, which is base64 text. */
 export interface ResourceContents {
   uri: string
   mimeType?: string
@@ -25,7 +25,7 @@ export interface ResourceContents {
   blob?: string
 }
 
-/** A prompt that `getPrompt` can fill in. */
+/** A prompt that `getPrompt` can return with its arguments inserted. */
 export interface PromptEntry {
   server: string
   /** The server's own name of the prompt, for `getPrompt` and `prompt`. */
@@ -35,7 +35,7 @@ export interface PromptEntry {
   arguments: PromptArgument[]
 }
 
-/** A prompt whose arguments are filled in. */
+/** A prompt with its arguments inserted. */
 export interface PromptResult {
   description?: string
   messages: { role: string; content: unknown }[]

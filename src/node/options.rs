@@ -21,7 +21,7 @@ use hyperlight_mcp::telemetry::TraceContext;
 
 /// Callbacks about a call. Every caller may pass them.
 const CALLERS: [&str; 4] = ["onApproval", "onElicit", "onSample", "onEvent"];
-/// Callbacks about a server and its connection. Only the operator may pass them, because all agents share connections.
+/// Callbacks about a server and its connection. Only the operator may pass them, because all agents share the connections.
 const OPERATORS: [&str; 4] = ["onInput", "onAuthorize", "onIssuer", "onServerApproval"];
 
 /// The number of rows that `audit` returns if no limit is given.
@@ -108,7 +108,7 @@ fn limits<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Lim
 #[serde(untagged, expecting = "must be a folder, or false")]
 enum SnapshotDir {
     Folder(PathBuf),
-    /// `true` selects the default folder. `false` means that no snapshot is stored.
+    /// `true` selects the default folder. If this is `false`, no snapshot is stored.
     Kept(bool),
 }
 
@@ -177,7 +177,7 @@ pub(super) struct RunOptions {
 #[serde(untagged, expecting = "must be { hosts: [...] }, or false")]
 pub(super) enum FetchOption {
     Hosts(FetchHosts),
-    /// `false` switches fetch off. `true` has the same effect as the default.
+    /// `false` means that the run has no fetch. `true` has the same effect as the default.
     Switch(bool),
 }
 
@@ -187,7 +187,7 @@ pub(super) struct FetchHosts {
     hosts: Vec<String>,
 }
 
-/// Reads the option `fetch` of a run.
+/// Converts the option `fetch` of a run.
 pub(super) fn fetch_of(method: &'static str, given: Option<FetchOption>) -> Result<RunFetch> {
     match given {
         None | Some(FetchOption::Switch(true)) => Ok(RunFetch::OfAgent),
@@ -318,7 +318,7 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
     serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let text = error.into_inner().to_string();
-        // The position in the JSON text is removed, because the caller does not know that text.
+        // The position in the JSON text is removed, because the caller has not seen that text.
         let problem = text.split(" at line ").next().unwrap_or(&text);
         let field = match path.as_str() {
             "." => String::new(),
@@ -328,8 +328,8 @@ fn from_json<T: DeserializeOwned>(method: &'static str, json: &str) -> Result<T>
     })
 }
 
-/// Returns the place of a problem for a message: the field of an argument, or the argument itself. A path in the list of arguments begins
-/// with an index.
+/// Returns the position of a problem for an error message: the field of an argument, or the argument itself. A path in the list of
+/// arguments begins with an index.
 fn in_arguments(path: &str) -> String {
     match path.strip_prefix('[').and_then(|path| path.split_once(']')) {
         None => format!("{path}: "),

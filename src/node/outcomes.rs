@@ -1,5 +1,5 @@
 //! Outcomes of promises that wait for JavaScript's thread. Node itself would settle all promises whose outcomes are ready, and read their
-//! values, before other work can run. So the outcomes wait in this queue instead.
+//! values, before other work can run. So the outcomes wait in this queue instead of Node's.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use napi::Env;
 use super::turn_queue::{TurnLimits, TurnQueue};
 use super::turns::at_turn_end;
 
-/// The limits on the outcomes that are settled in one event-loop turn, so that a turn takes only a few milliseconds.
+/// The limits on the outcomes that are settled in one turn of the event loop. With these limits, a turn takes only a few milliseconds.
 const TURN: TurnLimits = TurnLimits { items: 256, bytes: 512 * 1024 };
 
-/// A function that settles a promise. If it is dropped, the promise is not settled.
+/// A function that settles a promise. If it is dropped without being called, the promise is not settled.
 type Settle = Box<dyn FnOnce(Settling) + Send>;
 
 /// The outcomes of one environment, from all its gateways.
@@ -36,7 +36,8 @@ impl Outcomes {
         self.0.lock()
     }
 
-    /// Queues an outcome until an event-loop turn has room for it. `bytes` is the size of the JSON that JavaScript's thread has to parse.
+    /// Queues an outcome until a turn of the event loop has room for it. `bytes` is the size of the JSON that JavaScript's thread has to
+    /// parse.
     pub(super) fn send(self: &Arc<Self>, bytes: usize, settle: impl FnOnce(Settling) + Send + 'static) {
         let mut state = self.state();
         // After the environment has ended, nobody waits for the outcome.
@@ -118,7 +119,7 @@ impl Settling {
 }
 
 impl Drop for Settling {
-    /// A drop without `settled` means that the environment has ended, so all waiting outcomes are dropped.
+    /// If this value is dropped without a call of `settled`, the environment has ended, so all waiting outcomes are dropped.
     fn drop(&mut self) {
         if !self.was_settled {
             self.outcomes.end();
@@ -130,7 +131,7 @@ impl Drop for Settling {
 mod tests {
     use super::*;
 
-    /// Returns outcomes whose first turn is in progress, and a value to which the waiting outcomes have references.
+    /// Returns outcomes whose first turn is in progress, and a value to which each waiting outcome has a reference.
     fn waiting() -> (Arc<Outcomes>, Arc<()>) {
         let (outcomes, held) = (Arc::new(Outcomes::default()), Arc::new(()));
         for _ in 0..=TURN.items {

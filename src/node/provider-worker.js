@@ -1,8 +1,9 @@
-// Runs the code of one provider package in a worker thread, and posts its answer: { text } or { problem }. The thread has no environment, no arguments
-// and no streams of this process, and providers.js ends it. The code has no port to this process, and its output is dropped here, because Node would
-// read any amount of messages and output on its main thread. The code cannot import files outside its package by mistake, because a person has approved
-// only the digest of the package. It cannot start threads or programs by Node's own functions, because these would go on, and grow, while this thread
-// waits in a system call and cannot be ended. This is not a sandbox: approved code can get around it (docs/THREAT-MODEL.md, T23).
+// Runs the code of one provider package in a worker thread, and posts the answer of the code: { text } or { problem }. The thread has no
+// environment variables, no arguments and no streams of this process, and providers.js ends it. The code has no port to this process, and
+// its output is dropped here. Otherwise Node would read any amount of messages and output on its main thread. The code cannot import files
+// outside its package by mistake, because a person has approved only the digest of the package. It cannot start threads or programs with
+// Node's own functions. Such threads or programs would continue, and could use more and more memory, while this thread waits in a system
+// call and cannot be ended. This is not a sandbox: approved code can circumvent it (docs/THREAT-MODEL.md, T23).
 {
   const threads = require("node:worker_threads");
   const { Writable } = require("node:stream");
@@ -40,7 +41,10 @@
 
   withhold();
 
-  /** Takes everything from the code that starts a thread, a program or native code. No function here keeps an original, so a debugger finds none. */
+  /**
+   * Removes every function from the code that starts a thread, a program or native code. No function here keeps an original function, so a
+   * debugger cannot find one.
+   */
   function withhold() {
     const refusing = (name) =>
       function refused() {
@@ -60,21 +64,22 @@
     take(programs, Object.keys(programs), "child_process");
     take(threads, ["Worker"], "worker_threads");
     take(require("node:cluster"), ["fork", "Worker"], "cluster");
-    // The hooks of a module run in a thread of their own.
+    // The hooks of a module run in a separate thread.
     take(loading, ["register"], "module");
     take(process, ["binding", "_linkedBinding", "dlopen", "execve"], "process");
     try {
-      // A debugger of this process could call everything in it.
+      // A debugger of this process could call every function in the process.
       take(require("node:inspector/promises"), ["Session", "open"], "inspector");
       take(require("node:inspector"), ["Session", "open"], "inspector");
     } catch {
-      // This Node has no debugger.
+      // This version of Node has no debugger.
     }
     loading.syncBuiltinESMExports();
   }
 
   /**
-   * Calls the function `servers`. It may be exported by itself, or as a method of the default export, which CommonJS puts one level deeper.
+   * Calls the function `servers`. It may be a separate export, or a method of the default export. CommonJS puts the default export one
+   * level deeper.
    */
   async function answer() {
     const exported = await import(pathToFileURL(file));

@@ -1,30 +1,32 @@
-// The part of the glue for providers: it runs the code of packages in worker threads, and the functions of registered providers. It is evaluated with
-// glue.js, which passes its functions.
+// The part of the glue code for providers: it runs the code of packages in worker threads, and calls the functions of registered providers.
+// It is evaluated together with glue.js, which passes its functions to this part.
 ({ entriesOf, invalid, json, settle, traceOf }) => {
-  // Tests and programs may replace these later.
+  // Tests and programs may replace these functions later.
   const { setTimeout, clearTimeout, setInterval, clearInterval } = globalThis;
-  /** Time for the code of a package, in milliseconds, once its thread has started. */
+  /** The time limit for the code of a package, in milliseconds. It begins when the thread has started. */
   const TIME = 2_000;
-  /** Time for a thread to start, which takes long on a busy machine. */
+  /** The time limit for the start of a thread, in milliseconds. On a busy machine, the start can take long. */
   const START_TIME = 10_000;
-  /** The maximum length of an answer, in characters. src/registry/providers/definitions.rs checks the same limit again, in bytes. */
+  /** The maximum length of an answer, in characters. src/registry/providers/definitions.rs applies the same limit again, in bytes. */
   const MAX_ANSWER = 256 * 1024;
   const RESOURCES = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 16, codeRangeSizeMb: 16, stackSizeMb: 2 };
   /**
-   * The memory, in bytes, by which the process may grow while the code of one package runs. `RESOURCES` bounds the heap of its thread, and no buffers.
-   * Nothing tells which thread has taken memory, so the code of all packages that runs at that moment is ended.
+   * The memory, in bytes, by which the process may grow while the code of one package runs. `RESOURCES` limits only the heap of the thread,
+   * and no buffers. It is not possible to find out which thread has taken memory. So if the limit is exceeded, the code of all packages
+   * that runs at that time is ended.
    */
   const MEMORY = 512 * 1024 * 1024;
-  /** The bytes that are added to `MEMORY` for each further package whose code runs at the same time. */
+  /** The number of bytes that are added to `MEMORY` for each further package whose code runs at the same time. */
   const FURTHER_MEMORY = 128 * 1024 * 1024;
   /** The pause between two measurements of the memory, in milliseconds. */
   const LOOK = 20;
-  /** The number of threads that run. */
+  /** The number of threads that are running. */
   let running = 0;
 
   /**
-   * Runs a file in a separate thread, and returns its answer as JSON. The thread sends two messages through a port that the code of the package
-   * does not have: `{ starts }`, then `{ text }` or `{ problem }`. Later messages are not read, so that no flood of messages reaches this thread.
+   * Runs a file in a separate thread, and returns its answer as JSON. The thread sends two messages through a port that the code of the
+   * package does not have: `{ starts }`, then `{ text }` or `{ problem }`. Later messages are not read, so a flood of messages does not
+   * reach this thread.
    */
   function inWorker(source, file, folder) {
     const threads = process.getBuiltinModule?.("node:worker_threads");
@@ -55,8 +57,8 @@
         clearInterval(looks);
         port.removeAllListeners("message");
         port.close();
-        // A thread that is in a system call ends only when the call ends, and nothing here waits for that. `terminate` alone would keep the
-        // process alive until then, so `unref` follows.
+        // A thread that waits in a system call ends only when that call ends, and this code does not wait for that. With `terminate` alone,
+        // the process would stay alive until then. For this reason, `unref` follows.
         worker.terminate();
         worker.unref();
         settlement(value);

@@ -1,4 +1,4 @@
-//! Providers for Node: packages whose code runs in worker threads, and objects that the agent's author registers.
+//! Providers for Node: packages whose code runs in worker threads, and objects that the author of the agent registers.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use hyperlight_mcp::sandbox::Value;
 
 const REGISTER: &str = "Gateway.registerProvider";
 
-/// Runs the code of packages in worker threads. The thread that opened the gateway starts them.
+/// Runs the code of packages in worker threads. The JavaScript thread that opened the gateway starts these threads.
 struct WorkerLoader(JavaScriptModule);
 
 /// A provider whose `servers()` is a JavaScript function.
@@ -63,11 +63,12 @@ fn answer(module: &JavaScriptModule, function: &str, arguments: Vec<Value>) -> A
 
 #[napi]
 impl Gateway {
-    /// Registers a provider: an object whose `servers()` returns definitions. That function is called now and at each `reload()`, and must
-    /// answer within 2 s. The provider's servers are named `<name>--<server>`, and each needs approval. A provider that throws or returns
-    /// anything else is listed as failed. Registering the same name again replaces the provider.
+    /// Registers a provider: an object whose `servers()` returns definitions. This function is called now and at each `reload()`, and must
+    /// answer within 2 s. The provider's servers are named `<name>--<server>`, and each of them needs approval. If the function throws, or
+    /// returns anything other than definitions, the provider is listed as failed. If a provider is already registered under this name, the
+    /// new provider replaces it.
     ///
-    /// Rejects with `ERR_INVALID_OPTION` for an invalid name or the name of a package's provider, and with `ERR_STORE`.
+    /// Rejects with `ERR_INVALID_OPTION` if the name is invalid or belongs to the provider of a package, and with `ERR_STORE`.
     ///
     /// ```js
     /// const { servers } = await gateway.registerProvider('acme', {
@@ -92,7 +93,7 @@ impl Gateway {
         glue::call(env, "registerProvider", FnArgs::from((start, name, provider)))
     }
 
-    /// Lists the providers: the registered ones, and the packages. It reads no file: packages are checked when the gateway opens, at each
+    /// Lists the providers: both registered providers and packages. Reads no file. Packages are checked when the gateway opens, at each
     /// `reload()`, and when a provider is registered, approved or revoked.
     #[napi(catch_unwind, ts_return_type = "ProviderStatus[]")]
     pub fn providers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
@@ -100,8 +101,8 @@ impl Gateway {
         glue::call(env, "parse", FnArgs::from((json,)))
     }
 
-    /// Returns everything that a person must see before the code of a package may run. Runs none of that code. `name` is the name of the
-    /// provider or of the package.
+    /// Returns everything that a person must see before the code of a package may run. This method does not run that code. `name` is the
+    /// name of the provider or of the package.
     ///
     /// Rejects with `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER`, `ERR_STORE`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ProviderRequest>")]
@@ -111,8 +112,9 @@ impl Gateway {
         })
     }
 
-    /// Approves the code of a package, exactly as shown in the request with this digest, and runs it. Each server that it provides needs
-    /// its own approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the errors of `providerRequest`.
+    /// Approves the code of a package exactly as the request with this digest shows it, and runs the code. Each server that the package
+    /// provides needs its own approval. Rejects with `ERR_DIGEST_CHANGED` if the package has changed since, and with the errors of
+    /// `providerRequest`.
     ///
     /// ```js
     /// const request = await gateway.providerRequest('acme-mcp')
@@ -127,7 +129,7 @@ impl Gateway {
         })
     }
 
-    /// Revokes the approval of a package's code for every process, and removes its servers from this gateway. Rejects with
+    /// Revokes the approval of a package's code for every process, and removes the provider's servers from this gateway. Rejects with
     /// `ERR_UNKNOWN_PROVIDER`, `ERR_PROVIDER` for a registered provider, and `ERR_STORE`.
     #[napi(catch_unwind, ts_args_type = "name: string", ts_return_type = "Promise<ProviderStatus>")]
     pub fn revoke_provider<'env>(&self, env: &'env Env, name: Unknown<'env>) -> napi::Result<Object<'env>> {

@@ -1,4 +1,5 @@
-//! The reply that a native promise returns to the glue code: one JSON text, `{ ok }` or `{ error }`, and its bytes.
+//! The reply that a native promise returns to the glue code. It is one JSON text, `{ ok }` or `{ error }`, and the bytes that belong to
+//! this text.
 
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
@@ -26,7 +27,7 @@ impl Reply {
     /// Creates the reply for a plain value or an error.
     pub(super) fn new<T: Serialize>(outcome: Result<T>) -> Self {
         match outcome.and_then(|value| serde_json::to_value(value).map_err(|error| Error::Internal(error.to_string().into()))) {
-            // The value is converted to `Value` first, which escapes JSON of a server that looks like a placeholder for bytes.
+            // The value is first converted to `Value`. This escapes JSON of a server that looks like a placeholder for bytes.
             Ok(json) => Self(Value::record([("ok", Value::from(json))]).to_wire()),
             Err(error) => Self::failure(&error, json!({})),
         }
@@ -47,7 +48,7 @@ impl Reply {
         Self(Value::record([("error", Value::from(fields))]).to_wire())
     }
 
-    /// Creates the reply with what a guest would get: `{ value }`, or the error that would be thrown in the guest.
+    /// Creates the reply with the result that a guest would get: `{ value }`, or the error that would be thrown in the guest.
     pub(super) fn of_host(reply: HostReply) -> Self {
         match reply {
             HostReply::Value(value) => Self(Value::record([("ok", Value::record([("value", value)]))]).to_wire()),
@@ -68,7 +69,7 @@ impl Reply {
         Self(Wire { json, blobs: value.blobs })
     }
 
-    /// Returns the size of the JSON that JavaScript's thread has to parse. Bytes are not parsed.
+    /// Returns the size in bytes of the JSON that JavaScript's thread has to parse. Byte arrays are not parsed.
     fn bytes(&self) -> usize {
         self.0.json.len()
     }
@@ -79,7 +80,7 @@ impl Reply {
     }
 }
 
-/// Runs a method whose arguments and result are plain data. `subject` is the object of the method. It is cloned for the work.
+/// Runs a method whose arguments and result are plain data. `subject` is the object to which the method belongs. It is cloned for the work.
 pub(super) fn method<'env, const N: usize, S, A, T, F, W>(
     env: &'env Env,
     core: &GatewayRuntime,
@@ -111,7 +112,7 @@ where
     glue::call(env, "method", FnArgs::from((start, name, Vec::from(args))))
 }
 
-/// Returns a promise of a reply. Work on the tokio runtime settles it.
+/// Returns a promise of a reply. The promise is settled by work on the tokio runtime.
 pub(super) fn promise<'env>(
     env: &'env Env,
     core: &GatewayRuntime,
@@ -120,8 +121,8 @@ pub(super) fn promise<'env>(
     promise_of(env, core, work, Reply::bytes, |reply, _| Ok(reply.into_parts()))
 }
 
-/// Returns a promise of any value. It is settled when an event-loop turn has room for it, after earlier events were delivered. `bytes`
-/// returns the size that JavaScript's thread has to parse. `convert` runs on that thread.
+/// Returns a promise of any value. The promise is settled when a turn of the event loop has room for it, after earlier events were
+/// delivered. `bytes` returns the size of the JSON that JavaScript's thread has to parse. `convert` runs on that thread.
 pub(super) fn promise_of<'env, T, V>(
     env: &'env Env,
     core: &GatewayRuntime,
@@ -151,7 +152,8 @@ where
     Ok(promise)
 }
 
-/// A pending promise. If its work is dropped, it is settled with `ERR_CLOSED`, so that no promise stays pending forever.
+/// A pending promise. If the work of the promise is dropped, the promise is settled with `ERR_CLOSED`, so that no promise stays pending
+/// forever.
 struct Unsettled<T, S: FnOnce(Result<T>)> {
     settle: Option<S>,
     outcome: PhantomData<fn(T)>,

@@ -24,7 +24,7 @@ enum Reference {
     Resource { uri: String },
 }
 
-/// The argument to complete, and its value so far.
+/// The argument to complete, and the value that it has up to now.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Argument {
@@ -91,8 +91,8 @@ impl Caller {
 
 #[napi]
 impl Gateway {
-    /// Returns the approved resources of a server, followed by its approved resource templates. Leaves out those whose URI the approval
-    /// request cuts. Starts no server.
+    /// Returns the approved resources of a server, followed by its approved resource templates. Leaves out an item if the approval request
+    /// shows only a part of the item's URI. Starts no server.
     ///
     /// Rejects with `ERR_UNKNOWN_SERVER`, `ERR_NOT_APPROVED`, `ERR_NOT_ENABLED`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<ResourceEntry[]>")]
@@ -118,7 +118,8 @@ impl Gateway {
         self.caller.read_resource(env, "Gateway.readResource", [Some(server), Some(uri), None, options])
     }
 
-    /// Returns the approved prompts of a server. Leaves out those whose names the approval request cuts. Starts no server.
+    /// Returns the approved prompts of a server. Leaves out a prompt if the approval request shows only a part of the prompt's name. Starts
+    /// no server.
     ///
     /// Rejects with the same errors as `resources`.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<PromptEntry[]>")]
@@ -126,7 +127,7 @@ impl Gateway {
         self.caller.prompts(env, "Gateway.prompts", server)
     }
 
-    /// Gets a prompt with its arguments inserted. Arguments are texts; numbers and booleans are converted to text.
+    /// Returns a prompt with its arguments inserted. Arguments are texts. Numbers and booleans are converted to text.
     ///
     /// Rejects with `ERR_UNKNOWN_PROMPT`, `ERR_PROMPT_CHANGED`, and with the errors of `callTool`.
     ///
@@ -150,7 +151,7 @@ impl Gateway {
     }
 
     /// Completes an argument of a prompt, or a variable of a resource template (`uri` is the URI template). `options.context` contains the
-    /// values of arguments that were already chosen, by argument name.
+    /// values of arguments that were already chosen. The keys are the names of the arguments.
     ///
     /// Rejects with the same errors as `getPrompt` and `readResource`.
     #[napi(
@@ -186,7 +187,7 @@ impl Gateway {
 
 #[napi]
 impl Agent {
-    /// Does the same as `Gateway.resources`, for what the agent sees.
+    /// Does the same as `Gateway.resources`, for the resources that the agent sees.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<ResourceEntry[]>")]
     pub fn resources<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.resources(env, "Agent.resources", server)
@@ -208,7 +209,7 @@ impl Agent {
         self.caller.read_resource(env, "Agent.readResource", [Some(server), Some(uri), None, options])
     }
 
-    /// Does the same as `Gateway.prompts`, for what the agent sees.
+    /// Does the same as `Gateway.prompts`, for the prompts that the agent sees.
     #[napi(catch_unwind, ts_args_type = "server: string", ts_return_type = "Promise<PromptEntry[]>")]
     pub fn prompts<'env>(&self, env: &'env Env, server: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.prompts(env, "Agent.prompts", server)
@@ -248,7 +249,8 @@ impl Agent {
         self.caller.complete(env, "Agent.complete", [Some(server), Some(reference), Some(argument), options])
     }
 
-    /// Does the same as `Gateway.subscribe`. The event is sent only to the agent's `onEvent`, or to the gateway's if the agent has none.
+    /// Does the same as `Gateway.subscribe`. The event is sent only to the agent's `onEvent`. If the agent has none, it is sent to the
+    /// gateway's `onEvent`.
     #[napi(catch_unwind, ts_args_type = "server: string, uri: string", ts_return_type = "Promise<void>")]
     pub fn subscribe<'env>(&self, env: &'env Env, server: Unknown<'env>, uri: Unknown<'env>) -> napi::Result<Object<'env>> {
         self.caller.subscribe(env, "Agent.subscribe", [Some(server), Some(uri)])

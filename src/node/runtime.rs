@@ -1,4 +1,4 @@
-//! The state that the JavaScript objects of a gateway share: the tokio runtime, and its shutdown.
+//! The state that the JavaScript objects of a gateway share: the tokio runtime and its shutdown.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,17 +12,17 @@ use hyperlight_mcp::error::{Error, Result};
 use hyperlight_mcp::gateway::Gateway;
 use hyperlight_mcp::redact::Redactor;
 
-/// The number of tokio worker threads. They resolve calls; each run of a guest has a separate thread.
+/// The number of tokio worker threads. They settle calls. Each run of a guest has its own thread.
 const WORKERS: usize = 2;
 
-/// The shared state of the gateway's object, its sandboxes and the pending promises. The gateway is ended when the last of these is
-/// dropped, because nobody can use it any more. The runtime is not napi's, because napi's runtime delays Node's exit.
+/// The state that the gateway's object, its sandboxes and the pending promises share. The gateway is ended when the last of these objects
+/// is dropped, because nobody can use it any more. This runtime is not napi's runtime, because that runtime delays Node's exit.
 #[derive(Clone)]
 pub(super) struct GatewayRuntime(Arc<Shared>);
 
 struct Shared {
     runtime: Mutex<Running>,
-    /// The tasks that each have to settle a promise. The runtime lives until all of them have ended.
+    /// The tasks, each of which has to settle a promise. The runtime exists until all of them have ended.
     tasks: TaskTracker,
     closing: AtomicBool,
     gateway: OnceLock<Gateway>,
@@ -30,7 +30,7 @@ struct Shared {
 }
 
 struct Running {
-    /// The runtime. `None` after the shutdown. No handle of the runtime is kept elsewhere, because a handle keeps the runtime's file
+    /// The runtime. `None` after the shutdown. No handle of the runtime is stored elsewhere, because a handle keeps the runtime's file
     /// descriptors open.
     runtime: Option<Runtime>,
     /// The number of running tasks that started after [`GatewayRuntime::begin_close`]. One of them closes the gateway itself.
@@ -72,7 +72,7 @@ impl GatewayRuntime {
         })))
     }
 
-    /// Sets the gateway. It ends when the last of its objects is dropped.
+    /// Sets the gateway. The gateway is ended when the last of its objects is dropped.
     pub(super) fn own(&self, gateway: Gateway) {
         let _ = self.0.gateway.set(gateway);
     }
@@ -98,8 +98,8 @@ impl GatewayRuntime {
         running.runtime.as_ref().map(|runtime| runtime.handle().clone()).ok_or(Error::Closed { what: "gateway" })
     }
 
-    /// Runs work on the runtime, or on a separate thread after the shutdown. Work that cannot run is dropped, and must settle its promise
-    /// even then.
+    /// Runs work on the runtime, or on a separate thread after the shutdown. Work that cannot run is dropped. It must settle its promise
+    /// even if it is dropped.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.0.runtime.lock();
         let Some(runtime) = &running.runtime else {
@@ -112,7 +112,7 @@ impl GatewayRuntime {
             self.0.tasks.spawn_on(work, &handle);
             return;
         }
-        // A late task is not one of the tasks for which closing the gateway waits.
+        // When the gateway is closed, it does not wait for late tasks.
         running.late += 1;
         drop(running);
         let late = LateTask(Arc::clone(&self.0));
@@ -122,8 +122,8 @@ impl GatewayRuntime {
         });
     }
 
-    /// Starts to close the gateway. Closing does not wait for work that starts from now on. Returns a future that completes when all
-    /// earlier work has settled its promises.
+    /// Starts to close the gateway. Closing does not wait for work that starts from now on. Returns a future that resolves when all earlier
+    /// work has settled its promises.
     pub(super) fn begin_close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.closing.store(true, Ordering::Release);
         self.0.tasks.close();
@@ -131,7 +131,7 @@ impl GatewayRuntime {
         async move { tasks.wait().await }
     }
 
-    /// Ends the runtime's threads as soon as there are no late tasks, without waiting for the threads.
+    /// Ends the runtime's threads when no late task is left. Does not wait for the threads.
     pub(super) fn shut_down(&self) {
         let mut running = self.0.runtime.lock();
         running.has_ended = true;
@@ -141,8 +141,8 @@ impl GatewayRuntime {
     }
 }
 
-/// Runs work after the runtime was shut down, for example to report that everything is closed. It opens no file descriptor, because none
-/// may be left open.
+/// Runs work after the runtime was shut down, for example to report that everything is closed. This function opens no file descriptor,
+/// because none may be left open.
 fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
     // The future of a call is large. Without the box, it would be moved several times on the small stack of the thread.
     let work = Box::pin(work);
@@ -156,7 +156,7 @@ fn run_apart(work: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// Shuts down a runtime. No lock may be held, because the runtime's tasks are dropped with everything that they own.
+/// Shuts down a runtime. The caller must hold no lock, because the runtime's tasks are dropped with everything that they own.
 fn shut_down(runtime: Option<Runtime>) {
     if let Some(runtime) = runtime {
         runtime.shutdown_background();

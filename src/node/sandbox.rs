@@ -23,11 +23,11 @@ use hyperlight_mcp::error::Error;
 use hyperlight_mcp::gateway::{RunOptions, RunReport};
 use hyperlight_mcp::sandbox::{Stop, StopReason};
 
-/// The number of the next run. Runs are numbered in the process, so that events can refer to them.
+/// The number of the next run. Runs are numbered within the process, so that events can refer to a run.
 static RUNS: AtomicU64 = AtomicU64::new(1);
 
-/// Runs agent code, each run in a separate micro-VM. Runs of one sandbox execute one after another; runs of several sandboxes execute in
-/// parallel.
+/// Runs agent code, each run in its own micro-VM. The runs of one sandbox execute one after another. The runs of several sandboxes execute
+/// in parallel.
 ///
 /// ```js
 /// const sandbox = await gateway.sandbox()
@@ -39,7 +39,7 @@ pub struct Sandbox {
     core: GatewayRuntime,
     pub(super) inner: Arc<hyperlight_mcp::gateway::Sandbox>,
     pub(super) events: Option<EventSink>,
-    /// The party whose callbacks the sandbox's runs may have.
+    /// The party whose callbacks may be passed for the sandbox's runs.
     callback_owner: CallbackOwner,
 }
 
@@ -68,10 +68,11 @@ impl Sandbox {
 
 #[napi]
 impl Sandbox {
-    /// Adds one of the agent's own modules as `host:<name>`, for runs that start later. Its functions may be synchronous or return a
-    /// promise; the guest calls them synchronously. Arguments and results are JSON and `Uint8Array`.
+    /// Adds one of the agent's own modules as `host:<name>`, for runs that start later. The functions of the module may be synchronous or
+    /// return a promise. The guest calls them synchronously in both cases. Arguments and results are JSON and `Uint8Array`.
     ///
-    /// Throws `ERR_NAME_TAKEN` for `mcp`, `mcp-…` and names in use, and `ERR_INVALID_OPTION` for names that cannot be imported.
+    /// Throws `ERR_NAME_TAKEN` for `mcp`, `mcp-…` and names that are already used, and `ERR_INVALID_OPTION` for names that cannot be
+    /// imported.
     ///
     /// ```js
     /// sandbox.hostModule('clock', { now: () => Date.now() })
@@ -87,7 +88,7 @@ impl Sandbox {
         self.inner.host_module(&name, Arc::new(module)).map_err(|error| glue::thrown(&env, &error))
     }
 
-    /// Runs an ES module or a plain script. The code must define a function `handler(input)`, exported or not, or a default export; the
+    /// Runs an ES module or a plain script. The code must define a function `handler(input)`, exported or not, or a default export. This
     /// function may be async. Each run starts with a new state. If the run fails, the error has `logs`, `warnings` and `stats`.
     ///
     /// Rejects with `ERR_CODE_SYNTAX`, `ERR_NO_HANDLER`, `ERR_GUEST_THREW`, `ERR_INVALID_VALUE`, `ERR_NEVER_SETTLES`,
@@ -146,7 +147,7 @@ impl Sandbox {
 
 type Prepared = hyperlight_mcp::error::Result<(String, RunOptions)>;
 
-/// Reads the arguments `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` from the glue code.
+/// Parses the arguments `(code, data, callbackNames, sink, asked, inputJson, inputBlobs)` from the glue code.
 fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop, callback_owner: CallbackOwner) -> napi::Result<Prepared> {
     let asked = callbacks(context.env, context.get(4)?)?;
     let input = wire_of(context, 5)?;
@@ -202,7 +203,7 @@ fn reply(report: RunReport) -> Reply {
     }
 }
 
-/// Returns a function that sets the number and the listeners of a run that a model's tool starts.
+/// Returns a function that sets the number and the listeners of each run that a model's tool starts.
 pub(super) fn run_setup(events: Option<EventSink>) -> RunSetup {
     Arc::new(move |options| {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);

@@ -37,7 +37,7 @@ struct ServeOptions {
     allow_writes: Vec<String>,
     agent: Option<String>,
     direct: Option<DirectOption>,
-    /// The only server whose tools are served, under their own names.
+    /// The only server whose tools are served. They keep the names that the server gives them.
     only: Option<String>,
     names: NameStyle,
     tool_errors: Option<ToolErrors>,
@@ -90,7 +90,7 @@ impl From<ResourceOptions> for ProtectedResource {
     }
 }
 
-/// Checks that no option for HTTP is given where a host is served on standard input and output.
+/// Checks that no option for HTTP is given if a host is served on standard input and output.
 fn check_stdio(stdio: Option<bool>, of_http: &[(&str, bool)]) -> Result<()> {
     if stdio == Some(false) {
         return Err(invalid("stdio: must not be false without http: give a port in http".to_owned()));
@@ -101,7 +101,7 @@ fn check_stdio(stdio: Option<bool>, of_http: &[(&str, bool)]) -> Result<()> {
     }
 }
 
-/// Returns the servers whose tools are served under their own names.
+/// Returns the servers whose tools are listed directly.
 fn direct_of(only: Option<String>, direct: Option<DirectOption>) -> Result<Direct> {
     match (only, direct) {
         (Some(_), Some(_)) => {
@@ -185,7 +185,7 @@ fn invalid(problem: String) -> Error {
     Error::InvalidOption { method: METHOD, problem: problem.into() }
 }
 
-/// Replaces the method and option names in an error about an invalid option by those that are used in Node.
+/// Replaces the method and option names in an error about an invalid option by the names that Node uses.
 fn renamed(error: Error, before: &str) -> Error {
     match error {
         Error::InvalidOption { method: "Gateway.agent", problem } => invalid(format!("agent: {problem}")),
@@ -209,14 +209,14 @@ pub struct ServedGateway {
 
 #[napi]
 impl ServedGateway {
-    /// The URL of the MCP endpoint, for example `http://127.0.0.1:8080/mcp`. `undefined` over standard input and output.
+    /// The URL of the MCP endpoint, for example `http://127.0.0.1:8080/mcp`. It is `undefined` over standard input and output.
     #[napi(getter, ts_return_type = "string | undefined")]
     pub fn url(&self) -> Either<String, ()> {
         self.inner.url().map_or(Either::B(()), |url| Either::A(url.to_owned()))
     }
 
-    /// Resolves when serving has ended: after `close()` or `gateway.close()`, and over standard input and output also when the host has
-    /// closed its end. Rejects with `ERR_IO` if the host did not speak the protocol.
+    /// Resolves when serving has ended: after `close()` or `gateway.close()`. Over standard input and output, serving also ends when the
+    /// host has closed its end. Rejects with `ERR_IO` if the host did not use the MCP protocol.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn ended<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         method(env, &self.core, &self.inner, "ServedGateway.ended", [], |served, []: [(); 0]| async move { served.ended().await })
@@ -236,10 +236,10 @@ impl ServedGateway {
 #[napi]
 impl Gateway {
     /// Serves the gateway to MCP hosts, like `npx hyperlight-mcp serve`: each client is a separate agent with the tools of `agentTools()`.
-    /// All approved servers are enabled, including those that are approved later, except those that `disable()` has hidden. Without
-    /// options, it serves one host on standard input and output of this process; then `console.log` would break the protocol, so log with
-    /// `console.error`. Over HTTP it may be called several times. Questions about a call go to the host that made it, and not to the
-    /// callbacks of the gateway.
+    /// All approved servers are enabled, including those that are approved later. Servers that `disable()` has hidden stay disabled.
+    /// Without options, serves one host on standard input and output of this process. In this case, `console.log` would break the protocol,
+    /// so use `console.error` for logs. Over HTTP, this method may be called several times. Questions about a call go to the host that made
+    /// the call, and not to the callbacks of the gateway.
     ///
     /// Rejects with `ERR_INVALID_OPTION`, `ERR_UNKNOWN_SERVER` for a server in `servers`, `allowWrites` or `direct`, `ERR_IO` for a file that cannot
     /// be read or a port that is in use, `ERR_CLOSED`, `ERR_APPROVAL_STORE`.
@@ -279,7 +279,8 @@ impl Gateway {
     }
 }
 
-/// Keeps Node and the gateway alive until serving ends, by a pending promise. It is needed because the program may keep no other reference.
+/// Keeps Node and the gateway alive until serving ends, by a pending promise. The promise is needed because the program may have no other
+/// reference.
 fn keep_alive(env: &Env, core: &GatewayRuntime, served: serve::ServedGateway) -> napi::Result<()> {
     let owner = core.clone();
     let ended = async move {

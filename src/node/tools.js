@@ -1,6 +1,7 @@
-// The part of the glue for agents, tools for a model, plugins and registrations. It is evaluated with glue.js, which passes its functions.
+// The part of the glue code for agents, tools for a model, plugins and registrations. It is evaluated together with glue.js, which passes
+// its functions to this part.
 ({ asked, checkAborted, classOf, crossing, entriesOf, failure, invalid, json, said, settle, sink, split, traceOf, watch }) => {
-  /** Calls a native constructor. Only the constructor can detect an object that merely looks like one of the addon's classes. */
+  /** Calls a native constructor. Only the constructor can detect an object that looks like one of the addon's classes but is none. */
   function made(method, make) {
     try {
       return make();
@@ -26,7 +27,7 @@
     return [json(Object.keys(callbacks), method), sink(callbacks.onEvent), asked(callbacks)];
   }
 
-  /** Makes the tools. Each executes with `start(name, args, callbackNames, sink, asked)`, which returns [native promise, stop]. */
+  /** Makes the tools. Each tool executes with `start(name, args, callbackNames, sink, asked)`, which returns [native promise, stop]. */
   function toolsOf(definitions, start) {
     return JSON.parse(definitions).map(({ name, description, inputSchema }) => ({
       name,
@@ -48,8 +49,8 @@
   }
 
   /**
-   * Makes the images and sounds of an answer a property that is not enumerable. So JSON of the answer does not send them to a model as
-   * text, which would cost very many tokens.
+   * Makes the images and sounds of an answer a property that is not enumerable. The JSON of the answer then does not send them to a model
+   * as text, which would cost a large number of tokens.
    */
   function withContent(answer) {
     if (!Array.isArray(answer?.content)) return answer;
@@ -57,7 +58,10 @@
     return Object.defineProperty(rest, "content", { value: content });
   }
 
-  /** Writes a model's arguments as JSON. A value that JSON cannot represent becomes a string, which is then reported as a wrong argument. */
+  /**
+   * Writes a model's arguments as JSON. A value that JSON cannot represent becomes a string. This string is then reported as a wrong
+   * argument.
+   */
   function modelArguments(args) {
     try {
       return JSON.stringify(args) ?? (args === undefined ? "null" : JSON.stringify(`(${typeof args})`));
@@ -73,7 +77,8 @@
       if (errors === "throw") throw failure(code, message);
       return { error: message, code };
     };
-    // A second argument that is an object contains the options of the call. Any other number or type of arguments is refused with the arguments.
+    // A second argument that is an object contains the options of the call. Any other number or type of arguments is refused together with
+    // the arguments.
     const hasOptions = given.length === 2 && (given[1] === undefined || typeof given[1] === "object");
     const args = hasOptions ? given.slice(0, 1) : given;
     let options;
@@ -125,7 +130,7 @@
       const isEnabled = () => native.isEnabled() === "true";
       const switched = (native) => settle(native, traceOf(), undefined);
       const { name: label, version, description, commands } = JSON.parse(native.manifest());
-      /** Executes a line that a person typed. It resolves even for a wrong line. */
+      /** Executes a line that a person typed. The promise resolves even if the line has an error. */
       async function execute(line, options) {
         if (isEnabled()) return gateway.command(line, options);
         const text = "the plugin is off. Switch it on with its enable()";

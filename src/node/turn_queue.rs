@@ -1,15 +1,16 @@
-//! A queue of items that wait for JavaScript's thread, with limits on the items of one event-loop turn. The functions have no side effects.
+//! A queue of items that wait for JavaScript's thread, with limits on the items that one turn of the event loop gets. The functions have no
+//! side effects.
 
 use std::collections::VecDeque;
 
-/// The limits of one turn. An item that is larger than the byte limit gets a separate turn.
+/// The limits of one turn. An item that is larger than the byte limit gets its own turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TurnLimits {
     pub(super) items: usize,
     pub(super) bytes: usize,
 }
 
-/// Items that wait for a turn, in order. Only one turn is in progress at a time, so that other work runs between two turns.
+/// Items that wait for a turn, in order. Only one turn is in progress at a time, so that other work can run between two turns.
 pub(super) struct TurnQueue<T> {
     limits: TurnLimits,
     /// The items, each with its size in bytes.
@@ -37,8 +38,8 @@ impl<T> TurnQueue<T> {
         self.bytes
     }
 
-    /// Removes and returns the items of the next turn. Returns `None` if no item waits, or while a turn is in progress (until
-    /// [`TurnQueue::turn_ended`]).
+    /// Removes and returns the items of the next turn. Returns `None` if no item waits, or if a turn is in progress.
+    /// [`TurnQueue::turn_ended`] ends a turn.
     pub(super) fn next_turn(&mut self) -> Option<Vec<T>> {
         if self.is_under_way {
             return None;
@@ -57,7 +58,7 @@ impl<T> TurnQueue<T> {
         self.is_under_way.then_some(turn)
     }
 
-    /// Allows another turn.
+    /// Records that the turn has ended. From now on, another turn may begin.
     pub(super) fn turn_ended(&mut self) {
         self.is_under_way = false;
     }

@@ -24,7 +24,7 @@ pub(super) struct TurnEnd {
 
 /// The way in which the end of a turn is detected.
 enum Mark {
-    /// This host has no libuv event loop. Work runs immediately, because no end of a turn is reported.
+    /// This host has no libuv event loop. Work runs immediately, because the end of a turn is never reported.
     Absent,
     Check(Check),
     /// The environment has ended. Work is dropped.
@@ -43,7 +43,7 @@ impl TurnEnd {
                 check.set_data(data);
             }
             let mut hook = ptr::null_mut();
-            // SAFETY: the environment is alive and this is its thread; `data` lives until the handle is closed, which this hook begins.
+            // SAFETY: the environment is alive and this is its thread; `data` exists until the handle is closed, which this hook begins.
             let added = unsafe { sys::napi_add_async_cleanup_hook(env.raw(), Some(environment_ends), data, &raw mut hook) };
             if let Err(error) = check_status!(added) {
                 end.close();
@@ -87,8 +87,8 @@ impl TurnEnd {
     }
 }
 
-/// Runs work at the end of the present turn of the event loop. Must be called on JavaScript's thread. If the environment is ending, the work is
-/// dropped.
+/// Runs work at the end of the present turn of the event loop. Must be called on JavaScript's thread. If the environment is ending, the
+/// work is dropped.
 pub(super) fn at_turn_end(env: &Env, work: impl FnOnce() + 'static) {
     if let Ok(end) = glue::turn_end(env) {
         end.add(Box::new(work));
@@ -101,11 +101,11 @@ unsafe extern "C" fn turn_ends(handle: *mut Handle) {
     if let Mark::Check(check) = &*end.mark.borrow() {
         check.stop();
     }
-    // No panic may reach libuv. Work that panics is dropped with everything that it owns.
+    // No panic may reach libuv. If work panics, it is dropped with everything that it owns.
     let _ = catch_unwind(AssertUnwindSafe(|| end.run()));
 }
 
-/// Closes the handle when the environment ends, because then its event loop must have no open handle. The loop continues until the handle
+/// Closes the handle when the environment ends, because its event loop must have no open handle then. The loop continues until the handle
 /// is closed.
 unsafe extern "C" fn environment_ends(cleanup: sys::napi_async_cleanup_hook_handle, data: *mut c_void) {
     // SAFETY: `TurnEnd::new` has passed `data` to this hook; it is freed once the handle is closed.

@@ -1,4 +1,4 @@
-//! The state of a run. It answers the calls of the run's guest, and counts them.
+//! The state of a run. It answers the calls of the run's guest, and counts these calls.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::limits::Limits;
 
 /// The maximum number of random bytes that one call returns. It is the quota of `crypto.getRandomValues`.
 const MAX_RANDOM_BYTES: usize = 65_536;
-/// The maximum size of a module's or function's name. No host module has a longer name.
+/// The maximum size in bytes of a module's or function's name. No host module has a longer name.
 const MAX_NAME_BYTES: usize = 16 * 1024;
-/// The factor by which the arguments' text from the guest may exceed their limit. The limit itself applies to the text that is sent to the
-/// server, in which numbers may be shorter.
+/// The factor by which the text of the arguments may exceed the limit when the guest sends it. The limit itself applies to the text that is
+/// sent to the server. Numbers may be shorter in that text.
 const ARGUMENTS_AS_WRITTEN: usize = 2;
 
 pub(super) struct RunState {
@@ -37,7 +37,7 @@ pub(super) struct RunState {
     input: Wire,
     pub(super) sources: Sources,
     on_log: Option<LogListener>,
-    /// The maximum size of an answer to the guest, in bytes.
+    /// The maximum size in bytes of an answer to the guest.
     reply_capacity: usize,
     exchange: Exchange,
     log: Mutex<Log>,
@@ -107,7 +107,7 @@ impl RunState {
         }
     }
 
-    /// Records how long it took until the run had a VM.
+    /// Records the time from the start of the run until the run had a VM.
     pub(super) fn has_started(&self, took: Duration) {
         self.counters.start_us.store(microseconds(took), Ordering::Relaxed);
     }
@@ -122,12 +122,12 @@ impl RunState {
         self.control.within_runtime(|| self.exchange.end());
     }
 
-    /// Removes and returns the log entries so far.
+    /// Removes and returns the log entries that exist now.
     pub(super) fn take_log(&self) -> Vec<LogEntry> {
         lock(&self.log).take()
     }
 
-    /// Returns the statistics so far.
+    /// Returns the statistics up to now.
     pub(super) fn stats(&self) -> RunStats {
         RunStats { duration_ms: milliseconds(self.started.elapsed()), ..self.counters.stats() }
     }
@@ -160,7 +160,7 @@ impl RunState {
     fn answer(&self, module: String, function: String, frame: &[u8]) -> HostReply {
         match self.start(module, function, self.arguments(frame.len(), || parse_arguments(frame))) {
             HostAnswer::Ready(reply) => reply,
-            // If the run has ended, its guest is stopped too and never reads this error.
+            // If the run has ended, its guest is stopped too, so it never reads this error.
             HostAnswer::Later(answer) => {
                 let answered = self.slot.without(&self.control, || {
                     let _outside = self.control.outside();
@@ -171,11 +171,11 @@ impl RunState {
         }
     }
 
-    /// Starts an outstanding call. Returns false if there is no room for the call. The guest's own code usually checks this before it
-    /// submits the call.
+    /// Starts an outstanding call. Returns false if there is no room for the call. Usually the guest's own code has already checked this
+    /// before it submits the call.
     fn hand_over(&self, call: OutstandingCall) -> bool {
         let OutstandingCall { number, module, function, arguments } = call;
-        // The names count too, because they are stored with the call.
+        // The names are counted too, because they are stored with the call.
         let load = arguments.size() + module.len() + function.len();
         if !self.exchange.admits(load) {
             return false;
@@ -186,7 +186,7 @@ impl RunState {
         true
     }
 
-    /// Records the time that a call spent outside of the guest, and its bytes.
+    /// Records the time that a call spent outside of the guest, and the bytes that were sent and received.
     fn count(&self, started: Instant, sent: &[u8], reply: &[u8]) {
         self.counters.call_us.fetch_add(microseconds(started.elapsed()), Ordering::Relaxed);
         self.counters.bytes_out.fetch_add(sent.len(), Ordering::Relaxed);
@@ -195,7 +195,7 @@ impl RunState {
 }
 
 impl GuestCalls for RunState {
-    /// Returns true while the guest has not finished and was not ended from outside.
+    /// Returns true if the guest has not finished and the run was not ended from outside.
     fn goes_on(&self) -> bool {
         lock(&self.finished).is_none() && !self.control.is_over()
     }
@@ -209,10 +209,10 @@ impl GuestCalls for RunState {
 
     fn exchange(&self, frame: &[u8]) -> Vec<u8> {
         let started = Instant::now();
-        // The guest treats an answer without parts as an error.
+        // An answer without parts is an error for the guest.
         let Some(Request { calls, wait }) = Request::from_frame(frame) else { return Vec::new() };
         let count = calls.len();
-        // Each call takes time on this thread, so the end of the run is checked before each call.
+        // Each call takes time on this thread, so the code checks before each call whether the run has ended.
         let taken = calls.into_iter().take_while(|_| self.goes_on()).map_while(|call| self.hand_over(call).then_some(())).count();
         if !self.goes_on() {
             return Vec::new();
@@ -235,14 +235,14 @@ impl GuestCalls for RunState {
 
     fn finish(&self, frame: Vec<u8>) {
         self.end_calls();
-        // Only the first outcome counts.
+        // Only the first reported outcome is kept.
         lock(&self.finished).get_or_insert(frame);
     }
 
     fn random(&self, count: u64) -> Vec<u8> {
         let count = usize::try_from(count).ok().filter(|count| *count <= MAX_RANDOM_BYTES).unwrap_or(0);
         let mut bytes = vec![0; count];
-        // If the system has no random bytes, the guest gets none and throws an error.
+        // If the system provides no random bytes, the guest gets none and throws an error.
         if getrandom::fill(&mut bytes).is_ok() { bytes } else { Vec::new() }
     }
 
@@ -255,7 +255,7 @@ impl GuestCalls for RunState {
     }
 
     fn sleep(&self, duration: Duration) {
-        // An error means that the run was stopped meanwhile. The run records the reason, and the guest is being stopped.
+        // An error means that the run was stopped during the wait. The run records the reason, and its guest is being stopped.
         let _ = self.slot.without(&self.control, || self.control.wait(async move { tokio::time::sleep(duration).await }));
     }
 

@@ -47,7 +47,7 @@ fn slot_of(slots: ComputeSlots) -> ComputeSlot {
     ComputeSlot::new(slots, Arc::new(ComputeTime::new(LONG)))
 }
 
-/// Makes a run of an owner who has these slots. The run does not hold a slot yet.
+/// Makes a run that uses these slots of its owner. The run does not hold a slot yet.
 fn rig_in(slots: ComputeSlots, stop: Stop, timeout: Duration, answer: impl Fn(usize) -> HostAnswer + Send + Sync + 'static) -> Rig {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let control = RunControl::new(stop.clone(), Deadline::after(timeout), runtime.handle().clone());
@@ -73,7 +73,7 @@ fn frame_of(parts: &[&[u8]]) -> Vec<u8> {
     hyperlight_js_common::encode_binaries(parts).unwrap()
 }
 
-/// Returns the frame of an exchange that submits `count` calls and waits for nothing.
+/// Returns the frame of an exchange that submits `count` calls and waits for no call.
 fn exchange_of(count: usize) -> Vec<u8> {
     let numbers: Vec<_> = (0..count).map(|number| json!([number, 3])).collect();
     let header = json!({ "wait": 0, "until": [], "calls": numbers }).to_string();
@@ -150,7 +150,7 @@ fn calls_that_were_given_up_with_their_run_are_no_answers() {
         let rig = rig(|_| HostAnswer::Later(Box::pin(std::future::pending())));
         assert_eq!(rig.exchange(3), Some((0, 0)));
         rig.stop.stop(StopReason::Aborted);
-        // At this time, the runtime may be dropping the tasks.
+        // The runtime may be dropping its tasks at this time.
         assert_eq!(rig.exchange(0), None);
     }
 }
@@ -177,7 +177,7 @@ fn a_stop_and_the_deadline_end_an_exchange_between_two_of_its_calls() {
 #[test]
 fn calls_wait_in_the_guest_while_it_has_not_taken_an_answers_worth_of_replies() {
     let rig = rig(|_| HostAnswer::Ready(HostReply::Value(Value::from("x".repeat(CAPACITY / 3)))));
-    // Three replies do not fit into one answer. It has room for two replies and their headers.
+    // Three replies do not fit into one answer. An answer has room for two replies and their headers.
     assert_eq!((rig.exchange(255), rig.looked_at()), (Some((252, 2)), 3));
     assert_eq!((rig.exchange(252), rig.looked_at()), (Some((250, 2)), 5));
 }
@@ -223,7 +223,7 @@ fn a_log_of_any_levels_is_within_its_limit() {
     assert!(log.len() <= 9 && log.iter().all(|entry| entry.level == LogLevel::Log), "{}", log.len());
 }
 
-/// Returns the slots of an owner, with room for one guest, and the counter of the guests that execute.
+/// Returns the slots of an owner, with room for one guest, and the counter of guests that are executing.
 fn one_slot() -> (ComputeSlots, Arc<AtomicUsize>) {
     let executing = Arc::<AtomicUsize>::default();
     (ComputeSlots::new(1, Arc::clone(&executing)), executing)
@@ -271,7 +271,7 @@ fn a_guest_whose_time_ends_before_it_has_a_slot_again_is_not_entered() {
     let rig = rig_in(slots, Stop::new(), Duration::from_millis(200), move |_| {
         let other = Arc::clone(&taking);
         HostAnswer::Later(Box::pin(async move {
-            // Another run of the owner executes from now on.
+            // From this line on, another run of the owner executes.
             let runtime = tokio::runtime::Handle::current();
             std::mem::forget(other.enter(&RunControl::new(Stop::new(), Deadline::after(LONG), runtime)));
             null()

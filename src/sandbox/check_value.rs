@@ -1,5 +1,5 @@
-//! Validates the value that a guest returned, before the value is used. It must be JSON that every parser reads in the same way, and it may
-//! refer to each blob at most once. Node and this crate can read a valid value without errors, and Node needs only a short time.
+//! Validates the value that a guest returned, before the value is used. The value must be JSON that every parser reads in the same way. It
+//! may refer to each blob at most once. Node and this crate can read a valid value without errors, and Node needs only a short time for it.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ use crate::limits::MAX_LEVELS;
 /// Checks the JSON text of one value and its references to `blobs` blobs.
 ///
 /// # Errors
-/// `ERR_INVALID_VALUE` for text that is not strict JSON (also for numbers beyond a double and lone surrogates), for more than
-/// [`MAX_LEVELS`] levels, for malformed placeholders, and for a blob that does not exist or is referred to twice. `ERR_VALUE_TOO_LARGE` for
-/// more than `max_parts` parts (`limits.maxValueParts`).
+/// `ERR_INVALID_VALUE` for text that is not strict JSON, for numbers outside the range of a double, for lone surrogates, for more than
+/// [`MAX_LEVELS`] nesting levels, for malformed placeholders, and for a blob that does not exist or is referred to twice.
+/// `ERR_VALUE_TOO_LARGE` for more than `max_parts` parts (`limits.maxValueParts`).
 pub(super) fn check_value(json: &str, blobs: usize, max_parts: usize) -> Result<()> {
     check_blobs(blobs)?;
     let mut seen = Seen { blobs: vec![Blob::Unnamed; blobs], placeholders: 0, parts: Parts::new(max_parts, json.len()) };
@@ -27,7 +27,7 @@ pub(super) fn check_value(json: &str, blobs: usize, max_parts: usize) -> Result<
     looked_at.map_err(|error| invalid(&error.to_string()))?;
     // This text can only be the beginning of an object, because a quote within a string is escaped. A JSON parser also accepts a
     // placeholder with blanks or escaped letters. But a reader that searches for this text, such as the glue code in Node, would not find
-    // it.
+    // such a placeholder.
     if json.matches(PLACEHOLDER).count() == seen.placeholders {
         Ok(())
     } else {
@@ -35,7 +35,7 @@ pub(super) fn check_value(json: &str, blobs: usize, max_parts: usize) -> Result<
     }
 }
 
-/// The text with which each placeholder begins.
+/// The text with which each placeholder must begin.
 const PLACEHOLDER: &str = "{\"$bytes\":";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,22 +44,22 @@ enum Blob {
     Named,
 }
 
-/// The parts of a value that were seen so far.
+/// The parts of a value that have been read.
 struct Seen {
     blobs: Vec<Blob>,
-    /// The number of placeholders, of blobs and of escaped records.
+    /// The number of placeholders: those of blobs and those of escaped records.
     placeholders: usize,
     parts: Parts,
 }
 
-/// A part of the value, at a nesting level.
+/// A part of the value, and its nesting level.
 struct Part<'a> {
     seen: &'a mut Seen,
     level: usize,
 }
 
 impl Part<'_> {
-    /// Returns a part at the next nesting level, for an item of this list or record.
+    /// Returns a part at the next nesting level, for an item of this part. This part must be a list or a record.
     fn inner<E: serde::de::Error>(&mut self) -> std::result::Result<Part<'_>, E> {
         if self.level >= MAX_LEVELS {
             return Err(E::custom(format!("it has more than {MAX_LEVELS} levels")));
@@ -68,7 +68,7 @@ impl Part<'_> {
     }
 }
 
-/// Returns an error that stops the parser. `check_value` replaces it by the real error.
+/// Returns an error that stops the parser. `check_value` replaces this error by the real one.
 fn ends<E: serde::de::Error>(_: TooMany) -> E {
     E::custom("it has too many parts")
 }
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> std::result::Result<(), A::Error> {
-        // An empty object counts as a level too.
+        // An empty object counts as a level, too.
         self.inner::<A::Error>()?;
         self.seen.parts.container().map_err(ends)?;
         let (mut count, mut shape) = (0, Shape::default());
@@ -141,16 +141,16 @@ impl<'de> Visitor<'de> for Part<'_> {
     }
 }
 
-/// The next key of an object. `shape` is the object's shape so far.
+/// The next key of an object. `shape` is the shape of the object before this key.
 struct Key<'a> {
     parts: &'a mut Parts,
     shape: Shape,
 }
 
 struct KnownKey {
-    /// True if this is the key of placeholders.
+    /// True if this is the key that marks a placeholder.
     is_mark: bool,
-    /// The object's shape after this key was added.
+    /// The shape of the object with this key.
     shape: Shape,
 }
 
@@ -175,7 +175,8 @@ impl Visitor<'_> for Key<'_> {
     }
 }
 
-/// The value that the key of a placeholder has: the index of a blob, or the fields of an escaped record, which itself contains this key.
+/// The value under the key of a placeholder. It is the index of a blob, or the fields of an escaped record. An escaped record is a record
+/// that itself contains this key.
 struct Placeholder<'a>(Part<'a>);
 
 impl<'de> DeserializeSeed<'de> for Placeholder<'_> {
@@ -214,7 +215,7 @@ impl<'de> Visitor<'de> for Placeholder<'_> {
     }
 }
 
-/// One `[key, value]` pair of an escaped record. `shape` is the record's shape so far. The result is the shape with this key.
+/// One `[key, value]` pair of an escaped record. `shape` is the shape of the record before this key. The result is the shape with this key.
 struct Entry<'a> {
     part: Part<'a>,
     shape: Shape,
@@ -280,7 +281,7 @@ mod tests {
         let records = |levels: usize| r#"{"a":"#.repeat(levels - 1) + "{}" + &"}".repeat(levels - 1);
         for nested in [lists, records] {
             check_value(&nested(MAX_LEVELS), 0).unwrap();
-            // The value must also be readable inside of its envelope.
+            // The value must also be readable when it is inside its envelope.
             let wire = Wire { json: format!("{{\"value\":{}}}", nested(MAX_LEVELS)), blobs: Vec::new() };
             Value::from_wire(wire).unwrap();
             for levels in [MAX_LEVELS + 1, 1_000_000] {
@@ -366,7 +367,7 @@ mod tests {
         ] {
             assert!(has_too_many_parts(&json, limit), "{}", &json[..50]);
         }
-        // Values within `maxValueBytes` that a run can be expected to return.
+        // These are values within `maxValueBytes` that a run can be expected to return.
         for json in [
             list(
                 numbered(70_000)

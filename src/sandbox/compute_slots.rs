@@ -1,5 +1,5 @@
-//! Bounds how many guests of one owner execute at the same time. A run holds a slot only while its guest executes: it gives the slot back
-//! when the guest waits for a host call, and takes one again before the guest continues.
+//! Limits how many guests of one owner execute at the same time. A run holds a slot only while its guest executes. It gives the slot back
+//! when the guest waits for a host call, and takes a slot again before the guest continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,20 +11,20 @@ use super::compute_time::{ComputeTime, Working};
 use super::host::{RunControl, Stopped};
 use super::reader::ParseOwner;
 
-/// The owner of code that is parsed and run. All code of one owner uses the owner's share of the parser and the owner's slots.
+/// The owner of code that is parsed and run. All code of one owner uses this owner's share of the parser and this owner's slots.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CodeOwner {
     /// The owner's share of the code parser.
     pub parse: ParseOwner,
-    /// The slots for guests that execute. By default there is no limit.
+    /// The slots for guests that execute. By default, the number of slots is not limited.
     pub compute: ComputeSlots,
 }
 
-/// The compute slots of one owner. All clones are the same slots. By default there is no limit.
+/// The compute slots of one owner. All clones share the same slots. By default, the number of slots is not limited.
 #[derive(Debug, Clone, Default)]
 pub struct ComputeSlots(Option<Arc<Slots>>);
 
-/// Two values are equal if they are the same slots, or if both have no limit.
+/// Two values are equal if they share the same slots, or if both have no limit.
 impl PartialEq for ComputeSlots {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -37,7 +37,8 @@ impl PartialEq for ComputeSlots {
 
 #[derive(Debug)]
 struct Slots {
-    /// Waiting runs get a slot in the order of their requests. While a run waits, no later run gets a free slot.
+    /// Waiting runs get a slot in the order of their requests. While a run waits, a run that requests a slot later cannot get a free one
+    /// first.
     free: Arc<Semaphore>,
     executing: Arc<AtomicUsize>,
 }
@@ -59,7 +60,7 @@ pub(super) struct ComputeSlot {
     held: Mutex<Option<HeldSlot>>,
 }
 
-/// A slot that a run holds, until it is dropped.
+/// A slot that a run holds until this value is dropped.
 #[derive(Debug)]
 struct HeldSlot {
     permit: Option<OwnedSemaphorePermit>,
@@ -75,13 +76,13 @@ impl HeldSlot {
 
 impl Drop for HeldSlot {
     fn drop(&mut self) {
-        // The count falls before the next run gets the slot, so it is never above the limit.
+        // The counter is decremented before the next run gets the slot, so it is never above the limit.
         self.executing.fetch_sub(1, Ordering::Relaxed);
         drop(self.permit.take());
     }
 }
 
-/// Gives the slot back when the guest has ended, for any reason.
+/// Guard that gives the slot back when the guest has ended, for any reason.
 pub(super) struct Executing<'a>(&'a ComputeSlot);
 
 impl Drop for Executing<'_> {
@@ -96,7 +97,7 @@ impl ComputeSlot {
         Self { slots, time, held: Mutex::default() }
     }
 
-    /// Counts the guest's own time until the returned guard is dropped, without the waits in [`ComputeSlot::without`].
+    /// Counts the guest's own time until the returned guard is dropped. The waits in [`ComputeSlot::without`] are not counted.
     pub(super) fn working(&self) -> Working<'_> {
         self.time.working()
     }
@@ -108,16 +109,16 @@ impl ComputeSlot {
     /// Waits for a slot, and holds it until the returned guard is dropped.
     ///
     /// # Errors
-    /// Fails with [`Stopped`] if the run ends first. Its guest must not execute then.
+    /// [`Stopped`] if the run ends first. In this case, its guest must not execute.
     pub(super) fn enter(&self, control: &RunControl) -> Result<Executing<'_>, Stopped> {
         self.take(control)?;
         Ok(Executing(self))
     }
 
-    /// Waits for something outside of the guest without the slot, and takes a slot again afterwards.
+    /// Gives the slot back, waits for something outside of the guest, and then takes a slot again.
     ///
     /// # Errors
-    /// Fails with [`Stopped`] if the run ends during one of the two waits. The run then has no slot, and its guest must not execute.
+    /// [`Stopped`] if the run ends during one of the two waits. In this case, the run has no slot, and its guest must not execute.
     pub(super) fn without<T>(&self, control: &RunControl, wait: impl FnOnce() -> Result<T, Stopped>) -> Result<T, Stopped> {
         let _waiting = self.time.waiting();
         self.give_back();
@@ -130,7 +131,7 @@ impl ComputeSlot {
         let Some(Slots { free, executing }) = self.slots.0.as_deref() else { return Ok(()) };
         let permit = match Arc::clone(free).try_acquire_owned() {
             Ok(permit) => permit,
-            // The time of the wait counts as time of the run. Nobody closes the semaphore.
+            // The wait counts as time of the run. The semaphore is never closed.
             Err(_) => control.wait(Arc::clone(free).acquire_owned())?.map_err(|_| Stopped)?,
         };
         *self.held.lock() = Some(HeldSlot::new(permit, executing));
@@ -181,7 +182,8 @@ mod tests {
             self.control(&Stop::new(), LONG)
         }
 
-        /// Returns whether a run could execute at once. A run that has ended takes a free slot, and waits for none.
+        /// Returns whether a run could get a slot without waiting. The run of this check has already ended, so it takes a free slot but
+        /// does not wait for one.
         fn has_free(&self) -> bool {
             let stop = Stop::new();
             stop.stop(StopReason::Aborted);
@@ -224,7 +226,8 @@ mod tests {
         let _executing = run.enter(&control).unwrap();
         let mut first = Box::pin(scene.semaphore().acquire_owned());
         assert!(first.as_mut().now_or_never().is_none());
-        // The slot belongs to the first run, even if it was not woken yet, so the time of this run ends without a slot.
+        // The slot belongs to the run that `first` represents, even if that run was not woken yet. So the time of `run` ends while it has
+        // no slot.
         assert_eq!(run.without(&control, || Ok(())), Err(Stopped));
         assert!(control.is_over() && scene.executing() == 0);
         let its_slot = first.now_or_never().unwrap();
@@ -244,7 +247,7 @@ mod tests {
         let (stopping, stopped) = (stop.clone(), scene.control(&stop, LONG));
         scene.runtime.spawn(async move { stopping.stop(StopReason::Aborted) });
         assert!(scene.run().enter(&stopped).is_err() && stopped.is_over());
-        // This run is stopped when it already has the slot but has not noticed.
+        // This run is stopped after it has got the slot, but before it has noticed that.
         let mut waiting = Box::pin(scene.semaphore().acquire_owned());
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(executing);

@@ -1,8 +1,8 @@
-//! Maximum processor time of the guest of one run, measured on its thread. The time in which the guest waits for calls, timers and compute
-//! slots does not count.
+//! Maximum processor time of the guest of one run, measured on the guest's thread. The time in which the guest waits for calls, timers and
+//! compute slots is not counted.
 //!
-//! It is processor time, so a busy machine does not end an honest run earlier. A hypervisor may run a guest without counting its time to a
-//! thread. Therefore at least one part in [`LEAST_PART`] of the time on the clock counts.
+//! The limit applies to processor time, so a busy machine does not end an honest run earlier. A hypervisor may run a guest without counting
+//! the guest's time for a thread. Therefore at least a fraction of the time on the clock is counted, see [`LEAST_PART`].
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use super::thread_clock::ThreadClock;
 
-/// The shortest time between two readings of the clocks. A run ends at most this long after its limit.
+/// The shortest time between two readings of the clocks. A run ends at most this much time after its limit.
 const LEAST_WAIT: Duration = Duration::from_millis(20);
 
-/// A guest that works for this many seconds on the clock is taken to have used at least one second of a processor.
+/// A guest that works for this many seconds on the clock is treated as having used at least one second of processor time.
 const LEAST_PART: u32 = 8;
 
-/// The guest's own time of one run. It grows while the guest works, and is zero at first.
+/// The guest's own time in one run. It is zero at first, and grows while the guest works.
 #[derive(Debug)]
 pub(super) struct ComputeTime {
     state: Mutex<State>,
@@ -26,13 +26,13 @@ pub(super) struct ComputeTime {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The time that was used before `working`.
+    /// The time that was used before the period `working`.
     used: Duration,
-    /// The period in which the guest works now.
+    /// The period in which the guest is working now. `None` if the guest does not work.
     working: Option<Period>,
 }
 
-/// A period that has begun and not ended.
+/// A period that has begun and has not ended.
 #[derive(Debug)]
 struct Period {
     begun: Instant,
@@ -54,7 +54,8 @@ impl Period {
     }
 }
 
-/// Returns the part of a period that counts. `processor` is the thread's processor time if it is known, and `elapsed` the time on the clock.
+/// Returns the part of a period that counts. `processor` is the thread's processor time, if this time is known. `elapsed` is the time on
+/// the clock.
 fn counted(processor: Option<Duration>, elapsed: Duration) -> Duration {
     processor.map_or(elapsed, |processor| processor.max(elapsed / LEAST_PART))
 }
@@ -85,7 +86,7 @@ impl ComputeTime {
         Working { time: self, _thread: PhantomThread::default() }
     }
 
-    /// Counts no time until the returned guard is dropped, because the guest waits. It is the guest's thread that calls this.
+    /// Counts no time until the returned guard is dropped, because the guest waits. The guest's thread must call this method.
     pub(super) fn waiting(&self) -> Waiting<'_> {
         self.state.lock().pause();
         Waiting { time: self, _thread: PhantomThread::default() }
@@ -100,8 +101,8 @@ impl ComputeTime {
         self.limit.saturating_sub(self.state.lock().used())
     }
 
-    /// Completes when the guest has used up its time. A guest uses no more time than passes on the clock. So nothing wakes this future when
-    /// the guest begins to work or to wait, which would cost time in each call.
+    /// Resolves when the guest has used up its time. A guest cannot use more time than passes on the clock. So this future need not be
+    /// woken when the guest begins to work or to wait. Such a wake-up would cost time in each call.
     pub(super) async fn passed(&self) {
         loop {
             let remaining = self.remaining();
@@ -113,10 +114,10 @@ impl ComputeTime {
     }
 }
 
-/// Keeps a guard on its thread, because the clock of that thread is read as long as the guard lives.
+/// Type that prevents a guard from being sent to another thread. The guard reads the clock of its thread as long as it lives.
 type PhantomThread = std::marker::PhantomData<*const ()>;
 
-/// A guard while the guest works.
+/// Guard for the time in which the guest works.
 #[derive(Debug)]
 pub(super) struct Working<'a> {
     time: &'a ComputeTime,
@@ -129,7 +130,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// A guard while the guest waits.
+/// Guard for the time in which the guest waits.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     time: &'a ComputeTime,

@@ -1,4 +1,4 @@
-//! The deadline of a run. Its clock stops while a person is asked, because this time does not count for the run.
+//! The deadline of a run. Its clock stops while a person is asked, because that time does not count for the run.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -21,15 +21,15 @@ struct Shared {
     changes: watch::Sender<()>,
 }
 
-/// The clock of a run. It stops while a person is asked and the guest waits for nothing else. Time in which the guest or one of its calls
-/// works counts for the run. Methods take the current time as a parameter, so that tests can control it.
+/// The clock of a run. It stops while a person is asked and the guest waits for nothing else. While the guest or one of its calls works,
+/// the clock runs. Methods take the current time as a parameter, so that tests can control it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Clock {
     passed: PausableClock,
     limit: Duration,
     questions: usize,
     guest: GuestActivity,
-    /// For each call of the run, the number of its current waits for a person or for other calls. A call with no wait is working.
+    /// For each call of the run, the number of its current waits for a person or for other calls. A call that has no such wait is working.
     calls: BTreeMap<CallKey, usize>,
     next: CallKey,
 }
@@ -106,10 +106,10 @@ impl Clock {
 }
 
 impl Deadline {
-    /// Returns a deadline that is this long from now.
+    /// Returns a deadline that is reached after the time `timeout`.
     #[must_use]
     pub fn after(timeout: Duration) -> Self {
-        // `tokio` cannot wait for longer than an `Instant` can represent.
+        // `tokio` cannot wait until a time that an `Instant` cannot represent.
         let limit = timeout.min(Duration::from_hours(24 * 365));
         Self(Arc::new(Shared { clock: Mutex::new(Clock::start(limit, Instant::now())), changes: watch::Sender::new(()) }))
     }
@@ -121,7 +121,7 @@ impl Deadline {
     }
 
     /// Stops the clock while a person is asked about this call, until the returned value is dropped. The clock continues while the guest or
-    /// another call of the run works. Pauses may overlap.
+    /// another call of the run works. Several pauses may overlap.
     pub(super) fn pause_of(&self, call: Option<CallKey>) -> Pause {
         self.waiting(call, WaitReason::Person)
     }
@@ -147,20 +147,20 @@ impl Deadline {
         GuestWaiting(self)
     }
 
-    /// Returns the instant at which the time is over. Returns `None` while the clock is stopped.
+    /// Returns the time at which the deadline is reached. Returns `None` while the clock is stopped.
     pub(super) fn until(&self) -> Option<Instant> {
         let clock = self.clock();
         clock.passed.reaches(clock.limit)
     }
 
-    /// Wakes the polling task each time the clock stops or starts. Never completes.
+    /// Wakes the polling task each time the clock stops or starts. Never resolves.
     pub(super) async fn changing(&self) {
         let mut changes = self.0.changes.subscribe();
         // The loop never ends, because the sender lives as long as `self`.
         while changes.changed().await.is_ok() {}
     }
 
-    /// Completes when the time is over.
+    /// Resolves when the deadline is reached.
     pub async fn passed(&self) {
         let mut changes = self.0.changes.subscribe();
         loop {
@@ -184,7 +184,7 @@ impl Deadline {
         let changed = change(&mut clock, Instant::now());
         let has_changed = clock.passed.is_running() != was_running;
         drop(clock);
-        // This code runs for every host call. To save time, it wakes waiting tasks only if the clock has stopped or started.
+        // This code runs for every host call. To save time, it wakes waiting tasks only if the clock has just stopped or started.
         if has_changed {
             self.0.changes.send_replace(());
         }
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(clock.remaining(start + 103 * SECOND), 7 * SECOND);
         clock.end(working, start + 103 * SECOND);
         assert_eq!(clock.remaining(start + 200 * SECOND), 7 * SECOND);
-        // If a call was cancelled, a wait of it that ends later does not affect the clock.
+        // A wait of a cancelled call may end later than the call. The end of this wait does not affect the clock.
         clock.end(asking, start + 200 * SECOND);
         clock.resume(Some(asking), WaitReason::Person, start + 200 * SECOND);
         assert_eq!(clock.remaining(start + 201 * SECOND), 6 * SECOND);

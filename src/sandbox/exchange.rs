@@ -2,8 +2,8 @@
 //! are returned as the calls end.
 //!
 //! One host call (an "exchange") submits calls and returns replies, so that a batch needs only one VM exit and entry. In three cases, calls
-//! stay in the guest's own queue: if more than [`MAX_OUTSTANDING`] are outstanding, if their arguments exceed the buffer, or if the guest
-//! has not yet taken a full answer of replies.
+//! stay in the guest's own queue: if more than [`MAX_OUTSTANDING`] calls are outstanding, if their arguments exceed the buffer, or if so
+//! many replies wait for the guest that they fill an answer.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -25,9 +25,9 @@ use crate::error::{Error, ErrorText};
 
 /// The maximum number of outstanding calls for a run. `calls.js` has the same limit.
 const MAX_OUTSTANDING: usize = 256;
-/// Determines the quiet period, which is the time from the start of the wait to the last ended call, divided by this number. A guest that
-/// waits for any call gets the replies when no further call has ended for this period. So a batch of similar calls returns together, and
-/// the first call of a race does not wait for the last.
+/// Divisor that determines the quiet period: the time from the start of the wait to the last ended call, divided by this number. If a guest
+/// waits for any one call, it gets the replies when no further call has ended during the quiet period. So a batch of similar calls returns
+/// together. But in a race, the reply to the first call does not wait for the last call.
 const QUIET_DIVISOR: u32 = 4;
 /// The minimum quiet period.
 const QUIET_MIN: Duration = Duration::from_millis(3);
@@ -54,24 +54,24 @@ pub(super) struct Request {
 pub(super) struct Wait {
     /// The maximum time to wait.
     most: Option<Duration>,
-    /// The calls that must have ended. If the list is empty, the guest waits for any call, see [`QUIET_DIVISOR`].
+    /// The calls that must have ended. If the list is empty, the guest waits for at least one call, see [`QUIET_DIVISOR`].
     until: Vec<u32>,
 }
 
-/// The first part of the frame. It contains only numbers; names and arguments are separate parts.
+/// The first part of the frame. It contains only numbers. Names and arguments are separate parts.
 #[derive(Deserialize)]
 struct RequestHeader {
     /// The maximum time to wait, in microseconds.
     wait: Option<u64>,
     until: Vec<u32>,
-    /// For each call, its number and its count of parts: module, function, JSON, blobs.
+    /// For each call, its number and the number of its parts. The parts are: module, function, JSON, blobs.
     calls: Vec<(u32, usize)>,
 }
 
 /// The first part of the answer. The replies follow it.
 #[derive(Serialize)]
 struct ReplyHeader {
-    /// The number of calls at the end of the request that were not accepted. The guest submits them again later.
+    /// The number of calls that were not accepted. These are the last calls of the request. The guest submits them again later.
     left: usize,
     ended: Vec<(u32, usize)>,
 }
@@ -81,7 +81,7 @@ impl Request {
     pub(super) fn from_frame(frame: &[u8]) -> Option<Self> {
         let mut parts = hyperlight_js_common::decode_binaries(frame).ok()?.into_iter();
         let header: RequestHeader = serde_json::from_slice(&parts.next()?).ok()?;
-        // The guest's own code never sends more numbers. The limit is needed because each number is looked up each time a call ends.
+        // The guest's own code never sends more numbers. The limit is needed because each number is searched each time a call ends.
         if header.calls.len() > MAX_OUTSTANDING || header.until.len() > MAX_OUTSTANDING {
             return None;
         }
@@ -101,13 +101,13 @@ impl Request {
 pub(super) struct ExchangeLimits {
     /// The maximum size of the arguments of all outstanding calls together.
     pub(super) arguments: usize,
-    /// The maximum size of one answer to the guest. While replies of this total size wait for the guest, no further call is started.
+    /// The maximum size of one answer to the guest. While replies with this total size wait for the guest, no further call is started.
     pub(super) answer: usize,
-    /// The maximum size of all replies that the guest has not taken. The guest's heap could not contain more.
+    /// The maximum total size of the replies that the guest has not taken. The guest's heap could not contain more.
     pub(super) replies: usize,
 }
 
-/// The outstanding calls of one run. Dropping it cancels them.
+/// The outstanding calls of one run. Dropping this value cancels the calls.
 pub(super) struct Exchange {
     shared: Arc<SharedState>,
     in_flight: InFlightCalls,
@@ -151,18 +151,18 @@ impl Exchange {
         });
     }
 
-    /// Waits as the guest requested, and returns the ended calls in the order of their numbers, as many as fit into the guest's buffer. The
+    /// Waits as the guest requested, and returns as many ended calls as fit into the guest's buffer, in the order of their numbers. The
     /// buffer has extra room for the answer's header. `left` is the number of calls that were not accepted.
     pub(super) fn collect(&self, control: &RunControl, slot: &ComputeSlot, wait: Wait, left: usize) -> Vec<u8> {
         let began = Instant::now();
         let goes_on = matches!(self.shared.state().decision(&wait, began, began), WaitDecision::Continue);
         let shared = Arc::clone(&self.shared);
         let outside = || {
-            // If a timer of the guest can end this wait, the time counts as the guest's own time.
+            // If a timer of the guest can end this wait, the time of the wait counts as the guest's own time.
             let _outside = wait.most.is_none().then(|| control.outside());
             control.wait(async move { shared.wait(&wait, began).await })
         };
-        // An error means that the run was stopped meanwhile. The run records the reason, and the guest is being stopped.
+        // An error means that the run was stopped during the wait. The run records the reason, and its guest is being stopped.
         if !goes_on && slot.without(control, outside).is_err() {
             return Vec::new();
         }
@@ -216,7 +216,7 @@ struct State {
     running: usize,
     /// The total size in bytes of the arguments of all outstanding calls.
     load: usize,
-    /// The ended calls whose replies the guest has not taken yet, by the guest's numbers.
+    /// The ended calls whose replies the guest has not taken yet. The keys are the guest's numbers of the calls.
     done: BTreeMap<u32, EndedCall>,
     /// The total size in bytes of the replies in `done`.
     held: usize,
@@ -248,7 +248,7 @@ impl State {
     }
 
     fn decision(&self, wait: &Wait, began: Instant, now: Instant) -> WaitDecision {
-        // If the sum overflows `Instant`, there is no limit.
+        // If the sum is too large for an `Instant`, there is no limit.
         let most = wait.most.and_then(|most| began.checked_add(most));
         let wanted = if wait.until.is_empty() {
             self.last
@@ -294,7 +294,8 @@ impl State {
         }
     }
 
-    /// Returns the reply. Returns an error reply instead if there is no room next to the replies that the guest has not taken yet.
+    /// Returns the reply. If there is no room for the reply, because of the replies that the guest has not taken yet, returns an error
+    /// reply instead.
     fn within_limits(&self, reply: Wire) -> Wire {
         let size = self.held + footprint(&reply);
         if self.held == 0 || size <= self.limits.replies {
@@ -307,13 +308,13 @@ impl State {
     }
 }
 
-/// Returns the memory that a reply uses. Each blob has an overhead, so many small blobs use more memory than their bytes.
+/// Returns the memory that a reply uses. Each blob has an overhead, so many small blobs use more memory than the sum of their lengths.
 fn footprint(reply: &Wire) -> usize {
     const BLOB: usize = 64;
     reply.size() + BLOB * (1 + reply.blobs.len())
 }
 
-/// The registration of a running call. Dropping it records the end of the call, whatever the reason of the end.
+/// The registration of a running call. Dropping this value records the end of the call, for whatever reason the call ended.
 struct RunningCall {
     shared: Arc<SharedState>,
     number: u32,
@@ -337,7 +338,7 @@ impl RunningCall {
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
-        // There are two possible reasons for a call without a reply: the run has ended, so that its guest gets no more answers
+        // A call has no reply for one of two reasons. Either the run has ended, so that its guest gets no more answers
         // (`RunBinding::dispatch`), or the call's task has panicked.
         let reply = self.reply.take().unwrap_or_else(|| {
             let error = Error::Internal("a call ended without an answer".into());

@@ -1,5 +1,5 @@
-//! Optional globals of agent code. A run has only the globals that its [`GuestFeatures`] name. Runs with different features start from
-//! different images, so the optional globals cost a run without features nothing.
+//! Optional globals of agent code. A run has only those optional globals that its [`GuestFeatures`] name. Runs with different features
+//! start from different images. So a run without features has no cost for the optional globals.
 
 use std::sync::LazyLock;
 
@@ -13,10 +13,10 @@ pub enum GuestFeatures {
     Fetch,
 }
 
-/// The name of the module that defines fetch, before the snapshot is taken.
+/// The name of the module that defines the globals for fetch. It runs before the snapshot is taken.
 const FETCH_GLOBALS: &str = "agent:fetch-globals";
 
-/// The files that define fetch. Each file comes after the files that it needs.
+/// The files that define the globals for fetch. Each file comes after the files that it needs.
 const FETCH_PARTS: [&str; 12] = [
     include_str!("fetch_globals/tools.js"),
     include_str!("fetch_globals/streams.js"),
@@ -32,14 +32,14 @@ const FETCH_PARTS: [&str; 12] = [
     include_str!("fetch_globals/fetch.js"),
 ];
 
-/// The source of [`FETCH_GLOBALS`]. Each file is one expression, a function that gets what earlier files made.
+/// The source of [`FETCH_GLOBALS`]. Each file is one expression: a function that receives the objects that earlier files have made.
 static FETCH_SOURCE: LazyLock<String> = LazyLock::new(|| {
     let parts = FETCH_PARTS.map(|part| format!("{{ const part =\n{part}\npart(web); }}\n"));
     format!("const web = {{}};\n{}export const handler = () => 0;\n", parts.concat())
 });
 
 impl GuestFeatures {
-    /// All combinations, each of which has an image of its own.
+    /// All combinations of features. Each has its own image.
     pub(super) const ALL: [Self; 2] = [Self::Basic, Self::Fetch];
 
     /// Returns the name and the source of the module that defines the globals of these features. The module runs once, at the guest's boot.

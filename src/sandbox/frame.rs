@@ -7,11 +7,11 @@ use super::value::{MARK, Value, Wire, check_blobs, invalid, read_parts};
 use crate::error::{Error, ErrorText, Result};
 use crate::text::json::Sink;
 
-/// The maximum size of an exception's message in the guest.
+/// The maximum size in bytes of the message of an exception in the guest.
 const MAX_THROWN_BYTES: usize = 32 * 1024;
 /// The size in bytes of each integer in a frame. An integer is the number of parts, or the length of a part.
 const WORD: usize = 4;
-/// Spare capacity for the JSON syntax around texts and bytes.
+/// Additional capacity in bytes for the JSON syntax around texts and bytes.
 const ENVELOPE_BYTES: usize = 64;
 
 /// Writes values as JSON, and collects their blobs.
@@ -21,17 +21,17 @@ pub(super) struct Writer<'a, S> {
     texts: Texts,
 }
 
-/// The position of long texts in a frame.
+/// The place of long texts in a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Texts {
     /// In the JSON, as quoted strings.
     Within,
-    /// In separate parts, like bytes. So the host does not have to quote them and the guest does not have to parse them. Only a guest can
-    /// read this form (`host.rs`, `codec.js`).
+    /// In separate parts, like bytes. The host then does not have to quote the texts, and the guest does not have to parse them. Only a
+    /// guest can read this form (`host.rs`, `codec.js`).
     Apart,
 }
 
-/// Texts with at least this many bytes are long.
+/// The length in bytes from which a text is treated as long.
 const LONG_TEXT_BYTES: usize = 4096;
 
 impl<'a, S: Sink> Writer<'a, S> {
@@ -113,7 +113,7 @@ impl<'a, S: Sink> Writer<'a, S> {
     }
 }
 
-/// Returns a frame with the JSON that `write` writes, followed by the blobs that it collects.
+/// Returns a frame with the JSON that `write` writes, followed by the blobs that `write` collects.
 fn frame_of<'a>(value: &Value, texts: Texts, write: impl FnOnce(&mut Writer<'a, Vec<u8>>)) -> Result<Vec<u8>> {
     let mut frame = Vec::with_capacity(roughly(value) + ENVELOPE_BYTES);
     frame.resize(2 * WORD, 0);
@@ -150,7 +150,7 @@ fn word(number: usize) -> Result<[u8; WORD]> {
 pub(super) fn parts_of(frame: &[u8]) -> Result<(&str, Vec<&[u8]>)> {
     let (count, mut rest) = take_word(frame)?;
     check_blobs(count.saturating_sub(1))?;
-    // Each part has a length word, so the size of the frame limits the capacity.
+    // Each part has a length word, so the size of the frame limits this capacity.
     let mut blobs = Vec::with_capacity(count.min(rest.len() / WORD));
     for _ in 0..count {
         let (length, after) = take_word(rest)?;
@@ -170,7 +170,7 @@ fn take_word(bytes: &[u8]) -> Result<(usize, &[u8])> {
     Ok((usize::try_from(u32::from_le_bytes(*word)).unwrap_or(usize::MAX), rest))
 }
 
-/// Returns the frame of one value, in the same form in which a guest writes it.
+/// Returns the frame of one value, in the form in which a guest writes it.
 ///
 /// # Errors
 /// `ERR_INTERNAL` above 4 GiB.
@@ -201,7 +201,7 @@ pub(super) fn arguments_of_wire(wire: &Wire) -> Arguments {
 }
 
 fn arguments_in(json: &str, blobs: &[&[u8]]) -> Result<Arguments> {
-    // Arguments are a list. If they were too large, the guest sends an object with their size instead.
+    // Arguments are a list. If the arguments were too large, the guest sends an object with their size instead.
     if json.trim_start().starts_with('{')
         && let Ok(GuestOutcome::Oversize(size)) = serde_json::from_str(json)
     {
@@ -221,25 +221,25 @@ pub fn encode_reply(reply: HostReply) -> Vec<u8> {
         ReplyFrame::Field(name, value) => frame_of(&value, Texts::Apart, |writer| writer.field(name, &value)),
         ReplyFrame::Written(wire) => wire.to_frame(),
     };
-    // Encoding fails only above 4 GiB, and the bridge limits replies to far less.
+    // Encoding fails only for more than 4 GiB. The bridge limits replies to a much smaller size.
     frame.unwrap_or_default()
 }
 
-/// Encodes a reply. Encodes an error instead if the reply does not fit into the guest's buffer, because writing past the end of the buffer
-/// would stop the guest.
+/// Encodes a reply. If the reply does not fit into the guest's buffer, encodes an error instead. Writing past the end of the buffer would
+/// stop the guest.
 pub(super) fn fitting_frame(reply: HostReply, capacity: usize) -> Vec<u8> {
     let frame = encode_reply(reply);
     if frame.len() <= capacity { frame } else { encode_reply(too_large(frame.len(), capacity)) }
 }
 
-/// Encodes a reply that is one of several in an answer. Encodes an error instead if the reply does not fit into the guest's buffer.
+/// Encodes a reply that is one of several replies in an answer. If it does not fit into the guest's buffer, encodes an error instead.
 pub(super) fn fitting(reply: HostReply, capacity: usize) -> Wire {
     let wire = to_wire(reply);
     let size = frame_size(&wire);
     if size <= capacity { wire } else { to_wire(too_large(size, capacity)) }
 }
 
-/// Returns the size in bytes of a value in a frame, with a length word for each part.
+/// Returns the size in bytes that a value has in a frame. The length word of each part is included.
 pub(super) fn frame_size(wire: &Wire) -> usize {
     wire.size() + WORD * (1 + wire.blobs.len())
 }

@@ -1,4 +1,4 @@
-//! The two embedded guests, and the choice between them.
+//! The two guests that are embedded in this library, and the choice between them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestKind {
-    /// Runs in ring 0, as Hyperlight intends, on standard KVM.
+    /// The guest runs in ring 0, as Hyperlight intends, on standard KVM.
     Standard,
-    /// Runs in ring 3, on a KVM that cannot run ring-0 guest code (KVM-PVM). The virtual machine isolates both kinds of guest from the
-    /// host. In ring 3, the guest's own kernel is not protected from the code in the guest.
+    /// The guest runs in ring 3, on a KVM that cannot run ring-0 guest code (KVM-PVM). The virtual machine isolates both kinds of guest
+    /// from the host. In ring 3, the guest's own kernel is not protected from the code in the guest.
     Ring3,
 }
 
-/// The guest to use. It is the option `guest` of `Gateway.open`.
+/// The guest that the user chooses. It is the option `guest` of `Gateway.open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestChoice {
@@ -25,7 +25,7 @@ pub enum GuestChoice {
 }
 
 impl GuestKind {
-    /// Returns the guest's program. `guest/builder` builds it.
+    /// Returns the program of the guest. `guest/builder` builds this program.
     pub(super) fn binary(self) -> &'static [u8] {
         match self {
             Self::Standard => include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/guest/out/hyperlight-mcp-guest.standard")),
@@ -33,7 +33,7 @@ impl GuestKind {
         }
     }
 
-    /// Returns the name that options and reports use.
+    /// Returns the name of the guest that options and reports use.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl GuestKind {
 }
 
 impl GuestChoice {
-    /// Returns the guests to try, in order.
+    /// Returns the guests to try, in the order in which they are tried.
     pub(super) fn candidates(self) -> &'static [GuestKind] {
         match self {
             Self::Auto => &[GuestKind::Standard, GuestKind::Ring3],

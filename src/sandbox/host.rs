@@ -18,7 +18,8 @@ use super::stop::Stop;
 use super::thread_waker::ThreadWaker;
 use super::value::{Value, Wire};
 
-/// Longest wait, after polling has panicked, for a sign that the run or runtime has ended. After it, the panic is passed on.
+/// Longest wait for a sign that the run or the runtime has ended, after the polling of a future has panicked. After this time, the panic is
+/// passed on.
 const END_OF_RUNTIME: Duration = Duration::from_secs(1);
 
 /// A call from the guest.
@@ -36,7 +37,7 @@ pub enum Arguments {
     Given(Vec<Value>),
     /// The arguments were too large to be sent by the guest. Contains their size in bytes.
     Oversize(usize),
-    /// The arguments cannot be parsed, for example because they have more than 127 levels.
+    /// The arguments cannot be parsed, for example because they have more than 127 nesting levels.
     Invalid(String),
 }
 
@@ -54,10 +55,10 @@ pub enum HostReply {
     },
 }
 
-/// The answer to a call. It is known already, or must be awaited.
+/// The answer to a call. It is either known already or must be awaited.
 pub enum HostAnswer {
     Ready(HostReply),
-    /// A future of the reply. Its first poll sends the call, and dropping it cancels the call.
+    /// A future of the reply. The first poll of the future sends the call, and dropping the future cancels the call.
     Later(Pin<Box<dyn Future<Output = HostReply> + Send>>),
 }
 
@@ -104,7 +105,7 @@ impl RunControl {
         self.deadline.pause_of(self.call)
     }
 
-    /// Returns a function that answers whether the run's clock is running. It stops while the run only waits for a person.
+    /// Returns a function that returns whether the run's clock is running. The clock stops while the run only waits for a person.
     pub fn going_on(&self) -> impl Fn() -> bool + Send + Sync + 'static + use<> {
         let deadline = self.deadline.clone();
         move || deadline.until().is_some()
@@ -164,7 +165,7 @@ impl RunControl {
             if ended.as_mut().poll(&mut context).is_ready() {
                 return Err(Stopped);
             }
-            // `changing` is polled before the time is read, so that a change between both is noticed.
+            // `changing` is polled before the time is read, so that a change between these two steps is noticed.
             let _ = changing.as_mut().poll(&mut context);
             let until = self.deadline.until();
             if until.is_some_and(|until| until <= Instant::now()) {
@@ -186,7 +187,7 @@ impl RunControl {
         self.within_runtime(|| Pin::new(future).poll(&mut Context::from_waker(Waker::noop())))
     }
 
-    /// Does work on this thread, within the runtime's context, because the work may need timers or tasks.
+    /// Does work on this thread within the runtime's context. The work may need timers or tasks of the runtime.
     pub(super) fn within_runtime<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.runtime.enter();
         work()
@@ -206,13 +207,14 @@ impl RunControl {
     }
 
     /// Returns whether the run was ended from outside: it was stopped, its time is over, or a wait was cancelled for one of these reasons.
-    /// After that, messages of its guest are ignored.
+    /// From then on, messages of its guest are ignored.
     pub(super) fn is_over(&self) -> bool {
         self.gave_up.load(Ordering::Acquire) || self.stop.reason().is_some() || self.deadline.remaining().is_zero()
     }
 }
 
-/// Detects the end of a runtime. The runtime drops its tasks before its timers end, so a task that is dropped shows the end early enough.
+/// Detects the end of a runtime. The runtime drops its tasks before its timers end, so the drop of a task shows the end of the runtime
+/// early enough.
 #[derive(Debug)]
 struct RuntimeWatch {
     gone: CancellationToken,

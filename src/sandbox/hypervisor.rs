@@ -1,4 +1,4 @@
-//! Finds the guest that this machine can run. To find out, the guest must be booted: even if `/dev/kvm` can be opened, KVM may be unable to
+//! Finds the guest that this machine can run. For this, a guest must be booted: even if `/dev/kvm` can be opened, KVM may not be able to
 //! run ring-0 guest code.
 
 use parking_lot::Mutex;
@@ -30,13 +30,13 @@ pub struct HypervisorReport {
     /// The guest that boots on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestKind>,
-    /// The time in milliseconds to boot the guest and take its snapshot, or to load a snapshot from disk.
+    /// The time in milliseconds that was needed to boot the guest and take its snapshot, or to load a snapshot from disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_ms: Option<f64>,
     /// The origin of the snapshot from which runs start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Origin>,
-    /// The reason why no guest boots, if none does.
+    /// The reason why no guest boots. `None` if a guest boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The action with which the user can solve the problem.
@@ -50,11 +50,12 @@ pub struct HypervisorReport {
 const RING3_WARNING: &str = "this machine's KVM cannot run ring-0 guests, so the ring-3 guest is used; \
 isolation from the host is the same, but agent code shares its privilege level with the guest's own kernel";
 
-/// The results of this process's attempts. They depend only on the machine and the embedded guests, so all gateways share them.
+/// The results of this process's attempts to boot a guest. They depend only on the machine and the embedded guests, so all gateways share
+/// them.
 static KNOWN: Mutex<Known> = Mutex::new(Known { standard_fails: None, images: Vec::new() });
 
-/// The maximum number of images in memory. The last used image is last. Gateways with the same limits share an image of each set of
-/// features.
+/// The maximum number of images in memory. The image that was used last is at the end of the list. Gateways with the same limits share an
+/// image for each set of features.
 const KEPT_IMAGES: usize = 4;
 
 struct Known {
@@ -114,8 +115,8 @@ impl Known {
             if let Some(failure) = self.standard_fails.clone() {
                 return Err(failure);
             }
-            // Another process on this machine may have seen this failure with the same kernel. If so, it has recorded this with the
-            // snapshot of the ring-3 guest.
+            // Another process on this machine may have seen this failure with the same kernel. In this case, it has recorded the failure
+            // with the snapshot of the ring-3 guest.
             if kept
                 .is_some_and(|kept| GuestFeatures::ALL.iter().any(|other| kept.standard_fails(&Key::new(GuestKind::Ring3, *other, limits))))
             {
@@ -208,7 +209,7 @@ fn check_device() -> std::result::Result<(), Failure> {
 }
 
 fn classify(error: &HyperlightError) -> Failure {
-    // Hyperlight has no error variant for this failure. The guest's first instruction causes an internal error of KVM.
+    // Hyperlight has no error variant for this failure. It shows as an internal error of KVM at the guest's first instruction.
     let text = format!("{error:?}");
     if text.contains("UnexpectedVmExit") && text.contains("InternalError") { Failure::CannotRunRing0 } else { Failure::Other(text) }
 }

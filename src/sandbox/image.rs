@@ -1,4 +1,4 @@
-//! The image of a guest that was booted once or loaded from disk. Each run gets a separate VM that starts from the image's snapshot.
+//! The image of a guest that was booted once, or loaded from disk. Each run gets its own VM, which starts from the image's snapshot.
 
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::limits::Limits;
 
 /// The name of the handler that each run calls.
 const HANDLER: &str = "hyperlight-mcp";
-/// The source of the handler. Its argument is the name of the module to run. It removes `run` from the global object, so that agent code
-/// cannot end a run.
+/// The source of the handler. The handler's argument is the name of the module to run. The handler removes `run` from the global object, so
+/// that agent code cannot end a run.
 pub(super) const HANDLER_SOURCE: &str = r#"
 const key = Symbol.for("hyperlight-mcp");
 const { run, ...others } = globalThis[key];
 Object.defineProperty(globalThis, key, { value: Object.freeze(others), configurable: false });
 export const handler = (code) => run(code).then(() => 0);"#;
-/// The name of the module that runs before the snapshot is taken. It has the source of the module [`READY`], but another name, because a
-/// module is evaluated only once.
+/// The name of the module that runs before the snapshot is taken. It has the same source as the module [`READY`]. The name must differ,
+/// because a module is evaluated only once.
 const READY_ONCE: &str = "agent:ready-once";
 /// The name of the module that runs in each VM that is made ready in advance.
 const READY: &str = "agent:ready";
 
-/// The number of bytes for names and framing in the buffers, in addition to the limits.
+/// The number of bytes that the buffers have for names and framing, in addition to the limits.
 const BUFFER_MARGIN: usize = 256 * 1024;
-/// The maximum number of bytes that a frame adds to an answer.
+/// The maximum number of bytes that the framing adds to an answer.
 const FRAME_OVERHEAD: usize = 16 * 1024;
 /// The maximum factor by which a text grows when it is quoted as JSON: a control character becomes six bytes.
 const JSON_GROWTH: usize = 6;
@@ -49,7 +49,7 @@ pub(super) struct GuestImage {
     configuration: SandboxConfiguration,
     reply_capacity: usize,
     took: Duration,
-    /// The VM that checked a snapshot found on disk. The next run reuses it.
+    /// The VM that was started to check a snapshot from disk. The next run uses this VM.
     tried: Arc<Mutex<Option<Vm>>>,
 }
 
@@ -65,7 +65,7 @@ pub enum Origin {
     Found,
 }
 
-/// A VM in the state of the snapshot, possibly made ready since then, with the binding for its host calls.
+/// A VM in the state of the snapshot. It may have been made ready after its start. It contains the binding for its host calls.
 pub(super) struct Vm {
     sandbox: MultiUseSandbox,
     binding: Arc<RunBinding>,
@@ -91,7 +91,8 @@ impl GuestImage {
         Ok(Self::of(snapshot, kind, features, limits, Origin::Booted, started.elapsed()))
     }
 
-    /// Returns the image of a snapshot from disk, for this guest and these limits. Returns an error if guest code does not run in it.
+    /// Returns the image of a snapshot from disk, for this guest and these limits. Fails if guest code does not run in a VM that is started
+    /// from this snapshot.
     pub(super) fn tried(
         snapshot: Arc<Snapshot>,
         kind: GuestKind,
@@ -123,7 +124,7 @@ impl GuestImage {
         self.kind == kind && self.features == features && self.configuration == configuration(limits)
     }
 
-    /// Returns the maximum size of an answer to the guest: the size of the buffer without the framing.
+    /// Returns the maximum size in bytes of an answer to the guest: the size of the buffer without the framing.
     pub(super) fn reply_capacity(&self) -> usize {
         self.reply_capacity
     }
@@ -136,7 +137,7 @@ impl GuestImage {
         self.snapshot.read().1
     }
 
-    /// Returns how long it took to boot or to load the guest.
+    /// Returns the time that booting or loading the guest has taken.
     pub(super) fn took(&self) -> Duration {
         self.took
     }
@@ -145,7 +146,7 @@ impl GuestImage {
         Arc::clone(&self.snapshot.read().0)
     }
 
-    /// Replaces the snapshot in memory by its copy on disk. The memory of that copy is shared with other processes.
+    /// Replaces the snapshot in memory by the copy of this snapshot on disk. Other processes share the memory of that copy.
     pub(super) fn is_kept(&self, snapshot: Arc<Snapshot>) {
         *self.snapshot.write() = (snapshot, Origin::Kept);
     }
@@ -165,7 +166,7 @@ impl GuestImage {
 }
 
 impl Vm {
-    /// Makes the VM write to the pages to which every run writes, so that these pages are already copied when a run starts.
+    /// Makes the VM write to the pages to which every run writes. So when a run starts, these pages have already been copied.
     pub(super) fn make_ready(&mut self) -> Result<(), HyperlightError> {
         self.run_module(READY)
     }
@@ -212,12 +213,12 @@ pub(crate) fn reply_capacity(limits: &Limits) -> usize {
     input_size(limits) - FRAME_OVERHEAD
 }
 
-/// Returns the size of the buffer for data to the guest.
+/// Returns the size in bytes of the buffer for data to the guest.
 fn input_size(limits: &Limits) -> usize {
     limits.max_input_bytes.max(limits.max_code_bytes).max(limits.max_response_bytes * JSON_GROWTH) + BUFFER_MARGIN
 }
 
-/// Returns the size of the buffer for data to the host.
+/// Returns the size in bytes of the buffer for data to the host.
 pub(super) fn output_size(limits: &Limits) -> usize {
     limits.max_value_bytes.max(limits.max_argument_bytes).max(limits.max_log_bytes) + BUFFER_MARGIN
 }
@@ -258,7 +259,7 @@ fn register(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result
     register_sources(target, binding)
 }
 
-/// Registers the functions that load modules when they are imported.
+/// Registers the functions that return the source of a module when it is imported.
 fn register_sources(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result<(), HyperlightError> {
     let missing = || HyperlightError::Error("there is no such module".to_owned());
     let owner = Arc::clone(binding);
@@ -269,8 +270,8 @@ fn register_sources(target: &mut impl Registerable, binding: &Arc<RunBinding>) -
     target.register_host_function("LoadModule", move |name: String| owner.dispatch(|run| run.load(&name))?.ok_or_else(missing))
 }
 
-/// Registers the functions for random bytes and time. The snapshot contains no random bytes and no time, so every run requests both from
-/// the host.
+/// Registers the functions for random bytes and time. Every run requests both from the host, because the snapshot must contain neither
+/// random bytes nor a time.
 fn register_clock(target: &mut impl Registerable, binding: &Arc<RunBinding>) -> Result<(), HyperlightError> {
     let owner = Arc::clone(binding);
     target.register_host_function("HostRandom", move |count: u64| owner.dispatch(|run| run.random(count)))?;

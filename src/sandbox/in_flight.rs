@@ -1,4 +1,5 @@
-//! The futures of calls in progress. Tasks of the runtime poll them. When a run ends, they are dropped before the end is reported.
+//! The futures of calls in progress. Tasks of the runtime poll these futures. When a run ends, its futures are dropped before the end of
+//! the run is reported.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -10,10 +11,10 @@ use std::task::Poll;
 use super::host::HostReply;
 
 type Answer = Pin<Box<dyn Future<Output = HostReply> + Send>>;
-/// The cell of a future. Empty after the future was dropped.
+/// The cell of a future. It is empty after the future was dropped.
 type Cell = Arc<Mutex<Option<Answer>>>;
 
-/// The calls in progress of one run. All clones share them.
+/// The calls in progress of one run. All clones share these calls.
 #[derive(Clone, Default)]
 pub(super) struct InFlightCalls(Arc<Mutex<Calls>>);
 
@@ -35,7 +36,7 @@ impl InFlightCalls {
         InFlightCall { all: self.clone(), key, cell }
     }
 
-    /// Drops the futures of all calls. If a task is polling one of them, waits until that poll returns.
+    /// Drops the futures of all calls. If a task is polling one of the futures, waits until that poll returns.
     pub(super) fn end(&self) {
         let cells = std::mem::take(&mut lock(&self.0).cells);
         for cell in cells.into_values() {

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 /// The text at the end of the last entry of a full log.
 pub const LOG_CUT_MARK: &str = "… [log cut: limits.maxLogBytes]";
-/// The minimum size in bytes with which an entry counts. It limits the number of entries without text.
+/// The minimum size in bytes with which an entry is counted. With this minimum, the number of entries without text is limited too.
 const MIN_ENTRY_BYTES: usize = 32;
 
-/// The level of an entry. Each level is a method of `console`. A guest cannot add other levels.
+/// The level of an entry. Each level belongs to a method of `console`. A guest cannot add other levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
@@ -56,7 +56,7 @@ impl fmt::Display for LogLevel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogEntry {
     pub level: LogLevel,
-    /// True if the text was cut because it did not fit into the log. Then the text ends with [`LOG_CUT_MARK`].
+    /// True if the text was cut because it did not fit into the log. In this case, the text ends with [`LOG_CUT_MARK`].
     #[serde(skip)]
     pub is_cut: bool,
     pub text: String,
@@ -75,8 +75,8 @@ impl Log {
         Self { max_bytes, entries: Vec::new(), bytes: 0, full: false }
     }
 
-    /// Adds an entry, cut if necessary, and returns it. Returns `None` if the log is full. The last entry of a full log ends with
-    /// [`LOG_CUT_MARK`].
+    /// Adds an entry, and returns it. If the entry does not fit, it is cut, and its text ends with [`LOG_CUT_MARK`]. Returns `None` if the
+    /// log is already full.
     pub(super) fn add(&mut self, level: LogLevel, text: String) -> Option<LogEntry> {
         if self.full {
             return None;

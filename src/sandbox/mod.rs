@@ -1,7 +1,8 @@
 //! Runs JavaScript in a micro-VM and returns its value. Host functions answer the calls of the code.
 //!
 //! This module does not depend on MCP. A [`Sandboxes`] boots a guest once, or loads the snapshot that another process has stored. Each run
-//! gets a separate VM from that snapshot, so a run finds no data of other runs. A few VMs are prepared in advance for the next runs.
+//! gets its own VM, which starts from that snapshot, so a run finds no data of other runs. A few VMs are prepared in advance for the next
+//! runs.
 
 mod calls;
 mod check_value;
@@ -67,11 +68,11 @@ use reader::{Asker, ScriptReader};
 use run::RunContext;
 use snapshot_store::SnapshotStore;
 
-/// Boots the guest at its first use, and runs each piece of code in a separate VM. A separate process parses the code first.
+/// Boots the guest when it is first needed, and runs each piece of code in its own VM. A separate process parses the code first.
 pub struct Sandboxes {
     choice: GuestChoice,
     limits: Arc<Limits>,
-    /// The runtime's handle. `None` once no further run may start, because a handle keeps the runtime's file descriptors open.
+    /// The runtime's handle. It is `None` when no further run may start, because a handle keeps the runtime's file descriptors open.
     runtime: Mutex<Option<Handle>>,
     reader: ScriptReader,
     basic: Variant,
@@ -108,17 +109,17 @@ impl Sandboxes {
         Self { basic: Variant::new(GuestFeatures::Basic, warm), fetch: Variant::new(GuestFeatures::Fetch, warm), ..self }
     }
 
-    /// Sets the folder in which the guest's snapshot is stored for other processes. Only the user may have access to it.
+    /// Sets the folder in which the guest's snapshot is stored for other processes. Only the current user may have access to the folder.
     #[must_use]
     pub fn with_snapshots(self, folder: impl Into<PathBuf>) -> Self {
         Self { kept: Some(SnapshotStore::new(folder.into())), ..self }
     }
 
-    /// Boots the guest if necessary, and starts to prepare VMs for the next runs that need no features. The first boot blocks for
-    /// 100 to 400 ms, mostly for the heap. Loading a stored snapshot takes a few milliseconds.
+    /// Boots the guest if necessary, and starts to prepare VMs for the next runs that need no features. The first boot blocks for 100 to
+    /// 400 ms, mostly for the guest's heap. Loading a stored snapshot takes a few milliseconds.
     ///
     /// # Errors
-    /// `ERR_NO_HYPERVISOR` if no guest of the choice boots on this machine; `ERR_IO` if the reader program cannot be started.
+    /// `ERR_NO_HYPERVISOR` if none of the chosen guests boots on this machine; `ERR_IO` if the reader program cannot be started.
     pub fn boot(&self) -> Result<GuestKind> {
         self.reader.warm_up()?;
         let image = self.image(&self.basic)?;
@@ -126,7 +127,7 @@ impl Sandboxes {
         Ok(image.kind())
     }
 
-    /// Boots the guest if necessary, and reports whether a guest boots on this machine, or the reason if none does.
+    /// Boots the guest if necessary. Reports whether a guest boots on this machine. If none does, reports the reason.
     #[must_use]
     pub fn report(&self, redactor: &Redactor) -> HypervisorReport {
         hypervisor::report(self.booted(&self.basic), redactor)
@@ -138,8 +139,8 @@ impl Sandboxes {
         self.run_for(&CodeOwner::default(), request)
     }
 
-    /// Runs code like [`Self::run`]. The time for parsing counts against the owner's share of the reader, and the guest executes in one of
-    /// the owner's compute slots.
+    /// Runs code like [`Self::run`]. The time for parsing counts against the owner's share of the reader. The guest executes in one of the
+    /// owner's compute slots.
     #[must_use]
     pub fn run_for(&self, owner: &CodeOwner, request: RunRequest) -> RunOutcome {
         let runtime = self.runtime.lock().clone().ok_or(Error::Closed { what: "gateway" });
@@ -156,7 +157,7 @@ impl Sandboxes {
         self.basic.pool.waiting() + self.fetch.pool.waiting()
     }
 
-    /// Returns the problems of code, like [`check`]. Blocks while the code is parsed: usually a few milliseconds, at most 5 s, or until
+    /// Returns the problems of code, like [`check`]. Blocks while the code is parsed: usually a few milliseconds, and at most 5 s or until
     /// `wanted` returns false. Returns `None` if the code was not parsed: it is nested too deeply, took too long, or was interrupted for
     /// another owner's code.
     ///
@@ -164,16 +165,16 @@ impl Sandboxes {
     /// `ERR_IO` if the reader program cannot be started.
     pub fn check(&self, owner: &ParseOwner, code: &str, modules: &[Importable], wanted: StillWanted<'_>) -> Result<Option<Vec<Problem>>> {
         let look = || self.reader.check(code, modules, Asker { owner, wanted });
-        // The runtime moves other tasks of this worker thread to another thread.
+        // The call moves other tasks of this worker thread to another thread.
         match Handle::try_current() {
             Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(look),
             _ => look(),
         }
     }
 
-    /// Returns the problems of the body of an async function, as sentences with lines: syntax errors, a brace that ends the function, `import`,
-    /// and names that are not parameters, not declared and not among `globals`. Blocks like [`Self::check`], and returns `None` for the same
-    /// reasons.
+    /// Returns the problems of the body of an async function, as sentences with line numbers. The problems are: syntax errors, a brace that
+    /// ends the function, `import`, and names that are neither parameters nor declared nor among `globals`. Blocks like [`Self::check`],
+    /// and returns `None` for the same reasons.
     ///
     /// # Errors
     /// `ERR_IO` if the reader program cannot be started.
@@ -188,7 +189,7 @@ impl Sandboxes {
         self.reader.check_body(body, parameters, globals, Asker { owner, wanted })
     }
 
-    /// Ends the idle reader processes and the VMs that were prepared in advance, until the next run.
+    /// Ends the idle reader processes and the VMs that were prepared in advance. New ones are started for the next run.
     pub fn rest(&self) {
         self.reader.rest();
         self.basic.pool.rest();

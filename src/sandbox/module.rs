@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-/// The approximate maximum size of one source. The smallest buffer of a guest has room for twice this size.
+/// The approximate maximum size in bytes of one source. The smallest buffer of a guest has room for twice this size.
 const MAX_PART_BYTES: usize = 100 * 1024;
 
 /// A function of a host module: its name in agent code, and its name on the host.
@@ -54,8 +54,8 @@ impl GuestModule {
         format!("host:{}", self.name)
     }
 
-    /// Returns the module's sources, each with its specifier. A module with very many functions is split into parts, because each source
-    /// must fit into the guest's buffer.
+    /// Returns the module's sources, each with its specifier. A module with a large number of functions is split into several sources,
+    /// because each source must fit into the guest's buffer.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::{GuestModule, ModuleFunction};
@@ -89,7 +89,8 @@ impl GuestModule {
         let mut parts = Vec::new();
         let (mut start, mut size) = (0, 0);
         for (index, function) in self.functions.iter().enumerate() {
-            // The source contains each name twice, and quoting may make the host's name longer. The rest of a function's source is short.
+            // The source contains each name twice. Quoting may make the host's name up to six times as long. The rest of a function's
+            // source is short.
             size += 100 + function.name.len() * 2 + function.target.len() * 6;
             if size > MAX_PART_BYTES && index > start {
                 parts.push(&self.functions[start..index]);
@@ -115,7 +116,7 @@ impl GuestModule {
     }
 }
 
-/// Returns a JavaScript string literal. Since ES2019, every JSON string is a valid literal, even with U+2028 and U+2029.
+/// Returns a JavaScript string literal. Since ES2019, every JSON string is a valid JavaScript literal, even with U+2028 and U+2029.
 fn quote(text: &str) -> String {
     Json::String(text.to_owned()).to_string()
 }

@@ -1,4 +1,4 @@
-//! The outcome that a guest reports at the end of a run: its value, or a failure. Failures can be explained by parsing the code.
+//! The outcome that a guest reports at the end of a run: the value of the run, or a failure. Failures can be explained by parsing the code.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
@@ -14,21 +14,21 @@ use super::value::{Wire, invalid};
 use crate::error::{Error, ForeignText, Result};
 use crate::limits::Limits;
 
-/// The number of UTF-16 code units to which the guest cuts a text (`prelude.js`).
+/// The number of UTF-16 code units to which the guest cuts a text (see `prelude.js`).
 const GUEST_TEXT_UNITS: usize = 16 * 1024;
 const TOO_LONG: &str = "the description of the problem is too long to be shown";
 
-/// The code of a run, and everything that is needed to parse it. The time for parsing counts against the run.
+/// The code of a run, and everything that is needed to parse the code. The time for parsing counts against the run.
 pub(super) struct AgentCode<'a> {
     pub(super) reader: &'a ScriptReader,
-    /// The owner of this code. Parsing it uses one of the parses that this owner may run at the same time.
+    /// The owner of this code. Each parse of this code uses one of the parses that this owner may run at the same time.
     pub(super) owner: &'a ParseOwner,
     /// The modules that the code can import.
     pub(super) modules: &'a dyn GuestModules,
     pub(super) stop: &'a Stop,
     pub(super) deadline: Deadline,
-    /// False if the code was not parsed: it is nested too deeply, the reader failed, or the reader was interrupted to parse another owner's
-    /// code.
+    /// False if the code was not parsed. The reason is that it is nested too deeply, that the reader failed, or that the reader was
+    /// interrupted to parse another owner's code.
     pub(super) was_looked_at: bool,
 }
 
@@ -77,12 +77,12 @@ impl AgentCode<'_> {
 /// The JSON text before and after a value.
 const VALUE_PREFIX: &str = "{\"value\":";
 const VALUE_SUFFIX: &str = "}";
-/// The maximum size of each text in a failure. The guest's own code has already cut these texts to 16 Ki characters.
+/// The maximum size in bytes of each text in a failure. The guest's own code has already cut these texts to 16 Ki characters.
 const MAX_TEXT_BYTES: usize = 64 * 1024;
-/// The maximum number of characters of the parse error that are quoted for a malformed outcome.
+/// The maximum number of characters that an error about a malformed outcome quotes from the parse error.
 const MAX_PROBLEM_CHARS: usize = 200;
 
-/// A failure in the form in which the guest reports it (`prelude.js`).
+/// A failure in the form in which the guest reports it (see `prelude.js`).
 #[derive(Deserialize)]
 pub(super) struct GuestFailure {
     kind: FailureKind,
@@ -98,8 +98,8 @@ pub(super) struct GuestFailure {
     column: Option<u32>,
 }
 
-/// Parses a line or column. Returns `None` for any other value. The guest reads these numbers from the error's `stack`, and agent code can
-/// assign any text to that property.
+/// Parses a line or column number. Returns `None` for any other value. The guest reads these numbers from the error's `stack`, and agent
+/// code can assign any text to that property.
 fn place<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<u32>, D::Error> {
     let given = Json::deserialize(deserializer)?;
     Ok(given.as_u64().and_then(|place| u32::try_from(place).ok()).filter(|place| *place > 0))
@@ -122,7 +122,7 @@ pub(super) enum GuestOutcome {
     Oversize(usize),
 }
 
-/// Returns the value or the error in the guest's last frame. `text` is the code that the engine executed.
+/// Returns the value in the guest's last frame, or the error that the frame describes. `text` is the code that the engine executed.
 pub(super) fn finish(limits: &Limits, frame: &[u8], text: &str, code: &AgentCode<'_>) -> Result<Wire> {
     match read_outcome(limits, Wire::from_frame(frame)?)? {
         FinalFrame::Value(wire) => Ok(wire),
@@ -132,12 +132,12 @@ pub(super) fn finish(limits: &Limits, frame: &[u8], text: &str, code: &AgentCode
 
 /// The content of the guest's last frame.
 enum FinalFrame {
-    /// `{"value": …}`, validated so that no later reader has to check it again.
+    /// `{"value": …}`. It was validated, so that no later reader has to check it again.
     Value(Wire),
     Failure(GuestFailure),
 }
 
-/// Parses the last frame. Agent code can write anything into it, so the value is validated here, before other code reads it.
+/// Parses the last frame. Agent code can write anything into this frame, so the value is validated here, before other code reads it.
 fn read_outcome(limits: &Limits, wire: Wire) -> Result<FinalFrame> {
     if let Some(value) = wire.json.strip_prefix(VALUE_PREFIX) {
         let Some(value) = value.strip_suffix(VALUE_SUFFIX) else { return Err(invalid("it is not exactly one JSON value")) };
@@ -155,7 +155,7 @@ fn read_outcome(limits: &Limits, wire: Wire) -> Result<FinalFrame> {
     }
 }
 
-/// Cuts a text to [`MAX_TEXT_BYTES`], at a character boundary.
+/// Cuts a text to at most [`MAX_TEXT_BYTES`] bytes, at a character boundary.
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     text
@@ -199,7 +199,7 @@ impl GuestFailure {
     }
 }
 
-/// Returns whether a text may have been cut. The guest cuts the texts of an error at this length without a mark.
+/// Returns whether the guest may have cut a text. The guest cuts the texts of an error at this length, without a mark.
 fn reaches_the_guests_limit(text: &str) -> bool {
     text.len() >= GUEST_TEXT_UNITS && text.encode_utf16().count() >= GUEST_TEXT_UNITS
 }

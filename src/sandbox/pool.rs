@@ -1,5 +1,5 @@
 //! The pool of VMs that are prepared in advance, so that a run does not wait for a VM. A run takes a VM, which is dropped after the run. A
-//! thread of the pool (the keeper) creates and drops VMs. It ends after some time without a run.
+//! thread of the pool (the keeper) creates and drops VMs. The keeper ends after some time without a run.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,27 +11,28 @@ use serde::{Deserialize, Serialize};
 
 use super::image::{GuestImage, Vm};
 
-/// The memory that a ready VM uses: the pages that it has copied, its page tables, and data on the host. The value is higher than the
-/// measured one (docs/PERFORMANCE.md).
+/// The memory in bytes that a ready VM uses: the pages that it has copied, its page tables, and its data on the host. This number is higher
+/// than the measured one (docs/PERFORMANCE.md).
 const READY_VM_BYTES: u64 = 4 << 20;
 
 /// The time for which a new keeper thread waits for a run before it creates the first VM.
 const GRACE: Duration = Duration::from_millis(15);
 
-/// The maximum number of VMs of ended runs that wait to be dropped by the keeper. If there are more runs than processors, the keeper cannot
-/// drop VMs as fast as runs end. Then a run drops its VM itself.
+/// The maximum number of VMs of ended runs that wait until the keeper drops them. If there are more runs than processors, the keeper cannot
+/// drop VMs as fast as runs end. In this case, a run drops its VM itself.
 const MAX_USED: usize = 4;
 
-/// The number of VMs that are prepared in advance. It is the option `warm` of `Gateway.open`. It applies to each of two pools separately: runs
-/// that may fetch start from a separate image, and so have a separate pool. The second pool exists only after such a run.
+/// The number of VMs that are prepared in advance. It is the option `warm` of `Gateway.open`. The option applies to each of two pools
+/// separately. Runs that may fetch start from another image, so they have their own pool. This second pool exists only after such a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WarmVms {
-    /// The maximum number of VMs that are prepared in advance. With 0, there are none. Default: 2.
+    /// The maximum number of VMs that are prepared in advance. If it is 0, none are prepared. Default: 2.
     pub vms: usize,
-    /// The maximum memory of all VMs that are prepared in advance. Each VM counts as 4 MiB. Default: 64 MiB.
+    /// The maximum memory in bytes of all VMs that are prepared in advance. Each VM is counted as 4 MiB. Default: 64 MiB.
     pub max_bytes: u64,
-    /// The time in milliseconds without a run after which these VMs are dropped, until the next run. Default: 60,000.
+    /// The time in milliseconds after which these VMs are dropped if there is no run. New VMs are prepared at the next run. Default:
+    /// 60,000.
     pub idle_ms: u64,
 }
 
@@ -42,7 +43,8 @@ impl Default for WarmVms {
 }
 
 impl WarmVms {
-    /// Returns how many VMs are prepared in advance: `vms`, or as many as fit into `max_bytes` if that is fewer.
+    /// Returns the number of VMs that are prepared in advance. This is `vms`, or the number of VMs that fit into `max_bytes` if that is
+    /// smaller.
     ///
     /// ```
     /// use hyperlight_mcp::sandbox::WarmVms;
@@ -78,8 +80,8 @@ struct State {
     /// The number of runs in progress. During runs, a VM is created only if none is ready.
     running: usize,
     keeper: Keeper,
-    /// True if a run waits for the VM that is being created. Only one run waits for it. Another run starts its own VM, which takes the same
-    /// time.
+    /// True if a run waits for the VM that is being created. Only one run waits for this VM. Any other run starts its own VM, which takes
+    /// the same time.
     awaited: bool,
     /// True if no VM is created until the next run.
     rests: bool,
@@ -130,14 +132,14 @@ impl Pool {
         self.wake(image, &mut state);
     }
 
-    /// Returns a VM for a run: a ready VM, the VM that is just being created, or otherwise a new VM. Pass it to [`Pool::give_back`] after
-    /// the run.
+    /// Returns a VM for a run: a ready VM, or the VM that is being created, or a new VM. After the run, the VM must be passed to
+    /// [`Pool::give_back`].
     pub(super) fn take(&self, image: &GuestImage) -> Result<Vm, HyperlightError> {
         let ready = {
             let mut state = self.shared.lock();
             state.running += 1;
             state.rests = false;
-            // If the keeper is creating a VM, the run waits for it. Creating two VMs concurrently would take longer for both.
+            // If the keeper is creating a VM, the run waits for this VM. If two VMs were created at the same time, each would take longer.
             if state.ready.is_empty() && state.keeper == Keeper::Makes && !state.awaited {
                 state = self.shared.wait_for_one(state);
             }
@@ -150,8 +152,8 @@ impl Pool {
         ready.map_or_else(|| image.start(), Ok).inspect_err(|_| self.shared.lock().running -= 1)
     }
 
-    /// Ends a run and drops its VM, whatever the VM's state is. The keeper thread drops the VM soon. If too many VMs already wait for the
-    /// keeper thread, this thread drops the VM immediately.
+    /// Ends a run and drops its VM, in whatever state the VM is. Usually the keeper thread drops the VM soon. If too many VMs already wait
+    /// for the keeper thread, this thread drops the VM immediately.
     pub(super) fn give_back(&self, image: &GuestImage, vm: Vm) {
         let mut state = self.shared.lock();
         state.running -= 1;
@@ -166,7 +168,7 @@ impl Pool {
         drop(dropped_here);
     }
 
-    /// Drops the ready VMs, until the next run.
+    /// Drops the ready VMs. No VM is created until the next run.
     pub(super) fn rest(&self) {
         let mut state = self.shared.lock();
         state.rests = true;
@@ -226,10 +228,11 @@ impl Shared {
         state
     }
 
-    /// Runs the loop of the keeper thread. It ends when the pool is closed, after some time without a run, or if a VM cannot be created.
+    /// Runs the loop of the keeper thread. The loop ends when the pool is closed, after some time without a run, or if a VM cannot be
+    /// created.
     fn keep(&self, image: &GuestImage) {
         let target = self.settings.target();
-        // A run usually follows directly after the boot. The keeper waits a short time, so that this run can use all processors.
+        // A run usually follows directly after the boot. The keeper waits for a short time, so that this run can use all processors.
         let nothing_ran = |state: &mut State| state.used.is_empty() && !state.closed;
         let mut state = self.lock();
         self.changed.wait_while_for(&mut state, nothing_ran, GRACE);
@@ -254,7 +257,7 @@ impl Shared {
                     since = Instant::now();
                     self.changed.notify_all();
                     match made {
-                        // The pool was told to drop its VMs in the meantime, and no run waits for this VM.
+                        // The pool was told to drop its VMs while this VM was created, and no run waits for this VM.
                         Ok(vm) if state.rests && !state.awaited => state.used.push(vm),
                         Ok(vm) => state.ready.push(vm),
                         Err(error) => {
@@ -272,7 +275,7 @@ impl Shared {
                         drop(ready);
                         return;
                     }
-                    // The pool is not idle during a run, no matter how long the run takes.
+                    // During a run, the pool is not idle, no matter how long the run takes.
                     let left = if left.is_zero() { self.settings.idle() } else { left };
                     self.changed.wait_for(&mut state, left);
                 }

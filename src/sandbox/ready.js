@@ -1,5 +1,5 @@
-// Runs in a VM before the VM gets its run. It writes to the memory pages that nearly every run writes to, so that the run finds these pages
-// already copied. Its result is not used, and it leaves no state that a run could notice.
+// Runs in a VM before the VM gets its run. This code writes to the memory pages to which nearly every run writes. So when the run starts,
+// these pages have already been copied. The result of this code is not used, and the code leaves no state that a run could notice.
 const { bind } = globalThis[Symbol.for("hyperlight-mcp")];
 const call = bind("ready", "call");
 class Row {

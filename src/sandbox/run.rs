@@ -1,4 +1,4 @@
-//! Runs one piece of code, with a VM, a thread, a deadline and an outcome of its own.
+//! Runs one piece of code, with its own VM, thread, deadline and outcome.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ use super::watch::Watch;
 use crate::error::{Error, ForeignText, Result};
 use crate::limits::Limits;
 
-/// Registers the handler, even if the code does not export it. This text is appended to the code, so that the code's line numbers do not
-/// change.
+/// Registers the handler, even if the code does not export the handler. This text is appended to the code, so that the line numbers of the
+/// code do not change.
 const CODE_EPILOGUE: &str =
     "\n;globalThis[Symbol.for(\"hyperlight-mcp\")].register(typeof handler === \"undefined\" ? undefined : handler);";
-/// Defines a `require` that throws an error for modules that do not exist. This text is on the code's first line, so that the code's line
-/// numbers do not change.
+/// Defines a `require` that throws an error for modules that do not exist. This text is put before the first line of the code, so that the
+/// line numbers of the code do not change.
 pub(super) const REQUIRE_PROLOGUE: &str = "const{require}=globalThis[Symbol.for(\"hyperlight-mcp\")];";
 
 /// Hyperlight's abort code for a failed allocation.
@@ -62,11 +62,11 @@ pub struct RunRequest {
 pub struct RunStats {
     /// The time from the run's start to its outcome.
     pub duration_ms: f64,
-    /// The time until the run had a VM. It is short if a VM was ready.
+    /// The time from the run's start until the run had a VM. It is short if a VM was ready.
     pub start_ms: f64,
     /// The number of host calls.
     pub calls: u64,
-    /// The time that host calls spent outside of the guest. If concurrent calls overlap, the common time counts once.
+    /// The time that host calls spent outside of the guest. If calls overlap, the time that they have in common is counted once.
     pub call_ms: f64,
     /// The number of bytes of arguments that the guest sent.
     pub bytes_out: u64,
@@ -102,12 +102,12 @@ impl RunContext<'_> {
         let (stop, modules) = (request.stop.clone(), request.modules);
         let (reader, owner) = (self.reader, &self.owner.parse);
         let mut code = AgentCode { reader, owner, modules: modules.as_ref(), stop: &stop, deadline: deadline.clone(), was_looked_at: true };
-        // Removing types does not change any line or column, so positions in errors also refer to the caller's code.
+        // Removing types changes no line and no column, so positions in errors also refer to the caller's code.
         let read = check_sizes(self.limits, &request.code, &request.input).and_then(|()| code.to_javascript(&request.code));
         let text = match read {
             Ok(Reading::AsItIs) => request.code,
             Ok(Reading::Javascript(javascript)) => javascript,
-            // The run has ended. Its end is reported, and not a syntax error of the engine for code that still contains types.
+            // The run has ended, and this must be reported. The engine would only report a syntax error for code that still contains types.
             Ok(Reading::Missed) if !code.is_wanted() => {
                 return RunOutcome { value: Err(stop.error("run", limit_ms)), logs: Vec::new(), stats: stats_of(started) };
             }
@@ -131,7 +131,7 @@ impl RunContext<'_> {
 
     fn execute(&self, state: &Arc<RunState>, text: &str, code: &AgentCode<'_>) -> std::result::Result<Wire, Failure> {
         let mut outcome = self.in_a_vm(state, code);
-        // The VM failed before agent code started, so the run is tried once more in another VM.
+        // The VM failed before agent code started, so the run is tried once more, in another VM.
         if let Ok(Err(error)) | Err(error) = &outcome
             && !state.sources.has_begun()
             && code.is_wanted()
@@ -142,7 +142,7 @@ impl RunContext<'_> {
         state.end_calls();
         let outcome = outcome.map_err(Failure::Guest)?;
         match (state.take_finished(), outcome) {
-            // The guest finished before the run was ended from outside. No outcome is accepted from a run that was ended.
+            // The guest finished before the run was ended from outside. If a run was ended from outside, no outcome is accepted from it.
             (Some(frame), _) => finish(&state.limits, &frame, text, code).map_err(Failure::Known),
             (None, _) if state.control.is_over() => Err(Failure::Stopped),
             (None, Err(error)) => Err(Failure::Guest(error)),
@@ -150,10 +150,11 @@ impl RunContext<'_> {
         }
     }
 
-    /// Runs the code in a VM. The outer error means that no VM could be started, and the inner error means that the guest failed.
+    /// Runs the code in a VM. The outer error means that no VM could be started. The inner error means that the guest failed.
     fn in_a_vm(&self, state: &Arc<RunState>, code: &AgentCode<'_>) -> Attempt {
         let started = Instant::now();
-        // The slot comes before the VM, so that a run that waits takes no memory of a VM. A run that ended meanwhile never has a VM.
+        // The slot is taken before the VM, so that a run that waits for a slot does not use the memory of a VM. If the run has ended during
+        // this wait, it gets no VM.
         let Ok(executing) = state.slot.enter(&state.control) else { return Ok(Ok(())) };
         let mut vm = self.pool.take(self.image)?;
         let (stop, deadline, time) = (code.stop.clone(), code.deadline.clone(), Arc::clone(state.slot.time()));

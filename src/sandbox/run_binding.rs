@@ -1,4 +1,5 @@
-//! The binding of a VM's host functions to a run. While a VM is prepared, it has no run. Then it has exactly one run, and after that none.
+//! The binding of a VM's host functions to a run. While a VM is prepared, it has no run. Later it has exactly one run. After that run, it
+//! has none again.
 
 use parking_lot::RwLock;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ use super::value::Wire;
 
 /// The host functions that a run provides for its guest. Only [`RunBinding::dispatch`] calls them.
 pub(super) trait GuestCalls: Send + Sync + 'static {
-    /// Returns whether the guest may continue. Once this is false, it stays false.
+    /// Returns whether the guest may continue. After this method has returned false once, it always returns false.
     fn goes_on(&self) -> bool;
     fn call(&self, module: String, function: String, frame: &[u8]) -> Vec<u8>;
     /// Starts concurrent calls, and returns the replies to the calls that have ended.
@@ -21,7 +22,7 @@ pub(super) trait GuestCalls: Send + Sync + 'static {
     fn log(&self, level: LogLevel, text: String);
     fn input(&self) -> Vec<u8>;
     fn finish(&self, frame: Vec<u8>);
-    /// Returns this number of random bytes, or none if `count` is too large.
+    /// Returns this number of random bytes. Returns no bytes if `count` is too large.
     fn random(&self, count: u64) -> Vec<u8>;
     /// Returns the time since the start of the run, on a monotonic clock.
     fn elapsed(&self) -> Duration;
@@ -65,16 +66,16 @@ impl RunBinding {
         self.bind(Arc::new(NoRun));
     }
 
-    /// Forwards a guest's call to its run, and returns the answer. If the run ends before or during the call, the guest gets no answer: the
-    /// VM is stopped before the guest executes another instruction.
+    /// Forwards a guest's call to the guest's run, and returns the answer. If the run ends before or during the call, the guest gets no
+    /// answer: the VM is stopped before the guest executes another instruction.
     ///
     /// # Errors
-    /// An error if the run has ended. The guest never sees it.
+    /// An error if the run has ended. The guest never sees this error.
     pub(super) fn dispatch<T>(&self, question: impl FnOnce(&dyn GuestCalls) -> T) -> Result<T, HyperlightError> {
         let run = Arc::clone(&self.run.read());
         let answer = run.goes_on().then(|| question(run.as_ref())).filter(|_| run.goes_on());
         answer.ok_or_else(|| {
-            // The guest waits for this host call, and after `kill` the VM is not entered again. So it is not necessary to wait until the VM
+            // The guest waits for this host call, and the VM is not entered again after `kill`. So it is not necessary to wait until the VM
             // has stopped.
             if let Some(vm) = self.vm.get() {
                 vm.kill();
@@ -84,13 +85,13 @@ impl RunBinding {
     }
 }
 
-/// Answers the calls of a guest that boots or is prepared and therefore has no run.
+/// Answers the calls of a guest that is booted or prepared, and therefore has no run.
 struct NoRun;
 
 /// The code that prepares a VM. It writes to the memory pages to which every run writes: for modules, calls, values and a log.
 pub(super) const WARM_UP_SOURCE: &str = include_str!("ready.js");
 
-/// The name of the module that checks whether a VM can run code. The module is minimal, because a run waits for it.
+/// The name of the module that checks whether a VM can run code. The module is as small as possible, because a run waits for this check.
 pub(super) const PROBE: &str = "agent:tried";
 const PROBE_SOURCE: &str = "export const handler = () => 0;";
 
@@ -119,7 +120,7 @@ impl GuestCalls for NoRun {
         tracing::trace!(bytes = frame.len(), "a guest is ready");
     }
 
-    /// Returns no bytes. Otherwise they would become part of the snapshot, and every run would get the same bytes.
+    /// Returns no bytes. If it returned bytes, they would become part of the snapshot, and every run would get the same bytes.
     fn random(&self, _count: u64) -> Vec<u8> {
         Vec::new()
     }
@@ -147,7 +148,7 @@ impl GuestCalls for NoRun {
     }
 }
 
-/// Encodes plain JSON as a frame. Encoding fails only above 4 GiB.
+/// Encodes plain JSON as a frame. Encoding fails only for more than 4 GiB.
 fn frame(json: &str) -> Vec<u8> {
     Wire { json: json.to_owned(), blobs: Vec::new() }.to_frame().unwrap_or_default()
 }

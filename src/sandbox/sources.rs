@@ -1,5 +1,5 @@
-//! The sources that the guest of a run can load: the agent's code, and the host modules that it imports. The source of a module is
-//! generated when it is imported.
+//! The sources that the guest of a run can load: the agent's code, and the host modules that this code imports. The source of a module is
+//! generated when the module is imported.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub(super) const CODE_MODULE: &str = "agent:code";
 pub(super) struct Sources {
     code: String,
     modules: Arc<dyn GuestModules>,
-    /// Generated parts of modules that were not loaded yet.
+    /// Generated parts of modules that have not been loaded yet.
     parts: Mutex<BTreeMap<String, String>>,
     begun: AtomicBool,
 }
@@ -25,7 +25,7 @@ impl Sources {
         Self { code, modules, parts: Mutex::default(), begun: AtomicBool::new(false) }
     }
 
-    /// Returns whether the guest has loaded the agent's code. After that, the run may have had effects.
+    /// Returns whether the guest has loaded the agent's code. From then on, the run may have had effects.
     pub(super) fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Acquire)
     }
@@ -49,7 +49,7 @@ impl Sources {
     }
 }
 
-/// Returns the name of a module, without `host:`. The specifier `imported` names the whole module, or a generated part of the module.
+/// Returns the name of a module, without `host:`. `imported` is the specifier of the whole module, or of a generated part of the module.
 fn module_of(imported: &str) -> Option<&str> {
     let name = imported.strip_prefix("host:")?;
     Some(name.split_once('/').map_or(name, |(whole, _)| whole))

@@ -15,7 +15,7 @@ const COMPUTE_LIMIT: &str = "its own work, without the time of its calls: limits
 pub enum StopReason {
     /// The time of the run is over.
     Deadline,
-    /// The guest has worked for as long as it may, without the time of calls and timers.
+    /// The guest has worked for the maximum time. The time of its calls and timers is not counted.
     Compute { limit_ms: u64 },
     /// The caller aborted its `AbortSignal`.
     Aborted,
@@ -25,7 +25,7 @@ pub enum StopReason {
     SwitchedOff,
 }
 
-/// A handle that ends a run. If there are several reasons, the first one counts.
+/// A handle that ends a run. If a run is ended for several reasons, only the first reason is recorded.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     token: CancellationToken,
@@ -59,12 +59,12 @@ impl Stop {
         self.reason.get().copied()
     }
 
-    /// Completes when the run is ended.
+    /// Resolves when the run is ended.
     pub async fn stopped(&self) {
         self.token.cancelled().await;
     }
 
-    /// Returns the error for the caller of a run or call that was ended. `what` is "run" or "call".
+    /// Returns the error for the caller of a run or call that was ended. `what` is `"run"` or `"call"`.
     #[must_use]
     pub fn error(&self, what: &'static str, limit_ms: u64) -> Error {
         match self.reason() {

@@ -21,10 +21,10 @@ impl ThreadWaker {
         Self { thread: std::thread::current(), rings: AtomicBool::new(false) }
     }
 
-    /// Waits until this waker is woken, or until the given time. Parks the thread and uses no tokio timer, because setting a timer usually
-    /// wakes another thread.
+    /// Waits until this waker is woken, or until the given time. This method parks the thread and uses no tokio timer, because setting a
+    /// timer usually wakes another thread.
     pub(super) fn wait(&self, until: Option<Instant>) {
-        // A swap is needed, and not only a load, so that everything is visible that was done before the waker was woken.
+        // A swap is needed here. With a load alone, changes that were made before the waker was woken might not be visible.
         while !self.rings.swap(false, Ordering::SeqCst) {
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 Some(Duration::ZERO) => return,

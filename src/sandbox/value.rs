@@ -1,8 +1,8 @@
 //! Values that are exchanged with the guest: JSON, extended by byte arrays.
 //!
 //! A [`Wire`] is one JSON text and a list of byte arrays ("blobs"). In the JSON, `{"$bytes": index}` represents a blob. An object that
-//! itself has the key `$bytes` is written as `{"$bytes": [[key, value], …]}`, so that no data of a server or an agent can be mistaken for a
-//! blob. `guest/runtime/src/codec.js` uses the same form in the guest.
+//! itself has the key `$bytes` is written as `{"$bytes": [[key, value], …]}`, so that no data of a server or an agent can look like a blob.
+//! `guest/runtime/src/codec.js` uses the same form in the guest.
 
 use serde_json::{Map, Number, Value as Json};
 
@@ -51,11 +51,12 @@ impl Value {
         let mut writer = Writer::new(Vec::new());
         writer.value(self);
         let blobs = writer.blobs.into_iter().map(<[u8]>::to_vec).collect();
-        // The writer has only written JSON, which is UTF-8.
+        // The writer has only written JSON, which is valid UTF-8.
         Wire { json: String::from_utf8(writer.sink).unwrap_or_default(), blobs }
     }
 
-    /// Returns the size that counts against a limit when the value is exchanged with the VM: JSON bytes and blob bytes.
+    /// Returns the size in bytes that counts against a limit when the value is exchanged with the VM: the bytes of the JSON and of the
+    /// blobs.
     #[must_use]
     pub fn wire_size(&self) -> usize {
         let mut writer = Writer::new(Counter::default());
@@ -66,8 +67,8 @@ impl Value {
     /// Parses a value that was received from the VM.
     ///
     /// # Errors
-    /// `ERR_INVALID_VALUE` if the JSON cannot be parsed (for example because of lone surrogates or more than 128 levels), if the JSON
-    /// refers to a blob that does not exist or refers to one blob twice, and for more than [`MAX_BLOBS`] blobs.
+    /// `ERR_INVALID_VALUE` if the JSON cannot be parsed (for example because it has lone surrogates or more than 128 nesting levels), if
+    /// the JSON refers to a blob that does not exist or refers to one blob twice, or if there are more than [`MAX_BLOBS`] blobs.
     pub fn from_wire(wire: Wire) -> Result<Self> {
         check_blobs(wire.blobs.len())?;
         let json: Json = serde_json::from_str(&wire.json).map_err(|error| invalid(&error.to_string()))?;
@@ -75,7 +76,7 @@ impl Value {
         read(json, &mut |index| blobs.get_mut(index)?.take())
     }
 
-    /// Converts the value to plain JSON, which an MCP server can read. Bytes become base64 text.
+    /// Converts the value to plain JSON, which an MCP server can read. Bytes become a base64 text.
     #[must_use]
     pub fn into_json(self) -> Json {
         use base64::Engine as _;
@@ -123,7 +124,7 @@ impl Wire {
         Self { json: "null".to_owned(), blobs: Vec::new() }
     }
 
-    /// Returns the size that counts against a limit: JSON bytes and blob bytes.
+    /// Returns the size in bytes that counts against a limit: the bytes of the JSON and of the blobs.
     #[must_use]
     pub fn size(&self) -> usize {
         self.json.len() + self.blobs.iter().map(Vec::len).sum::<usize>()

@@ -1,20 +1,24 @@
-//! Counts the parts of a value that take time on Node's main thread. Node reads a value in one turn of its event loop. So a short text with
-//! very many lists, objects, keys and texts would block that thread for long.
+//! Counts those parts of a value that take time on Node's main thread. Node reads a value in one turn of its event loop. So a short text
+//! with a large number of lists, objects, keys and texts would block that thread for a long time.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
-/// The cost of a key, if no earlier object had this key after the same other keys. JavaScript engines create a hidden class for it.
+/// The cost of a key if no earlier object had this key after the same preceding keys. JavaScript engines create a hidden class for such a
+/// key.
 const NEW_KEY: usize = 3;
-/// The cost of an entry of an escaped record, in addition to its key. Node reads the entry as a list, and then creates a field from it.
+/// The cost of an entry of an escaped record, in addition to the cost of its key. Node reads the entry as a list, and then creates a field
+/// from it.
 const ENTRY: usize = 2;
-/// Texts of at most this many characters are costly: Node looks up each of them in a table of all texts, to store equal ones once.
+/// The maximum number of characters of a text that is costly. Node looks up each such text in a table of all texts, to store equal texts
+/// once.
 const SHORT_TEXT_CHARS: usize = 10;
 
 /// The error for a value with more parts than the limit.
 pub(super) struct TooMany;
 
-/// A hash of the keys of an object so far, in their order. Objects with the same keys in the same order have the same shape.
+/// A hash of the keys that an object has had up to some point, in their order. Objects with the same keys in the same order have the same
+/// shape.
 #[derive(Clone, Copy, Default, Hash, PartialEq, Eq)]
 pub(super) struct Shape(u64);
 
@@ -25,7 +29,7 @@ pub(super) struct Parts {
     seen: Option<Seen>,
 }
 
-/// The hashes of what was counted. They use a random key, so that nobody can construct two parts with equal hashes.
+/// The hashes of the parts that were counted. They use a random key, so that nobody can construct two parts with equal hashes.
 #[derive(Default)]
 struct Seen {
     hasher: RandomState,
@@ -34,8 +38,8 @@ struct Seen {
 }
 
 impl Parts {
-    /// Starts to count the parts of a value whose JSON text has this length. A value has fewer parts than its text has bytes, so the parts
-    /// of a short text are not counted.
+    /// Starts to count the parts of a value whose JSON text has this length. A value has fewer parts than its text has bytes. So if the
+    /// text is shorter than the limit, the parts need not be counted.
     pub(super) fn new(limit: usize, json_bytes: usize) -> Self {
         Self { left: limit, is_exceeded: false, seen: (json_bytes > limit).then(Seen::default) }
     }
@@ -59,14 +63,14 @@ impl Parts {
         self.take(ENTRY)
     }
 
-    /// Counts a text that is not a key, if it is short and was not counted before.
+    /// Counts a text that is not a key, if the text is short and was not counted before.
     pub(super) fn text(&mut self, text: &str) -> Result<(), TooMany> {
         let Some(seen) = &mut self.seen else { return Ok(()) };
         let is_new = text.chars().nth(SHORT_TEXT_CHARS).is_none() && seen.texts.insert(seen.hasher.hash_one(text));
         if is_new { self.take(1) } else { Ok(()) }
     }
 
-    /// Counts the next key of an object, if its shape is new. Returns the object's shape with this key.
+    /// Counts the next key of an object, if the shape with this key is new. Returns the shape of the object with this key.
     pub(super) fn key(&mut self, shape: Shape, key: &str) -> Result<Shape, TooMany> {
         let Some(seen) = &mut self.seen else { return Ok(shape) };
         let hash = seen.hasher.hash_one((shape, key));

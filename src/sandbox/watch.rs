@@ -1,4 +1,4 @@
-//! Stops the guest of a run from outside: at the deadline, when its own time is over, or on request.
+//! Stops the guest of a run from outside: at the deadline, when the guest's own time is over, or on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,12 @@ use super::compute_time::ComputeTime;
 use super::deadline::Deadline;
 use super::stop::{Stop, StopReason};
 
-/// The interval between two attempts to stop a guest. They are repeated because a kill has no effect while the VM is not running yet.
+/// The interval between two attempts to stop a guest. The attempts are repeated because a kill has no effect while the VM is not running
+/// yet.
 const KILL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Watches a run, and stops its guest at the deadline, when its own time is over, or on request. Dropping this value ends the watch.
+/// Watches a run, and stops its guest at the deadline, when the guest's own time is over, or on request. Dropping this value ends the
+/// watch.
 pub(super) struct Watch {
     done: CancellationToken,
 }
@@ -31,8 +33,8 @@ impl Watch {
                 () = deadline.passed() => stop.stop(StopReason::Deadline),
                 () = time.passed() => stop.stop(StopReason::Compute { limit_ms: time.limit_ms() }),
             }
-            // If the run is not done, dropping `killer` stops the guest. It is dropped here, or when the runtime ends, because then nothing
-            // else would stop the guest.
+            // If the run is not done, dropping `killer` stops the guest. `killer` is dropped at this point, or when the runtime ends. In
+            // the second case, nothing else would stop the guest.
         });
         Self { done }
     }
@@ -55,8 +57,8 @@ impl Drop for Killer {
             return;
         }
         let (guest, done) = (Arc::clone(&self.guest), self.done.clone());
-        // `kill` waits for the virtual CPU, so it needs a separate thread. It is repeated until the run ends, because a kill before the VM
-        // runs has no effect.
+        // `kill` waits for the virtual CPU, so it needs a separate thread. The call is repeated until the run ends, because a kill before
+        // the VM runs has no effect.
         let thread = std::thread::Builder::new().name("hyperlight-mcp-kill".to_owned()).spawn(move || {
             while !done.is_cancelled() {
                 guest.kill();

@@ -22,7 +22,8 @@ pub(super) fn definition(definition: ToolDefinition) -> Tool {
 }
 
 /// Returns the annotations that describe a tool to a host (MCP 2025-11-25, server/tools, `ToolAnnotations`). The code of a run may do
-/// anything that the approved tools can do. For each call of such a tool, the gateway decides whether a person is asked first.
+/// anything that the approved tools can do, so the tool that runs code is annotated as destructive. For each call that the code makes, the
+/// gateway decides whether a person is asked first.
 fn annotations(tool: AgentTool) -> ToolAnnotations {
     let only_reads = |title: &str| ToolAnnotations::with_title(title).read_only(true).open_world(false);
     match tool {
@@ -86,8 +87,8 @@ pub(super) fn with_meta(mut value: Json) -> Json {
     value
 }
 
-/// Parses a value of this package as a result of the protocol that ends its request. Since 2026-07-28, such a result must say so in
-/// `resultType`; rmcp omits that field for clients of older protocols.
+/// Parses a value of this package as a result of the protocol that ends its request. Since 2026-07-28, such a result must say in
+/// `resultType` that it is complete. rmcp omits that field for clients of older protocols.
 pub(super) fn complete<T: DeserializeOwned>(mut value: Json) -> Result<T, ErrorData> {
     if let Some(fields) = value.as_object_mut() {
         fields.insert("resultType".to_owned(), json!(ResultType::COMPLETE));
@@ -110,7 +111,7 @@ pub(super) fn typed<T: DeserializeOwned>(value: Json) -> Result<T, ErrorData> {
     serde_json::from_value(value).map_err(|error| refused(&Error::Internal(format!("an answer has an unexpected form: {error}").into())))
 }
 
-/// Returns the `data` of an error with this code.
+/// Returns the field `data` of an error with this code.
 pub(super) fn data(code: &'static str) -> Json {
     json!({ "code": code })
 }
@@ -125,7 +126,8 @@ pub(super) fn about(mut error: ErrorData, uri: &str) -> ErrorData {
     error
 }
 
-/// Converts an error to the protocol's error. A model reads the message, so it contains no text of a server that a person has not approved.
+/// Converts an error to an error of the protocol. A model reads the message, so the message contains no text of a server that a person has
+/// not approved.
 pub(super) fn refused(error: &Error) -> ErrorData {
     let data = Some(data(error.code()));
     match error {

@@ -1,4 +1,4 @@
-//! Questions about a call. They are sent to the client that made the call.
+//! Questions about a call. Each question is sent to the client that made the call.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::results::{SAVED_ID_BYTES, saved_id};
 use crate::text::arguments_text;
 use crate::trust::{AllowedWrites, Decision};
 
-/// The maximum number of a client's roots that are kept. Further roots are ignored.
+/// The maximum number of a client's roots that are kept. All roots after these are ignored.
 const MAX_ROOTS: usize = 64;
-/// The maximum number of tokens of one completion for a server. The server may ask for fewer. There is a limit because the host pays for
-/// them.
+/// The maximum number of tokens of one completion for a server. The server may ask for fewer. The number is limited because the host pays
+/// for the tokens.
 const MAX_SAMPLED_TOKENS: u32 = 16_384;
 const ADVICE: &str = "this host cannot ask a person. The user can start `serve` with --allow-writes SERVER or SERVER.TOOL, or set \
                       \"confirm\": \"never\" for the server in the config";
@@ -48,7 +48,8 @@ pub(super) struct Question {
 /// The way in which questions are sent to the client.
 #[derive(Clone)]
 pub(super) enum ClientChannel {
-    /// A request of this program to the client, up to protocol 2025-11-25. The call counts as waiting until it is answered.
+    /// A request of this program to the client, up to protocol 2025-11-25. The call is treated as waiting until the client has answered the
+    /// request.
     Request(Peer<RoleServer>, Arc<AskingCall>),
     /// The answer to the client's own request, since protocol 2026-07-28.
     Round(mpsc::Sender<Question>),
@@ -85,7 +86,7 @@ pub(super) struct ClientCallbacks {
     pub(super) allowed: AllowedWrites,
     /// The roots of the client. The client is asked for them at most once in a call.
     pub(super) roots: Arc<OnceCell<Vec<String>>>,
-    /// Capabilities that questions of this call needed and the client has not declared.
+    /// Capabilities that questions of this call needed but that the client has not declared.
     pub(super) lacking: Lacking,
 }
 
@@ -115,7 +116,8 @@ impl Callbacks for ClientCallbacks {
         let says = |message: &str| format!("{asker} asks:\n{}", cited(message));
         let params = match &question.elicitation.question {
             Asked::Form { message, requested_schema } if self.support.forms => form(says(message), &cited_form(requested_schema)?)?,
-            // The server's own id may equal the id of another server's question. The server gets no notification with the id, so it need not know it.
+            // The server's own id may be equal to the id of another server's question, so a new id is used. The server need not know the
+            // new id, because no notification with the id is sent to it.
             Asked::Url { message, url, elicitation_id: _ } if self.support.urls => ElicitRequestParams::UrlElicitationParams {
                 meta: None,
                 message: says(message),
@@ -200,7 +202,8 @@ async fn ask_now(peer: &Peer<RoleServer>, request: InputRequest) -> Result<Json>
     answer.map_err(|error| unanswered(&error.to_string()))
 }
 
-/// Returns a random id for a page that a person opens. Returns `None` if the operating system gives no random bytes. Then nobody is asked.
+/// Returns a random id for a page that a person opens. Returns `None` if the operating system gives no random bytes. In this case, nobody
+/// is asked.
 fn new_id() -> Option<String> {
     let mut random = [0; SAVED_ID_BYTES];
     getrandom::fill(&mut random).ok()?;
@@ -224,7 +227,7 @@ fn choices(question: &ApprovalQuestion, has_session: bool) -> Vec<&'static str> 
 fn permission(question: &ApprovalQuestion, choices: &[&str]) -> InputRequest {
     let ApprovalQuestion { server, tool, method, args, reason, run_id: _ } = question;
     let (arguments, cuts) = arguments_text(args);
-    // The method decides, and not the name, because a server may have a tool with the name `resources/read`.
+    // The text depends on the method and not on the name, because a server may have a tool with the name `resources/read`.
     let asked = match *method {
         TOOLS_CALL => format!("Allow the call of the tool {} of the MCP server \"{server}\"?", quoted(tool)),
         other => format!("Allow the request \"{other}\" to the MCP server \"{server}\"?"),
@@ -255,7 +258,7 @@ fn roots(answer: &Json) -> Vec<String> {
     listed.filter_map(|root| root["uri"].as_str()).take(MAX_ROOTS).map(str::to_owned).collect()
 }
 
-/// Parses an `ElicitResult`. Any other value counts as cancelled.
+/// Parses an `ElicitResult`. Any other value is treated as a cancelled question.
 fn elicited(answer: &Json) -> ElicitationAnswer {
     match serde_json::from_value(answer["action"].clone()) {
         Ok(ElicitationAction::Accept) => ElicitationAnswer::Accept(answer.get("content").cloned().filter(|content| !content.is_null())),
@@ -264,7 +267,7 @@ fn elicited(answer: &Json) -> ElicitationAnswer {
     }
 }
 
-/// Converts the answer to [`permission`]. Everything other than one of the offered choices is a denial.
+/// Reads the decision that a person has made in the form of [`permission`]. Any answer that is not one of the offered choices is a denial.
 fn decision(answer: &ElicitationAnswer, choices: &[&str]) -> Decision {
     let ElicitationAnswer::Accept(Some(content)) = answer else { return Decision::Deny };
     match content["allow"].as_str().filter(|choice| choices.contains(choice)) {
@@ -327,7 +330,7 @@ mod tests {
         assert!(unseen.contains("x\\u{202e}y") && !unseen.contains("are cut"), "{unseen}");
     }
 
-    /// Returns the parameters of the first question in the form in which the client gets them. The question is never answered.
+    /// Returns the parameters of the first question, as the client gets them. The question is never answered.
     async fn asked<T>(ask: impl FnOnce(&ClientCallbacks) -> Option<Answer<T>>) -> Json {
         let (sender, mut questions) = mpsc::channel(1);
         let support = QuestionSupport { forms: true, urls: true, sampling: true, roots: true };

@@ -1,4 +1,5 @@
-//! Backpressure: stops reading from a client that does not read its own messages, so that the memory for unsent messages stays bounded.
+//! Backpressure: while a client does not read the messages for it, nothing is read from this client. This limits the memory for unsent
+//! messages.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tokio::sync::watch;
 /// The maximum number of unsent messages. While this many messages are unsent, nothing is read from the client.
 const MAX_UNSENT: usize = 256;
 
-/// A transport that reads from its client only while the client reads too.
+/// A transport that reads from its client only while the client reads the messages that are sent to it.
 pub(super) struct Backpressure<T> {
     transport: T,
     unsent: Arc<watch::Sender<usize>>,
@@ -115,7 +116,7 @@ mod tests {
         assert!(transport.receive().now_or_never().is_some());
         sending.push_back(send(&mut transport));
         assert!(transport.receive().now_or_never().is_none());
-        // Drops the messages, which also happens at the end of a connection.
+        // Dropping the futures drops the messages. The same happens at the end of a connection.
         drop(sending);
         assert!(transport.receive().now_or_never().is_some());
     }

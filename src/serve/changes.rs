@@ -1,4 +1,4 @@
-//! Notifies clients when the served tools, resources or prompts change, because a person approves or revokes something while a host is
+//! Notifies clients when the served tools, resources or prompts change because a person approves or revokes something while a host is
 //! connected.
 
 use std::sync::Weak;
@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::Shared;
 use crate::blocking::blocking;
 
-/// The time between two reads of the approvals. If nothing has changed, a read only checks the stamps of files and compares digests. These
-/// files are the files of the approvals, and the files that approved entries name.
+/// The time between two reads of the approvals. If nothing has changed, a read only checks the stamps of files and compares digests. The
+/// files are those of the approvals, and those that approved entries name.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The number of changes that a slow client may miss. After that, it gets one notification for all of them.
+/// The number of changes that a slow client may miss. A client that misses more gets one notification for all of them.
 const BACKLOG: usize = 16;
 
 /// Notifies the connections that tools, resources and prompts have changed.
@@ -36,7 +36,7 @@ impl Changes {
     }
 }
 
-/// Waits for the next change. Returns `false` if there will be no more changes.
+/// Waits for the next change. Returns `false` if no further change can follow.
 pub(super) async fn next(changes: &mut broadcast::Receiver<()>) -> bool {
     !matches!(changes.recv().await, Err(broadcast::error::RecvError::Closed))
 }

@@ -1,11 +1,11 @@
-//! Prepares a server's questions and samplings for a host, which shows them to a person. Messages, titles and descriptions of a question are
-//! marked as the server's. No shown text has hidden characters.
+//! Prepares a server's questions and sampling requests for a host, which shows them to a person. Messages, titles and descriptions of a
+//! question are marked as the server's text. No shown text has hidden characters.
 
 use serde_json::{Map, Value as Json};
 
 use crate::text::{escaped, visible};
 
-/// The prefix of each line of a server's message. With it, such a line cannot look like a line of this program.
+/// The prefix of each line of a server's message. The prefix prevents such a line from looking like a line of this program.
 pub(super) const QUOTE: &str = "> ";
 /// The methods of requests other than tool calls. A question during such a request names the request.
 const REQUESTS: [&str; 5] = ["resources/read", "prompts/get", "completion/complete", "resources/subscribe", "resources/unsubscribe"];
@@ -19,7 +19,8 @@ pub(super) fn asker(server: &str, tool: Option<&str>) -> String {
     }
 }
 
-/// Quotes a tool's name so that it cannot end before its closing quote, and shows hidden characters.
+/// Puts a tool's name in quotation marks. Escapes quotation marks within the name, so that they do not seem to end it, and escapes hidden
+/// characters, so that they can be seen.
 pub(super) fn quoted(name: &str) -> String {
     escaped(&Json::from(name).to_string())
 }
@@ -31,15 +32,15 @@ pub(super) fn cited(message: &str) -> String {
     lines.join("\n")
 }
 
-/// The longest name of a schema dialect or of a format.
+/// The maximum length in bytes of the name of a schema dialect or of a format.
 const MAX_WORD_BYTES: usize = 80;
 /// Keywords of a field whose values are numbers.
 const NUMBERS: [&str; 6] = ["minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"];
 
 /// Returns a server's form for a client. Only the keywords that forms have are kept. Titles and descriptions are put into one line, with a
-/// prefix that marks them as the server's. A client shows a field without a title by its name, which the server chose as well, so the name
-/// becomes the title. The names of fields, the choices, the types and the formats cannot be changed, because the answer must match them.
-/// Returns `None` if a person could misread one of them. A choice with a visible label cannot be misread.
+/// prefix that marks them as the server's text. A client shows the name of a field that has no title. The server chose this name as well,
+/// so the name, with the prefix, becomes the title. The names of fields, the choices, the types and the formats cannot be changed, because
+/// the answer must match them. Returns `None` if a person could misread one of these. A choice with a visible label cannot be misread.
 pub(super) fn cited_form(schema: &Json) -> Option<Json> {
     let given = schema.as_object()?;
     let fields = given.get("properties").and_then(Json::as_object);
@@ -64,7 +65,7 @@ pub(super) fn cited_form(schema: &Json) -> Option<Json> {
     Some(form.into())
 }
 
-/// Returns the field of a form with this name.
+/// Returns a field of a form, prepared for a client. `name` is the name of the field.
 fn cited_field(name: &str, field: &Json) -> Option<Json> {
     let given = field.as_object().filter(|_| !hides_text(name))?;
     let mut shown = cited_choices(given)?;
@@ -88,8 +89,8 @@ fn cited_field(name: &str, field: &Json) -> Option<Json> {
     Some(shown.into())
 }
 
-/// Returns the type and the choices of a field, or of a list's items. The choices themselves are unchanged, and their labels are in one
-/// line each.
+/// Returns the type and the choices of a field, or of a list's items. The choices themselves are unchanged. Each label is put into one
+/// line.
 fn cited_choices(given: &Map<String, Json>) -> Option<Map<String, Json>> {
     let mut shown = Map::new();
     for (keyword, value) in given {
@@ -124,12 +125,12 @@ fn cited_choice(choice: &Json) -> Option<Json> {
     Some(shown.into())
 }
 
-/// Returns whether a label shows anything. If a label shows nothing, a client may show the choice itself instead.
+/// Returns whether a label is visible. If it is not, a client may show the choice itself instead.
 fn is_label(label: Option<&Json>) -> bool {
     label.and_then(Json::as_str).is_some_and(|label| !one_line(label).trim().is_empty())
 }
 
-/// Returns the types of a schema. Returns `None` if one of them is not a type of JSON, because it could be any other text.
+/// Returns the types of a schema. Returns `None` if one of them is not a type of JSON Schema, because such a type could be any text.
 fn only_types(types: &Json) -> Option<Json> {
     let is_type = |kind: &Json| {
         kind.as_str().is_some_and(|kind| ["array", "boolean", "integer", "null", "number", "object", "string"].contains(&kind))

@@ -1,4 +1,4 @@
-//! Tools of the servers that are listed directly, each under its own name, together with this program's tools.
+//! Tools of servers that are listed directly. Each is listed under its own name, together with this program's tools.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub enum Direct {
     /// All servers, including those that are approved later.
     All,
     Of(Vec<String>),
-    /// Only the tools of one server, under the names that the server gives them. The tools of this program are not served.
+    /// Only the tools of one server are served, under the names that the server gives them. The tools of this program are not served.
     Only(String),
 }
 
@@ -58,7 +58,8 @@ impl Direct {
         }
     }
 
-    /// Returns the server whose tools, resources and prompts are served, if it is served alone.
+    /// Returns the server that is served alone: only its tools, resources and prompts are served. Returns `None` if there is no such
+    /// server.
     pub(super) fn only(&self) -> Option<&str> {
         if let Self::Only(server) = self { Some(server) } else { None }
     }
@@ -86,7 +87,7 @@ impl Handler {
         self.with_items(context, defined).await
     }
 
-    /// Calls a tool of a server. The gateway applies the same checks as to a call by a run's code.
+    /// Calls a tool of a server. The gateway applies the same checks to this call as to a call by the code of a run.
     pub(super) async fn call_direct(
         &self,
         request: CallToolRequestParams,
@@ -118,8 +119,8 @@ impl Handler {
                 refused => refused,
             };
             let answer = answer.map_or_else(|error| failure(&error, sign_in.as_deref()), of_server);
-            // Since 2026-07-28, a call that fails without a capability of the client must be refused by naming it. A call that succeeds did not
-            // need it.
+            // Since 2026-07-28, if a call fails because the client lacks a capability, the call must be refused with the name of this
+            // capability. A call that succeeds did not need the capability.
             let refusal = (stateless && answer["isError"] == true).then(|| client.callbacks.lacking.refusal()).flatten();
             refusal.map_or(Ok(answer), Err)
         });
@@ -129,8 +130,8 @@ impl Handler {
         })
     }
 
-    /// Returns the names of the tools that a session can call directly now. A model can change them by enabling or disabling servers for
-    /// its session. Returns `None` if a model cannot change any list, because there is no session or no tools are listed directly.
+    /// Returns the names of the tools that a session can call directly now. A model can change these tools by enabling or disabling servers
+    /// for its session. Returns `None` if a model cannot change the list, because there is no session or no tools are listed directly.
     pub(super) async fn direct_names(&self, context: &RequestContext<RoleServer>) -> Answer<Option<Vec<String>>> {
         if self.served.0.options.direct == Direct::Off || stateless::owner(context).is_some() {
             return Ok(None);
@@ -142,7 +143,7 @@ impl Handler {
     /// Notifies only this client that its lists have changed, if its direct tools differ from `before`.
     pub(super) async fn tell_of_direct_tools(&self, before: &[String], peer: &Peer<RoleServer>) -> Answer<()> {
         if self.names_now().await? != before {
-            // Sending fails if the client is gone. Then it needs no list.
+            // Sending fails if the client is gone. In this case, the client needs no list.
             let _ = peer.notify_tool_list_changed().await;
             let _ = peer.notify_resource_list_changed().await;
             let _ = peer.notify_prompt_list_changed().await;
@@ -204,7 +205,7 @@ fn definition(tool: DirectTool, items: &ResourcesAndPrompts) -> Tool {
     definition
 }
 
-/// Reads each hint separately, so that a hint of a wrong type does not affect the others.
+/// Reads each hint separately, so that a hint of a wrong type does not affect the other hints.
 fn hints(annotations: &Json) -> ToolAnnotations {
     let hint = |name: &str| annotations.get(name).and_then(Json::as_bool);
     let title = annotations.get("title").and_then(Json::as_str).map(str::to_owned);
@@ -224,8 +225,8 @@ fn with_served_view(meta: Map<String, Json>, server: &str, items: &ResourcesAndP
     if let Json::Object(meta) = meta { meta } else { Map::new() }
 }
 
-/// Removes the keys of this program and of the protocol from a server's result. Otherwise a host would send back a handle that the server has
-/// invented, or take an error code or a task of the server for one of this program.
+/// Removes the keys of this program and of the protocol from a server's result. Otherwise a host could send back a handle that the server
+/// has invented. A host could also treat an error code or a task of the server as one of this program.
 fn of_server(mut answer: Json) -> Json {
     for place in ["meta", "_meta"] {
         answer.get_mut(place).and_then(Json::as_object_mut).into_iter().for_each(drop_reserved_keys);
@@ -234,9 +235,10 @@ fn of_server(mut answer: Json) -> Json {
     answer
 }
 
-/// Converts an error of the gateway to a result, so that the model reads it in the same way as a failure of the tool. The message may
-/// contain text of the server, because the server is approved and the model gets its results anyway. The code is in `_meta`, because
-/// `structuredContent` would have to match the tool's schema. `sign_in` follows the message of an error about a missing authorization.
+/// Converts an error of the gateway to a result, so that the model reads the error in the same way as a failure of the tool. The message
+/// may contain text of the server, because the server is approved and the model gets its results anyway. The code is in `_meta`, because
+/// `structuredContent` would have to match the tool's schema. For an error about a missing authorization, `sign_in` is appended to the
+/// message.
 fn failure(error: &Error, sign_in: Option<&str>) -> Json {
     let advice = sign_in.filter(|_| matches!(error, Error::AuthorizationRequired { .. } | Error::AuthorizationFailed { .. }));
     let text = advice.map_or_else(|| error.for_guest(), |advice| format!("{}: {advice}", error.for_guest()));

@@ -44,7 +44,7 @@ use crate::text::sanitise_line;
 
 /// The maximum number of questions for one call that wait concurrently, since protocol 2026-07-28.
 pub(super) const MAX_QUESTIONS: usize = 16;
-/// The number of the next connection. The connection owns the tasks of a client without a token.
+/// The number of the next connection. For a client without a token, tasks belong to the connection with this number.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
 pub(super) type Answer<T> = std::result::Result<T, ErrorData>;
@@ -68,7 +68,7 @@ struct Prepared {
     permit: Option<RunPermit>,
 }
 
-/// The values that the work of a call needs from the client's side.
+/// The values from the client's side that the work of a call needs.
 pub(super) struct Client {
     pub(super) session: Arc<Session>,
     pub(super) callbacks: Arc<ClientCallbacks>,
@@ -108,7 +108,7 @@ impl Handler {
         if let Some(session) = self.session_cell.get() {
             return Ok(Arc::clone(session));
         }
-        // Without a session, the connection ends with this request.
+        // Without a session, each request is a connection of its own, which ends with the request.
         let is_stateless = stateless::owner(context).is_some();
         let told = (!is_stateless).then(|| ClientNotification::Client(context.peer.clone()));
         let opened = self.open_session(context, told)?;
@@ -169,7 +169,7 @@ impl Handler {
         stateless::owner(context).unwrap_or_else(of_connection)
     }
 
-    /// Reserves a place for a task. Returns `None` if the client does not support tasks or has too many.
+    /// Reserves a place for a task. Returns `None` if the client does not support tasks or already has too many.
     fn task_place(&self, context: &RequestContext<RoleServer>) -> Option<TaskPlace> {
         let knows = in_rounds(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
         knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
@@ -216,7 +216,8 @@ pub(super) fn in_rounds(context: &RequestContext<RoleServer>) -> bool {
 }
 
 impl ServerHandler for Handler {
-    /// Returns the information that is the same for all callers. rmcp calls this for each request without a session, so it must cost little.
+    /// Returns the information that is the same for all callers. rmcp calls this method for each request without a session, so the method
+    /// must be fast.
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
@@ -238,7 +239,7 @@ impl ServerHandler for Handler {
     async fn initialize(&self, request: InitializeRequestParams, context: RequestContext<RoleServer>) -> Answer<InitializeResult> {
         context.peer.set_peer_info(request.clone());
         let mut negotiated = self.negotiate_initialize(&request)?;
-        // Without a session, the host gets no instructions, and its next request gets the reason.
+        // If no session can be opened, the host gets no instructions now. The reason is reported in the answer to its next request.
         if let Ok(session) = self.session(&context) {
             negotiated.instructions = self.instructions_of(session).await;
         }
@@ -248,7 +249,7 @@ impl ServerHandler for Handler {
     async fn discover(&self, context: RequestContext<RoleServer>) -> Answer<DiscoverResult> {
         // The instructions are different for each caller. The result of `from_server_info` does not allow a cache that several callers share.
         let mut discovered = DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), self.get_info());
-        // The peer of this request may be unable to reach a client, so a new session ends with the request.
+        // The peer of this request may not be able to reach a client, so a new session ends with this request.
         let session = self.session_cell.get().cloned().map_or_else(|| self.open_session(&context, None), Ok);
         if let Ok(session) = session {
             discovered.instructions = self.instructions_of(session).await;
@@ -299,7 +300,7 @@ impl ServerHandler for Handler {
     async fn list_tools(&self, _request: Option<PaginatedRequestParams>, context: RequestContext<RoleServer>) -> Answer<ListToolsResult> {
         let session = self.session(&context)?;
         let has_own = self.served.0.options.direct.has_own_tools();
-        // A definition may describe all servers.
+        // Making the definitions can take long, because a definition may describe all servers.
         let defined = move || if has_own { session.tools.definitions() } else { Ok(Vec::new()) };
         let definitions = blocking(defined).await.map_err(|error| refused(&error))?;
         let mut tools: Vec<_> = definitions.into_iter().map(answers::definition).collect();
@@ -420,7 +421,7 @@ impl ServerHandler for Handler {
 
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
         let session = self.session(&context)?;
-        // A client can always end what it has begun, also if the resource is not listed any more.
+        // A client can always end a subscription that it has begun, even if the resource is not listed any more.
         let subscribed = session.subscribed_as(&request.uri);
         let target = if subscribed.is_empty() { Some(self.target(&context, &request.uri).await?) } else { None };
         subscriptions::unsubscribe(&session, subscribed, target).await

@@ -2,7 +2,7 @@
 //!
 //! Without sessions, each request has its own agent. If its run saves a value, the agent is kept here, and the result contains a handle. A
 //! later run of the same caller finds the agent by the handle. Handles are signed with a key of this process. So an invented handle, or a
-//! handle of another process or caller, is refused without looking at the kept agents.
+//! handle of another process or caller, is refused before the kept agents are searched.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::http::Owner;
 use crate::error::{Error, Result};
 use crate::results::{SAVED_ID_BYTES, saved_id};
 
-/// Separates signatures of these handles from all other signatures.
+/// Text that is part of each signature, so that signatures for other purposes cannot be used as signatures of handles.
 const PURPOSE: &[u8] = b"hyperlight-mcp/session/1";
-/// The maximum number of handles for one caller. If there are more, the handle that has been unused for longest ends.
+/// The maximum number of handles for one caller. If there are more, the handle that has not been used for the longest time ends.
 const MAX_OF_CALLER: usize = 32;
-/// The maximum number of handles for all callers. If there are more, the caller loses one of its own handles or gets no new one. No caller
-/// can end another caller's handles.
+/// The maximum number of handles for all callers. If this number is reached, a caller that needs a new handle loses one of its own handles,
+/// or gets no new one. No caller can end another caller's handles.
 const MAX_OF_ALL: usize = 1_024;
 /// The maximum total size of one caller's values, as a multiple of `limits.maxSavedBytes`.
 const SHARES_OF_CALLER: usize = 4;
@@ -66,8 +66,8 @@ impl<S> Kept<S> {
 }
 
 impl<S> Handles<S> {
-    /// Creates an empty store. `max_bytes` and `max_age` are the limits on the saved values of one session. After `max_age` without use, a
-    /// session has no values any more.
+    /// Creates an empty store. `max_bytes` is the limit on the saved values of one session. After `max_age` without use, a session has no
+    /// saved values any more.
     pub(super) fn new(key: &[u8; 32], max_bytes: usize, max_age: Duration) -> Self {
         let most = Most {
             of_caller: MAX_OF_CALLER,
@@ -96,8 +96,8 @@ impl<S> Handles<S> {
         Ok(Arc::clone(&found.session))
     }
 
-    /// Stores a session, whose values have `bytes` in total, under its handle or a new one. Returns the handle. Returns `None` if there is
-    /// no room, or if the handle has ended since.
+    /// Stores a session under its handle, or under a new handle. `bytes` is the total size of the session's values. Returns the handle.
+    /// Returns `None` if there is no room, or if the handle has ended in the meantime.
     ///
     /// # Errors
     /// `ERR_IO` if the system provides no random bytes.
@@ -145,8 +145,8 @@ impl<S> Handles<S> {
         drop(all);
     }
 
-    /// Returns the handle of this caller that must be removed, if a limit is exceeded: the one that has been unused for longest, preferably
-    /// one that no run uses. `newest` is only chosen if there is no other.
+    /// Returns the handle of this caller that must be removed, if a limit is exceeded. This is the handle that has not been used for the
+    /// longest time, preferably one that no run uses. `newest` is only chosen if there is no other handle.
     fn one_too_many(&self, kept: &HashMap<String, Kept<S>>, caller: &str, newest: &str) -> Option<String> {
         let Most { of_caller, of_all, bytes_of_caller, bytes_of_all, idle: _ } = self.most;
         let own = || kept.iter().filter(|(_, kept)| kept.owner.key == caller);
@@ -180,7 +180,8 @@ impl<S> Handles<S> {
         self.signature(owner, id).as_bytes().ct_eq(signature.as_bytes()).into()
     }
 
-    /// Returns half of the HMAC tag, 128 bits (RFC 2104, section 5), encoded like an id. It is short because a model has to copy it.
+    /// Returns half of the HMAC tag (128 bits, RFC 2104, section 5), encoded like an id. The signature is short because a model has to copy
+    /// it.
     fn signature(&self, owner: &Owner, id: &str) -> String {
         let mut context = hmac::Context::with_key(&self.key);
         for part in [PURPOSE, owner.key.as_bytes(), id.as_bytes()] {

@@ -73,7 +73,7 @@ fn a_caller_that_takes_all_room_takes_its_own() {
     let found = |handle: &String| handles.find(&greedy, handle, start).is_ok();
     assert_eq!(all.iter().filter(|handle| found(handle)).count(), MAX_OF_CALLER);
     assert!(all[100 - MAX_OF_CALLER..].iter().all(found));
-    // The saved values of one caller may have 400 bytes in total.
+    // The saved values of one caller may have at most 400 bytes in total.
     let large = keep(&handles, &greedy, 390, start + MINUTE).unwrap();
     assert_eq!(all.iter().filter(|handle| found(handle)).count(), 10);
     assert!(found(&large));
@@ -101,7 +101,7 @@ fn a_caller_whose_token_is_withdrawn_has_no_handles_any_more() {
     one.ended.cancel();
     handles.end_left(now);
     assert_eq!(Arc::strong_count(&session), 1);
-    // The handle is not restored for a run that ends later, nor for a new token of the same name.
+    // The handle is not restored by a run that ends later. It is not restored for a new token of the same name either.
     assert_eq!(handles.keep(&one, Some(&handle), &session, 1, now).unwrap(), None);
     assert_eq!(problem(&handles, &owner("one"), &handle, now), ENDED);
 }

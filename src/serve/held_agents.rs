@@ -1,5 +1,5 @@
-//! Agents that stay open between the requests of callers without a session. Otherwise the servers that a caller has through its profiles
-//! would be started for each request, because they end with the last agent that has them.
+//! Agents that stay open between the requests of callers without a session. A server that a caller has through its profiles ends with the
+//! last agent that has it. If the agents did not stay open, these servers would be started again for each request.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ impl<A> Default for HeldAgents<A> {
 }
 
 impl<A> HeldAgents<A> {
-    /// Keeps the agent of this name open from now on. Opens one if there is none.
+    /// Keeps the agent of this name open from now on. Opens the agent if it is not open.
     pub(super) fn hold(&self, name: &str, now: Instant, open: impl FnOnce() -> Result<A>) -> Result<()> {
         let mut held = self.0.lock();
         if let Some((_, last)) = held.get_mut(name) {
@@ -32,11 +32,11 @@ impl<A> HeldAgents<A> {
         Ok(())
     }
 
-    /// Drops the agents whose callers have made no request for this time.
+    /// Drops the agents whose callers have made no request for the time [`HELD`].
     pub(super) fn end_left(&self, now: Instant) {
         let is_left = |_: &String, (_, last): &mut (A, Instant)| now.saturating_duration_since(*last) >= HELD;
         let left: Vec<_> = self.0.lock().extract_if(.., is_left).collect();
-        // The list is not locked here, because everything that belongs to an agent ends when the agent is dropped.
+        // The list is not locked at this point, because dropping an agent ends everything that belongs to the agent.
         drop(left);
     }
 

@@ -1,5 +1,5 @@
-//! Limits the memory for the arguments of calls in progress, including calls that wait for an answer. A short text can contain very many
-//! values, and each value takes far more memory than its text.
+//! Limits the memory for the arguments of calls in progress, including calls that wait for an answer. A short text can contain a large
+//! number of values, and each value takes far more memory than its text.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 const MAX_OF_CALLER: usize = 128 * MIB;
 /// The maximum memory in bytes for the arguments of all calls.
 const MAX_OF_ALL: usize = 512 * MIB;
-/// The part of [`MAX_OF_ALL`] that is only for callers whose calls use at most [`LEAST_OF_CALLER`]. So a few callers cannot use up
-/// everything.
+/// The part of [`MAX_OF_ALL`] that only callers may use whose calls take at most [`LEAST_OF_CALLER`]. This prevents a few callers from
+/// using all of the memory.
 const RESERVED: usize = 128 * MIB;
 /// The memory in bytes up to which the calls of a caller may use the reserved part.
 const LEAST_OF_CALLER: usize = 8 * MIB;
@@ -81,7 +81,7 @@ impl Drop for HeldArguments {
     }
 }
 
-/// Checks the number of values in the arguments of a call, before they are used.
+/// Checks the number of values in the arguments of a call, before the arguments are used.
 ///
 /// # Errors
 /// `ERR_INVALID_ARGUMENTS` for more than `most` values.
@@ -96,7 +96,7 @@ pub(super) fn check_parts(tool: &str, arguments: Option<&serde_json::Map<String,
     Err(Error::InvalidArguments { what: format!("\"{tool}\"").into(), problem: problem.into() })
 }
 
-/// Returns the number of values in a JSON value, including itself.
+/// Returns the number of values in a JSON value. The value itself is counted too.
 fn parts(json: &Json) -> usize {
     1 + match json {
         Json::Array(items) => items.iter().map(parts).sum(),

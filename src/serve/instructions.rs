@@ -8,7 +8,7 @@ use crate::blocking::blocking;
 use crate::gateway::ApprovalRead;
 
 impl Handler {
-    /// Returns the instructions for the caller of a session: they describe the servers that its agent is granted, and no others. Returns
+    /// Returns the instructions for the caller of a session. They describe only the servers that the caller's agent is granted. Returns
     /// `None` if the instructions cannot be made, because a host can work without them. Also returns `None` if the tools of this program
     /// are not served, because the instructions are about these tools.
     pub(super) async fn instructions_of(&self, session: Arc<Session>) -> Option<String> {

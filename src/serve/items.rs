@@ -1,5 +1,5 @@
-//! Keeps the lists of resources and prompts until their sources change, and limits how many lists are made for one caller at the same time.
-//! It takes long to make the lists of a server with thousands of items.
+//! Keeps the lists of resources and prompts until the sources of the lists change, and limits how many lists are made for one caller at the
+//! same time. The lists of a server with thousands of items take long to make.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -16,7 +16,7 @@ use crate::gateway::Agent;
 
 /// The number of lists that are kept. Agents that see the same parts of the same servers share one set of lists.
 const MAX_KEPT: usize = 8;
-/// The number of requests for lists that are processed at the same time for one caller. Further requests of this caller wait.
+/// The number of requests for lists that are processed at the same time for one caller. More requests of this caller must wait.
 const MAX_AT_ONCE: usize = 2;
 
 /// The sources of lists: the servers that an agent sees, in order, each with the part of its approved manifest that the agent sees.
@@ -38,7 +38,7 @@ struct State {
 pub(super) struct Seen(Sources);
 
 impl Seen {
-    /// Reads what an agent sees now. `None` if it cannot be read.
+    /// Reads the servers and manifests that an agent sees now. Returns `None` if they cannot be read.
     pub(super) async fn of(agent: Agent, direct: Direct) -> Option<Self> {
         blocking(move || sources(&agent, &direct)).await.ok().map(Self)
     }
@@ -50,8 +50,8 @@ impl Seen {
 }
 
 impl ItemLists {
-    /// Runs `work` with the lists of what an agent sees now, when it is the caller's turn. `work` runs on a blocking thread, because it
-    /// takes long if there are very many items.
+    /// Waits for the caller's turn, and runs `work` with the lists of the items that an agent sees now. `work` runs on a blocking thread,
+    /// because it takes long if there is a large number of items.
     pub(super) async fn with<T: Send + 'static>(
         &self,
         caller: &str,
@@ -68,7 +68,7 @@ impl ItemLists {
         .await
     }
 
-    /// Waits until another request of this caller may be worked on. The semaphore is never closed, so there is always a permit.
+    /// Waits until another request of this caller may be processed. The semaphore is never closed, so a permit is always returned.
     async fn turn(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
         self.turns_of(caller).acquire_owned().await.ok()
     }
@@ -84,7 +84,7 @@ impl ItemLists {
         own
     }
 
-    /// Returns the lists of what an agent sees now. The approvals are read each time. Starts no server.
+    /// Returns the lists of the items that an agent sees now. The approvals are read each time. No server is started.
     fn of(&self, agent: &Agent, direct: &Direct) -> Result<Arc<ResourcesAndPrompts>> {
         let sources = sources(agent, direct)?;
         self.known_or(sources, |sources| ResourcesAndPrompts::read(agent, direct, sources))
@@ -123,7 +123,7 @@ fn is_same(one: &Sources, other: &Sources) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
-/// Returns the servers that an agent sees, if they are served.
+/// Returns those servers that an agent sees and that are served.
 fn sources(agent: &Agent, direct: &Direct) -> Result<Sources> {
     let servers = agent.list_modules()?.into_iter().filter_map(|module| module.name.strip_prefix("mcp-").map(str::to_owned));
     let mut sources = Sources::new();

@@ -1,5 +1,5 @@
-//! Capabilities of a client that the questions of a server needed, although the client has not declared them. A tool that fails without
-//! them is refused with the protocol's own error (MCP 2026-07-28, -32021).
+//! Capabilities that a server's questions needed but that the client has not declared. If a tool fails because of such a missing
+//! capability, the call is refused with the protocol's own error (MCP 2026-07-28, -32021).
 
 use parking_lot::Mutex;
 use rmcp::ErrorData;
@@ -19,7 +19,7 @@ pub(super) enum Needed {
 pub(super) struct Lacking(Mutex<Map<String, Json>>);
 
 impl Lacking {
-    /// Notes that a question could not be asked.
+    /// Records that a question could not be asked.
     pub(super) fn note(&self, needed: Needed) {
         let (name, mode) = match needed {
             Needed::Form => ("elicitation", Some("form")),
@@ -33,7 +33,7 @@ impl Lacking {
         }
     }
 
-    /// Returns the error for a call that has failed, if one of its questions could not be asked. The error has no text of the server.
+    /// Returns the error for a call that has failed, if one of its questions could not be asked. The error contains no text of the server.
     pub(super) fn refusal(&self) -> Option<ErrorData> {
         let required = self.0.lock().clone();
         if required.is_empty() {

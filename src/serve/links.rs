@@ -1,6 +1,6 @@
-//! Replaces the URIs of links to resources, and of resources within results, prompts and contents, by the URIs under which the resources are
-//! listed. So a host reads from the server that has given the link, and takes no content for that of another server. Also removes the icons of links
-//! that nobody has approved.
+//! Replaces the URIs of links to resources by the URIs under which the resources are listed. Also replaces the URIs of resources that are
+//! contained in results, prompts and contents. A host then reads a linked resource from the server that gave the link, and does not treat
+//! its content as that of another server. This module also removes the icons of links, because nobody has approved them.
 
 use serde_json::Value as Json;
 
@@ -11,7 +11,7 @@ use crate::catalog::enclosed_icons;
 use crate::error::Result;
 use crate::gateway::Agent;
 
-/// Access to the lists of one caller, for the results of its calls.
+/// Access to the lists of one caller. It is used for the results of this caller's calls.
 pub(super) struct Links {
     pub(super) lists: ItemLists,
     pub(super) caller: String,
@@ -19,7 +19,7 @@ pub(super) struct Links {
 }
 
 impl Links {
-    /// Replaces the URIs of a server in its result or prompt, and removes icons that nobody has approved.
+    /// Replaces the URIs in a server's result or prompt, and removes icons that nobody has approved.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -38,8 +38,8 @@ impl Links {
         self.lists.with(&self.caller, agent.clone(), self.direct.clone(), work).await
     }
 
-    /// Replaces the URIs in the contents of a resource: the URI that was read by `served`, under which the host knows it, and each other URI by
-    /// the one under which this server's resource is listed.
+    /// Replaces the URIs in the contents of a resource. The URI that was read is replaced by `served`, under which the host knows the
+    /// resource. Each other URI is replaced by the URI under which this server's resource is listed.
     ///
     /// # Errors
     /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
@@ -60,7 +60,7 @@ impl Links {
     }
 }
 
-/// Replaces the URI that was read by the one under which it is served. Also replaces each URI that only this program may use.
+/// Replaces the URI that was read by the URI under which the resource is served. Also replaces each URI that only this program may use.
 fn rename_own(contents: &mut Json, (own, served): (&str, &str)) {
     for uri in contents_uris(contents).filter(|uri| *uri == own || is_ours(uri)) {
         served.clone_into(uri);

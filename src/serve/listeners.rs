@@ -1,4 +1,4 @@
-//! Forwards events to the client: progress and logs of inner calls become progress and logs of the client's call.
+//! Forwards events to the client: the progress and logs of inner calls are sent as progress and logs of the client's call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::gateway::EventListener;
 
-/// The maximum number of unsent events. A client that does not read misses further events, so that the memory stays bounded.
+/// The maximum number of unsent events. If a client does not read, further events for it are dropped, so that the memory stays limited.
 const MAX_WAITING: usize = 256;
 
-/// The maximum time that an outcome waits for the events before it to be sent.
+/// The maximum time for which the result of a call waits until all earlier events have been sent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 enum ClientNotification {
     /// A progress event of a server.
     Progress(Json),
     Log(LoggingMessageNotificationParam),
-    /// A marker. It is answered when all earlier events were sent.
+    /// A marker that is answered when all earlier events have been sent.
     All(oneshot::Sender<()>),
 }
 
-/// The client and the progress token of the request that waits for the outcome of a call.
+/// The client, and the progress token of the request that waits for the result of a call.
 type Recipient = Arc<Mutex<(Peer<RoleServer>, Option<ProgressToken>)>>;
 
-/// Access to the events of one call that are being sent to its client.
+/// Access to the events of one call that still have to be sent to its client.
 #[derive(Clone)]
 pub(super) struct SentEvents {
     sender: mpsc::Sender<ClientNotification>,
@@ -37,12 +37,13 @@ pub(super) struct SentEvents {
 }
 
 impl SentEvents {
-    /// Sends further events to another request of the client. After a question, the request that contains the answer waits for the outcome.
+    /// Sends later events to another request of the client. After a question, the request that contains the answer is the one that waits
+    /// for the result.
     pub(super) fn send_to(&self, peer: Peer<RoleServer>, token: Option<ProgressToken>) {
         *self.recipient.lock() = (peer, token);
     }
 
-    /// Waits until all present events are sent, but only for a limited time, in case the client does not read.
+    /// Waits until all events that exist now are sent. The time is limited, because the client may not read.
     pub(super) async fn all(self) {
         let (sender, sent) = oneshot::channel();
         let notification = async move {
@@ -57,8 +58,9 @@ impl SentEvents {
 
 /// Returns a listener that sends the events of one call to its client, in order.
 ///
-/// The progress of a call must increase with each notification (MCP 2025-11-25, basic/utilities/progress), but a run can make many calls
-/// with progress of their own. So the progress value counts the notifications, and the message contains the inner call's values.
+/// The progress of a call must increase with each notification (MCP 2025-11-25, basic/utilities/progress). But a run can make many calls,
+/// each with its own progress. So the progress value that is sent counts the notifications, and the message contains the values of the
+/// inner call.
 ///
 /// `least` is the lowest level of logs that the client wants. `None` means no logs.
 pub(super) fn listener(

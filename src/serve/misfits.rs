@@ -14,7 +14,7 @@ use super::direct::MAX_NAME_CHARS;
 use crate::text::sanitise_line;
 
 const MAX_PROBLEM_CHARS: usize = 300;
-/// Methods that protocol 2026-07-28 has removed, among those that [`problem_of`] knows.
+/// Those methods known to [`problem_of`] that protocol 2026-07-28 has removed.
 const REMOVED: [&str; 4] = ["initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
 /// Returns the error for a request that the protocol library could not read: its method is unknown, or its parameters are wrong
@@ -33,7 +33,7 @@ pub(super) fn refusal(request: &CustomRequest, is_stateless: bool) -> ErrorData 
     ErrorData::new(code, message, Some(data("ERR_INVALID_REQUEST")))
 }
 
-/// Returns what is wrong with the parameters of a method. Returns `None` if there is no such method.
+/// Returns a description of the problem in the parameters of a method. Returns `None` if there is no such method.
 fn problem_of(method: &str, params: Json) -> Option<String> {
     Some(match method {
         "initialize" => problem::<InitializeRequestParams>(params),
@@ -52,7 +52,7 @@ fn problem_of(method: &str, params: Json) -> Option<String> {
     })
 }
 
-/// Returns what is wrong with parameters, with the path of the field.
+/// Returns a description of the problem in the parameters, with the path of the field.
 fn problem<T: DeserializeOwned>(params: Json) -> String {
     match serde_path_to_error::deserialize::<_, T>(params) {
         Err(error) => error.to_string(),

@@ -82,7 +82,7 @@ use self::waiting_calls::WaitingCalls;
 pub struct ServeOptions {
     /// Tools that may be called without asking a person before each call.
     pub allow_writes: AllowedWrites,
-    /// The only servers that exist for the clients, also those that are approved later. Default: all.
+    /// The only servers that clients can see. The list also applies to servers that are approved later. Default: all servers.
     pub servers: Option<Arc<BTreeSet<String>>>,
     /// The name that the agents of all clients have. Default: the name that each client reports.
     pub agent: Option<String>,
@@ -90,7 +90,8 @@ pub struct ServeOptions {
     pub direct: Direct,
     /// The form of the names of tools that are listed directly: `mcp_<server>_<tool>` or `<server>-<tool>`.
     pub names: NameStyle,
-    /// The form in which failed calls appear in the code of models, and in its declarations. Default: [`ToolErrors::FOR_MODELS`].
+    /// The form in which errors of calls appear in the code of models, and in the declarations for this code. Default:
+    /// [`ToolErrors::FOR_MODELS`].
     pub tool_errors: Option<ToolErrors>,
     /// The hint for a model about a server to which a person has to sign in. Default: a sentence without a command.
     pub sign_in: Option<String>,
@@ -105,11 +106,11 @@ struct Shared {
     options: ServeOptions,
     changes: Changes,
     paused_calls: PausedCalls,
-    /// Sessions that callers without a protocol session can find again, for the saved values.
+    /// Sessions of callers without a protocol session. A later run finds its session, and the values in it, by a handle.
     handles: Handles<Session>,
     /// Open agents of callers without a session.
     held_agents: HeldAgents<Agent>,
-    /// The limits on the values that sessions have saved.
+    /// The limits on the total size of the values that sessions have saved.
     saved_shares: SavedShares<Session>,
     tasks: Tasks,
     arguments: ArgumentMemory,
@@ -118,7 +119,7 @@ struct Shared {
     runs: Runs,
     code_owners: CodeOwners,
     items: ItemLists,
-    /// The number of the next run in events and questions.
+    /// The number that the next run will have in events and questions.
     next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
     closed: CancellationToken,
@@ -132,7 +133,7 @@ impl Served {
     /// no random key.
     pub fn new(gateway: Gateway, options: ServeOptions, runtime: &tokio::runtime::Handle) -> Result<Self> {
         if let Some(name) = &options.agent {
-            // Opening an agent checks the name now, and not only at the first request.
+            // Opening an agent checks the name. So an invalid name is reported now, and not at the first request.
             drop(gateway.agent(name, IdentityOptions::default())?);
         }
         let mut key = [0; 32];
@@ -165,7 +166,7 @@ impl Served {
         Ok(served)
     }
 
-    /// Returns the handler of one connection. Its agent has the caller's name, if the caller has a name.
+    /// Returns the handler of one connection. If the caller has a name, the agent of the connection has this name.
     #[must_use]
     pub fn handler(&self, caller: &Principal) -> Handler {
         Handler::new(self.clone(), caller.clone())
@@ -198,19 +199,19 @@ impl ServeOptions {
 }
 
 impl Shared {
-    /// Keeps the connections open to the servers that the agent of a caller without a session has through its profiles. Otherwise they
-    /// would end with the request, because the agent itself ends with the request.
+    /// Keeps open the connections to those servers that the agent of a caller without a session has through its profiles. Otherwise these
+    /// connections would end with the request, because the agent ends with the request.
     fn hold_servers_of(&self, agent: &Agent) -> Result<()> {
         let Some(name) = agent.granted_name().filter(|_| agent.has_servers_by_profiles()) else { return Ok(()) };
         let options = || IdentityOptions { only: self.options.servers.clone(), ..IdentityOptions::default() };
         self.held_agents.hold(name, Instant::now(), || self.gateway.agent(name, options()))
     }
 
-    /// Enables the approved servers that no person has disabled. Returns a text that changes whenever the information that clients see of
-    /// the servers changes.
+    /// Enables the approved servers that no person has disabled. Returns a text that is different whenever the information about the
+    /// servers that clients see is different.
     fn enable_approved(&self) -> Result<String> {
         let gateway = &self.gateway;
-        // What a person or the config disables disappears from the lists, although its approval and its manifest stay.
+        // A server that a person or the config disables must disappear from the lists, although its approval and its manifest stay.
         let mut enabled = BTreeSet::new();
         for status in gateway.servers()? {
             let server = status.variant_of.as_ref().unwrap_or(&status.name);

@@ -1,8 +1,8 @@
 //! Calls that wait for answers of their client, since protocol 2026-07-28.
 //!
 //! A question ends the client's request with `input_required`. The call itself is kept here, under a signed `requestState`, until the
-//! client repeats its request with the answers. If the client sends such a request twice, nothing runs twice: both requests get the same
-//! outcome.
+//! client repeats its request with the answers. If the client sends such a request twice, the call is not continued twice: both requests
+//! get the same result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -28,13 +28,13 @@ use super::listeners::SentEvents;
 use crate::error::Error;
 use crate::sandbox::{Stop, StopReason};
 
-/// The maximum time that a call waits for its client after each of its questions.
+/// The maximum time for which a call waits for its client after each of its questions.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// The maximum number of waiting calls. If there are more, the oldest call of the caller with the most calls ends, so that no caller can
 /// end another caller's calls.
 const MAX_CALLS: usize = 256;
 
-/// The outcome of one round. A round runs until the call ends or asks a question.
+/// The result of one round. A round runs until the call ends or asks a question.
 pub(super) type Round = Result<Step, ErrorData>;
 
 #[derive(Debug, Clone)]
@@ -50,12 +50,12 @@ type SharedRound = Shared<BoxFuture<'static, Round>>;
 /// The content of a `requestState`. The client sends it back.
 #[derive(Serialize, Deserialize)]
 struct State {
-    /// The random id of the call, which says nothing about the calls of others.
+    /// The random id of the call. It reveals nothing about the calls of others.
     call: String,
     round: usize,
 }
 
-/// A call that has asked at least once, with its rounds since then.
+/// A call that has asked at least one question, with its rounds since then.
 struct Call {
     /// Increases with each call that is kept. The client does not see it.
     order: u64,
@@ -77,12 +77,12 @@ enum CallState {
 struct Paused {
     owner: Owner,
     work: Work,
-    /// Ends the call from outside when it is triggered.
+    /// The stop signal of the call. The call ends when it is triggered.
     stop: Stop,
     events: Option<SentEvents>,
     questions: mpsc::Receiver<Question>,
     answers: HashMap<String, oneshot::Sender<Json>>,
-    /// The memory that is reserved for the answers that the call got. The call may use the answers until it ends.
+    /// The memory that is reserved for the answers that the call has received. The call may use the answers until it ends.
     held: Vec<HeldArguments>,
 }
 
@@ -108,8 +108,8 @@ impl PausedCalls {
         Self { codec: RequestStateCodec::new(key.to_vec()), calls: Calls::default(), now: Arc::new(Instant::now), closed: closed.clone() }
     }
 
-    /// Starts a call for an owner. The call ends when its owner ends. `stop` ends the call from outside; `events` are sent to its client.
-    /// Each later round must repeat `bound`: the caller, the method and its parameters.
+    /// Starts a call for an owner. The call ends when its owner ends. `stop` is the stop signal of the call. `events` are sent to the
+    /// call's client. Each later round must repeat `bound`: the caller, the method and its parameters.
     pub(super) fn begin(
         &self,
         owner: Owner,
@@ -155,7 +155,7 @@ impl PausedCalls {
             }
         }
         paused.held.extend(held);
-        // The round runs in a separate task, so that it continues to its end or next question even if no request waits for it.
+        // The round runs in a separate task. So it continues to its end or to the next question, even if no request waits for it.
         let running = tokio::spawn(self.round(call, round + 1, paused, bound));
         let failed = |error: tokio::task::JoinError| Err(ErrorData::internal_error(error.to_string(), Some(data("ERR_INTERNAL"))));
         let next = running.map(move |done| done.unwrap_or_else(failed)).boxed().shared();
@@ -230,7 +230,7 @@ impl PausedCalls {
 }
 
 fn unknown() -> ErrorData {
-    let problem = "this call is not known here. It was begun by another process, has ended, or waited for more than 10 minutes: call again without it";
+    let problem = "this call is not known here. It was begun by another process, has ended, or waited for more than 10 minutes: start the call again, without a requestState";
     refused(&Error::UnknownCall { field: "requestState", problem })
 }
 
@@ -259,7 +259,7 @@ fn keep(calls: &Calls, call: &str, round: usize, paused: Paused, now: Instant) -
     // The call is dropped after the lock is released, because dropping it ends its run.
     let ended = surplus.and_then(|surplus| all.remove(&surplus));
     drop(all);
-    // A call whose round is running is not ended by being dropped, because its round has a task of its own.
+    // Dropping a call whose round is running does not end the call, because the round runs in its own task.
     if let Some(ended) = ended {
         ended.stop.stop(StopReason::Closed);
     }

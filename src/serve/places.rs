@@ -1,5 +1,5 @@
 //! Limited places that all callers share, for example places for requests in progress. Each caller has a share. The last places are only
-//! for callers that have few places, so that a few callers together cannot take all places.
+//! given to callers that have few places, so that a few callers together cannot take all places.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct PlaceLimits {
 }
 
 impl PlaceLimits {
-    /// Returns the number of reserved places. If the operator allows one caller to have nearly all places, fewer are reserved.
+    /// Returns the number of reserved places. If the operator allows one caller to have nearly all places, fewer places are reserved.
     fn reserved(self) -> usize {
         (self.of_all / RESERVED).min(self.of_all.saturating_sub(self.of_caller))
     }
@@ -44,7 +44,7 @@ pub(super) enum Full {
 #[derive(Debug)]
 pub(super) struct Share {
     places: Arc<Places>,
-    /// Locked only while `places.taken` is locked.
+    /// This mutex is locked only while `places.taken` is locked.
     taken: Mutex<usize>,
 }
 
@@ -60,7 +60,7 @@ impl Places {
         Arc::new(Self { limits, taken: Mutex::default(), freed: Notify::new() })
     }
 
-    /// Returns a new share, of one caller.
+    /// Returns a new share, for one caller.
     pub(super) fn share(self: &Arc<Self>) -> Arc<Share> {
         Arc::new(Share { places: Arc::clone(self), taken: Mutex::default() })
     }
@@ -70,7 +70,7 @@ impl Places {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
-            // Enabled before the check, so that no change in between is missed.
+            // The notification is enabled before the check, so that a change between these two steps is not missed.
             freed.as_mut().enable();
             if *self.taken.lock() == 0 {
                 return;
@@ -108,7 +108,7 @@ impl Share {
 }
 
 impl Place {
-    /// Takes further places. They are given back together with the places that this value already has.
+    /// Takes more places. They are given back together with the places that this value already has.
     pub(super) fn add(&mut self, count: usize) -> Result<(), Full> {
         self.share.add(count)?;
         self.count += count;
@@ -137,7 +137,7 @@ mod tests {
         Places::new(PlaceLimits { of_all, of_caller, least_of_caller: 1 })
     }
 
-    /// Takes places until no more are given to this caller.
+    /// Takes places until this caller gets no more.
     fn greedy(share: &Arc<Share>) -> Vec<Place> {
         std::iter::from_fn(|| share.take(1).ok()).collect()
     }

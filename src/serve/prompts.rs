@@ -1,4 +1,4 @@
-//! The prompts of all servers in one list, under the names that were assigned when they were approved.
+//! The prompts of all servers in one list, under the names that were assigned at their approval.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ pub(super) struct ServedPrompt {
 }
 
 /// Returns the prompts of a server with the names under which hosts see them. If `names` is `None`, hosts see the server's own names. If
-/// two prompts of the server have the same name, only the first is listed, because a request for this name gets the first.
+/// two prompts of the server have the same name, only the first is listed, because a request for this name always gets the first prompt.
 pub(super) fn served_prompts(entries: Vec<PromptEntry>, names: Option<&BTreeMap<String, String>>) -> Vec<ServedPrompt> {
     let mut seen = BTreeSet::new();
     let distinct = entries.into_iter().filter(|entry| seen.insert(entry.name.clone()));
-    // A prompt without a name was approved only a moment ago, after the names were read.
+    // If a prompt has no assigned name, it was approved only a moment ago, after the names were read.
     let named = distinct.filter_map(|entry| {
         let name = names.map_or_else(|| Some(entry.name.clone()), |names| names.get(&entry.name).cloned())?;
         Some(ServedPrompt { name, entry })

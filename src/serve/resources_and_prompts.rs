@@ -15,21 +15,21 @@ use crate::catalog::{HostFields, Manifest, UriTemplate};
 use crate::error::Result;
 use crate::gateway::Agent;
 
-/// The scheme for the TypeScript declarations of a server's tools: `mcp-types://weather.d.ts`.
+/// The scheme of the URI for the TypeScript declarations of a server's tools: `mcp-types://weather.d.ts`.
 const TYPES: &str = "mcp-types://";
 const TYPES_END: &str = ".d.ts";
 const TYPES_MIME: &str = "text/typescript";
-/// The scheme for a URI that two servers have, or that looks like a URI of this program: `mcp-resource://weather/<the URI,
-/// percent-encoded>`.
+/// The scheme of the URI for a resource whose own URI two servers have, or whose own URI looks like a URI of this program:
+/// `mcp-resource://weather/<the URI, percent-encoded>`.
 const SHARED: &str = "mcp-resource://";
-/// The scheme for a URI of a view (MCP Apps) that two servers have, or that looks like a URI of this program:
+/// The prefix of the URI for a view (MCP Apps) whose own URI two servers have, or whose own URI looks like a URI of this program:
 /// `ui://mcp-resource/weather/<the URI, percent-encoded>`. Hosts show only views with the scheme `ui`.
 const SHARED_VIEW: &str = "ui://mcp-resource/";
 const VIEW: &str = "ui://";
 /// The maximum number of templates that are compared with one URI.
 const MAX_TRIED: usize = 256;
-/// The part of a listed URI that says that the rest is not percent-encoded: `mcp-resource://weather/-/<the URI>`. A template that two
-/// servers have is listed in this form. If it were encoded, its expansion would not contain a URI of the server.
+/// The part of a listed URI that marks the rest as not percent-encoded: `mcp-resource://weather/-/<the URI>`. A template that two servers
+/// have is listed in this form. If the template were encoded, its expansion would not contain a URI of the server.
 const VERBATIM: &str = "-/";
 
 /// The object to which a URI in the list refers.
@@ -41,14 +41,15 @@ pub(super) enum Target {
     ServerResource { server: String, uri: String },
 }
 
-/// The resources of all servers that are visible to an agent.
+/// The resources and prompts of all servers that are visible to an agent.
 pub(super) struct ResourcesAndPrompts {
     /// The name of the server, if only one server is served.
     only: Option<String>,
     servers: Vec<String>,
     resources: Vec<ResourceEntry>,
     prompts: Vec<ServedPrompt>,
-    /// The servers that have each URI, as a listed resource or as a view of a tool (MCP Apps). A view can be read even if it is not listed.
+    /// For each URI, the servers that have it as a listed resource or as a view of a tool (MCP Apps). A view can be read even if it is not
+    /// listed.
     owners: HashMap<String, BTreeSet<String>>,
     /// For each server, the literal prefixes of its templates.
     starts: BTreeMap<String, BTreeSet<String>>,
@@ -146,7 +147,7 @@ impl ResourcesAndPrompts {
     }
 
     /// Returns the template under which a server's template is listed. This is the server's own template, unless another server has an
-    /// equal one.
+    /// equal template.
     fn served_template(&self, server: &str, template: &str) -> String {
         if !self.shared_templates.contains(template) {
             return template.to_owned();
@@ -156,8 +157,8 @@ impl ResourcesAndPrompts {
     }
 
     /// Returns the server that has a listed resource template, and the server's own text of the template. Returns `None` if no template is
-    /// listed as `served`. A template that several servers have is listed once for each of them, so the text that a person types reaches
-    /// only the server that is meant.
+    /// listed as `served`. If several servers have the same template, it is listed once for each of them. So the text that a person types
+    /// is sent only to the server that the person means.
     pub(super) fn template_server(&self, served: &str) -> Option<(String, String)> {
         let listed =
             |entry: &&ResourceEntry| entry.template().is_some_and(|template| self.served_template(&entry.server, template) == served);
@@ -165,14 +166,16 @@ impl ResourcesAndPrompts {
         Some((entry.server.clone(), entry.template()?.to_owned()))
     }
 
-    /// Returns the object to which a URI refers. Returns `None` if no server has it, or if it is unclear which of several servers is meant.
+    /// Returns the object to which a URI refers. Returns `None` if no server has the URI, or if it is unclear which of several servers is
+    /// meant.
     pub(super) fn target(&self, uri: &str) -> Option<Target> {
         if let Some(server) = uri.strip_prefix(TYPES).and_then(|name| name.strip_suffix(TYPES_END)) {
             return self.serves(server).then(|| Target::Types { server: server.to_owned() });
         }
         let shared = uri.strip_prefix(SHARED).or_else(|| uri.strip_prefix(SHARED_VIEW));
         if let Some((server, encoded)) = shared.and_then(|rest| rest.split_once('/')) {
-            // What is read is what is listed: the name of a server that has no list, for example of a server that no task attaches, leads nowhere.
+            // Only what is listed can be read. If the name belongs to a server that has no list, for example a server that no task
+            // attaches, the URI refers to nothing.
             if !self.serves(server) || !self.servers.iter().any(|listed| listed == server) {
                 return None;
             }
@@ -190,7 +193,7 @@ impl ResourcesAndPrompts {
     }
 
     /// Returns the URI under which a server's resource or view is listed. This is the server's own URI if no other server could have an
-    /// equal URI. To decide this, only the literal prefixes of templates are compared, because there may be very many URIs and templates.
+    /// equal URI. Only the literal prefixes of templates are compared for this, because the number of URIs and templates can be very large.
     pub(super) fn served_uri(&self, server: &str, uri: &str) -> String {
         let is_listed_by_another = self.owners.get(uri).is_some_and(|owners| owners.iter().any(|owner| owner != server));
         let may_be_of_another = || self.starts.iter().any(|(other, starts)| other != server && has_start(starts, uri)) || is_ours(uri);
@@ -201,7 +204,7 @@ impl ResourcesAndPrompts {
         format!("{start}{server}/{}", percent_encoding::utf8_percent_encode(uri, percent_encoding::NON_ALPHANUMERIC))
     }
 
-    /// Returns the servers that list a URI, have a template that matches it, or have it as a view.
+    /// Returns the servers that list a URI, have a template that matches the URI, or have the URI as a view.
     fn owners_of(&self, uri: &str) -> BTreeSet<&str> {
         let mut owners: BTreeSet<&str> = self.owners.get(uri).into_iter().flatten().map(String::as_str).collect();
         let mut tried = 0;
@@ -211,7 +214,7 @@ impl ResourcesAndPrompts {
                 continue;
             }
             tried += 1;
-            // After too many comparisons, the URI counts as one that this server could have.
+            // After too many comparisons, the URI is treated as one that this server could have.
             if tried > MAX_TRIED || UriTemplate::parse(template).is_some_and(|template| template.matches(uri)) {
                 owners.insert(&entry.server);
             }
@@ -241,8 +244,8 @@ fn has_start(starts: &BTreeSet<String>, uri: &str) -> bool {
         if uri.starts_with(nearest.as_str()) {
             return true;
         }
-        // If a shorter prefix also begins the URI, it begins the nearest text too, because in the order this text is between the prefix and the
-        // URI.
+        // In sorted order, `nearest` is the last prefix before the URI. If the URI begins with a shorter prefix, this shorter prefix comes before
+        // `nearest`, and `nearest` also begins with it. So only the common beginning of `nearest` and the URI must still be searched.
         let common = uri.char_indices().zip(nearest.chars()).find(|((_, one), other)| one != other);
         bound = common.map_or("", |((at, _), _)| &uri[..at]);
     }
@@ -261,9 +264,9 @@ pub(super) fn types(agent: &Agent, server: &str, errors: ToolErrors) -> Result<(
     Ok((agent.declarations(Some(server), errors)?, TYPES_MIME))
 }
 
-/// Returns whether a host could mistake a server's own URI for a URI of this program. Schemes and hosts are case-insensitive (RFC 3986,
-/// section 3.1). URL parsers drop blanks and line breaks, and some programs decode before they compare. A template may begin with an
-/// expression, which can match any scheme.
+/// Returns whether a host could treat a server's own URI as a URI of this program. Schemes and hosts are case-insensitive (RFC 3986,
+/// section 3.1). URL parsers drop blanks and line breaks, and some programs decode a URI before they compare it. A template may begin with
+/// an expression, which can match any scheme.
 pub(super) fn is_ours(uri: &str) -> bool {
     let decoded = percent_encoding::percent_decode_str(uri).decode_utf8_lossy();
     let is_dropped = |character: char| character.is_whitespace() || character.is_control() || crate::text::is_unseen(character);

@@ -1,4 +1,4 @@
-//! Requests that may ask their client questions before they are answered, and the parameters that each of their rounds repeats.
+//! Requests that may ask their client questions before they are answered. Each round of such a request repeats some of the parameters.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub(super) struct Input {
 }
 
 impl Handler {
-    /// Does the work of a request that may ask questions. Questions are sent in rounds since protocol 2026-07-28, and as requests to the
-    /// client before.
+    /// Does the work of a request that may ask questions. Since protocol 2026-07-28, questions are sent in rounds. Before this version,
+    /// each question is a request to the client.
     pub(super) async fn asking<W>(
         &self,
         context: RequestContext<RoleServer>,
@@ -62,7 +62,7 @@ impl Handler {
         until_cancelled(&context, &stop, Box::pin(round)).await
     }
 
-    /// Returns the channel on which questions are requests to the client of this request.
+    /// Returns the channel in which each question is a request to the client that sent this request.
     pub(super) fn request_channel(&self, context: &RequestContext<RoleServer>) -> ClientChannel {
         ClientChannel::Request(context.peer.clone(), Arc::new(AskingCall::new(&self.served.0.waiting_calls, &self.caller.key)))
     }
@@ -102,7 +102,8 @@ impl Handler {
     }
 }
 
-/// Does the work of a request, with the memory for its arguments reserved. Sends all events to the client before the outcome is returned.
+/// Does the work of a request, while the memory for its arguments is reserved. Sends all events to the client before the result is
+/// returned.
 pub(super) async fn worked(events: SentEvents, held: Option<HeldArguments>, work: impl Future<Output = Answer<Json>>) -> Answer<Json> {
     let outcome = work.await;
     drop(held);
@@ -110,8 +111,8 @@ pub(super) async fn worked(events: SentEvents, held: Option<HeldArguments>, work
     outcome
 }
 
-/// Waits for the outcome of a request. If the client cancels the request or ends its session, the call is stopped and its outcome says so.
-/// A call that waits for its next round continues after the request that started it.
+/// Waits for the result of a request. If the client cancels the request or ends its session, the call is stopped, and its result reports
+/// this. A call that waits for its next round continues after the request that started it.
 pub(super) async fn until_cancelled<T>(context: &RequestContext<RoleServer>, stop: &Stop, outcome: impl Future<Output = T>) -> T {
     tokio::pin!(outcome);
     let session_end = context.extensions.get::<http::request::Parts>().and_then(|parts| parts.extensions.get::<SessionEnd>());

@@ -1,5 +1,5 @@
-//! Limits the number of simultaneous runs, of each caller and of all callers, because each run has a micro-VM with separate memory. Limits how
-//! many guests of a caller execute at the same time, because each of them occupies a processor.
+//! Limits the number of simultaneous runs of each caller and of all callers, because each run has its own micro-VM with its own memory.
+//! Also limits how many guests of a caller execute at the same time, because each of them occupies a processor.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -12,23 +12,23 @@ use super::places::{Full, Place, PlaceLimits, Places, Share};
 use crate::error::{Error, Result};
 use crate::sandbox::{CodeOwner, ComputeSlots, ParseOwner};
 
-/// The maximum number of runs for all callers. Runs that wait for an answer count too. The last places are for callers that have no run
-/// ([`Places`]).
+/// The maximum number of runs for all callers. Runs that wait for an answer are counted too. The last places are only given to callers that
+/// have no run ([`Places`]).
 const MAX_OF_ALL: usize = 128;
-/// The maximum number of runs for one caller. The limit keeps one caller from using up everything.
+/// The maximum number of runs for one caller. The limit prevents one caller from using all places.
 const MAX_OF_CALLER: usize = 64;
 const LIMITS: PlaceLimits = PlaceLimits { of_all: MAX_OF_ALL, of_caller: MAX_OF_CALLER, least_of_caller: 1 };
 
 /// The minimum number of guests of one caller that may execute at the same time, even on a machine with few processors.
 const MIN_EXECUTING_OF_CALLER: usize = 4;
-/// The number of guests of one caller that may execute at the same time for each processor. With few of them, other callers get a processor
-/// soon. With more than one, a processor stays in use while a guest enters or leaves its VM.
+/// The number of guests of one caller that may execute at the same time for each processor. A small number means that other callers get a
+/// processor soon. With more than one, a processor stays busy while a guest enters or leaves its VM.
 const EXECUTING_PER_PROCESSOR: usize = 2;
 
-/// The number of callers above which the shares of callers without a session are removed.
+/// The number of callers above which code owners that no session or request uses are removed.
 const MAX_CODE_OWNERS: usize = 1024;
 
-/// The owner of each caller's code. All sessions and requests of a caller share it.
+/// The code owner of each caller. All sessions and requests of a caller share one code owner.
 pub(super) struct CodeOwners {
     all: Mutex<HashMap<String, CodeOwner>>,
     max_executing: usize,
@@ -41,7 +41,7 @@ impl CodeOwners {
         Self { all: Mutex::default(), max_executing: max_executing(processors), metrics }
     }
 
-    /// Returns the owner of a caller's code.
+    /// Returns the code owner of a caller.
     pub(super) fn of(&self, caller: &str) -> CodeOwner {
         let mut all = self.all.lock();
         if all.len() >= MAX_CODE_OWNERS && !all.contains_key(caller) {
@@ -53,7 +53,7 @@ impl CodeOwners {
     }
 }
 
-/// Returns how many guests of one caller may execute at the same time on a machine with this number of processors.
+/// Returns the number of guests of one caller that may execute at the same time on a machine with this number of processors.
 fn max_executing(processors: usize) -> usize {
     (EXECUTING_PER_PROCESSOR * processors).max(MIN_EXECUTING_OF_CALLER)
 }

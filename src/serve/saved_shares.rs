@@ -1,5 +1,5 @@
-//! Limits the total size of the values that one caller's runs have saved in all its sessions. A limit for each session is not enough,
-//! because a caller can have hundreds of sessions.
+//! Limits the total size of the values that the runs of one caller have saved in all sessions. A limit for each session alone is not
+//! sufficient, because a caller can have hundreds of sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -31,7 +31,7 @@ impl Saver for Session {
     }
 }
 
-/// The sessions with saved values, by caller. The session of the latest run is last.
+/// The sessions with saved values, by caller. The session whose run ended last is at the end.
 pub(super) struct SavedShares<S> {
     of_caller: usize,
     of_all: usize,
@@ -46,7 +46,8 @@ impl<S: Saver> SavedShares<S> {
     }
 
     /// Records that a run of a session has ended. If the sessions of this caller, or all sessions, have saved too much, removes the values
-    /// of this caller's sessions, beginning with the session whose last run is the oldest. So no caller loses values because of another.
+    /// of this caller's sessions. It begins with the session whose last run is the oldest. So no caller loses values because of another
+    /// caller.
     pub(super) fn ran(&self, caller: &str, session: &Arc<S>, now: Instant) {
         let mut sessions = self.sessions.lock();
         let own = sessions.entry(caller.to_owned()).or_default();

@@ -17,7 +17,7 @@ use crate::blocking::blocking;
 use crate::error::{Error, Result};
 use crate::gateway::{Attached, Gateway};
 
-/// The time for requests in progress to finish when serving over standard input and output is closed.
+/// The time that requests in progress have to finish when serving over standard input and output is closed.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The time after [`DRAIN`] in which the last answers can still be written.
 const LAST_WRITES: Duration = Duration::from_secs(1);
@@ -31,18 +31,19 @@ pub enum Transport {
     Http(Box<HttpOptions>),
 }
 
-/// A gateway that is being served. Serving ends with [`ServedGateway::close`] or with the gateway. Over standard input and output, it also
-/// ends when the host closes its end. Serving continues if this handle is dropped. All clones are the same handle.
+/// A gateway that is being served. Serving ends with [`ServedGateway::close`], or when the gateway is closed. Over standard input and
+/// output, serving also ends when the host closes its end. Serving continues if this handle is dropped. All clones control the same served
+/// gateway.
 #[derive(Debug, Clone)]
 pub struct ServedGateway {
     url: Option<Arc<str>>,
     stop: CancellationToken,
-    /// The outcome of serving, once it has ended.
+    /// The result of serving, once serving has ended.
     ended: watch::Receiver<Option<Result<Drain>>>,
 }
 
-/// Serves a gateway to MCP hosts. All approved servers are enabled, including those that are approved later, except those that a person has
-/// disabled. Over HTTP, one gateway can be served several times.
+/// Serves a gateway to MCP hosts. All approved servers are enabled, including those that are approved later. Servers that a person has
+/// disabled stay disabled. Over HTTP, one gateway can be served several times.
 ///
 /// ```no_run
 /// # async fn example(gateway: hyperlight_mcp::Gateway) -> hyperlight_mcp::Result<()> {
@@ -90,8 +91,8 @@ impl ServedGateway {
         self.url.as_deref()
     }
 
-    /// Ends serving: accepts nothing new, gives requests in progress some time to finish, and then cancels them. Returns whether all have
-    /// finished. A second call waits for the first.
+    /// Ends serving: accepts no new requests, gives requests in progress some time to finish, and then cancels them. Returns whether all
+    /// requests have finished. A second call waits for the first.
     pub async fn close(&self) -> Drain {
         self.stop.cancel();
         self.outcome().await.unwrap_or(Drain::Complete)
@@ -100,7 +101,7 @@ impl ServedGateway {
     /// Waits until serving has ended.
     ///
     /// # Errors
-    /// `ERR_IO` if the host did not speak the protocol.
+    /// `ERR_IO` if the host did not use the MCP protocol.
     pub async fn ended(&self) -> Result<()> {
         self.outcome().await.map(drop)
     }
@@ -114,7 +115,7 @@ impl ServedGateway {
         }
     }
 
-    /// Starts work. The work gets a token, and ends when this token is cancelled.
+    /// Starts `work`. The work gets a token, and must end when this token is cancelled.
     fn begin<W>(url: Option<&str>, work: impl FnOnce(CancellationToken) -> W) -> Self
     where
         W: Future<Output = Result<Drain>> + Send + 'static,
@@ -141,7 +142,7 @@ async fn over_http(served: Served, options: HttpOptions, attached: Attached) -> 
             () = stop.cancelled() => {}
             () = closed.cancelled() => {}
         }
-        // The end of the gateway ends all requests in progress with an error. Their clients still get this error.
+        // When the gateway is closed, all requests in progress end with an error. Their clients must still get this error.
         let kills = async {
             closed.cancelled().await;
             sleep(LAST_WRITES).await;
@@ -171,7 +172,7 @@ fn over_stdio(served: Served, attached: Attached) -> Result<ServedGateway> {
                 () = async { stop.cancelled().await; input_ends.cancel(); sleep(DRAIN).await } => {}
                 () = closed.cancelled() => {}
             }
-            // The end of the gateway has ended all requests with an error. The host still gets this error.
+            // The closing of the gateway has ended all requests with an error. The host must still get this error.
             input_ends.cancel();
             for ends in [&cancelled, &cut] {
                 sleep(LAST_WRITES).await;

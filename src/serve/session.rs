@@ -15,19 +15,20 @@ use crate::agent::{AgentOptions, AgentTools};
 use crate::error::Result;
 use crate::gateway::{Agent, IdentityOptions, NameOrigin};
 
-/// The name of an agent whose client reports no name that is safe in a log.
+/// The name of an agent whose client reports no name that can safely be written to a log.
 const UNNAMED: &str = "client";
 const MAX_NAME_CHARS: usize = 64;
-/// The maximum number of unsent updates of resources. A client that does not read misses further updates, so that the memory stays bounded.
+/// The maximum number of unsent updates of resources. If a client does not read, further updates for it are dropped, so that the memory
+/// stays limited.
 const MAX_UPDATES: usize = 256;
 
 /// The cell for a connection's session. The first request fills it.
 pub(super) type SessionCell = Arc<OnceLock<Arc<Session>>>;
 
-/// The listed URI with which a client has subscribed to a resource, by server and the server's own URI.
+/// The listed URI under which a client has subscribed to a resource, keyed by the server and the server's own URI.
 type Subscribed = Arc<Mutex<BTreeMap<(String, String), String>>>;
 
-/// The way in which updates are sent to a client.
+/// The channel over which updates are sent to a client.
 pub(super) enum ClientNotification {
     Client(Peer<RoleServer>),
     /// The stream of `subscriptions/listen` (MCP 2026-07-28).
@@ -37,14 +38,15 @@ pub(super) enum ClientNotification {
 pub(super) struct Session {
     pub(super) agent: Agent,
     pub(super) tools: AgentTools,
-    /// The lowest level of logs that the client wants (`logging/setLevel`, up to protocol 2025-11-25). `None` means all logs.
+    /// The lowest level of logs that the client wants (`logging/setLevel`, up to protocol 2025-11-25). `None` means that the client wants
+    /// all logs.
     pub(super) level: Mutex<Option<LoggingLevel>>,
     subscribed: Subscribed,
     runtime: tokio::runtime::Handle,
 }
 
 impl Session {
-    /// Opens a session for the caller with the key `caller`. `told` is the channel for its updates.
+    /// Opens a session for the caller with the key `caller`. `told` is the channel for updates to the client.
     pub(super) fn open(shared: &Shared, caller: &str, name: CallerName<'_>, told: Option<ClientNotification>) -> Result<Arc<Self>> {
         let (name, name_origin) = match &shared.options.agent {
             Some(name) => (name.clone(), NameOrigin::Operator),
@@ -52,8 +54,8 @@ impl Session {
         };
         let subscribed = Subscribed::default();
         let on_event = told.map(|told| updates(&shared.runtime, told, Arc::clone(&subscribed)));
-        // Each request without a protocol session opens a new `Session` here. All share the caller's owner of code, so that code counts for the
-        // caller.
+        // Each request without a protocol session opens a new `Session` here. All of them share the caller's code owner, so that the limits
+        // apply to the caller and not to the single request.
         let code_owner = Some(shared.code_owners.of(caller));
         let only = shared.options.servers.clone();
         let options = IdentityOptions { on_event, name_origin, only, code_owner, ..IdentityOptions::default() };
@@ -74,7 +76,7 @@ impl Session {
         outcome
     }
 
-    /// Returns the servers, and their own URIs, of the resources to which the client has subscribed under this URI.
+    /// Returns the resources to which the client has subscribed under this URI: the server and the server's own URI of each.
     pub(super) fn subscribed_as(&self, served: &str) -> Vec<(String, String)> {
         let subscribed = self.subscribed.lock();
         subscribed.iter().filter(|(_, listed)| *listed == served).map(|(known, _)| known.clone()).collect()
@@ -96,15 +98,15 @@ impl Drop for Session {
 /// The names that a caller has.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CallerName<'a> {
-    /// The name of the caller's token.
+    /// The name that belongs to the caller's token.
     pub(super) of_token: Option<&'a str>,
     /// The name that the client reports.
     pub(super) of_client: Option<&'a str>,
 }
 
 impl CallerName<'_> {
-    /// Returns the name of the caller's agent, and whether grants for this name apply. If the token's name had to be changed, grants do
-    /// not apply, because the operator has granted nothing to the changed name.
+    /// Returns the name of the caller's agent, and whether the grants for this name apply to the agent. If the token's name had to be
+    /// changed, they do not apply, because the operator has granted nothing to the changed name.
     fn of_agent(self) -> (String, NameOrigin) {
         let name = agent_name(self.of_token.or(self.of_client));
         let is_of_token = self.of_token == Some(name.as_str());

@@ -1,8 +1,8 @@
 //! Standard input and output of this process as a transport for the protocol.
 //!
-//! The types of tokio for them block threads that cannot be woken: a thread that waits for the host would continue after serving has ended,
-//! and would consume the next bytes of standard input. Setting `O_NONBLOCK` would change the terminal or pipe for other programs that share
-//! it. So this module waits until a stream is ready, and then only reads or writes in a way that cannot block.
+//! tokio's types for these streams block threads that cannot be woken: a thread that waits for the host would continue after serving has
+//! ended, and would consume the next bytes of standard input. Setting `O_NONBLOCK` would also change the terminal or pipe for other
+//! programs that share it. So this module waits until a stream is ready, and then only reads or writes in a way that cannot block.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// The number of bytes that a ready pipe accepts without blocking (`PIPE_BUF` on Linux). This is also true of a socket.
+/// The number of bytes that a ready pipe accepts without blocking (`PIPE_BUF` on Linux). A ready socket accepts this number too.
 const WRITE_BYTES: usize = 4096;
 
 type Ended = Pin<Box<WaitForCancellationFutureOwned>>;
@@ -40,7 +40,7 @@ impl Stream {
     }
 }
 
-/// Returns `WouldBlock` if the stream is not ready now, because another program may have read the data.
+/// Returns the error `WouldBlock` if the stream is not ready any more, for example because another program has read the data.
 fn check_ready(stream: &OwnedFd, flags: PollFlags) -> io::Result<()> {
     let mut streams = [PollFd::new(stream, flags)];
     let count = poll(&mut streams, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;

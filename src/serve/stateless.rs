@@ -1,5 +1,5 @@
-//! Calls without a session (MCP 2026-07-28 over HTTP): their caller, and the handle with which later calls find the values that earlier
-//! runs have saved.
+//! Calls without a session (MCP 2026-07-28 over HTTP): their caller, and the handle by which later calls find the values that earlier runs
+//! have saved.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -15,9 +15,9 @@ use super::{Served, Shared};
 use crate::agent::Tool as AgentTool;
 use crate::error::{Error, Result};
 
-/// The name of an argument of `run_javascript`, and of a field in its result. Both have the handle.
+/// The name of an argument of `run_javascript`, and of a field in its result. Both contain the handle.
 const FIELD: &str = "session";
-/// The key of the handle in `_meta`, both in a call and in its result, for a host that passes the handle on itself.
+/// The key of the handle in `_meta`, both in a call and in its result. A host can use it to pass on the handle without the model.
 const META: &str = "io.hyperlight-mcp/session";
 const DESCRIPTION: &str = "The session that an earlier result gave, so that saved(\"<id>\") finds its values; null for none.";
 const INVALID_REQUEST: &str = "ERR_INVALID_REQUEST";
@@ -30,15 +30,15 @@ pub(super) fn owner(context: &RequestContext<RoleServer>) -> Option<Owner> {
     parts.extensions.get::<Owner>().cloned()
 }
 
-/// Refuses a request without a session if it names a version of the protocol before 2026-07-28. In such a version, questions are requests of the
-/// server. Without a session, they cannot reach the client.
+/// Refuses a request without a session if it names a version of the protocol before 2026-07-28. In such a version, the server sends each
+/// question as a request. Without a session, such a request cannot reach the client.
 ///
 /// # Errors
 /// Returns `ERR_INVALID_REQUEST` with the versions that the request may name.
 pub(super) fn check_version(context: &RequestContext<RoleServer>) -> std::result::Result<(), ErrorData> {
     let least = ProtocolVersion::V_2026_07_28;
     let is_over_http = context.extensions.get::<http::request::Parts>().is_some();
-    // A request with all these fields does not belong to a session, even if its headers name one.
+    // A request with all these fields does not belong to a session, even if its headers contain a session id.
     let is_self_contained = context.meta.missing_required_keys(&least).is_empty();
     match context.meta.protocol_version() {
         Some(named) if is_over_http && is_self_contained && named.as_str() < least.as_str() => Err(too_old(named)),
@@ -82,12 +82,12 @@ pub(super) fn meta(answer: &Json) -> Option<MetaObject> {
     Some(MetaObject(JsonObject::from_iter([(META.to_owned(), handle.into())])))
 }
 
-/// Stores the session of a run with its saved values, for later calls of the same caller.
+/// Stores the session of a run, with the run's saved values, for later calls of the same caller.
 pub(super) struct Keeper {
-    /// A weak reference, because the server stores calls that wait for an answer, and they contain this value.
+    /// A weak reference, because the shared state stores calls that wait for an answer, and these calls contain this value.
     shared: Weak<Shared>,
     owner: Owner,
-    /// The handle in the call.
+    /// The handle that the call contains.
     handle: Option<String>,
 }
 
@@ -106,7 +106,7 @@ impl Keeper {
         self.handle.as_deref()
     }
 
-    /// Returns the session of the handle in the call.
+    /// Returns the session to which the handle in the call belongs.
     ///
     /// # Errors
     /// `ERR_UNKNOWN_SESSION`.

@@ -12,14 +12,15 @@ use super::unreadable::{Answering, Watched};
 use super::{Drain, Served};
 use crate::error::{Error, Result};
 
-/// The maximum length of a line from the host, in bytes. It is enough for a script of 1 MiB as a JSON string and the rest of its message.
+/// The maximum length of a line from the host, in bytes. It is sufficient for a script of 1 MiB as a JSON string, together with the rest of
+/// its message.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Serves one host over two streams, until the host closes its end or `stop` is cancelled. Returns whether all requests were answered:
-/// after the host has closed its end, the requests in progress have 5 s to finish.
+/// Serves one host over two streams, until the host closes its end or `stop` is cancelled. After the host has closed its end, the requests
+/// in progress have 5 s to finish. Returns whether all requests were answered.
 ///
 /// # Errors
-/// `ERR_IO` if the host does not speak the protocol.
+/// `ERR_IO` if the host does not use the MCP protocol.
 pub async fn serve_stdio<R, W>(served: &Served, input: R, output: W, stop: CancellationToken) -> Result<Drain>
 where
     R: AsyncRead + Send + Unpin + 'static,

@@ -19,7 +19,7 @@ use super::session::{CallerName, ClientNotification, Session, SessionCell};
 use super::{Shared, changes};
 use crate::gateway::Agent;
 
-/// The maximum number of resources for one stream. Further ones are not accepted, and the acknowledgment shows this.
+/// The maximum number of resources for one stream. If a request lists more, the rest is not accepted, and the acknowledgment shows this.
 const MAX_RESOURCES: usize = 64;
 
 /// Returns the part of a filter that a stream can accept.
@@ -35,7 +35,7 @@ pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
 /// Notifies a client of changes until its stream ends. `caller` is the caller that opened the stream.
 ///
 /// # Errors
-/// The error of a subscription. It ends the stream, because the stream could not report everything that it has acknowledged.
+/// The error of a subscription. Such an error ends the stream, because the stream could not report everything that it has acknowledged.
 pub(super) async fn listen(shared: &Shared, caller: &Principal, context: &SubscriptionContext) -> Result<(), ErrorData> {
     let (mut changes, sink) = (shared.changes.subscribe(), context.sink());
     tokio::select! {
@@ -46,7 +46,7 @@ pub(super) async fn listen(shared: &Shared, caller: &Principal, context: &Subscr
             let look = || Seen::of(subscribed.session.agent.clone(), shared.options.direct.clone());
             let mut seen = look().await;
             while changes::next(&mut changes).await {
-                // A change of what this caller does not see is none of its business.
+                // If this caller does not see what has changed, the caller is not notified.
                 let now = look().await;
                 if !Seen::is_same(seen.as_ref(), now.as_ref()) {
                     tell(sink, &subscribed.declarations).await;
@@ -60,7 +60,7 @@ pub(super) async fn listen(shared: &Shared, caller: &Principal, context: &Subscr
 
 /// The subscriptions of a stream.
 struct Streamed {
-    /// The URIs of subscribed declarations. These change with the approvals.
+    /// The URIs of the declarations to which the client has subscribed. Declarations change when approvals change.
     declarations: Vec<String>,
     /// The session of the stream. When the stream ends, the session and its subscriptions end too.
     session: Arc<Session>,
@@ -90,8 +90,8 @@ async fn subscribed(shared: &Shared, caller: &Principal, context: &SubscriptionC
     Ok(Streamed { declarations, session })
 }
 
-/// Notifies the client that the lists have changed, and with them the declarations. The sink drops notifications that do not match its
-/// filter.
+/// Notifies the client that the lists have changed, and that the declarations have changed with them. The sink drops notifications that do
+/// not match its filter.
 async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
     let _ = sink.notify_tool_list_changed().await;
     let _ = sink.notify_resource_list_changed().await;
@@ -101,13 +101,13 @@ async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
     }
 }
 
-/// Notifies a session's client when its lists change, until the client is gone or there will be no more changes. Before its first request,
-/// a client has no session, and gets no notification.
+/// Notifies a session's client when its lists change. Ends when the client is gone, or when no further change can follow. Before its first
+/// request, a client has no session, and gets no notification.
 pub(super) async fn tell_session(mut changes: broadcast::Receiver<()>, cell: SessionCell, direct: Direct, peer: Peer<RoleServer>) {
     let mut seen = None;
     while changes::next(&mut changes).await {
         let Some(session) = cell.get() else { continue };
-        // A change of what this client does not see is none of its business.
+        // If this client does not see what has changed, the client is not notified.
         let now = Seen::of(session.agent.clone(), direct.clone()).await;
         if Seen::is_same(seen.as_ref(), now.as_ref()) {
             continue;
@@ -134,14 +134,14 @@ pub(super) async fn subscribe(session: &Session, target: Target, uri: &str) -> R
     }
 }
 
-/// Ends the subscriptions of a client under one URI, and the subscription to the resource that is listed under this URI now.
+/// Ends the subscriptions that a client has under one URI, and the subscription to the resource that is listed under this URI now.
 ///
 /// # Errors
 /// The error of the server that has the listed resource.
 pub(super) async fn unsubscribe(session: &Session, subscribed: Vec<(String, String)>, target: Option<Target>) -> Result<(), ErrorData> {
     for (server, uri) in subscribed {
-        // The client gets no more updates, even if this fails. Then the server is not informed, for example because the agent may no longer use
-        // it.
+        // The client gets no more updates, even if this call fails. In that case the server is not informed, for example because the agent
+        // may no longer use the server.
         let _ = session.unsubscribe(&server, &uri).await;
     }
     match target {

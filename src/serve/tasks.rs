@@ -1,8 +1,8 @@
 //! Runs as tasks (the extension `io.modelcontextprotocol/tasks` of MCP 2026-07-28).
 //!
 //! The server decides which call becomes a task. A run that ends within [`PROMPT`] is answered directly. A run that takes longer, or that
-//! asks a question, becomes a task of its caller: the client polls it, answers its questions and can cancel it. Other callers cannot access
-//! it.
+//! asks a question, becomes a task of its caller: the client polls the task, answers its questions and can cancel it. Other callers cannot
+//! access the task.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -33,9 +33,9 @@ const PROMPT: Duration = Duration::from_secs(2);
 const LIFE: Duration = Duration::from_mins(30);
 /// The polling interval that is recommended to clients.
 const POLL: Duration = Duration::from_millis(500);
-/// The maximum number of tasks for one caller. If a caller has as many, its further runs do not become tasks.
+/// The maximum number of tasks for one caller. If a caller has this number of tasks, its next runs do not become tasks.
 const MAX_OF_CALLER: usize = 32;
-/// The maximum number of tasks for all callers. If there are as many, further runs do not become tasks.
+/// The maximum number of tasks for all callers. If there are this many tasks, the next runs do not become tasks.
 const MAX_OF_ALL: usize = 512;
 /// The maximum number of waiting questions for one task. Runs have a separate limit for all their questions.
 const MAX_QUESTIONS: usize = 64;
@@ -64,9 +64,9 @@ struct Entry {
     /// The questions that wait for an answer, in order.
     questions: BTreeMap<u64, (InputRequest, oneshot::Sender<Json>)>,
     asked: u64,
-    /// The memory that is reserved for the answers that the run got.
+    /// The memory that is reserved for the answers that the run has received.
     held: Vec<HeldArguments>,
-    /// True if the client has seen the outcome of the task.
+    /// True if the client has seen the result of the task.
     is_told: bool,
     changed: watch::Sender<()>,
 }
@@ -78,7 +78,7 @@ enum State {
     Ended(TaskPayload),
 }
 
-/// The result of starting a call that may become a task.
+/// The result of starting a call that can become a task.
 pub(super) enum Begun {
     /// The run has already ended.
     Done(Json),
@@ -103,7 +103,8 @@ impl Tasks {
         Self { all: Arc::default(), runtime: runtime.clone(), times: Times { prompt: PROMPT, life: LIFE }, closed: closed.clone() }
     }
 
-    /// Returns a place if the caller may have one more task. To make room, removes the caller's tasks whose outcome the caller has seen.
+    /// Returns a place if the caller may have one more task. To make room, removes those tasks of the caller whose result the caller has
+    /// seen.
     pub(super) fn place(&self, owner: Owner) -> Option<TaskPlace> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random).ok()?;
@@ -117,8 +118,8 @@ impl Tasks {
         (!is_full(&all)).then(|| TaskPlace { id: saved_id(random), owner })
     }
 
-    /// Starts a run, and waits a short time for its end. `gone` is cancelled when the client cancels its request; this ends the run if it
-    /// is not a task yet.
+    /// Starts a run, and waits a short time for its end. `gone` is cancelled when the client cancels its request. If the run is not a task
+    /// yet, this ends the run.
     ///
     /// # Errors
     /// The error of a run that has failed within this time.
@@ -130,7 +131,8 @@ impl Tasks {
         self.all.lock().insert(id.clone(), entry);
         let (this, driven) = (self.clone(), id.clone());
         self.runtime.spawn(async move { this.drive(&driven, owner, run).await });
-        // If the request ends in another way, for example by being dropped, this value ends the run, because nobody would know it.
+        // If the request ends in another way, for example because it is dropped, this value ends the run, because no client would know the
+        // run.
         let mut unknown_run = EndsRun(Some(stop.clone()));
         let moment = tokio::time::sleep(self.times.prompt);
         tokio::pin!(moment);
@@ -150,8 +152,8 @@ impl Tasks {
         }
     }
 
-    /// Returns the outcome of a run that has already ended, and removes the run, because no client knows it as a task. If the run asks a
-    /// question, returns it as a task.
+    /// Returns the result of a run that has already ended, and removes the run, because no client knows it as a task. If the run has asked
+    /// a question, returns the run as a task.
     fn prompt_outcome(&self, id: &str) -> Option<Result<Begun, ErrorData>> {
         let mut all = self.all.lock();
         let Some(entry) = all.get(id) else { return Some(Err(unknown())) };
@@ -172,7 +174,8 @@ impl Tasks {
         Ok(Begun::Task(CreateTaskResult::new(entry.now())))
     }
 
-    /// Runs the work until it ends, or until its caller, its time or the server ends. Removes the task when its time is over.
+    /// Runs the work until it ends, or until its caller ends, its time is over, or the server ends. Removes the task when the time of the
+    /// task is over.
     async fn drive(&self, id: &str, owner: Owner, run: Run) {
         let Run { mut work, stop, mut questions } = run;
         let over = tokio::time::sleep(self.times.life);
@@ -322,7 +325,7 @@ impl Entry {
         DetailedTask::new(self.task.clone(), self.payload()).task
     }
 
-    /// Returns the outcome of a run that no client knows as a task.
+    /// Returns the result of a run that no client knows as a task.
     fn prompt(self) -> Result<Begun, ErrorData> {
         match self.state {
             State::Ended(TaskPayload::Completed { result }) => Ok(Begun::Done(Json::Object(result))),

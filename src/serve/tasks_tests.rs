@@ -22,7 +22,7 @@ fn form() -> InputRequest {
     InputRequest::Elicitation(ElicitRequest::new(serde_json::from_value(form).unwrap()))
 }
 
-/// Returns a run that asks `times` questions, one after another, and returns the answers. It ends as soon as it is stopped.
+/// Returns a run that asks `times` questions, one after another, and returns the answers. The run ends when it is stopped.
 fn asking(times: usize) -> Run {
     let (sender, questions) = mpsc::channel(4);
     let stop = Stop::new();
@@ -172,7 +172,7 @@ async fn a_caller_with_too_many_tasks_gets_no_more_and_another_does() {
     assert!(tasks.place(owner("another")).is_some());
     tasks.cancel("one", &ids[0]).unwrap();
     until(&tasks, "one", &ids[0], TaskStatus::Cancelled).await;
-    // The caller has seen that the task has ended, so the task makes room.
+    // The caller has seen that the task has ended, so the task is removed to make room.
     assert!(tasks.place(one).is_some());
     assert!(is_gone(&tasks, "one", &ids[0]) && !is_gone(&tasks, "one", &ids[1]));
 }

@@ -1,4 +1,4 @@
-//! The information for traces in a host's request.
+//! The trace information in a host's request.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::telemetry::{ReceivedRequest, TraceContext};
 
 const SESSION: &str = "mcp-session-id";
 
-/// The place of a host's request in the host's trace, the id of the request, and the id of its session.
+/// The trace context of a host's request, the id of the request, and the id of its session.
 #[derive(Clone)]
 pub(super) struct HostTrace {
     pub(super) context: Option<TraceContext>,
@@ -22,7 +22,7 @@ impl HostTrace {
     pub(super) fn of(request: &RequestContext<RoleServer>) -> Self {
         let field = |key: &str| request.meta.get(key).and_then(Json::as_str);
         let context = field("traceparent").and_then(TraceContext::parse);
-        // A stateless request may name a session, but has none.
+        // The headers of a stateless request may contain a session id, although the request has no session.
         let parts = request.extensions.get::<http::request::Parts>().filter(|_| stateless::owner(request).is_none());
         let session = parts.and_then(|parts| parts.headers.get(SESSION)?.to_str().ok()).map(Arc::from);
         Self {

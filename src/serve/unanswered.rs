@@ -1,5 +1,5 @@
-//! The requests of the host that have no answer yet. When the input ends, rmcp waits some seconds for their answers. But rmcp does not
-//! report whether all requests were answered.
+//! The requests of the host that have no answer yet. When the input ends, rmcp waits some seconds for the answers to these requests. But
+//! rmcp does not report whether all requests were answered.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -13,7 +13,7 @@ use rmcp::transport::Transport;
 
 use super::Drain;
 
-/// The ids of the requests without an answer. Clones are the same set.
+/// The ids of the requests without an answer. All clones share the same set.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Unanswered(Arc<Mutex<HashSet<RequestId>>>);
 
@@ -23,7 +23,7 @@ impl Unanswered {
         if self.0.lock().is_empty() { Drain::Complete } else { Drain::CutOff }
     }
 
-    /// Remembers a request. Forgets one that the host has cancelled, as it gets no answer.
+    /// Remembers a request. If the message cancels a request, forgets that request, because it gets no answer.
     fn received(&self, message: &ClientJsonRpcMessage) {
         match message {
             // A stream of updates always lasts until the server ends, so its end is not counted as cut off.
@@ -50,7 +50,7 @@ fn answered(message: &ServerJsonRpcMessage) -> Option<RequestId> {
     }
 }
 
-/// A transport that keeps account of the requests without an answer. An answer counts once it was written.
+/// A transport that records which requests have no answer. A request is answered when its answer has been written.
 pub(super) struct Counting<T> {
     pub(super) transport: T,
     pub(super) unanswered: Unanswered,
@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// A host that sends these messages, and whose end may be closed.
+    /// A host that sends these messages. Its end can be closed.
     struct Host {
         sends: Vec<Json>,
         is_closed: bool,

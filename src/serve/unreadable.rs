@@ -1,4 +1,4 @@
-//! Answers lines of a host that are not JSON. rmcp drops them, and a host would wait forever for the answer to such a request.
+//! Answers lines of a host that are not JSON. rmcp drops such lines, so a host would wait forever for the answer to such a request.
 
 use std::future::Future;
 use std::io;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::answers::data;
 
-/// The maximum number of unsent answers. A host that sends only invalid lines and does not read misses further answers.
+/// The maximum number of unsent answers. If a host only sends invalid lines and does not read, it misses further answers.
 const MAX_WAITING: usize = 64;
 
 /// A line that is not JSON or is too long.
@@ -27,18 +27,19 @@ pub(super) struct Unreadable {
     problem: String,
 }
 
-/// An input that checks each line that is read from it.
+/// An input that checks each line of it that is read.
 pub(super) struct Watched<R> {
     input: R,
     line: Vec<u8>,
-    /// The number of bytes in the current line so far. At most `most` of them are stored.
+    /// The number of bytes of the current line that have been read. At most `most` of them are stored.
     length: usize,
     most: usize,
     told: mpsc::Sender<Unreadable>,
 }
 
 impl<R> Watched<R> {
-    /// Watches the lines of an input, and returns a receiver for the unreadable ones. `most` is the maximum length of a line in bytes.
+    /// Watches the lines of an input. Returns the watched input, and a receiver for the unreadable lines. `most` is the maximum length of a
+    /// line in bytes.
     pub(super) fn new(input: R, most: usize) -> (Self, mpsc::Receiver<Unreadable>) {
         let (told, found) = mpsc::channel(MAX_WAITING);
         (Self { input, line: Vec::new(), length: 0, most, told }, found)

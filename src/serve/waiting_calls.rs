@@ -1,6 +1,6 @@
-//! Limits the calls that wait for an answer of their client, where the question is a request to the client (up to protocol 2025-11-25).
-//! Such a call waits for as long as its client leaves the question open. Since protocol 2026-07-28, `paused_calls` limits the calls that
-//! wait.
+//! Limits the number of calls that wait for an answer of their client, if the question is a request to the client (up to protocol
+//! 2025-11-25). Such a call waits for as long as its client does not answer the question. Since protocol 2026-07-28, `paused_calls` limits
+//! the waiting calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -28,7 +28,7 @@ pub(super) struct WaitingCall {
     _of_all: OwnedSemaphorePermit,
 }
 
-/// A call that may ask questions. All its questions that wait at the same time count once.
+/// A call that may ask questions. All its questions that wait at the same time count as one waiting call.
 pub(super) struct AskingCall {
     calls: Arc<WaitingCalls>,
     caller: String,

@@ -19,7 +19,7 @@ pub struct CallLimits {
 }
 
 impl CallLimits {
-    /// Makes limits for a call whose time progress notifications do not extend.
+    /// Makes limits for a call whose time limit is not extended by progress notifications.
     #[must_use]
     pub fn fixed(timeout: Duration) -> Self {
         Self { timeout, most: timeout }
@@ -92,7 +92,7 @@ impl CallClock {
     /// Resolves when a limit is reached.
     pub(super) async fn expired(&self) -> Expired {
         loop {
-            // The notification is enabled before the time is read, so that no change in between is missed.
+            // The notification is enabled before the time is read, so that a change between these two steps is not missed.
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();

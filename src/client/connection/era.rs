@@ -38,7 +38,7 @@ pub(in crate::client) enum Plan {
     /// Tries `server/discover` first, and `initialize` if the server refuses `server/discover` or does not answer.
     Probe,
     /// Tries the handshakes in the same order as [`Self::Probe`], but over HTTP and with a new transport for each handshake. A server that
-    /// is waiting for a person's authorization does not count as silent.
+    /// is waiting for a person's authorization is not treated as a server that does not answer.
     ProbeApart,
     /// Tries only this handshake, after a probe has failed.
     Last(Era),
@@ -66,7 +66,7 @@ impl Plan {
         }
     }
 
-    /// Converts the plan to the form for a server over HTTP.
+    /// Returns the plan to use for a server over HTTP: [`Self::ProbeApart`] instead of [`Self::Probe`], and each other plan unchanged.
     pub(super) fn over_http(self) -> Self {
         if self == Self::Probe { Self::ProbeApart } else { self }
     }

@@ -1,4 +1,5 @@
-//! Checks the fields of listed items that only hosts use. An item works without them, so a malformed one is left out and the item stays.
+//! Checks those fields of listed items that only MCP hosts use. An item works without these fields, so a malformed field is left out and
+//! the item is kept.
 
 use serde_json::{Map, Value as Json};
 
@@ -28,8 +29,8 @@ pub(super) fn is_kept_meta(server: &str, meta: &Json) -> bool {
     is_small && meta.as_object().is_some_and(|fields| !fields.is_empty())
 }
 
-/// Returns an item's annotations `audience` and `priority`. The time of the last change is left out, because an approved list would still
-/// show an old time.
+/// Returns an item's annotations `audience` and `priority`. The time of the last change is left out: a list that was approved earlier would
+/// still show an old time.
 fn kept_annotations(annotations: &Json) -> Option<Json> {
     let is_role = |role: &Json| role == "user" || role == "assistant";
     let audience =

@@ -80,8 +80,8 @@ pub struct Connection {
 pub(in crate::client) enum Ending {
     /// The server gets time to end by itself (MCP 2025-11-25, lifecycle, "Shutdown").
     Orderly,
-    /// A process in a box is killed at once. A process without a box gets time: it may have started others, such as a container, that only it
-    /// ends.
+    /// A process in a box is killed at once. A process without a box gets time to end by itself, because it may have started other
+    /// processes that only it can end, such as a container.
     AtOnce,
 }
 
@@ -124,7 +124,7 @@ impl Connection {
     }
 
     /// Returns the manifest on behalf of a caller. The lists may have to be read again, and the server may require an authorization for
-    /// this. Then the caller's person is asked.
+    /// this. In that case, the person behind this caller is asked.
     ///
     /// # Errors
     /// The errors of [`Self::manifest`].
@@ -132,7 +132,8 @@ impl Connection {
         // All callers wait until the reading has ended, so that none gets a manifest that is known to be outdated.
         if self.lists.unread().is_some() {
             let _reading = self.reading.lock().await;
-            // The number is taken before the reading, so a change that the server announces during the reading causes another reading.
+            // The number of announced changes is taken before the lists are read. So a change that is announced during the reading causes
+            // another reading.
             if let Some(announced) = self.lists.unread() {
                 *self.manifest.write() = Arc::new(self.read_lists(caller()).await?);
                 self.lists.have_read(announced);
@@ -299,7 +300,7 @@ impl Connection {
     /// Checks that the server still answers.
     ///
     /// # Errors
-    /// The reason why no answer came.
+    /// The error that explains why the server did not answer.
     pub async fn ping(&self) -> Result<()> {
         // MCP 2026-07-28 has no ping request, so only the state of the transport can be checked.
         if self.era == Era::Discover {
@@ -322,7 +323,7 @@ impl Connection {
         self.close_by(Ending::Orderly).await;
     }
 
-    /// Closes the connection in one of two ways.
+    /// Closes the connection, and ends the server's process in the way that `ending` names.
     pub(in crate::client) async fn close_by(&self, ending: Ending) {
         if ending == Ending::AtOnce && self.link.is_in_box() {
             self.link.kill();

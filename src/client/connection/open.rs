@@ -59,12 +59,12 @@ pub struct Launch {
     pub redact: Redact,
     /// Listener that gets each redacted line of standard error.
     pub on_stderr: StderrListener,
-    /// Caller for whom the connection is made. The caller's person is asked if the server requires an authorization while the connection
-    /// is made.
+    /// Caller for whom the connection is made. If the server requires an authorization while the connection is made, the person behind this
+    /// caller is asked.
     pub caller: Arc<dyn Caller>,
     /// Clock of the connection attempt. It starts when it is created, and pauses while a person is asked.
     pub clock: ConnectClock,
-    /// The protocol version that the config fixes.
+    /// The protocol version that the config requires. `None` if the config requires no version.
     pub protocol_version: Option<String>,
     /// The kind of handshake that the server used at an earlier connection.
     pub era: Option<Era>,
@@ -80,7 +80,7 @@ pub enum Target {
         command: ResolvedCommand,
         /// The file that was found for the command. It is started, and no other file of the same name is tried.
         program: PathBuf,
-        /// The box in which the process is started. `None`: it gets the user's full rights.
+        /// The box in which the process is started. `None` if the process runs without a box, with the user's full rights.
         in_box: Option<Box<Boxed>>,
     },
     /// Streamable HTTP.
@@ -301,7 +301,7 @@ impl Opening<'_> {
         Err(FailedAttempt::new(error, refusal))
     }
 
-    /// Makes the handshake, tells `on_handshake`, and reads the lists.
+    /// Does the handshake, calls `on_handshake` when the handshake has succeeded, and reads the lists.
     async fn begin<T>(
         &self,
         transport: T,

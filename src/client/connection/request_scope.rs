@@ -28,8 +28,8 @@ const TURN_ENDS: Duration = Duration::from_secs(1);
 const PLACE_ENDS: Duration = Duration::from_mins(1);
 /// Time to wait for a late question. Another thread of the server may have been about to send it when the server read the cancellation.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Maximum number of open requests on a connection. A request is open while it waits for its answer, and until the server has accepted
-/// its cancellation. Further requests wait, and this wait counts as part of their own time. Without this limit, abandoned requests would
+/// Maximum number of open requests on a connection. A request is open while it waits for its answer, and until the server has accepted its
+/// cancellation. Further requests wait, and this wait counts against their own time limits. Without this limit, abandoned requests would
 /// fill the memory if a server accepts no cancellations.
 pub(super) const MAX_OPEN_REQUESTS: usize = 1_024;
 const NOBODY_WAITS: &str = "the caller no longer waits";
@@ -174,7 +174,8 @@ async fn leave(registration: Registration, request: Request, parting: Parting) {
     let Registration { place, turn, by_order, room } = registration;
     let (server_knows, (cancelled, is_cancelled)) = (place.server_knows(), oneshot::channel());
     let cancelling = async {
-        // A cancellation takes memory until it has been sent. So this wait has no time limit, and keeps its permit.
+        // A cancellation takes memory until it has been sent. The wait for the sending therefore has no time limit, and the request keeps
+        // its permit.
         request.cancel().await;
         server_knows.cancel();
         let _ = cancelled.send(());

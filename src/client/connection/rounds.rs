@@ -16,7 +16,7 @@ use crate::client::inbound::questions::{NOBODY_ASKED, declined};
 use crate::client::wire::answer::{CallFailure, in_error};
 use crate::error::Error;
 
-/// Fields that show that a result is an answer: of a call, or of a request for a resource, a prompt or a completion.
+/// Fields that show that a result is the final answer to a call, or to a request for a resource, a prompt or a completion.
 const ANSWERS: [&str; 5] = ["content", "structuredContent", "contents", "messages", "completion"];
 /// Maximum number of rounds for one request. rmcp has the same limit.
 const MAX_ROUNDS: usize = 10;
@@ -54,7 +54,7 @@ enum ResultKind {
     Complete,
     InputRequired,
     Task,
-    /// A `resultType` that this client does not know, as JSON text. Such a result may be anything, so it is never taken for an answer.
+    /// A `resultType` that this client does not know, as JSON text. Such a result may be anything, so it is never treated as an answer.
     Unknown(String),
 }
 
@@ -102,8 +102,8 @@ impl Connection {
         Error::UnusableAnswer { server: self.server.clone(), tool: scope.what.into(), problem: in_error(problem).into() }.into()
     }
 
-    /// Collects the answers to a result's `inputRequests`. A person and a model are asked at the same time, but a person gets one question
-    /// after the other, so that each is answered by itself. Returns `None` if the result has no `inputRequests`.
+    /// Collects the answers to a result's `inputRequests`. A person and a model are asked at the same time, but a person gets only one
+    /// question at a time. Returns `None` if the result has no `inputRequests`.
     pub(in crate::client) async fn answers(
         &self,
         scope: &RequestScope<'_>,

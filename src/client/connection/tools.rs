@@ -16,7 +16,7 @@ use crate::client::wire::answer::{CallFailure, in_error};
 use crate::error::Error;
 
 /// The problem of an answer that is a task, although the request did not ask for a task.
-pub(super) const TASK_UNASKED: &str = "it is a task, and none was asked for";
+pub(super) const TASK_UNASKED: &str = "it is a task, but the request did not ask for a task";
 
 /// A call to send.
 pub struct ToolRequest {

@@ -136,8 +136,8 @@ impl HttpClient {
         Ok(Some(OpenRequest { client: self.clone(), id: awaited.id.clone(), number }))
     }
 
-    /// Cancels a request at the server. The returned future resolves once the server has confirmed the cancellation, or the time for it
-    /// is over. The cancellation is sent even if the future is dropped.
+    /// Cancels a request at the server. The returned future resolves once the server has confirmed the cancellation, or the time limit for
+    /// the confirmation has expired. The cancellation is sent even if the future is dropped.
     pub(super) fn cancel(&self, id: &RequestId, message: ClientJsonRpcMessage) -> impl Future<Output = ()> + Send + use<> {
         let sending = self.unanswered.take(id).and_then(|sent| self.send_cancellation(message, sent));
         async move {
@@ -173,7 +173,7 @@ impl HttpClient {
             requests.is_closed = true;
             std::mem::take(&mut requests.sent)
         };
-        // The running requests are ended first. Their callers thus get their errors now, and do not get the server's answers to the
+        // The running requests are ended first. Their callers then get errors now, and do not get the server's answers to the
         // cancellations.
         self.stop.cancel();
         if self.session_has_begun() {
@@ -204,7 +204,7 @@ impl Farewell {
         HttpClient(self.0.upgrade()?).session_id()
     }
 
-    /// Ends all running requests, and sends their cancellations to the server within a short time.
+    /// Ends all running requests, and waits at most `CLOSE_WAITS` until their cancellations are sent to the server.
     pub(in crate::client) async fn cancel_all(&self) {
         if let Some(shared) = self.0.upgrade() {
             HttpClient(shared).cancel_all().await;

@@ -51,7 +51,7 @@ pub(super) struct Shared {
     pub(super) limits: HttpLimits,
     /// Token that cancels all running requests. It is needed because rmcp's worker ignores cancellations while it starts.
     pub(super) stop: CancellationToken,
-    /// Runtime of all work of this client.
+    /// Runtime on which all work of this client runs.
     pub(super) network: Handle,
     pub(super) unanswered: Unanswered,
     session: Mutex<Session>,
@@ -450,8 +450,8 @@ fn response_of(answer: Answer, others: Vec<String>, session: Option<String>) -> 
     StreamableHttpPostResponse::Sse(Box::pin(futures::stream::iter(events.collect::<Vec<_>>())), session)
 }
 
-/// Converts some failures into answers, because rmcp must get them as answers. These are unusable answers, and failures of
-/// `server/discover` on older servers.
+/// Converts failures that rmcp must get as answers: unusable answers, and failures of `server/discover` on older servers. All other
+/// failures stay errors.
 fn at_once(awaited: &Awaited, failure: HttpFailure) -> Result<StreamableHttpPostResponse, Failed> {
     let error = match failure {
         HttpFailure::TimedOut { .. } if awaited.kind == Kind::Discover => unknown_method(),

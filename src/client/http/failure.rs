@@ -58,7 +58,7 @@ pub(in crate::client) enum Credentials {
 }
 
 impl HttpFailure {
-    /// Returns whether the server certainly did nothing because of the request.
+    /// Returns true if the server certainly did not act on the request.
     pub(in crate::client) fn never_acted_on(&self) -> bool {
         match self {
             Self::NotSent { .. } | Self::Unauthorized { .. } | Self::Token(_) | Self::Redirect { .. } | Self::LegacySse => true,

@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Typed,
     /// The result is passed to rmcp, and must be a valid `InitializeResult`.
     Initialize,
-    /// The result comes on the stream that is also the subscription, so the end of the stream is not a failure.
+    /// The result comes on the same stream as the notifications of the subscription, so the end of this stream is not a failure.
     Listen,
     /// rmcp gets the valid tools, because a tool's schema may require HTTP headers. The caller gets the result unchanged.
     Tools,
@@ -94,13 +94,13 @@ fn kind_of(request: &ClientRequest, method: &str) -> Kind {
 
 /// The kind of a message from the server.
 pub(super) enum Inbound {
-    /// The answer to the request that waits.
+    /// The answer to the request that is waiting.
     Answer(Box<Answer>),
     /// A notification or a request of the server.
     Other,
-    /// An answer to another request.
+    /// An answer to a request other than the one that is waiting.
     Foreign,
-    /// JSON that is not a message.
+    /// JSON that is not a JSON-RPC message.
     Noise,
 }
 

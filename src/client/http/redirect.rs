@@ -9,7 +9,7 @@ const MAX_REDIRECTS: usize = 5;
 /// The kind of request that is redirected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Redirected {
-    /// A request with a message in its body. A change of its method to GET would lose the message.
+    /// A request with a message in its body. If its method were changed to GET, the message would be lost.
     Post,
     Get,
 }

@@ -8,7 +8,7 @@ use super::target::HttpLimits;
 
 /// Number of consecutive failed attempts after which the stream is not resumed any more.
 const MAX_FAILURES: u32 = 5;
-/// Number of consecutive streams without data that are resumed with the server's own delay. After them, the delay grows.
+/// Number of consecutive streams without data that are resumed with the server's own delay. After this number of streams, the delay grows.
 const PATIENCE: u32 = 10;
 /// Shortest delay before a stream is resumed, even if the server names a shorter one.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -18,9 +18,10 @@ const MAX_ID_BYTES: usize = 1024;
 /// The purpose of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The stream carries the answer to one request. It cannot be resumed without an event id. The caller limits the total wait.
+    /// The stream carries the answer to one request. It cannot be resumed without an event id. The caller of the request limits the total
+    /// wait.
     Answer,
-    /// The stream carries the server's own messages until the connection ends.
+    /// The stream carries the messages that the server sends without a request, until the connection ends.
     Common,
 }
 

@@ -28,7 +28,7 @@ use super::sse::{Event, Parser};
 use crate::client::inbound::rate_limit::MESSAGE;
 use crate::client::wire::json;
 
-/// Number of bytes at the start of a malformed message in which the key `method` is searched.
+/// Number of bytes at the start of a malformed message that are searched for the key `method`.
 const METHOD_WINDOW: usize = 512;
 
 /// Session and headers that every request for the same stream must contain.
@@ -165,7 +165,7 @@ impl Events {
         self.rests_until = Some(self.http.spend(said)).filter(|until| *until > Instant::now());
     }
 
-    /// Tries to resume the stream. Stops when it succeeds, or when a failure shows that another attempt would be useless.
+    /// Tries to resume the stream. Stops trying when an attempt succeeds, or when a failure shows that another attempt would be useless.
     async fn resume(&mut self, mut delay: Duration) -> Result<(), HttpFailure> {
         loop {
             tokio::time::sleep(delay).await;
@@ -206,7 +206,7 @@ impl Events {
                 }
             }
             Ok(message) => {
-                // For an answer, no copy of the text is kept, because an answer may be large.
+                // If the message is an answer, no copy of its text is kept, because an answer may be large.
                 let text = message.get("method").is_some().then(|| text.to_owned());
                 drop(data);
                 self.take_message(message, text);
@@ -303,7 +303,7 @@ fn ended(problem: &str) -> HttpFailure {
     HttpFailure::Interrupted { problem: format!("the stream of its answer ended before the answer came{because}") }
 }
 
-/// Returns whether malformed JSON was probably an answer. A malformed notification does not fail a call.
+/// Returns whether malformed JSON was probably an answer and not a notification. Only a malformed answer makes a call fail.
 fn is_answer_like(text: &str) -> bool {
     let start = &text[..text.floor_char_boundary(METHOD_WINDOW)];
     text.trim_start().starts_with('{') && !start.contains("\"method\"")

@@ -104,8 +104,8 @@ pub(in crate::client) struct HttpLimits {
     pub(in crate::client) longest_resume: Duration,
     /// Maximum size of one JSON answer or of one event.
     pub(in crate::client) message_bytes: usize,
-    /// Maximum total size of all unfinished answers and events. One of them may exceed this limit, and a small part of each is not
-    /// counted.
+    /// Maximum total size of all unfinished answers and events. One of them may exceed this limit. The first bytes of each are not counted
+    /// (see the module `budget`).
     pub(in crate::client) unfinished_bytes: usize,
 }
 

@@ -11,11 +11,12 @@ use crate::tls;
 
 /// Number of idle connections that are kept open for later requests.
 const IDLE_CONNECTIONS: usize = 16;
-/// Time for which an idle connection is kept. It is shorter than the 5 s of Node servers. If the server closed the connection while a
-/// call is sent, the call would be lost, because calls are not sent again.
+/// Time for which an idle connection is kept. It is shorter than the 5 s for which Node servers keep one. If a server closes the connection
+/// while a call is sent, the call is lost, because calls are not sent again.
 const IDLE: Duration = Duration::from_secs(4);
 
-/// Makes the HTTP client of one server. The client follows no redirects and makes no retries, because other modules decide about both.
+/// Makes the HTTP client of one server. The client follows no redirects and makes no retries, because the modules `redirect` and `retry` do
+/// both.
 pub(super) fn client_for(url: &Url, limits: &HttpLimits) -> Result<reqwest::Client, String> {
     // For `http://` no certificates are loaded, so a machine without certificates can still reach local servers.
     let tls = if url.scheme() == "https" { tls::verifying()? } else { tls::distrusting()? };

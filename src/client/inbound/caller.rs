@@ -13,7 +13,7 @@ use super::notification::Notice;
 use crate::catalog::Manifest;
 use crate::error::Result;
 
-/// Future of an answer. A person may need time to give it.
+/// Future of an answer. It may take long to resolve, because a person may have to give the answer.
 pub type Reply<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 /// The trace of a request, as the fields of `_meta` (SEP-414).
@@ -77,8 +77,8 @@ pub struct Sampling {
     pub params: Json,
 }
 
-/// The caller of a tool, a resource or a prompt. It receives questions and notices that belong to its calls. A server within this process may
-/// know the type of its callers.
+/// The caller of a tool, a resource or a prompt. It receives the questions and notices that belong to its calls. A server within this
+/// process may know the concrete type of its callers.
 pub trait Caller: Any + Send + Sync {
     /// Returns the caller's identity. Questions of calls with the same identity go to the same person.
     fn identity(&self) -> u64;
@@ -91,7 +91,7 @@ pub trait Caller: Any + Send + Sync {
         false
     }
 
-    /// Asks the person the elicitation's question. Returns `None` if there is nobody to ask.
+    /// Asks the person the question that the elicitation contains. Returns `None` if there is nobody to ask.
     fn elicit(&self, elicitation: Elicitation) -> Option<Reply<ElicitationAnswer>>;
 
     /// Asks the agent's model. Returns `None` if there is no model to ask.
@@ -138,7 +138,8 @@ pub trait Caller: Any + Send + Sync {
     /// Reports a notice of the call. Must not block.
     fn notice(&self, server: &str, tool: &str, notice: &Notice);
 
-    /// Pauses the clocks outside of the call's own clock, for example the clock of a run, until the returned value is dropped.
+    /// Pauses all clocks of this caller other than the call's own clock, for example the clock of a run, until the returned value is
+    /// dropped.
     fn pause(&self) -> Option<Box<dyn Send + Sync>>;
 }
 
@@ -225,8 +226,9 @@ pub trait Observer: Send + Sync {
     fn revoked(&self, server: &str) {
         let _ = server;
     }
-    /// Starts to close the server's connection if no stage of its approval is valid any more, or if the connection was opened under
-    /// `approval`, and this is not the present approval. Returns whether the connection is being closed. The state is read again each time.
+    /// Closes the server's connection if no stage of the server's approval is valid any more, or if the connection was opened under
+    /// `approval` and this is not the present approval. Returns whether the connection is being closed. It may still be open when this
+    /// method returns. The state is read again each time.
     fn ends_unapproved(&self, server: &str, approval: &str) -> bool {
         let _ = (server, approval);
         false

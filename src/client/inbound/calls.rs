@@ -1,5 +1,5 @@
-//! The calls in flight of a connection. When the server sends a question or a notification, this module finds the call to which it
-//! belongs, and thus the caller.
+//! The calls in flight of a connection. When the server sends a question or a notification, this module finds the call to which
+//! the question or notification belongs, and with the call its caller.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use super::rate_limit::{NOTICES, RateDecision, RateLimiter, Share};
 use super::routing::{Candidate, Origin, Route, route};
 use crate::client::clock::CallClock;
 
-/// Maximum number of questions for one call. It is also the maximum number of open questions that belong to no call. Further questions are
-/// cancelled.
+/// Maximum number of questions for one call. It is also the maximum number of open questions that belong to no call. Questions above the
+/// maximum are cancelled.
 const MAX_QUESTIONS: u32 = 20;
 /// Key of a call. The request carries the key to the transport, so that the request's id is recorded before the server can answer.
 #[derive(Debug, Clone, Copy)]
@@ -47,8 +47,8 @@ pub(in crate::client) struct InFlight {
 }
 
 impl InFlight {
-    /// Waits, if the call is over, until the server knows it. Only then may answers to the call's questions be sent. Otherwise the server
-    /// could read such an answer first, complete an abandoned call, and read the cancellation too late.
+    /// Waits, if the call is over, until the server knows that the call is over. Answers to the call's questions may be sent only after
+    /// this wait. Otherwise the server could read such an answer first, complete an abandoned call, and read the cancellation too late.
     pub(super) async fn end_reported(&self) {
         if self.over.is_cancelled() {
             self.server_knows.cancelled().await;
@@ -64,7 +64,7 @@ struct Entry {
     notices: Share,
 }
 
-/// Callback that receives the number of a call's dropped notices. It is called before the caller learns the call's outcome.
+/// Callback that receives the number of a call's dropped notices. It is called before the result of the call is returned to the caller.
 pub(in crate::client) type LeftOut = Box<dyn Fn(&InFlight, u64) + Send + Sync>;
 
 /// The rule by which a notice is matched with its call.
@@ -81,7 +81,7 @@ pub(in crate::client) enum CallMatch<'a> {
 pub(in crate::client) struct Admitted {
     /// The call to which the notice belongs, if any.
     pub(in crate::client) call: Option<InFlight>,
-    /// Number of this call's notices that were dropped before this notice and have not been reported yet.
+    /// Number of notices of this call that were dropped before this notice and have not been reported yet.
     pub(in crate::client) left_out: u64,
     /// Number of notices without a call that were dropped before this notice and have not been reported yet.
     pub(in crate::client) left_out_of_nobody: u64,
@@ -113,7 +113,7 @@ impl CallGuard {
         CallKey(self.key)
     }
 
-    /// Marks the call as over for its caller. Questions of the server may still be matched with the call until the guard is dropped.
+    /// Marks the call as over for its caller. The server's questions may still be matched with the call until the guard is dropped.
     pub(in crate::client) fn give_up(&self) {
         self.calls.tell_left_out(self.key);
         self.over.cancel();
@@ -329,8 +329,8 @@ impl Calls {
         }
     }
 
-    /// Drops the caller of a call that is over, and thus everything that the caller owns. A [`GoneCaller`] replaces it, so that questions
-    /// can still be matched with the call.
+    /// Drops the caller of a call that is over, and with it everything that the caller owns. A [`GoneCaller`] replaces the caller, so that
+    /// questions can still be matched with the call.
     fn let_caller_go(&self, key: u64) {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(&key) else { return };
@@ -368,7 +368,8 @@ fn the_same_callers(key: u64, origin: Origin, candidates: Option<Vec<Candidate>>
     keys.into_iter().find(|key| entries.contains_key(key))
 }
 
-/// Returns the first call in flight if all calls in flight belong to one caller. A notice without a token must then be for this caller.
+/// Returns the first call in flight if all calls in flight belong to one caller. In that case, a notice without a token must be for this
+/// caller.
 fn of_only_caller(entries: &mut BTreeMap<u64, Entry>) -> Option<&mut Entry> {
     let first = entries.values().next()?.call.caller.identity();
     let is_alone = entries.values().all(|entry| entry.call.caller.identity() == first);

@@ -76,7 +76,7 @@ fn a_question_is_of_those_who_were_in_flight_when_it_was_read_however_late_it_is
     let first = enter(&calls, 1);
     let (late, after) = (RequestId::Number(7), RequestId::Number(8));
     calls.note_question(late.clone());
-    // The call's answer was read after the question, but is delivered before it. Meanwhile another caller has begun a call.
+    // The call's answer was read after the question, but is delivered before the question. Meanwhile another caller has begun a call.
     drop(first);
     let _second = enter(&calls, 2);
     calls.note_question(after.clone());
@@ -168,7 +168,7 @@ fn so_many_questions_outside_of_calls_are_open_and_no_more() {
     assert!(matches!(calls.ask(Origin::Unknown, QuestionKind::Person, None), QuestionRecipient::Outside(_)));
 }
 
-/// The callers of the reports, each with the number of its dropped notices.
+/// The callers to which dropped notices were reported, each with the number of its dropped notices.
 type LeftOut = Arc<Mutex<Vec<(u64, u64)>>>;
 
 /// Makes a [`Calls`] that records the number of dropped notices of each caller.

@@ -14,7 +14,7 @@ use super::calls::{Calls, QuestionKind, QuestionRecipient};
 use super::questions::{NO_MODEL, NOBODY_ASKED, Questions, declined};
 use super::routing::Origin;
 
-/// Answers a server's requests. It ignores notifications, because the interceptor has already handled all that are needed.
+/// Answers a server's requests. It ignores notifications, because the interceptor has already handled all notifications that are needed.
 pub(in crate::client) struct Handler {
     pub(in crate::client) questions: Questions,
     pub(in crate::client) calls: Arc<Calls>,

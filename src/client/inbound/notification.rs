@@ -44,7 +44,7 @@ pub enum LogData {
     Beginning(ForeignText),
 }
 
-/// A notification that this client handles. Its values are only converted if a listener needs them.
+/// A notification that this client handles. Its values are converted only if a listener needs the values.
 #[derive(Debug, PartialEq)]
 pub(in crate::client) enum Notification<'a> {
     Progress {

@@ -15,8 +15,8 @@ use super::calls::Calls;
 use crate::client::clock::CallClock;
 use crate::error::MissingCallback;
 
-/// The owner of a request. It contains the caller whose person is asked, and the clock that runs while the caller waits. The default
-/// owner can ask nobody.
+/// The owner of a request. It contains the caller that is asked if the request needs an authorization, and the clock that runs while the
+/// caller waits. The default owner can ask nobody.
 #[derive(Clone, Default)]
 pub struct RequestOwner {
     caller: Option<Arc<dyn Caller>>,
@@ -50,7 +50,8 @@ impl RequestOwner {
         self.caller.as_ref()?.confirm_issuer(prompt)
     }
 
-    /// Waits for `work`. `asked` is the number of people who are being asked. While it is above 0, all clocks of this owner are paused.
+    /// Waits for `work`. `asked` is the number of people who are being asked. While this number is above 0, all clocks of this owner are
+    /// paused.
     pub(in crate::client) async fn wait<T>(&self, mut asked: watch::Receiver<usize>, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut pause = None;
@@ -107,8 +108,8 @@ impl RequestOwners {
         temporary.unwrap_or_else(|| RequestOwner::new(self.observer.nobody_in_particular(), None))
     }
 
-    /// Makes `owner` the owner of requests that belong to no call, until the guard is dropped. Then the owner, with the caller's
-    /// callbacks, is dropped too.
+    /// Makes `owner` the owner of requests that belong to no call, until the returned guard is dropped. The guard also drops `owner`, and
+    /// with it the callbacks of its caller.
     pub(in crate::client) fn set_temporary(self: &Arc<Self>, owner: RequestOwner) -> TemporaryOwner {
         *self.temporary.lock() = Some(owner);
         TemporaryOwner(Arc::clone(self))

@@ -8,11 +8,11 @@ use rmcp::model::RequestId;
 
 use super::routing::Candidate;
 
-/// Maximum number of recorded questions. A question is recorded from the time when it is read until somebody is asked. The transport
-/// forwards at most half this number at the same time.
+/// Maximum number of recorded questions. A question is recorded from the time when it is read until a person or a model is asked. The
+/// transport forwards at most half this number at the same time.
 const MAX_NOTES: usize = 512;
-/// Maximum length in bytes of a question's id. For a longer id nothing is recorded. The limit is needed because the server chooses the
-/// id.
+/// Maximum length in bytes of a question's id. For a question with a longer id, nothing is recorded. The limit is needed because the server
+/// chooses the id.
 const MAX_ID_BYTES: usize = 256;
 
 #[derive(Default)]

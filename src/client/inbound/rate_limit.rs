@@ -1,18 +1,19 @@
-//! Rate limits for messages that a server sends without a request. They prevent a flood from one server from taking processor time from
-//! the other servers. This module does not wait itself; it returns the time that the caller must wait.
+//! Rate limits for messages that a server sends without a request. They prevent a flood from one server from taking processor time from the
+//! other servers. This module itself never waits. It only returns the time that its caller must wait.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A rate limit: an amount for each second, and the burst that may pass at once.
+/// A rate limit: the amount that is allowed for each second, and the amount that may pass at once (the burst).
 #[derive(Debug, Clone, Copy)]
 pub(in crate::client) struct Rate {
     pub(in crate::client) burst: u32,
     pub(in crate::client) per_second: u32,
 }
 
-/// Rate limit in bytes for messages that are not answers. A server that writes more is blocked by its full pipe.
+/// Rate limit in bytes for messages that are not answers. If a server writes more, the client reads more slowly, and the full pipe makes
+/// the server wait.
 pub(in crate::client) const UNSOLICITED: Rate = Rate { burst: 2 << 20, per_second: 2 << 20 };
 /// Rate limit in bytes for oversized lines. Such a line is discarded, and is only read to find its end.
 pub(in crate::client) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 128 << 20 };
@@ -32,7 +33,7 @@ pub(in crate::client) const REQUEST: usize = 4096;
 #[derive(Debug)]
 pub(in crate::client) struct Pace {
     rate: Rate,
-    /// The time at which the rate has caught up with the bytes that were read.
+    /// The time at which the bytes that were read so far are within the rate again.
     paid_at: Instant,
 }
 
@@ -51,7 +52,7 @@ impl Pace {
         Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / u64::from(self.rate.per_second))
     }
 
-    /// Ignores all bytes that were counted so far.
+    /// Ignores all bytes that were counted before this call.
     pub(in crate::client) fn forgive(&mut self, now: Instant) {
         self.paid_at = now;
     }
@@ -69,7 +70,7 @@ pub(in crate::client) struct RateLimiter {
 /// A rate limiter's decision about one item.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::client) enum RateDecision {
-    /// The item passes. The number is how many items were dropped before it since the last report.
+    /// The item passes. The number says how many items were dropped since the last report.
     Pass(u64),
     Drop,
 }
@@ -83,7 +84,7 @@ impl RateLimiter {
         self.take(1, now)
     }
 
-    /// Decides about an item that counts as `amount` items. If `amount` exceeds the burst, the item passes when the whole burst is
+    /// Decides whether an item that counts as `amount` items passes. If `amount` exceeds the burst, the item passes when the whole burst is
     /// available.
     pub(in crate::client) fn take(&mut self, amount: u32, now: Instant) -> RateDecision {
         if self.admits(amount, now) {
@@ -93,7 +94,8 @@ impl RateLimiter {
         RateDecision::Drop
     }
 
-    /// Returns whether `amount` items pass. Does not count dropped items, because the caller counts or keeps them.
+    /// Returns whether `amount` items pass. Does not count dropped items, because the caller of this method counts them or keeps them for
+    /// later.
     pub(in crate::client) fn admits(&mut self, amount: u32, now: Instant) -> bool {
         let seconds = now.saturating_duration_since(self.filled).as_secs();
         if seconds > 0 {
@@ -117,7 +119,7 @@ impl RateLimiter {
     }
 }
 
-/// One call's share of a connection's limiter. Each call has its own burst, and counts its own dropped items.
+/// The part of a connection's limiter that belongs to one call. Each call has its own burst, and counts its own dropped items.
 #[derive(Debug)]
 pub(in crate::client) struct Share {
     own: u32,

@@ -1,11 +1,11 @@
-//! MCP roots: the folders that a server may know. A server never learns of other folders than those that the config names and a person
-//! has approved.
+//! MCP roots: the folders that a server may know. A server never learns of folders other than those that the config names and a person has
+//! approved.
 
 use std::path::{Path, PathBuf};
 
 use url::Url;
 
-/// Maximum number of a host's roots that are used. Further roots are ignored.
+/// Maximum number of roots of a host that are used. All roots after these are ignored.
 const MAX_ROOTS: usize = 64;
 const MAX_URI_BYTES: usize = 4_096;
 
@@ -17,7 +17,7 @@ pub(super) fn narrowed(approved: &[String], of_host: &[String]) -> Vec<String> {
     let mut within: Vec<String> = Vec::new();
     let known = of_host.iter().take(MAX_ROOTS).filter_map(|uri| folder(uri)).filter_map(|path| path.canonicalize().ok());
     for path in known.filter(|path| is_within(path)) {
-        // The resolved path is returned. A link that is changed later then cannot lead to another folder.
+        // The path with its links resolved is returned. A link that is changed later then cannot lead to another folder.
         if let Ok(uri) = Url::from_file_path(path)
             && !within.iter().any(|other| other == uri.as_str())
         {

@@ -47,7 +47,7 @@ pub(in crate::client) fn route(origin: Origin, in_flight: &[Candidate]) -> Route
     match (origin, in_flight) {
         (Origin::Unknown, []) => Route::Outside,
         (Origin::Unknown, [first, rest @ ..]) if rest.iter().all(|other| other.caller == first.caller) => {
-            // Any call of this caller is suitable, because the same person is asked. The latest call is used.
+            // All calls of this caller are equally suitable, because the same person is asked for each. The latest call is used.
             Route::Call(rest.last().unwrap_or(first).key)
         }
         _ => origin.known(),

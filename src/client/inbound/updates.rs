@@ -1,5 +1,5 @@
 //! Updates of resources. A changed resource is reported once, however often the server announces the change before the report. Other
-//! notifications never cause an update to be dropped. For a subscribed resource, no update is dropped.
+//! notifications never cause an update to be dropped. No update of a subscribed resource is dropped.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashSet, VecDeque};
@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep_until};
 use super::questions::Questions;
 use super::rate_limit::{NOTICES, RateLimiter};
 
-/// Maximum number of unreported resources that are not subscribed to. Only a flood of updates exceeds it. Further updates are counted,
-/// and their number is reported.
+/// Maximum number of resources without a subscription that wait to be reported. Only a flood of updates exceeds this number. Updates of
+/// more resources are counted, and their number is reported.
 const MAX_WAITING: usize = 256;
 
 /// A report to the listener.
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes reports until the rate limit allows no more.
+    /// Removes and returns reports until the rate limit allows no more.
     fn told(waiting: &mut PendingUpdates, now: Instant) -> Vec<Update> {
         std::iter::from_fn(|| waiting.next(now)).collect()
     }

@@ -17,8 +17,8 @@ pub(super) enum Reach {
     Public,
     Private,
     Loopback,
-    /// Link-local, multicast and reserved networks. They are never allowed. One reason is that clouds serve credentials on link-local
-    /// addresses.
+    /// Link-local, multicast and reserved networks. Requests to them are never allowed. One reason is that clouds serve credentials on
+    /// link-local addresses.
     Never,
 }
 
@@ -32,7 +32,7 @@ impl Reach {
             IpAddr::V4(address) => Self::of_v4(address),
             IpAddr::V6(address) => Self::of_v6(address),
         };
-        // The table for fetches also has the services of clouds and newer entries of the registries.
+        // The address table for fetches also knows the services of clouds, and newer entries of the registries.
         match (kind_of(plain), reach) {
             (AddressKind::LinkLocal(_) | AddressKind::Unusable(_), _) => Self::Never,
             (AddressKind::Private(_), Self::Public) => Self::Private,

@@ -47,7 +47,7 @@ impl Signer {
         }
     }
 
-    /// Signs an assertion that identifies `client`. The assertion is only valid for `audience` and for a short time.
+    /// Signs an assertion that identifies `client`. The assertion is valid for `audience` only, and for a short time only.
     pub(super) fn assertion(&self, client: &str, audience: &str, now: u64) -> Result<SecretString, String> {
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| format!("the system gave no random bytes: {error}"))?;

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::failure::Refusal;
 
-/// Path for a client id that may also be known to other authorization servers. All of these authorization servers have the same path.
+/// Path of the redirect URI for a client id that other authorization servers may know too. The path is the same for all of these servers.
 pub(super) const PATH: &str = "/callback";
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 const REQUEST_TIME: Duration = Duration::from_secs(2);
@@ -67,7 +67,7 @@ pub(super) struct Callback {
 }
 
 impl Callback {
-    /// Listens for answers at a path. Uses the given port, or any free port if none is given.
+    /// Listens for answers at a path. Uses the given port. If no port is given, uses a free port that the system chooses.
     pub(super) async fn bind(port: Option<u16>, path: &str) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or_default())).await?;
         let port = listener.local_addr()?.port();
@@ -222,7 +222,7 @@ mod tests {
             silent.push(TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.unwrap());
         }
         let asked = std::time::Instant::now();
-        // Those that were dropped in time had no time to wait for.
+        // Connections that were dropped before their time limit did not delay the answer.
         assert!(get(&url, "GET /callback?code=c&state=st4te HTTP/1.1\r\n\r\n").await.starts_with("HTTP/1.1 200"));
         assert!(asked.elapsed() < REQUEST_TIME, "{:?}", asked.elapsed());
         waiting.await.unwrap();

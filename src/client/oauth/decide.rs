@@ -10,7 +10,7 @@ const MARGIN_SECONDS: u64 = 30;
 const PROVEN_SECONDS: u64 = 60;
 const MAX_STEP_UPS: u8 = 2;
 
-/// The way in which this program got the present token.
+/// The way in which this program got the token that it uses now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The token was stored earlier, it replaced a token that would soon have expired, or the server has accepted it.
@@ -98,7 +98,7 @@ pub(super) fn freshness(received_at: u64, lifetime: Option<u64>, now: u64) -> Fr
 
 /// Returns the union of both lists. The scopes keep their order.
 pub(super) fn union(granted: &[String], wanted: &[String]) -> Vec<String> {
-    // A server may name very many.
+    // The union uses a set, because a server may name a large number of scopes.
     let mut known = HashSet::new();
     granted.iter().chain(wanted).filter(|scope| known.insert(scope.as_str())).cloned().collect()
 }
@@ -112,11 +112,11 @@ pub(super) fn given_up(challenge: &Challenge) -> String {
     }
 }
 
-/// The next step towards sending a request.
+/// The next step that is needed before a request can be sent.
 pub(super) enum NextStep {
     Send(SecretString),
     Nothing,
-    /// This work must be done first.
+    /// This work must be done before the request is sent.
     First(Work),
 }
 
@@ -127,7 +127,7 @@ pub(super) enum Work {
     Load,
     /// Renews a token that will soon expire, or that has expired.
     Renew,
-    /// Reacts to the refusal of a request.
+    /// Reacts to a server's refusal of a request.
     Answer { challenge: Challenge, header: String, used: Option<SecretString> },
 }
 

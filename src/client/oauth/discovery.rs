@@ -19,7 +19,8 @@ use super::http::Http;
 use super::recipient::is_place_of;
 use crate::config::OAuthSettings;
 
-/// Longest time for all requests that find the authorization server. A document can name several, and each request has a limit of its own.
+/// Longest time for all requests that find the authorization server. A document can name several servers, and each request has its own time
+/// limit.
 const TIME: Duration = Duration::from_mins(1);
 
 /// The authorization server that was found.
@@ -66,9 +67,9 @@ impl Discovery {
         if methods.iter().any(|method| method == "S256") || !self.is_published { Ok(()) } else { Err(Problem::failed(PKCE)) }
     }
 
-    /// Checks that an answer of the authorization page cannot be confused with an answer of another authorization server. A malicious MCP
-    /// server could name the page of an honest authorization server as its own. The malicious server would then receive the code for which
-    /// a person logs in on that page (RFC 9700, 4.4).
+    /// Checks that the answer of this authorization page cannot be confused with the answer of another authorization server. A malicious
+    /// MCP server could name the page of an honest authorization server as its own page. The malicious server would then receive the code
+    /// for which a person logs in on that page (RFC 9700, 4.4).
     pub(super) fn check_page(&self, settings: &OAuthSettings) -> Result<(), Problem> {
         // If the config names an issuer, a person has approved it, and `discover` has compared it with the issuer that was found.
         if self.names_issuer() || settings.issuer.is_some() {
@@ -115,8 +116,8 @@ impl Discovery {
         self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE_ACCESS)
     }
 
-    /// Returns the resource for which tokens are requested (RFC 8707). It is read from an authorization URL, because rmcp does not expose
-    /// it in another way.
+    /// Returns the resource for which tokens are requested (RFC 8707). The resource is read from an authorization URL, because rmcp exposes
+    /// it in no other way.
     pub(super) async fn resource(&mut self, base: &Url) -> String {
         let page = quiet(async {
             self.manager.configure_client(OAuthClientConfig::new("resource", base.as_str())).ok()?;

@@ -1,20 +1,21 @@
-//! The metadata documents from which rmcp learns of an authorization server: their addresses, and limits of what they may list.
+//! The metadata documents in which rmcp finds an authorization server: the addresses of these documents, and limits of what the documents
+//! may list.
 
 use http::HeaderMap;
 use http::header::{LOCATION, WWW_AUTHENTICATE};
 use serde_json::Value as Json;
 use url::Url;
 
-/// Longest challenge that is read. rmcp compares each of its scopes with all others.
+/// Maximum length in bytes of a challenge that is read. The reason for the limit: rmcp compares each scope of a challenge with all others.
 pub(super) const MAX_CHALLENGE_BYTES: usize = 8 * 1024;
-/// Maximum number of entries in a list of a document. rmcp compares each entry with all others.
+/// Maximum number of entries in a list of a document. The reason for the limit: rmcp compares each entry with all others.
 const MAX_ENTRIES: usize = 1_000;
-/// Maximum number of authorization servers that a document may name. This machine asks one after the other.
+/// Maximum number of authorization servers that a document may name. This program sends requests to one after the other.
 const MAX_ISSUERS: usize = 16;
 const ISSUERS: &str = "authorization_servers";
 
-/// The address of the document that was requested last. It is the address before any redirect, because an issuer may redirect within its own
-/// origin.
+/// The address of the document that was requested last. If the request was redirected, this is the address before the redirects, because an
+/// issuer may redirect within its own origin.
 #[derive(Debug, Default)]
 pub(super) struct LastDocument {
     first: Option<Url>,
@@ -27,7 +28,8 @@ impl LastDocument {
         self.first.as_ref()
     }
 
-    /// Records that a document is requested. It is another document, unless the last answer has redirected to exactly this address.
+    /// Records that a document is requested. If the last answer redirected to exactly this address, it is still the same document.
+    /// Otherwise it is a new one.
     pub(super) fn requested(&mut self, url: &Url) {
         if self.next.take().as_ref() != Some(url) {
             self.first = Some(url.clone());
@@ -57,7 +59,7 @@ pub(super) fn too_many(document: &Json) -> Option<String> {
     })
 }
 
-/// Returns the name of a field as far as it can be shown.
+/// Returns the name of a field in a form that can be shown: at most 40 letters, digits and underscores.
 fn shown(field: &str) -> String {
     field.chars().filter(|character| character.is_ascii_alphanumeric() || *character == '_').take(40).collect()
 }

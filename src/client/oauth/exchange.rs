@@ -19,7 +19,7 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 /// Data of an authorization server that a token request needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Issuer {
-    /// The issuer that the metadata names. If there is none, the origin of the token endpoint.
+    /// The issuer that the metadata names. If the metadata names none, this is the origin of the token endpoint.
     pub(super) name: String,
     pub(super) token_endpoint: String,
     /// Value of `token_endpoint_auth_methods_supported` in the metadata.
@@ -90,7 +90,7 @@ fn written(issuer: &Issuer, proof: &Proof<'_>, fields: &[(&str, &str)]) -> Resul
     Ok(request)
 }
 
-/// Adds the client authentication to the form. If it must be sent in a header instead, returns the header's value.
+/// Adds the client authentication to the form, or returns the value of the `Authorization` header that must be sent instead.
 fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proof<'_>) -> Option<SecretString> {
     match proof {
         // No `client_id` is needed, because the assertion names the client (RFC 7523, 3).
@@ -115,7 +115,8 @@ fn authenticate(form: &mut Serializer<'_, String>, issuer: &Issuer, proof: &Proo
     }
 }
 
-/// Returns whether the client's secret is sent in the form. Without metadata, it is sent in the `Authorization` header (RFC 8414).
+/// Returns whether the client's secret is sent in the form. If the authorization server has no metadata, the secret is sent in the
+/// `Authorization` header (RFC 8414).
 fn posts_secret(issuer: &Issuer) -> bool {
     let names = |method: &str| issuer.methods.iter().flatten().any(|known| known == method);
     names("client_secret_post") && !names("client_secret_basic")

@@ -1,4 +1,5 @@
-//! Failures of getting a token. Texts of an authorization server are not trusted, and may repeat secrets that were sent to it.
+//! Failures of requests for a token. Texts from an authorization server are not trusted, and may repeat secrets that were sent to this
+//! server.
 
 use rmcp::transport::auth::AuthError;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -7,7 +8,7 @@ use url::form_urlencoded::byte_serialize;
 
 use crate::error::{Error, MissingCallback};
 
-/// Minimum length of a secret that is redacted. A shorter secret is probably part of other words too.
+/// Minimum length of a secret that is redacted. A shorter secret is probably a part of ordinary words too.
 const MIN_SECRET_CHARS: usize = 4;
 
 /// An OAuth error answer (RFC 6749, 5.2).
@@ -23,13 +24,13 @@ impl Refusal {
         Some(Self { error: text("error")?, description: text("error_description") })
     }
 
-    /// Returns whether the refused grant or client will always be refused. If so, only a new authorization can help.
+    /// Returns whether the refused grant or client will always be refused. In this case, only a new authorization can help.
     pub(super) fn is_definite(&self) -> bool {
         matches!(self.error.as_str(), "invalid_grant" | "invalid_client" | "unauthorized_client" | "unsupported_grant_type")
     }
 }
 
-/// The reason why a step failed.
+/// The reason why a step of getting a token failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Problem {
     /// The authorization server answered with an error.

@@ -1,5 +1,5 @@
-//! Generations of a server's tokens. When the tokens are forgotten, a new generation begins for every process. A login, a renewal or a
-//! person's confirmation that began in an earlier generation is not stored.
+//! Generations of a server's tokens. When the tokens are forgotten, a new generation begins, for all processes that use the token store.
+//! The result of a login, of a renewal or of a person's confirmation is not stored if the work began in an earlier generation.
 
 use std::fs;
 use std::io::{self, ErrorKind};

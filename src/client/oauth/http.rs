@@ -21,7 +21,8 @@ use crate::network::Lookups;
 
 const TIME: Duration = Duration::from_secs(10);
 const MAX_BODY_BYTES: usize = 1024 * 1024;
-/// Maximum length of a token or client secret that is accepted. Real ones are shorter, because they must fit into a header.
+/// Maximum length in bytes of a token or client secret that is accepted. Real tokens and secrets are shorter, because they must fit into a
+/// header.
 const MAX_SECRET_BYTES: usize = 16 * 1024;
 /// Fields of an answer whose values are secrets.
 const SECRET_FIELDS: [&str; 3] = ["access_token", "refresh_token", "client_secret"];
@@ -72,7 +73,7 @@ impl Http {
         self.last_get().first().cloned()
     }
 
-    /// Forgets the document that was requested last. Each discovery begins without one.
+    /// Forgets which document was requested last. Called at the start of each discovery.
     pub(super) fn forget_document(&self) {
         *self.last_get() = LastDocument::default();
     }

@@ -22,7 +22,7 @@ impl TokenManager {
         self.check_recipient_of(Credential::of(&self.settings), issuer, task_owner).await
     }
 
-    /// Checks that the issuer may receive the answer of a login, and a credential from the config.
+    /// Checks that the issuer may receive the code of a login, and the credential from the config.
     async fn check_login(&self, found: &Discovery, task_owner: &TaskOwner) -> Result<(), Problem> {
         found.check_page(&self.settings)?;
         let login = found.needs_confirmation(&self.settings).then_some(Credential::ClientId);
@@ -120,7 +120,7 @@ impl TokenManager {
         };
         let authorized = match question.ask(found).await {
             Ok(authorized) => authorized,
-            // In these cases nobody has refused the authorization, so no refusal is stored.
+            // In these cases nobody has refused to authorize, so no refusal is stored.
             Err(problem @ (Problem::Unapproved | Problem::NobodyToAsk)) => return Err(problem),
             Err(problem) => {
                 *turn.refused.lock() = Some((self.now() + QUIET_SECONDS, problem.clone()));

@@ -113,9 +113,10 @@ impl Question<'_> {
         Ok(Authorized { client, granted, scopes: self.scopes, resource })
     }
 
-    /// Returns the path to which the browser is redirected. For a client that is registered here, the path is different for each issuer.
-    /// This prevents an attack: a malicious authorization server redirects the person to the page of another one, and uses the id of the
-    /// client that is registered there. The other server's code then goes to another path, so the malicious server does not get it.
+    /// Returns the path to which the browser is redirected. For a client that is registered at this issuer, the path is different for each
+    /// issuer. This prevents an attack: a malicious authorization server redirects the person to the page of an honest one, and uses the id
+    /// of the client that is registered at the honest one. The code of the honest server then goes to another path, so the malicious server
+    /// does not get the code.
     fn callback_path(&self, found: &Discovery) -> String {
         if found.is_known_elsewhere(self.settings) {
             PATH.to_owned()
@@ -141,8 +142,8 @@ impl Question<'_> {
         listening.map_err(|error| Problem::failed(format!("no port of 127.0.0.1 can be listened on: {error}")))
     }
 
-    /// Returns the client to use. The first that exists is used: the client from the config, its metadata document, a registered client,
-    /// or a new registration.
+    /// Returns the client to use. This is the first of the following that exists: the client from the config, the client's metadata
+    /// document, a client that was registered earlier, or a newly registered client.
     async fn client(&self, found: &mut Discovery, redirect_uri: &Url) -> Result<Client, Problem> {
         let client = match choose(self.settings, self.known.as_ref(), found.takes_client_documents(), redirect_uri.as_str()) {
             Some(client) => client,
@@ -191,7 +192,8 @@ impl Question<'_> {
         url.and_then(|url| read_answer(&url, state)).ok_or_else(stray)
     }
 
-    /// Returns a failure with the details of the authorization server's answer. rmcp's error does not contain them.
+    /// Converts rmcp's error to a failure that contains the details of the authorization server's answer. rmcp's error does not contain
+    /// these details.
     fn explain(&self, error: AuthError) -> Problem {
         match error {
             AuthError::TokenExchangeFailed(_) | AuthError::RegistrationFailed(_) => {

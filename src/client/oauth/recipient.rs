@@ -14,7 +14,7 @@ use super::task_owner::TaskOwner;
 use crate::client::inbound::authorization::{Credential, IssuerPrompt};
 use crate::config::OAuthSettings;
 
-/// Time for which a refusal is reused. Without it, an agent that calls a tool in a loop would ask the person again and again.
+/// Time for which a refusal is reused. Without this time, an agent that calls a tool in a loop would ask the person again and again.
 pub(super) const QUIET_SECONDS: u64 = 30;
 /// Well-known path of RFC 8414.
 const OAUTH_PLACE: &str = "/.well-known/oauth-authorization-server";
@@ -32,7 +32,7 @@ impl Credential {
     }
 }
 
-/// Fails if the config names an issuer other than `found`.
+/// Fails if the config names an issuer other than `found`, the issuer that was discovered.
 pub(super) fn check_pinned(settings: &OAuthSettings, found: &str) -> Result<(), Problem> {
     match &settings.issuer {
         Some(pinned) if !is_same(pinned, found) => Err(Problem::failed(format!(
@@ -54,7 +54,7 @@ pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
     let Ok(url) = Url::parse(issuer) else { return false };
     let is_bare = url.username().is_empty() && url.password().is_none() && url.query().is_none() && url.fragment().is_none();
     let is_spelled_so = url.as_str() == issuer || url.as_str().strip_suffix('/') == Some(issuer);
-    // What a query selects may be a document of somebody else.
+    // A query could select a document of somebody other than the issuer.
     let is_other = document.query().is_some() || url.origin() != document.origin();
     if !is_bare || !is_spelled_so || is_other {
         return false;
@@ -69,12 +69,12 @@ pub(super) fn is_place_of(issuer: &str, document: &Url) -> bool {
 /// A check whether this issuer may receive the credential. The check may ask a person.
 pub(super) struct Recipient<'a> {
     pub(super) server: &'a str,
-    /// Key under which the store has the server's tokens and confirmations.
+    /// Key under which the store keeps the server's tokens and confirmations.
     pub(super) key: &'a str,
     pub(super) url: &'a str,
     pub(super) issuer: &'a str,
     pub(super) settings: &'a OAuthSettings,
-    /// Credential that the issuer would receive. `None` if it would receive none.
+    /// Credential that the issuer would receive. `None` if the issuer would receive no credential.
     pub(super) credential: Option<Credential>,
     pub(super) store: &'a TokenStore,
     /// The generation of the server's tokens when the work that needs this check began.

@@ -58,13 +58,13 @@ impl Scopes<'_> {
     }
 }
 
-/// Removes the scope that only a person can grant, if the grant asks no person.
+/// Removes the scope `offline_access` if the grant asks no person, because only a person can grant this scope.
 fn possible(mut scopes: Vec<String>, grant: Grant) -> Vec<String> {
     scopes.retain(|scope| scope != OFFLINE_ACCESS || grant == Grant::AuthorizationCode);
     scopes
 }
 
-/// Describes scopes that are required but not allowed. Their names come last, because the end of a long text is cut.
+/// Describes scopes that are required but not allowed. The scopes come last in the text, because the end of a long text is cut.
 pub(super) fn refused(beyond: &[String]) -> String {
     format!(
         "the server requires scopes that were not approved, so nothing was requested. If it may have them, add them to oauth.scopes and \

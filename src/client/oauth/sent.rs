@@ -1,4 +1,5 @@
-//! Secrets that a token request sends. An authorization server may repeat them in its refusal, in the form in which it received them.
+//! Secrets that a token request sends. An authorization server may repeat these secrets in its refusal, in the form in which it received
+//! them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,10 +10,11 @@ use url::form_urlencoded::parse;
 
 /// Secret fields of a token request. The refresh token is not listed, because it is reported when it is read or received.
 const FIELDS: [&str; 4] = ["code", "code_verifier", "client_secret", "client_assertion"];
-/// Minimum length of a value that is reported. A shorter value is probably part of other words too.
+/// Minimum length in bytes of a value that is reported to the redactor. A shorter value is probably a part of ordinary words too.
 const MIN_BYTES: usize = 4;
 
-/// Returns the values of the secret fields of a form, and the secret in an `Authorization` header in each of its forms.
+/// Returns the values of the secret fields of a form, and the secret in an `Authorization` header in each encoding that a server may
+/// repeat.
 pub(super) fn secrets_of(request: &Request<Vec<u8>>) -> Vec<SecretString> {
     let fields = parse(request.body()).filter(|(name, _)| FIELDS.contains(&name.as_ref())).map(|(_, value)| value.into_owned());
     let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();

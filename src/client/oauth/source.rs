@@ -58,8 +58,8 @@ impl OAuth {
         Ok(Arc::new(Self { manager: Arc::new(manager), token_task: Mutex::new(None) }))
     }
 
-    /// Waits for the running token task, or starts one that asks `owner`. At most one token task runs at a time. While the token task
-    /// waits for any person, the clocks of `owner` pause.
+    /// Waits for the running token task, or starts a token task that asks `owner`. At most one token task runs at a time. While the token
+    /// task waits for a person, even another owner's person, the clocks of `owner` pause.
     async fn run_token_task(&self, work: Work, owner: &RequestOwner) -> Result<()> {
         loop {
             let (done, asked, is_own) = {
@@ -73,8 +73,8 @@ impl OAuth {
                 (token_task.done.clone(), token_task.asked.clone(), is_own)
             };
             match owner.wait(asked, done).await {
-                // The owner of that token task had nobody to ask. The owner of this request has somebody, so another token task is
-                // started.
+                // The owner for which that token task ran had nobody to ask. The owner of this request can ask somebody, so another token
+                // task is started.
                 Err(Error::AuthorizationRequired { lack, .. }) if !is_own && owner.can_do(lack) => {}
                 outcome => return outcome,
             }

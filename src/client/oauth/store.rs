@@ -18,7 +18,7 @@ use super::failure::Problem;
 use super::generation::{Generation, GenerationFile, Stored};
 use crate::files;
 
-/// Longest wait for a lock. A renewal takes seconds, so a process that holds the lock for longer has probably been stopped.
+/// Longest wait for a lock. A renewal takes seconds. A process that holds the lock for longer has probably been suspended.
 const LOCK_TIME: Duration = Duration::from_secs(15);
 /// Name of the file format, which each token file contains.
 const FORMAT: &str = "hyperlight-mcp token 1";
@@ -37,7 +37,7 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct TokenStore {
     folder: PathBuf,
-    /// The right to ask a person, for each server and URL. All connections that use this store share it.
+    /// The right to ask a person, for each server and URL. All connections that use this store share these rights.
     turns: Arc<Mutex<BTreeMap<String, Arc<Turn>>>>,
     /// Digests of confirmations that could not be written to the disk.
     confirmed: Arc<Mutex<BTreeSet<String>>>,
@@ -106,7 +106,7 @@ struct Content {
     format: String,
     server: String,
     issuer: String,
-    /// Digest of server, URL and issuer. It detects a renamed file, so that the file is not used for another server.
+    /// Digest of server, URL and issuer. It shows whether the file was renamed. A renamed file is not used for another server.
     binding: String,
     #[serde(flatten)]
     kept: StoredCredentials,
@@ -120,7 +120,7 @@ struct Confirmation {
     server: String,
     issuer: String,
     client_id: String,
-    /// Digest of server, URL, issuer and client. It detects a renamed file, so that the file is not used for another server.
+    /// Digest of server, URL, issuer and client. It shows whether the file was renamed. A renamed file is not used for another server.
     binding: String,
 }
 
@@ -136,8 +136,8 @@ impl TokenStore {
         Arc::clone(turns.entry(prefix(server, url)).or_default())
     }
 
-    /// Removes all tokens and confirmed issuers of a server, for all of its URLs. Used when the server's approval is withdrawn. A login
-    /// or renewal that began earlier in any process will not be stored. Blocks the thread.
+    /// Removes all tokens and confirmed issuers of a server, for all URLs of this server. Used when the server's approval is withdrawn. If
+    /// a login or a renewal began earlier in any process, its result will not be stored. Blocks the thread.
     ///
     /// # Errors
     /// The error of the file system.
@@ -146,7 +146,8 @@ impl TokenStore {
         let mark = format!("{}-", short_digest(&["server", server]));
         self.generations(server).renew(|| {
             for path in self.files()? {
-                // If a writing process was killed, a temporary file is left. Its name begins with a dot, and it may contain a token.
+                // If a process was killed while it wrote a file, a temporary file is left. Its name begins with a dot, and it may contain a
+                // token.
                 let name = name_of(&path);
                 if name.strip_prefix('.').unwrap_or(name).starts_with(&mark) {
                     remove(&path)?;
@@ -156,7 +157,8 @@ impl TokenStore {
         })
     }
 
-    /// Returns the current generation of a server's tokens. Work that begins now may only store data in this generation.
+    /// Returns the current generation of a server's tokens. The result of work that begins now may only be stored while this generation
+    /// lasts.
     pub(super) fn generation(&self, server: &str) -> Generation {
         self.generations(server).current()
     }
@@ -170,7 +172,7 @@ impl TokenStore {
         GenerationFile::new(&self.folder, short_digest(&["server", server]))
     }
 
-    /// Returns whether the store has a token file for a server and URL. The issuer does not matter.
+    /// Returns whether the store has a token file for a server and URL, from any issuer.
     pub(super) fn has_any(&self, server: &str, url: &str) -> bool {
         let mark = prefix(server, url);
         self.files().is_ok_and(|files| {
@@ -189,7 +191,7 @@ impl TokenStore {
     }
 
     /// Stores a confirmation. If it cannot be written to the disk, it is kept in memory until the program ends. `began` is the generation
-    /// when the person was asked.
+    /// in which the person was asked.
     pub(super) fn confirm(&self, server: &str, url: &str, issuer: &str, client: &str, began: &Generation) -> Stored {
         let (path, binding) = self.confirmation(server, url, issuer, client);
         let content = Confirmation {
@@ -326,7 +328,8 @@ pub(super) fn short_digest(parts: &[&str]) -> String {
     digest(parts)[..HEX_CHARS].to_owned()
 }
 
-/// Returns the digest of the parts. Before each part, its length is hashed, so that different lists have different digests.
+/// Returns the digest of several strings. The length of each string is hashed before the string, so that different lists have different
+/// digests.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,5 +1,5 @@
-//! The owner whose person a token task asks. This module also informs the callers that wait for the token task when a person is being
-//! asked.
+//! The owner that a token task asks if it needs a person. This module also informs the callers that wait for the token task when a person
+//! is being asked.
 
 use tokio::sync::watch;
 

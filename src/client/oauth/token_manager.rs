@@ -24,7 +24,7 @@ use crate::error::Error;
 
 /// Longest time that a person may take to answer.
 pub(super) const PERSON_TIME: Duration = Duration::from_mins(5);
-/// Pause after a failed renewal. During the pause, the old token is used while it is valid.
+/// Pause after a failed renewal. During the pause, the old token is used as long as it is valid.
 const PAUSE_SECONDS: u64 = 10;
 
 /// Clock and time limit. Tests can replace them.
@@ -104,8 +104,8 @@ impl TokenManager {
         })
     }
 
-    /// Removes the token from memory if another process has forgotten the server's tokens since it was requested. The next step then looks
-    /// for a newer token in the store.
+    /// Removes the token from memory if another process has forgotten the server's tokens since this token was requested. The next step
+    /// then looks for a newer token in the store.
     pub(super) async fn drop_forgotten(&self) {
         if self.token().is_none() {
             return;
@@ -171,7 +171,8 @@ impl TokenManager {
         }
         self.check_approved().map_err(|problem| self.error(problem))?;
         if let Some(held) = self.token() {
-            // The secrets are reported again. The redactor only keeps the latest secrets, and these are still in use.
+            // The secrets are reported again, because the redactor keeps only the secrets that were reported last, and these secrets are
+            // still used.
             self.tell(&held.client, &held.token);
         }
         let done = match work {
@@ -192,7 +193,7 @@ impl TokenManager {
         Ok(())
     }
 
-    /// Finds the authorization server. Fails if the config names another issuer than the server.
+    /// Finds the authorization server. Fails if the issuer in the config differs from the issuer that the server names.
     async fn discover(&self, header: Option<&str>) -> Result<Discovery, Problem> {
         let found = discover(&self.http()?, &self.base, header).await?;
         check_pinned(&self.settings, &found.issuer.name)?;
@@ -250,7 +251,8 @@ impl TokenManager {
         }
     }
 
-    /// Sets the current issuer, and drops a token of another issuer. If another process has stored a newer token, uses this token.
+    /// Sets the current issuer, and drops a token of another issuer. If another process has stored a newer token than `used`, uses the
+    /// newer token.
     pub(super) fn settle(&self, issuer: &Issuer, used: Option<&SecretString>) {
         let now = self.now();
         let (kept, began, ceiling) = (self.file(issuer).read(), self.began(), self.ceiling());
@@ -282,14 +284,14 @@ impl TokenManager {
             let (scopes, resource) = (held.token.requested().to_vec(), held.token.resource.clone());
             return self.request_with_client_credentials(&issuer, scopes, resource, history, task_owner).await;
         }
-        // A refresh token that was forgotten is not sent, and no new token is stored.
+        // A refresh token that was forgotten is not sent to the authorization server, and no new token is stored.
         if held.began.is_over(&self.began()) {
             return Err(Problem::Forgotten);
         }
         self.check_recipient(&issuer, task_owner).await?;
         let file = self.file(&issuer);
-        // If the lock cannot be taken, for example because the folder is not writable, the renewal continues without it. Other processes
-        // cannot write there either.
+        // If the lock cannot be taken, for example because the folder is not writable, the renewal continues without the lock. Other
+        // processes cannot write to the folder either.
         let _lock = file.lock().await.ok();
         if let StoredCredentials { client: Some(client), token: Some(token) } = file.read()
             && token.access.expose_secret() != held.token.access.expose_secret()
@@ -357,8 +359,8 @@ impl TokenManager {
         }
     }
 
-    /// Stores a token. If the token cannot be written, it is used nevertheless. If the tokens were forgotten since `began`, it is not
-    /// used, and `Forgotten` is returned.
+    /// Stores a token. If the token cannot be written to the disk, it is used nevertheless. If the server's tokens were forgotten since
+    /// `began`, the token is not used, and the result is [`Problem::Forgotten`].
     pub(super) async fn save(&self, file: &TokenFile, kept: StoredCredentials, began: &Generation) -> Result<(), Problem> {
         let (file, began) = (file.clone(), began.clone());
         let written = tokio::task::spawn_blocking(move || file.write(&kept, &began)).await;
@@ -382,7 +384,7 @@ impl TokenManager {
         }
     }
 
-    /// Fails if the server is no longer approved. Then also removes the server's token from memory.
+    /// Fails if the server is no longer approved. In this case, also removes the server's token from memory.
     pub(super) fn check_approved(&self) -> Result<(), Problem> {
         (self.context.check_approved)().map_err(|_| {
             self.state().held = Held::Nothing;

@@ -1,4 +1,4 @@
-//! Tests of what connections keep after their end.
+//! Tests of the resources that connections keep after their end.
 
 use std::sync::Arc;
 use std::time::Duration;

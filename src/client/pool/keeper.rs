@@ -57,12 +57,12 @@ pub(in crate::client) async fn keep(
         let now = Instant::now();
         match due {
             Due::Ended(reason) => {
-                // If a call noticed the end first, that call has already reported the end, and this line has no effect.
+                // If a call noticed the end before this task, the call has already reported the end, and this line has no effect.
                 shared.retire(&entry, &connection, Closed::Lost, Some(reason)).await;
                 return;
             }
             Due::ListsChanged => times.read = times.read.min(times.earliest_read.max(now + SETTLE)),
-            // The observer closes the connection in another task. This also ends the keeper's task.
+            // The observer closes the connection in another task. When the connection is closed, this task ends too.
             Due::Read if shared.observer.ends_unapproved(&entry.server, &approval) => times.read = now + FAR,
             Due::Read => {
                 times.read = now + FAR;
@@ -73,10 +73,10 @@ pub(in crate::client) async fn keep(
                 }
                 times.earliest_read = Instant::now() + LEAST_BETWEEN;
             }
-            // The connection is in use again. When the use ends, this task is woken.
+            // The connection is in use again. This task is woken when the use ends.
             Due::Idle | Due::Ping if !entry.uses.is_idle() => {}
             Due::Idle => {
-                // The connection was used after this idle time had been set.
+                // The connection was used after this time limit had been computed.
                 if times.used(&entry, &wanted) > now {
                     continue;
                 }
@@ -118,7 +118,7 @@ impl Times {
         times
     }
 
-    /// Restarts the idle time-out from the end of the last use, and returns the time at which it ends.
+    /// Restarts the idle time-out from the end of the last use. Returns the time at which the time-out expires.
     fn used(&mut self, entry: &Entry, wanted: &ConnectionRequest) -> Instant {
         self.idle = entry.uses.ended_at() + wanted.idle_timeout.unwrap_or(FAR);
         self.idle

@@ -25,7 +25,7 @@ pub enum LeaseOrigin {
     Shared,
     /// The connection was made for this lease, and is the first connection to the server.
     First,
-    /// The connection was made for this lease. The previous connection ended for this reason.
+    /// The connection was made for this lease. The value is the reason why the previous connection ended.
     After(Closed),
 }
 

@@ -1,5 +1,5 @@
-//! State of a server's connection, and the decision whether the server may be connected again. It consists of a state machine and a
-//! circuit breaker, both without side effects.
+//! State of a server's connection, and the decision whether the server may be connected again. Both are computed by a state machine and a
+//! circuit breaker, which have no side effects.
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ impl Lifecycle {
         self.failures
     }
 
-    /// Applies a transition. If the transition is not possible in the current state, another one came first, and nothing changes.
+    /// Applies a transition. If the transition is not possible in the current state, another transition came first, and nothing changes.
     pub fn on(&mut self, transition: Transition, now: Instant) {
         let Some(next) = self.state.after(transition) else {
             tracing::debug!(state = ?self.state, ?transition, "a transition was ignored, because another one came first");
@@ -137,7 +137,7 @@ impl Lifecycle {
         let Some(failed_at) = self.failed_at else { return ConnectDecision::Now };
         let passed = now.saturating_duration_since(failed_at);
         if self.failures >= self.most_failures {
-            // After this time, one attempt is allowed. If it fails, attempts are refused again for the same time.
+            // After this time, one attempt is allowed. If this attempt fails, further attempts are refused again for the same time.
             let left = BREAKER_OPEN.saturating_sub(passed);
             return if left.is_zero() { ConnectDecision::Now } else { ConnectDecision::Refused(left) };
         }

@@ -34,15 +34,15 @@ use super::pool::use_count::UseCount;
 use super::stdio::watchdog::Watchdog;
 use crate::error::{Error, Result};
 
-/// Requirements for the connection of one server.
+/// The requirements that a caller has for the connection to a server.
 #[derive(Debug, Clone)]
 pub struct ConnectionRequest {
     pub server: String,
     /// True if the connection must never be closed to make room for another server.
     pub pinned: bool,
-    /// Idle time after which the connection is closed. With `None`, the connection stays open until the gateway closes.
+    /// Idle time after which the connection is closed. If this is `None`, the connection stays open until the gateway closes.
     pub idle_timeout: Option<Duration>,
-    /// Interval between pings. With `None`, no pings are sent.
+    /// Interval between pings. If this is `None`, no pings are sent.
     pub keep_alive: Option<Duration>,
     /// Longest wait for a free connection slot.
     pub patience: Duration,
@@ -79,7 +79,7 @@ pub(super) struct Shared {
 /// State of one server: its connection slot, its failures and its uses.
 pub(super) struct Entry {
     pub(super) server: String,
-    /// The live connection. A caller connects while it holds the lock, so many simultaneous first calls start only one process.
+    /// The live connection. A caller holds the lock while it connects, so many simultaneous first calls start only one process.
     held: tokio::sync::Mutex<Option<LiveConnection>>,
     lifecycle: Mutex<Lifecycle>,
     pub(super) uses: UseCount,
@@ -174,7 +174,7 @@ impl Entry {
         let mut place = tokio::select! {
             biased;
             place = &mut taking => place,
-            // The request for the lock is already queued, so no other caller can begin an attempt before it.
+            // The request for the lock is already queued, so no other caller can begin an attempt before this one gets the lock.
             () = async { self.interrupt() } => taking.await,
         };
         let held = place.take();
@@ -262,8 +262,8 @@ impl Connections {
     async fn lease(&self, entry: &Arc<Entry>, wanted: &ConnectionRequest, launch: impl Future<Output = Result<Launch>>) -> Result<Lease> {
         let in_use = Use::new(entry, &self.shared);
         let mut place = entry.held.lock().await;
-        // The approval is read under the lock: no caller can then compare an older approval with a newer connection. It is read before the
-        // launch checks it, so a connection is at worst taken for older than it is.
+        // The approval is read under the lock, so that no caller can compare an older approval with a newer connection. The approval is
+        // read before `launch` checks it, so in the worst case a connection is treated as older than it is.
         let approval = self.shared.observer.approval(&entry.server)?;
         if let Some(held) = place.as_ref().filter(|held| held.connection.is_live() && held.approval == approval) {
             return Ok(Lease { connection: Arc::clone(&held.connection), origin: LeaseOrigin::Shared, in_use });
@@ -302,8 +302,8 @@ impl Connections {
         Ok((LiveConnection { connection, approval, pinned: wanted.pinned, keeper: keeper.abort_handle(), _place: place }, before))
     }
 
-    /// Closes a server's connection if it was opened under an approval that was revoked since, and the server has another approval now. Does
-    /// not wait for a caller that is connecting, because each caller makes the same comparison.
+    /// Closes a server's connection if it was opened under an approval that was revoked since, and the server has another approval now. If
+    /// a caller is connecting at this time, this method does not wait for the caller, because each caller makes the same comparison.
     pub async fn close_revoked(&self, server: &str) {
         let Some(entry) = self.shared.entries().get(server).cloned() else { return };
         let is_revoked = |held: &mut LiveConnection| self.shared.observer.approval(server).is_ok_and(|now| now != held.approval);
@@ -320,7 +320,7 @@ impl Connections {
     }
 
     /// Closes a server's connection like [`Self::close`], but gives a process in a box no time to end by itself. Used when a person no longer
-    /// trusts the server, or the box has a file that it must not have.
+    /// trusts the server, or when the box gives the server access to a file that the server must no longer access.
     pub async fn close_at_once(&self, server: &str) {
         let Some(entry) = self.shared.entries().get(server).cloned() else { return };
         self.close_by(&entry, Ending::AtOnce).await;
@@ -343,7 +343,7 @@ impl Connections {
         entry.lifecycle().reset();
     }
 
-    /// Closes all connections in parallel, and then the watchdog. After this, no connection can be made any more.
+    /// Closes all connections in parallel, and then the watchdog. After this, no new connection can be made.
     pub async fn close_all(&self) {
         self.shared.permits.close();
         *self.shared.runtime.lock() = None;
@@ -387,7 +387,7 @@ impl Connections {
         })
     }
 
-    /// Returns the servers to which there has been a connection, or an attempt. All others are idle.
+    /// Returns the servers to which there has been a connection, or an attempt to connect. All other servers are idle.
     #[must_use]
     pub fn used(&self) -> Vec<String> {
         self.shared.entries().keys().cloned().collect()
@@ -411,7 +411,7 @@ impl Connections {
 
 impl Shared {
     /// Closes the connection that has been idle for the longest time, if the limit of connections is reached. For each waiting caller, at
-    /// most one connection is closed. Returns whether a place becomes free.
+    /// most one connection is closed. Returns whether a place for a connection becomes free.
     fn make_room(self: &Arc<Self>, server: &str) -> bool {
         // A connection that has ended releases its own permit, so no live connection must be closed for it.
         let ended = self.entries().values().filter(|entry| entry.has_ended()).count();
@@ -419,7 +419,8 @@ impl Shared {
             return true;
         }
         let others: Vec<_> = self.entries().values().filter(|entry| entry.server != server).cloned().collect();
-        // If the server of a connection has died, the connection is useless even to the callers that hold it. So it is closed first.
+        // If the server of a connection has died, the connection is useless even to the callers that hold it. Such a connection is
+        // therefore closed first.
         if let Some((entry, dead)) = take_first(&others, |_, held| !held.connection.is_live()) {
             self.let_go(&entry, dead, Closed::Lost, None);
             return true;
@@ -427,8 +428,7 @@ impl Shared {
         self.evict_idle(server)
     }
 
-    /// Closes the connection that is the first to give way, so that `server` can be connected. Returns whether a connection could be
-    /// closed.
+    /// Closes the first connection in the order of giving way, so that `server` can be connected. Returns whether a connection was closed.
     fn evict_idle(self: &Arc<Self>, server: &str) -> bool {
         let is_other = |entry: &&Arc<Entry>| entry.server != server && entry.can_give_way();
         let mut idle: Vec<_> = self.entries().values().filter(is_other).cloned().collect();
@@ -441,7 +441,8 @@ impl Shared {
         true
     }
 
-    /// Removes a failed or idle connection from its slot, and closes it. Returns whether it was removed. `why` describes the failure.
+    /// Removes a failed or idle connection from its slot, and closes the connection. Returns whether the connection was removed. `why`
+    /// describes the failure.
     pub(super) async fn retire(self: &Arc<Self>, entry: &Entry, connection: &Arc<Connection>, reason: Closed, why: Option<String>) -> bool {
         let held = entry.held.lock().await.take_if(|held| {
             // A connection that is in use again must not be closed for being idle.
@@ -450,15 +451,15 @@ impl Shared {
         held.map(|held| self.let_go(entry, held, reason, why)).is_some()
     }
 
-    /// Closes a connection that was taken out of its slot. The closing runs in a separate task. Until it is finished, the connection
-    /// counts as being closed.
+    /// Closes a connection that was taken out of its slot. The closing runs in a separate task. Until this task has ended, the connection
+    /// is counted as being closed.
     fn let_go(self: &Arc<Self>, entry: &Entry, held: LiveConnection, reason: Closed, why: Option<String>) -> JoinHandle<()> {
         entry.on(Transition::Close(reason));
         if reason == Closed::Revoked {
             self.observer.revoked(&entry.server);
         }
-        // The keeper is stopped before the slot gets a new connection. If the keeper itself calls this method, it does nothing
-        // afterwards.
+        // The keeper is stopped before the slot gets a new connection. If the keeper itself called this method, the keeper has nothing left
+        // to do.
         held.keeper.abort();
         self.giving_way.fetch_add(1, Ordering::AcqRel);
         let (shared, server) = (Arc::clone(self), entry.server.clone());
@@ -490,7 +491,7 @@ impl Shared {
     }
 }
 
-/// Removes the first suitable connection from its slot, and returns it. A connection whose slot is locked counts as in use.
+/// Removes the first suitable connection from its slot, and returns it. A connection whose slot is locked is treated as in use.
 fn take_first(entries: &[Arc<Entry>], fits: impl Fn(&Entry, &LiveConnection) -> bool) -> Option<(Arc<Entry>, LiveConnection)> {
     entries.iter().find_map(|entry| {
         let held = entry.held.try_lock().ok()?.take_if(|held| fits(entry, held))?;

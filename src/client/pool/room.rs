@@ -1,9 +1,10 @@
-//! Room for connections: the connections that runs hold, and the extra places that are opened beyond the limit meanwhile.
+//! Room for connections: the connections that runs hold, and the extra places that are opened beyond the limit while runs hold connections.
+//! A place is the right to have one open connection.
 //!
-//! A server that was called in a run keeps its connection, and so its session, while the run lasts. If a connection is needed and only
-//! connections of such servers could be closed, an extra place is opened. There are at most as many extra places as normal ones. Each extra
-//! place is taken back as soon as a connection can be closed. While a run waits for a person, the connections of its servers may be closed,
-//! after all others: an open question must not hold places for ever.
+//! A server that was called in a run keeps its connection, and so its session, while the run lasts. If a new connection is needed and only
+//! connections of such servers could be closed, an extra place is opened. There are at most as many extra places as normal places. Each
+//! extra place is removed when a connection can be closed. While a run waits for a person, the connections of its servers may be closed
+//! too, but only if no other connection can be closed. Otherwise an unanswered question would hold places for ever.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -17,15 +18,15 @@ use super::lifecycle::ConnectionState;
 use super::{ConnectionRequest, Connections, CountGuard, Entry, Shared};
 use crate::error::{Error, OwnText, Result};
 
-/// Time after which a caller that waits for a place looks again. When a run begins to wait for a person, the connections of its servers may
-/// be closed, but the waiting callers are not notified.
+/// Interval at which a caller that waits for a place looks for one again. When a run begins to wait for a person, the connections of its
+/// servers may be closed, but the waiting callers are not notified of this.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// A function that returns whether a run goes on. It returns false while the run waits for a person. This can take long, so the run's idle
-/// connections may then be closed.
+/// A function that returns whether a run is active. It returns false while the run waits for a person. This wait can take long, so the idle
+/// connections of the run may be closed during the wait.
 type GoesOn = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// The hold of a run on a server's connection. While this value exists and the run goes on, the connection is not closed to make room for
+/// The hold of a run on a server's connection. While this value exists and the run is active, the connection is not closed to make room for
 /// another server. The connection can still end for other reasons.
 ///
 /// The references are weak: a run that outlives its gateway must not keep a server's process.
@@ -40,17 +41,17 @@ pub struct Hold {
 pub(super) struct Holders(Mutex<Vec<GoesOn>>);
 
 impl Holders {
-    /// Returns whether a run holds the connection and goes on.
+    /// Returns whether an active run holds the connection.
     fn keep(&self) -> bool {
         self.0.lock().iter().any(|goes_on| goes_on())
     }
 
-    /// Returns whether a run holds the connection, even one that waits for a person.
+    /// Returns whether any run holds the connection. A run that waits for a person counts too.
     fn is_held(&self) -> bool {
         !self.0.lock().is_empty()
     }
 
-    /// Removes a run. Returns whether no other run holds the connection.
+    /// Removes a run. Returns true if no other run holds the connection.
     fn remove(&self, ended: &GoesOn) -> bool {
         let mut holders = self.0.lock();
         holders.retain(|holder| !std::ptr::addr_eq(Arc::as_ptr(holder), Arc::as_ptr(ended)));
@@ -78,10 +79,10 @@ impl Drop for Hold {
     }
 }
 
-/// A place beyond the limit of connections: the name of the server for which the place was opened.
+/// A connection place beyond the limit of connections: the name of the server for which the place was opened.
 pub(super) type ExtraPlace = Arc<str>;
 
-/// The place of one open connection. The connections are a part of `shared`, so the reference back is weak.
+/// The place of one open connection. `shared` owns the connections, so the reference back to `shared` is weak.
 pub(super) struct ConnectionPlace {
     permit: Option<OwnedSemaphorePermit>,
     shared: Weak<Shared>,
@@ -95,7 +96,7 @@ impl ConnectionPlace {
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        // The first places that become free are the extra ones.
+        // When a place becomes free, the extra places are removed first.
         if self.shared.upgrade().is_some_and(|shared| shared.extra.lock().pop().is_some())
             && let Some(permit) = self.permit.take()
         {
@@ -111,7 +112,8 @@ impl Connections {
         let closed = || Error::Closed { what: "gateway" };
         {
             let mut runtime = shared.runtime.lock();
-            // `close_all` closes the permits before it takes the handle out. So a handle that is put in here is still taken out.
+            // `close_all` closes the permits before it removes the runtime's handle. So a handle that is stored here is still removed
+            // later.
             if shared.permits.is_closed() {
                 return Err(closed());
             }
@@ -126,12 +128,13 @@ impl Connections {
         tokio::pin!(place, too_late);
         let mut extra: Option<ExtraPlace> = None;
         loop {
-            // The notification is enabled before the connections are checked. Thus a connection that becomes idle in between is not
-            // missed.
+            // The notification is enabled before the connections are checked, so that a connection that becomes idle between these two
+            // steps is not missed.
             let freed = shared.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            // Each waiting caller opens at most one extra place at a time. Another caller may get that place, as all wait in one queue.
+            // Each waiting caller opens at most one extra place at a time. Another caller may get this place, because all callers wait in
+            // one queue.
             if !shared.make_room(&wanted.server) && !extra.as_ref().is_some_and(|place| shared.has_extra(place)) {
                 extra = shared.open_extra(&wanted.server);
             }
@@ -186,7 +189,7 @@ impl Shared {
         Some(place)
     }
 
-    /// Returns whether an extra place has not been taken back yet.
+    /// Returns whether an extra place still exists.
     pub(super) fn has_extra(&self, place: &ExtraPlace) -> bool {
         self.extra.lock().iter().any(|extra| Arc::ptr_eq(extra, place))
     }
@@ -197,7 +200,7 @@ impl Shared {
         // After the end of all connections there is no runtime, and nothing to close.
         let Some(runtime) = self.runtime.lock().clone().filter(|_| !extra.is_empty()) else { return };
         let _entered = runtime.enter();
-        // The places that are being given back already are not counted again.
+        // Extra places whose connections are already being closed are skipped.
         let closing = self.giving_way.load(Ordering::Acquire);
         for server in extra.iter().skip(closing) {
             if !self.evict_idle(server) {

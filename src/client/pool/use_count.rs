@@ -50,7 +50,7 @@ impl UseCount {
 
     /// Returns whether nobody uses the connection. If somebody uses it, [`UseCount::ended`] resolves when the last use ends.
     pub(super) fn is_idle_or_notifies(&self) -> bool {
-        // The flag is set before the count is read, so that an end of a use in between is not missed.
+        // The flag is set before the count is read, so that a use that ends between these two steps is not missed.
         self.end_awaited.store(true, Ordering::SeqCst);
         let is_idle = self.is_idle();
         if is_idle {

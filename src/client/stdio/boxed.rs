@@ -1,5 +1,5 @@
 //! Starts a server in a box. Starts the program `hyperlight-mcp-box`, and sends it an order that describes the box and the server. Receives
-//! the sockets of the box's network, and waits for the program's report.
+//! the sockets of the box's network from this program, and waits for the program's report.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::fetch::SystemResolver;
 use crate::network::NetworkRuntime;
 
-/// Longest wait for a box. It normally takes milliseconds.
+/// Longest wait until a box is ready. A box is normally ready within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum size in bytes of the report of `hyperlight-mcp-box`.
 const MAX_REPORT_BYTES: usize = 8 * 1024;
@@ -46,17 +46,17 @@ pub struct Boxed {
     pub border: BorderSettings,
     /// The threads that carry the network traffic of boxes.
     pub(crate) threads: Arc<NetworkRuntime>,
-    /// The lock of its private home, which is held as long as the server runs.
+    /// The lock of the server's private home folder. It is held as long as the server runs.
     pub(crate) home: Option<Arc<File>>,
-    /// The value that is kept until the box has no processes.
+    /// The value that is kept until the box has no processes any more.
     pub(crate) alive: KeptAlive,
 }
 
-/// A value that a box keeps from before it is made until its last process has ended.
+/// A value that a box keeps. It is kept from the time before the box is made until the last process of the box has ended.
 #[derive(Clone)]
 pub(crate) struct KeptAlive(#[expect(dead_code, reason = "counts the copies of this value")] Arc<()>);
 
-/// Knows whether a box still keeps its [`KeptAlive`].
+/// A weak reference that shows whether a box still keeps its [`KeptAlive`].
 pub(crate) struct Life(Weak<()>);
 
 impl KeptAlive {
@@ -68,7 +68,7 @@ impl KeptAlive {
 }
 
 impl Life {
-    /// Returns whether the box is still to be made, or has processes.
+    /// Returns whether the box has not been made yet or still has processes.
     pub(crate) fn is_alive(&self) -> bool {
         self.0.strong_count() > 0
     }
@@ -118,8 +118,8 @@ impl Boxed {
         Ok((child, Waiting { socket, input }))
     }
 
-    /// Hands over the order, and waits until the program is about to become the server. Returns the box's way to its allowed hosts (its
-    /// border).
+    /// Sends the order, and waits until the program is about to replace itself by the server. Returns the box's border, through which the
+    /// box reaches its allowed hosts.
     ///
     /// # Errors
     /// The step that failed, and why. The server was not started.
@@ -158,8 +158,8 @@ impl Boxed {
     }
 }
 
-/// Sends the order. Sends one more byte, together with the pipe for the server's standard input. Returns the sockets that the program sends
-/// back.
+/// Sends the order. After it, sends one byte together with the pipe for the server's standard input. Returns the sockets that the program
+/// sends back.
 async fn hand_over(order: &[u8], Waiting { socket, input }: Waiting) -> std::io::Result<Vec<OwnedFd>> {
     socket.set_nonblocking(true)?;
     let mut socket = UnixStream::from_std(socket)?;
@@ -186,7 +186,7 @@ fn receive_sockets(socket: &UnixStream) -> std::io::Result<Vec<OwnedFd>> {
     if received.bytes == 0 {
         return Err(std::io::ErrorKind::UnexpectedEof.into());
     }
-    // Without free descriptors, the system drops some of the sockets.
+    // If this process has no free file descriptors, the system drops some of the sockets.
     if received.flags.contains(ReturnFlags::CTRUNC) {
         return Err(Errno::MFILE.into());
     }
@@ -197,7 +197,7 @@ fn receive_sockets(socket: &UnixStream) -> std::io::Result<Vec<OwnedFd>> {
     Ok(rights.flatten().collect())
 }
 
-/// Reads the report. Reads no byte more, because what follows is the server's output.
+/// Reads the report, and no byte after it, because the following bytes are the server's output.
 async fn read_report(stdout: &mut Pipe) -> Option<Report> {
     let mut line = Vec::new();
     while line.len() < MAX_REPORT_BYTES {
@@ -228,7 +228,7 @@ mod tests {
     async fn a_border_of_which_sockets_were_lost_on_their_way_is_an_error() {
         for (is_cut, expected) in [(false, Ok(MAX_SOCKETS)), (true, Err(Errno::MFILE.raw_os_error()))] {
             let (ours, theirs) = StdUnixStream::pair().unwrap();
-            // The sender's credentials come first then, and leave no room for some of the sockets.
+            // With this option, the sender's credentials come first, and leave no room for some of the sockets.
             set_socket_passcred(&ours, is_cut).unwrap();
             ours.set_nonblocking(true).unwrap();
             let ours = UnixStream::from_std(ours).unwrap();

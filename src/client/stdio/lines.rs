@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use crate::client::inbound::rate_limit::{Pace, SKIPPED};
 
-/// Number of bytes that are kept from each end of an oversized line. The message's id is searched in them.
+/// Number of bytes that are kept from each end of an oversized line. They are searched for the message's id.
 pub(super) const ID_WINDOW: usize = 512;
 /// Size in bytes of the buffer for the start of a line. Most lines are short.
 const FIRST_PIECE: usize = 8 * 1024;
@@ -76,7 +76,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         let mut tail = tail_of(&head);
         head.truncate(ID_WINDOW);
         head.shrink_to_fit();
-        // The reading has a rate limit, because the line may never end.
+        // The reading is limited in its rate, because the line may never end.
         let mut pace = Pace::new(SKIPPED, Instant::now());
         loop {
             let mut piece = Vec::with_capacity(PIECE);

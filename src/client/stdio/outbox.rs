@@ -11,7 +11,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{self, Receiver, Sender, WeakSender};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// The server's standard input. Only the writing task owns it, so it closes when this task ends.
+/// The server's standard input. Only the writing task owns it, so the input closes when this task ends.
 struct Input {
     pipe: Box<dyn AsyncWrite + Send + Unpin>,
     /// A line that was only partly written, and the number of bytes that were written. The remaining bytes are written before all other
@@ -93,7 +93,7 @@ pub(in crate::client) struct Outbox {
 
 impl Outbox {
     /// Makes an outbox, the sender of its queue, and the task that writes the queued lines. The input closes when all senders are dropped
-    /// and the queue is written, or when the task is aborted.
+    /// and all queued lines are written, or when the task is aborted.
     pub(in crate::client) fn new(
         pipe: impl AsyncWrite + Send + Unpin + 'static,
         queued: usize,
@@ -126,7 +126,8 @@ impl Outbox {
             .await
             .inspect_err(|_| self.is_broken.store(true, Ordering::Release))?;
         if idle.rest.is_some() {
-            // The empty line wakes the task, which then writes the rest. If the queue is full, the task is already awake.
+            // The empty line wakes the writing task, which then writes the rest of this line. If the queue is full, the task is already
+            // awake.
             let _ = queue.try_send(Vec::new().into());
         }
         Ok(())

@@ -14,7 +14,7 @@ const TURN_BYTES: usize = 256 * 1024;
 /// The read end of the pipe for a server's output.
 pub(in crate::client) struct Pipe {
     output: Receiver,
-    /// Number of bytes that were read since the runtime's other tasks could run.
+    /// Number of bytes that were read since the runtime last ran its other tasks.
     turn: usize,
 }
 

@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 
 /// Capacity in bytes of a server's output pipe. This is the maximum that an unprivileged user may request by default (`pipe(7)`).
 const PIPE_BYTES: usize = 1 << 20;
-/// Longest wait for a server's end after its input was closed, and once more after SIGTERM.
+/// Longest wait for a server's end after its input was closed. After SIGTERM, the wait can last once more as long.
 const GRACE: Duration = Duration::from_secs(2);
 /// Longest wait until a killed process has disappeared.
 const DYING: Duration = Duration::from_millis(100);
@@ -50,9 +50,9 @@ pub(in crate::client) struct ServerProcess {
     output: OwnedFd,
     /// Token that is cancelled once standard output has been read to its end.
     output_read: CancellationToken,
-    /// The way from the process's box to its allowed hosts. Dropping this value ends all network connections of the box.
+    /// The border of the process's box: its connection to the allowed hosts. Dropping this value ends all network connections of the box.
     border: Option<Border>,
-    /// The lock of the private home of its box.
+    /// The lock of the private home folder of the process's box.
     _home: Option<Arc<File>>,
     watchdog: Arc<Watchdog>,
 }
@@ -94,7 +94,7 @@ impl ServerProcess {
         watchdog.ready().await?;
         let (mut child, waiting) = match in_box {
             Some(in_box) => {
-                // A command that does not exist fails as it does without a box.
+                // A command that does not exist must fail in the same way as without a box.
                 let path = command.working_directory.join(program);
                 let access = rustix::fs::access(&path, rustix::fs::Access::EXEC_OK);
                 access.map_err(|error| spawn_failed(server, command, &path, &error.into()))?;
@@ -232,8 +232,8 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Starts the file `program`. Its path is absolute, so no other file is searched in `PATH`. The process gets the command as its own name,
-/// as with `execvp`. Programs with several functions, and Python in a virtual environment, use this name.
+/// Starts the file `program`. Its path is absolute, so `PATH` is not searched for another file. The process gets the command as its own
+/// name, as with `execvp`. Programs with several functions, and Python in a virtual environment, use this name.
 fn spawn(server: &str, command: &ResolvedCommand, program: &Path) -> Result<Child> {
     let program = command.working_directory.join(program);
     let mut process = Command::new(&program);
@@ -269,8 +269,9 @@ fn reason(error: &std::io::Error, program: &Path) -> &'static str {
     }
 }
 
-/// Starts a thread that waits for the process. A separate thread is used so that no zombie is left even when the runtime ends. The program
-/// that makes a box ends after all other processes of the box.
+/// Starts a thread that waits for the process. A separate thread is used so that no zombie is left even when the runtime ends. For a server
+/// in a box, the process is the program that made the box. It ends after all other processes of the box, so `alive` is dropped when the box
+/// has no processes any more.
 fn reap(mut child: Child, group: Pid, exit: watch::Sender<Option<String>>, alive: Option<KeptAlive>) -> Result<()> {
     let wait = move || {
         let status = child.wait();

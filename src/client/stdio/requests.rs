@@ -41,8 +41,8 @@ pub(in crate::client) enum ResultRecipient {
 /// State of the open requests.
 #[derive(Default)]
 pub(in crate::client) struct Requests {
-    /// The client's requests that are neither answered nor cancelled. Answers with other ids are dropped, because rmcp would fail on them
-    /// during the handshake.
+    /// The client's requests that are neither answered nor cancelled. Answers with other ids are dropped, because rmcp would fail during
+    /// the handshake if it got such an answer.
     pub(in crate::client) pending: HashMap<RequestId, ResultRecipient>,
     /// Id of the `server/discover` request while its answer is awaited with a time limit.
     pub(in crate::client) probe: Option<RequestId>,
@@ -209,7 +209,7 @@ impl DirectLine {
 
     /// Cancels a request at the server.
     pub(in crate::client) async fn cancel(&self, id: &RequestId, reason: &str) {
-        // The request has already been answered, or the connection has ended.
+        // In this case, the request has already been answered, or the connection has ended.
         if lock(&self.requests).take(id).is_none() {
             return;
         }

@@ -28,7 +28,7 @@ const DRAINING: Duration = Duration::from_millis(100);
 /// Maximum number of bytes that are read after the process has ended. This is the capacity of the largest pipe that an unprivileged user
 /// gets by default (`pipe(7)`).
 const LAST_BYTES: usize = 1 << 20;
-/// Number of bytes in a line that count as one line for the rate limit.
+/// Number of bytes that count as one line for the rate limit. A line with more bytes counts as several lines.
 const LINE_UNIT: usize = 1024;
 
 /// Function that removes secrets and folder paths from a text.
@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_process_said_before_its_end_is_not_held_back() {
-        // The burst covers only a part of the output. With this rate, reading the rest would take more than a day.
+        // The burst covers only a part of the output. At this rate, reading the rest would take more than a day.
         let rate = Rate { burst: 200_000, per_second: 1 };
         let (running, exit) = watch::channel(());
         running.send(()).unwrap();

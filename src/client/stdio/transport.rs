@@ -38,7 +38,7 @@ pub(in crate::client) struct StdioTransport {
     outbox: Outbox,
     requests: SharedRequests,
     messages: mpsc::WeakSender<RxJsonRpcMessage<RoleClient>>,
-    /// Longest wait for an answer to `server/discover`. With `None`, there is no limit.
+    /// Longest wait for an answer to `server/discover`. If this is `None`, there is no limit.
     patience: Option<Duration>,
     tasks: [JoinHandle<()>; 2],
 }
@@ -116,7 +116,7 @@ impl Transport<RoleClient> for StdioTransport {
 }
 
 impl StdioTransport {
-    /// Records an outgoing message. If the message is an answer, returns the id of the server's request that it answers.
+    /// Records an outgoing message. If the message is an answer, returns the id of the server's request that the message answers.
     fn note(&self, message: &TxJsonRpcMessage<RoleClient>) -> Option<RequestId> {
         match message {
             JsonRpcMessage::Request(request) => {

@@ -1,9 +1,9 @@
-//! The part of the watchdog that runs in this process. The watchdog itself is a separate program that knows the servers' process groups.
-//! It reads from a pipe of this process. The pipe closes when this process ends, for whatever reason. The watchdog then ends the groups.
+//! The part of the watchdog that runs in this process. The watchdog itself is a separate program that knows the servers' process groups. It
+//! reads from a pipe of this process. The pipe closes when this process ends, for whatever reason. The watchdog then ends the groups.
 //!
-//! A dedicated thread communicates with the program. With a thread, orders and answers stay in step even if a caller stops waiting. The
-//! thread also waits for the program's end when the runtime no longer exists. If the program is restarted, the thread sends it all
-//! groups.
+//! A dedicated thread communicates with the program. It reads the answer to each order before it sends the next one, even if a caller stops
+//! waiting. The thread also waits for the program's end when the runtime no longer exists. If the program must be restarted, the thread
+//! sends all groups to the new program.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;

@@ -10,21 +10,21 @@ use crate::limits::{MAX_MESSAGE_MEMORY_BYTES, MAX_WIRE_MESSAGE_BYTES};
 
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
-/// Prefix of all keys that this client puts into an error's data. They are removed from the errors of a server, so that a server cannot set
-/// one.
+/// Prefix of all keys that this client puts into an error's data. Keys with this prefix are removed from the errors of a server, so that a
+/// server cannot set such a key itself.
 const MARKS: &str = "hyperlight-mcp/";
 /// Key in the data of an error that this client made because the answer was too long.
 pub(in crate::client) const OVERSIZE_MARK: &str = "hyperlight-mcp/oversize";
 /// Key in the data of an error that this client made because the parsed answer would need too much memory.
 pub(in crate::client) const DENSE_MARK: &str = "hyperlight-mcp/dense";
-/// Key in the data of an error that this client made because the answer cannot be read. Its value says why.
+/// Key in the data of an error that this client made because the answer cannot be read. The value of this key is the reason.
 pub(in crate::client) const MALFORMED_MARK: &str = "hyperlight-mcp/malformed";
 
 /// The problem of an answer for which [`is_answer_without_content`] returns true.
 pub(in crate::client) const NO_CONTENT: &str = "it has neither a result nor an error";
 
-/// Returns whether a message without a method, a result and an error is nevertheless an answer. Other JSON, such as the debug output of a
-/// server, is not an answer.
+/// Returns whether a message that has neither a method nor a result nor an error is nevertheless an answer. Other JSON, such as the debug
+/// output of a server, is not an answer.
 pub(in crate::client) fn is_answer_without_content(message: &Json) -> bool {
     message.get("jsonrpc").is_some()
 }
@@ -43,7 +43,7 @@ pub(in crate::client) fn error_of(error: &Json) -> ErrorData {
     ErrorData::new(code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode), message, data)
 }
 
-/// An answer to the question whether a request has reached its server.
+/// States whether a request may have reached its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     /// The request was certainly not sent, so sending it again is safe.

@@ -11,7 +11,7 @@ use crate::limits::MAX_MESSAGE_MEMORY_BYTES;
 
 /// Memory in bytes of one value. A key needs about the same amount.
 const VALUE: usize = size_of::<Json>();
-/// Additional memory in bytes of an object or a list that is not empty. It allocates space for more entries than it has.
+/// Additional memory in bytes of an object or a list that is not empty. Such a value allocates space for more entries than it has.
 const CONTAINER: usize = 256;
 /// Length in bytes up to which the parsed value of a text cannot exceed the memory limit.
 const SMALL: usize = 256 * 1024;

@@ -42,7 +42,7 @@
     return whole < 0 ? Math.max(size + whole, 0) : Math.min(whole, size);
   }
 
-  /** The bytes and the type for the next object that this file makes. */
+  /** The bytes and the type for the next object that code of this file makes. */
   let given;
 
   class Blob {

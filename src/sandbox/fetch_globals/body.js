@@ -1,5 +1,5 @@
-// Bodies of requests and responses (https://fetch.spec.whatwg.org/#bodies). A body is a record with its stream and, if it is known, the
-// type that a missing Content-Type gets.
+// Bodies of requests and responses (https://fetch.spec.whatwg.org/#bodies). A body is a record. It contains the stream of the body. If it
+// is known which type a body without Content-Type has, the record also contains this type.
 (web) => {
   const { isObject, text, isBufferSource, copyBytes, joinBytes, toUtf8, fromUtf8, isBlob, makeBlob, blobBytes, isForm } = web;
   const { writeMultipart, readForm, writeMime, extractMime, stateOfHeaders, combined, streams } = web;
@@ -47,13 +47,16 @@
     return { __proto__: null, ...body, stream: second };
   }
 
-  /** Calls `done` with the bytes of a body, or `failed`. */
+  /** Calls `done` with the bytes of a body. If the body cannot be read, calls `failed`. */
   function readBody(body, done, failed) {
     if (body === null) done(new Uint8Array(0));
     else streams.readAll(body.stream, (chunks) => done(joinBytes(chunks)), failed);
   }
 
-  /** Gives a class the members of Body. `stateOf` returns an object's record, with `body` and `headers`, or throws a TypeError. */
+  /**
+   * Gives a class the members of Body. `stateOf` returns the record of an object, with `body` and `headers`. It throws a TypeError if there
+   * is none.
+   */
   function mixBody(type, stateOf) {
     function consume(object, convert) {
       return new Promise((resolve, reject) => {

@@ -1,9 +1,9 @@
-// The processor of data: URLs (https://fetch.spec.whatwg.org/#data-url-processor). They are read here, without the host.
+// The processor of data: URLs (https://fetch.spec.whatwg.org/#data-url-processor). These URLs are read here, without the host.
 (web) => {
   const { parseMime, writeMime, latin1, trimmed } = web;
   const { atob } = globalThis;
 
-  /** Decodes %XX. The text has only ASCII characters, as it is from a URL. */
+  /** Decodes %XX. The text comes from a URL, so it has only ASCII characters. */
   function percentDecoded(value) {
     const text = value.replace(/%([0-9A-Fa-f]{2})/g, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
     return Uint8Array.from(text, (character) => character.charCodeAt(0));

@@ -1,5 +1,5 @@
-// fetch (https://fetch.spec.whatwg.org/#fetch-method). The host sends the request: it judges each address, follows redirects and limits
-// sizes. Nothing here protects anybody; agent code could call the host without this file.
+// fetch (https://fetch.spec.whatwg.org/#fetch-method). The host sends the request: it checks each address, follows redirects and limits
+// sizes. This file is not a protection, because agent code could call the host without this file.
 (web) => {
   const { expose, need, isBytes, react, quiet, streams, readBody, extractBody, readDataUrl, makeHeaders, stateOfHeaders, combined } = web;
   const { Request, stateOfRequest, makeResponse, NULL_BODY } = web;
@@ -13,14 +13,14 @@
   const [isAborted, reasonOf] = [descriptor("aborted"), descriptor("reason")];
   let count = 0;
 
-  /** Makes the TypeError that the standard asks for. It has the code of the host's error, if there is one. */
+  /** Makes the TypeError that the standard requires. If there is an error of the host, the TypeError has the code of this error. */
   function failure(error) {
     const made = new TypeError(error?.message ?? "fetch failed");
     if (error?.code !== undefined) made.code = error.code;
     return made;
   }
 
-  /** Calls the host and does not wait for an outcome, because nobody needs it. */
+  /** Calls the host and does not wait for a result, because no code needs it. */
   function tell(call, argument) {
     try {
       call(argument);
@@ -36,7 +36,7 @@
     return () => apply(removeEventListener, signal, ["abort", listener]);
   }
 
-  /** Returns the stream of a response's body. Each chunk is only read from the host when code reads it from the stream. */
+  /** Returns the stream of a response's body. Each chunk is read from the host only when code reads the chunk from the stream. */
   function bodyStream(id, signal) {
     let over = false;
     const finish = () => {
@@ -98,7 +98,7 @@
     ["accept-language", "*"],
   ];
 
-  /** Returns the request as the host's `open` takes it, with the default headers that agent code has not set. */
+  /** Returns the request in the form that the host's `open` accepts. Adds the default headers that agent code has not set. */
   function wireOf(request, body, id) {
     const { method, url, redirect } = request;
     const given = stateOfHeaders(request.headers).list;
@@ -107,7 +107,7 @@
     return body === null ? wire : { __proto__: null, ...wire, body };
   }
 
-  /** Sends a request whose body has been read. `done` gets the host's reply. */
+  /** Sends a request whose body has been read. `done` is called with the host's reply. */
   function send(request, body, id, control, done, failed) {
     if (control.over) return;
     control.opened = true;

@@ -1,11 +1,11 @@
-// FormData (https://xhr.spec.whatwg.org/#interface-formdata), and its form on the wire, multipart/form-data
+// FormData (https://xhr.spec.whatwg.org/#interface-formdata), and its encoding in a body, multipart/form-data
 // (https://html.spec.whatwg.org/#multipart-form-data).
 (web) => {
   const { expose, dress, need, isObject, text, iterable, joinBytes, latin1, toUtf8, fromUtf8, Blob, File, isBlob, isFile, blobBytes } = web;
   const { URLSearchParams } = globalThis;
   let entriesOf;
 
-  /** Makes an entry. A Blob becomes a File, and `filename` replaces its name. */
+  /** Makes an entry. A Blob becomes a File. If `filename` is given, it becomes the name of the file. */
   function entry(given, what) {
     const [name, value, filename] = given;
     if (given.length > 2 && !isBlob(value)) throw new TypeError(`${what}: the second argument must be a Blob if there is a file name`);
@@ -84,7 +84,7 @@
   const broken = (problem) => new TypeError(`the body is not multipart/form-data: ${problem}`);
   const unescaped = (value) => value.replace(/%0A/gi, "\n").replace(/%0D/gi, "\r").replace(/%22/g, '"');
 
-  /** Reads a parameter of Content-Disposition, such as `name="a"`. Quotes within are written as %22. */
+  /** Reads a parameter of Content-Disposition, such as `name="a"`. Quotes within the value are written as %22. */
   function parameter(header, wanted) {
     const found = new RegExp(`;[\\t ]*${wanted}="([^"]*)"`, "i").exec(header);
     return found === null
@@ -153,7 +153,7 @@
     if (mime?.essence !== "application/x-www-form-urlencoded")
       throw new TypeError("formData() needs a body of type multipart/form-data or application/x-www-form-urlencoded");
     const form = new FormData();
-    // A question mark at the beginning belongs to the data here.
+    // A question mark at the beginning is part of the data in this case.
     for (const [name, value] of new URLSearchParams(`?${fromUtf8(bytes, true)}`)) entriesOf(form).push([name, value]);
     return form;
   }

@@ -24,13 +24,13 @@
     return OVERRIDES.includes(name) && value.split(",").some((method) => FORBIDDEN_METHOD.test(normal(method)));
   }
 
-  /** Tells if a text has a CORS-unsafe request-header byte. */
+  /** Returns whether a text has a CORS-unsafe request-header byte. */
   function isUnsafe(value) {
     for (const character of value) if ((character < " " && character !== "\t") || '"():<>?@[\\]{}\x7f'.includes(character)) return true;
     return false;
   }
   const FORM_TYPES = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
-  /** Tells if a request with mode "no-cors" may have this header. */
+  /** Returns whether a request with mode "no-cors" may have this header. */
   function isSimple(name, value) {
     if (value.length > 128) return false;
     if (name === "accept") return !isUnsafe(value);
@@ -39,14 +39,14 @@
   }
 
   const warned = new Set();
-  /** Says in the run's log that a header is not sent, once for each name. A browser drops such a header without an error, too. */
+  /** Writes to the run's log that a header is not sent, once for each name. A browser also drops such a header without an error. */
   function dropped(name) {
     if (warned.has(name)) return;
     warned.add(name);
     warn(`fetch: the header "${name}" is not sent: code cannot set it in a request`);
   }
 
-  /** Tells if a guard lets a header be changed. Throws if nothing may be changed. */
+  /** Returns whether a guard allows that a header is changed. Throws if no header may be changed. */
   function allows({ guard, list }, name, value) {
     if (guard === "immutable") throw new TypeError("these headers cannot be changed");
     if (guard === "request" && isForbidden(name, value)) return dropped(name);
@@ -57,7 +57,7 @@
 
   // ---- the list ----------------------------------------------------------------------------------------------------
   const valuesOf = (list, name) => list.filter(([found]) => lower(found) === name).map(([, value]) => value);
-  /** Returns the values of a name as one text, or null. */
+  /** Returns the values of a header name as one text, or null. */
   function combined(list, name) {
     const values = valuesOf(list, name);
     return values.length === 0 ? null : values.join(", ");
@@ -92,7 +92,7 @@
     else state.list = state.list.filter(([found], index) => lower(found) !== lower(name) || index === first).with(first, pair);
   }
 
-  /** Adds what agent code gave: pairs, or an object of names and values. */
+  /** Adds the headers that agent code gave: pairs, or an object of names and values. */
   function fill(state, init) {
     const iterator = init[Symbol.iterator];
     if (iterator === undefined || iterator === null) {
@@ -113,8 +113,8 @@
   }
 
   /**
-   * Returns the pairs [name, value], sorted by name. The values of one name are joined into one value. Each Set-Cookie value has a pair of its
-   * own.
+   * Returns the pairs [name, value], sorted by name. The values of one name are joined into one value. But each Set-Cookie value has its
+   * own pair.
    */
   function sorted(headers) {
     const { list } = stateOf(headers);

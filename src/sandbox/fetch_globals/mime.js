@@ -1,4 +1,4 @@
-// MIME types (https://mimesniff.spec.whatwg.org/#understanding-mime-types), and the type that headers give a body
+// MIME types (https://mimesniff.spec.whatwg.org/#understanding-mime-types), and the type that a body has according to its headers
 // (https://fetch.spec.whatwg.org/#concept-header-extract-mime-type).
 (web) => {
   const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
@@ -89,7 +89,7 @@
     return [...parts, trim(part)];
   }
 
-  /** Returns the type that values of Content-Type give together, or undefined. */
+  /** Returns the type that all values of Content-Type determine together, or undefined. */
   function extractMime(value) {
     if (value === null) return undefined;
     let [charset, essence, type] = [undefined, undefined, undefined];

@@ -84,7 +84,7 @@
     return NORMALISED.test(method) ? method.toUpperCase() : method;
   }
 
-  /** Returns `about:client` for each referrer: a run has no origin, so no page of its own can be one. */
+  /** Returns `about:client` for each referrer: a run has no origin, so no page of the same origin can be the referrer. */
   function referrerOf(given) {
     if (given === "") return "";
     new URL(given);

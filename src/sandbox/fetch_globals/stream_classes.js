@@ -12,7 +12,7 @@
   const controllers = new WeakMap();
   const objectOfController = new WeakMap();
 
-  /** True while a class is made by this file, not by agent code. */
+  /** True while code of this file, and not agent code, makes an object of a class. */
   let inside = false;
   function make(type) {
     inside = true;
@@ -184,7 +184,7 @@
   };
 
   // ---- the stream --------------------------------------------------------------------------------------------------
-  /** Reads the parts of a source that agent code gives, in the order of the standard. */
+  /** Reads the members of a source that agent code gives, in the order that the standard defines. */
   function sourceOf(source) {
     if (!isObject(source)) throw new TypeError("the source of a ReadableStream is not an object");
     const method = (name) => {
@@ -221,7 +221,7 @@
       if (inside) return;
       const { object, cancel, pull, start } = sourceOf(underlyingSource);
       const { highWaterMark, size } = strategyOf(strategy);
-      // `start` of agent code runs within this constructor, so the stream's object must be known before.
+      // `start` of agent code runs within this constructor, so the stream's object must be registered before `start` runs.
       const begin = (state) => {
         link(this, state.stream);
         return start === undefined ? undefined : apply(start, object, [controllerObject(state)]);
@@ -279,7 +279,7 @@
     if (isLocked(stream)) throw new TypeError("the stream has a reader already: release its lock, or use tee()");
   }
 
-  /** Returns a stream of what an iterable gives, sync or async. */
+  /** Returns a stream of the values that a synchronous or asynchronous iterable gives. */
   function fromIterable(iterable) {
     if (iterable === null || iterable === undefined) throw new TypeError("ReadableStream.from takes an iterable");
     const method = iterable[Symbol.asyncIterator] ?? iterable[Symbol.iterator];

@@ -1,12 +1,12 @@
-// The machine of a readable stream (https://streams.spec.whatwg.org/#rs): its states, its queue, and tee. Only default streams exist; there
-// are no byte streams, writable streams or transforms. stream_classes.js has the classes for agent code.
+// The state machine of a readable stream (https://streams.spec.whatwg.org/#rs): its states, its queue, and tee. Only default streams exist.
+// There are no byte streams, writable streams or transform streams. stream_classes.js contains the classes for agent code.
 //
-// Every part here is a record without a prototype. So nothing depends on what agent code sets on `Object.prototype`.
+// Every object here is a record without a prototype, so that nothing depends on what agent code sets on `Object.prototype`.
 (web) => {
   const { react, quiet, isBytes } = web;
   const { apply } = Reflect;
 
-  /** Makes a promise with its functions. */
+  /** Makes a record of a promise and the functions that settle this promise. */
   function deferred() {
     const made = { __proto__: null, promise: undefined, resolve: undefined, reject: undefined };
     made.promise = new Promise((resolve, reject) => {
@@ -39,7 +39,7 @@
     for (let index = 0; index < requests.length; index += 1) requests[index].error(error);
   }
 
-  /** Cancels a stream. Returns a promise that is fulfilled when the stream's source has handled this. */
+  /** Cancels a stream. Returns a promise that is fulfilled when the stream's source has handled the cancellation. */
   function cancelStream(stream, reason) {
     stream.disturbed = true;
     if (stream.state === "closed") return Promise.resolve(undefined);
@@ -134,7 +134,7 @@
     pullIfNeeded(controller);
   }
 
-  /** Answers a read request from the queue, or keeps it until there is a chunk. */
+  /** Answers a read request from the queue. If the queue is empty, keeps the request until there is a chunk. */
   function pullSteps(controller, request) {
     const { stream } = controller;
     if (controller.queue.length === 0) {
@@ -154,8 +154,8 @@
   }
 
   /**
-   * Makes a stream. `pull` and `cancel` return promises. The source starts when the promise that `start` returns is fulfilled; `start` may
-   * throw.
+   * Makes a stream. `pull` and `cancel` return promises. The source has started when the promise that `start` returns is fulfilled. `start`
+   * may throw.
    */
   function makeStream({ start, pull, cancel, highWaterMark, size }) {
     const stream = { __proto__: null, state: "readable", reader: null, error: undefined, disturbed: false, controller: undefined };
@@ -172,7 +172,7 @@
   }
 
   const nothing = () => Promise.resolve(undefined);
-  /** Makes a stream whose chunks are asked for one by one. `pull` gets the controller. */
+  /** Makes a stream whose chunks are requested one by one. `pull` gets the controller. */
   function pulledStream(pull, cancel = nothing) {
     const source = { __proto__: null, start: () => undefined, cancel, highWaterMark: 0, size: () => 1 };
     const stream = makeStream({ ...source, pull: () => pull(stream.controller) });
@@ -200,7 +200,7 @@
     return reader;
   }
 
-  /** Reads a chunk. The request is a record of the functions `chunk`, `close` and `error`; one of them is called. */
+  /** Reads a chunk. The request is a record of the functions `chunk`, `close` and `error`. Exactly one of them is called. */
   function read(reader, request) {
     const { stream } = reader;
     stream.disturbed = true;
@@ -226,8 +226,8 @@
   }
 
   /**
-   * Reads all bytes of a stream, and calls `done` with the list of chunks, or `failed`. It makes no promise of an object, because a promise
-   * would look for `then` on `Object.prototype`.
+   * Reads all bytes of a stream, and calls `done` with the list of chunks. If this fails, calls `failed`. This function resolves no promise
+   * with an object, because a promise would look for `then` on `Object.prototype`.
    */
   function readAll(stream, done, failed) {
     const chunks = [];
@@ -243,7 +243,7 @@
           return;
         }
         chunks[chunks.length] = chunk;
-        // In a job of its own, so that the stack does not grow with the number of chunks.
+        // The next step runs in a separate job, so that the stack does not grow with the number of chunks.
         react(Promise.resolve(undefined), next);
       },
       close: () => done(chunks),
@@ -253,7 +253,7 @@
   }
 
   // ---- tee ---------------------------------------------------------------------------------------------------------
-  /** Splits a stream in two. With `copies`, the chunks of the second branch are copies. */
+  /** Splits a stream in two. If `copies` is true, the chunks of the second branch are copies. */
   function tee(stream, copies) {
     const reader = acquireReader(stream);
     const state = { __proto__: null, reading: false, again: false, cancelled: [false, false], reasons: [undefined, undefined] };
@@ -313,10 +313,10 @@
     return branches;
   }
 
-  /** Makes a branch of tee. Its queue asks for one chunk in advance, as the standard says. */
+  /** Makes a branch of tee. Its queue requests one chunk in advance, as the standard requires. */
   const pulledOrQueued = (pull, cancel) => makeStream({ start: () => undefined, pull, cancel, highWaterMark: 1, size: () => 1 });
 
-  /** Returns a stream with the chunks that `stream` still has. From now on, `stream` is locked and counts as used. */
+  /** Returns a stream with the chunks that `stream` still has. From this time, `stream` is locked and is treated as used. */
   function takeOver(stream) {
     const reader = acquireReader(stream);
     stream.disturbed = true;

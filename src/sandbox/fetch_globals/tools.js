@@ -1,16 +1,16 @@
-// Helper functions that the other files of this folder share. Each file is one expression, `(web) => …`, and adds what later files need to
-// `web`. All files are evaluated once, when an image for runs that may fetch is made. The snapshot contains the results.
+// Helper functions that the other files of this folder share. Each file is one expression, `(web) => …`. It adds to `web` what later files
+// need. All files are evaluated once, when an image for runs that may fetch is made. The snapshot contains the results.
 (web) => {
   const { defineProperty, entries, freeze, getOwnPropertyDescriptor, getOwnPropertyDescriptors, getPrototypeOf } = Object;
   const { apply, ownKeys } = Reflect;
   const { then } = Promise.prototype;
 
-  /** Defines a global like those of the engine: not enumerable, and replaceable by agent code. */
+  /** Defines a global with the same attributes as the globals of the engine: not enumerable, and replaceable by agent code. */
   function expose(value) {
     defineProperty(globalThis, value.name, { value, writable: true, configurable: true, enumerable: false });
   }
 
-  /** Gives a class what Web IDL asks for: enumerable members, and a name for `Object.prototype.toString`. */
+  /** Gives a class what Web IDL requires: enumerable members, and a name for `Object.prototype.toString`. */
   function dress(type, tag = type.name) {
     for (const holder of [type.prototype, type])
       for (const [name, property] of entries(getOwnPropertyDescriptors(holder)))
@@ -94,7 +94,7 @@
   const { decode } = TextDecoder.prototype;
   const encoder = new TextEncoder();
 
-  /** Tells if a value is an ArrayBuffer. The check does not depend on its prototype. */
+  /** Returns whether a value is an ArrayBuffer. The check does not depend on the prototype of the value. */
   function isBuffer(value) {
     return lengthOf.some((length) => {
       try {
@@ -108,7 +108,7 @@
   const isBufferSource = (value) => isObject(value) && (ArrayBuffer.isView(value) || isBuffer(value));
   const isBytes = (value) => ArrayBuffer.isView(value) && apply(tagOf, value, []) === "Uint8Array";
 
-  /** Copies the bytes of an ArrayBuffer or of a view. A detached one has no bytes. */
+  /** Copies the bytes of an ArrayBuffer or of a view. A detached buffer has no bytes. */
   function copyBytes(source) {
     if (!ArrayBuffer.isView(source)) return source.detached ? new Uint8Array(0) : new Uint8Array(source).slice();
     if (source.buffer.detached) return new Uint8Array(0);
@@ -138,15 +138,18 @@
   const fromUtf8 = (bytes, ignoreBOM = false) => apply(decode, new TextDecoder("utf-8", { __proto__: null, ignoreBOM }), [bytes]);
 
   // ---- promises ----------------------------------------------------------------------------------------------------
-  /** Calls `then` of a promise of the engine, also if agent code has replaced it. */
+  /** Calls the engine's own `then` of a promise, even if agent code has replaced `then`. */
   const react = (promise, onValue, onError = undefined) => apply(then, promise, [onValue, onError]);
-  /** Says that nobody needs to handle the failure of a promise. */
+  /** Marks the failure of a promise as handled, because no code needs to handle it. */
   const quiet = (promise) => void react(promise, undefined, () => {});
 
   // ---- iteration ---------------------------------------------------------------------------------------------------
   const iterators = getPrototypeOf(getPrototypeOf([][Symbol.iterator]()));
 
-  /** Gives a class `entries`, `keys`, `values`, `forEach` and an iterator. `pairsOf` returns the pairs of an object as they are now. */
+  /**
+   * Gives a class `entries`, `keys`, `values`, `forEach` and an iterator. `pairsOf` returns the pairs that an object has at the time of the
+   * call.
+   */
   function iterable(type, pairsOf) {
     const states = new WeakMap();
     const prototype = { __proto__: iterators };

@@ -1,8 +1,9 @@
 //! Parses agent code in a separate process, `hyperlight-mcp-reader`.
 //!
-//! The parser is made for code that people write. It is recursive. If code is ambiguous, it tries several ways to parse it, and each needs
-//! memory. Hostile code can make it overflow its stack, run for minutes or use all memory. An agent's code may be hostile, so a separate
-//! process parses it, and that process may crash. The process has its own limits (`program.rs`), only two pipes, and an empty environment.
+//! The parser is made for code that people write, and it is recursive. If code is ambiguous, the parser tries several ways to parse the
+//! code, and each needs memory. Hostile code can make the parser overflow its stack, run for minutes or use all memory. An agent's code may
+//! be hostile, so a separate process parses the code, and that process may crash. The process has its own limits (`program.rs`), only two
+//! pipes, and an empty environment.
 
 mod program;
 mod protocol;
@@ -29,12 +30,12 @@ use crate::error::{Error, Result};
 
 /// The maximum time for parsing. Ordinary code takes a few milliseconds.
 const PARSE_TIME_LIMIT: Duration = Duration::from_secs(5);
-/// The interval for checking whether the answer is still wanted.
+/// The interval at which the code checks whether the answer is still wanted.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// The maximum number of idle processes that are kept for later questions.
 const MAX_IDLE: usize = 2;
 
-/// Sends questions about code to reader processes. If a process ends or does not answer, the code counts as not parsed.
+/// Sends questions about code to reader processes. If a process ends or does not answer, the code is treated as not parsed.
 pub(super) struct ScriptReader {
     program: PathBuf,
     idle: Mutex<Idle>,
@@ -131,7 +132,7 @@ impl ScriptReader {
         }
     }
 
-    /// Returns what is wrong with the body of an async function with these parameters. Returns `None` if the body was not parsed.
+    /// Returns the problems in the body of an async function with these parameters. Returns `None` if the body was not parsed.
     ///
     /// # Errors
     /// `ERR_IO` if the reader program cannot be started.
@@ -149,7 +150,8 @@ impl ScriptReader {
         self.syntax(&Question::ExplainLoad { code: code.into(), modules: modules.into() }, asker)
     }
 
-    /// Returns an error that explains why the engine cannot parse code. Its position is more exact than the engine's.
+    /// Returns an error that explains why the engine cannot parse code. The position in this error is more exact than the engine's
+    /// position.
     pub(super) fn explain_syntax(
         &self,
         code: &str,
@@ -162,7 +164,7 @@ impl ScriptReader {
         self.syntax(&question, asker)
     }
 
-    /// Finds the call in this line whose function does not exist in its module. Returns a description of the problem.
+    /// Finds the call in this line whose function does not exist in the function's module. Returns a description of the problem.
     pub(super) fn explain_not_a_function(&self, code: &str, modules: &[Importable], line: u32, asker: Asker<'_>) -> Option<String> {
         match self.ask(&Question::ExplainNotAFunction { code: code.into(), modules: modules.into(), line }, asker) {
             Ok(Some(Answer::Text { text })) => Some(text),
@@ -185,7 +187,8 @@ impl ScriptReader {
         let waiting = self.idle().workers.pop();
         if let Some(worker) = waiting {
             match self.ask_worker(worker, question, wanted) {
-                // The idle process may have been killed from outside, independently of the code. So a new process gets the question.
+                // Something outside may have killed the idle process, so this failure says nothing about the code. A new process gets the
+                // question.
                 Err(error) if error.kind() != io::ErrorKind::TimedOut => {}
                 answer => return Ok(answer.ok()),
             }

@@ -12,7 +12,8 @@ use super::protocol::{Answer, Question, read_frame, write_frame};
 use crate::error::Error;
 use crate::sandbox::script::{body_problems, checked, explain_load, explain_not_a_function, explain_syntax, to_javascript};
 
-/// The limit on the process's address space. It includes the stack for the deepest code that is parsed. The process ends if it needs more.
+/// The limit on the process's address space in bytes. It includes the stack for the deepest code that is parsed. If the process needs more
+/// memory, it ends.
 const MAX_ADDRESS_SPACE: u64 = 640 << 20;
 /// The time after which the process ends itself. The asking process stops waiting much earlier.
 const PATIENCE: Duration = PARSE_TIME_LIMIT.saturating_mul(4);
@@ -59,7 +60,7 @@ fn wait_for(answers: &mpsc::Receiver<Answer>) -> io::Result<Answer> {
     }
 }
 
-/// Returns whether the other end of standard input is closed. Then Node has ended.
+/// Returns whether the other end of standard input is closed. If it is, Node has ended.
 fn input_is_closed() -> bool {
     let stdin = io::stdin();
     // `poll` always reports a closed end, even if no events were requested.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sandbox::script::{Importable, Problem};
 
-/// The maximum size of a frame. Code and lists of modules are far smaller.
+/// The maximum size of a frame in bytes. Code and lists of modules are far smaller.
 pub(super) const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// A question about code.
@@ -21,11 +21,11 @@ pub(super) enum Question<'a> {
     Check { code: Cow<'a, str>, modules: Cow<'a, [Importable]> },
     /// Asks why the code did not load.
     ExplainLoad { code: Cow<'a, str>, modules: Cow<'a, [Importable]> },
-    /// Asks why the engine does not parse the code.
+    /// Asks why the engine cannot parse the code.
     ExplainSyntax { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, message: String, line: Option<u32> },
     /// Asks for the call in this line whose function does not exist in its module.
     ExplainNotAFunction { code: Cow<'a, str>, modules: Cow<'a, [Importable]>, line: u32 },
-    /// Asks for what is wrong with the body of a function.
+    /// Asks for the problems in the body of a function.
     CheckBody { body: Cow<'a, str>, parameters: Cow<'a, [Cow<'a, str>]>, globals: Cow<'a, [Cow<'a, str>]> },
 }
 
@@ -52,7 +52,7 @@ pub(super) enum Answer {
     Sentences {
         sentences: Vec<String>,
     },
-    /// No answer was found.
+    /// There is nothing to report.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! Schedules the parsing of code. Only a few parses run at the same time, and each owner has a share of them, so that slow code of one
+//! Schedules the parsing of code. Only a few parses run at the same time, and each owner may run only some of them. So slow code of one
 //! agent does not make another agent wait.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 
 use super::StillWanted;
 
-/// The number of parses that can run simultaneously. Each may use one core, and all the memory that a reader process is allowed.
+/// The number of parses that can run at the same time. Each parse may use one core, and all the memory that a reader process may have.
 const MAX_PARSES: usize = 4;
-/// The number of parses of one owner that can run simultaneously. The limit keeps slots free for other owners.
+/// The number of parses of one owner that can run at the same time. The limit keeps slots free for other owners.
 const MAX_PARSES_EACH: usize = 2;
-/// The time after which a parse may be ended for an owner without slow code. Ordinary code takes a few milliseconds.
+/// The time after which a parse may be ended so that an owner without slow code can parse. Ordinary code takes a few milliseconds.
 const SHARE: Duration = Duration::from_millis(500);
-/// The time for which an owner of slow code is served after all others.
+/// The time for which an owner is served after all other owners, because its code was slow.
 const SLOW_FOR: Duration = Duration::from_mins(1);
-/// The maximum number of waiting questions for one owner. Further questions are refused, because each waiting question occupies a thread.
+/// The maximum number of waiting questions for one owner. More questions are refused, because each waiting question occupies a thread.
 const MAX_WAITING_EACH: usize = 128;
 /// The maximum number of waiting questions for all owners.
 const MAX_WAITING: usize = 384;
-/// An owner with fewer waiting questions than this may always add a question, even if the queue is full.
+/// The number of waiting questions below which an owner may always add a question, even if the queue is full.
 const FEW: usize = 8;
 /// The interval at which a waiting question checks whether its answer is still wanted.
 const WAIT: Duration = Duration::from_millis(20);
 
-/// The owner of code that is parsed: a sandbox, or an agent's tools. Each owner has a share of the reader. Clones are the same owner.
+/// The owner of code that is parsed: a sandbox, or an agent's tools. Each owner has a share of the reader. All clones are the same owner.
 #[derive(Debug, Clone, Default)]
 pub struct ParseOwner(Arc<Mutex<Option<Instant>>>);
 
-/// Two values are equal if they are the same owner.
+/// Two values are equal if they represent the same owner.
 impl PartialEq for ParseOwner {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -92,7 +92,7 @@ pub(super) struct ReaderSlot<'a> {
 }
 
 impl ReaderSlot<'_> {
-    /// Returns whether the parse has used its share, and must end so that another owner can parse.
+    /// Returns whether the parse has used its share of time, and must end so that another owner can parse.
     pub(super) fn must_end(&self) -> bool {
         self.must_end.load(Ordering::Relaxed)
     }
@@ -113,7 +113,7 @@ impl ReaderSlots {
         loop {
             if let Some(must_end) = state.admit(number, Instant::now()) {
                 drop(state);
-                // There may be another free slot for the next question.
+                // Another slot may be free for the next question.
                 self.changed.notify_all();
                 return Some(ReaderSlot { slots: self, number, must_end });
             }
@@ -142,8 +142,8 @@ impl State {
         })
     }
 
-    /// Gives the question a slot, if the question is next and a slot is free. If no slot is free, marks a parse that has used its share, so
-    /// that it ends.
+    /// Gives the question a slot, if the question is the next one and a slot is free. If no slot is free, marks a parse that must end,
+    /// because it has used its share of time.
     fn admit(&mut self, number: u64, now: Instant) -> Option<Arc<AtomicBool>> {
         let owner = self.turn(now).filter(|next| next.number == number)?.owner.clone();
         if self.parses.len() >= MAX_PARSES {
@@ -158,8 +158,8 @@ impl State {
         Some(must_end)
     }
 
-    /// Returns the next question. Owners without slow code come first, then owners with fewer running parses, then questions that arrived
-    /// earlier.
+    /// Returns the next question. Questions of owners without slow code come first. Among these, questions of owners with fewer running
+    /// parses come first. Among these, earlier questions come first.
     fn turn(&self, now: Instant) -> Option<&WaitingQuestion> {
         let mut under_way = HashMap::<usize, usize>::new();
         for parse in &self.parses {
@@ -170,7 +170,8 @@ impl State {
         may_parse.min_by_key(|waiting| (waiting.owner.was_slow(now), parses_of(waiting), waiting.number))
     }
 
-    /// Marks the longest running parse, so that it ends, if it has used its share. Only one parse at a time is marked.
+    /// Marks the parse that has run for the longest time, so that it ends, if it has used its share of time. Only one parse is marked at a
+    /// time.
     fn make_room(&self, now: Instant) {
         if self.parses.iter().any(|parse| parse.must_end.load(Ordering::Relaxed)) {
             return;
@@ -198,7 +199,7 @@ mod tests {
     fn admitted(state: &mut State, owners: &[&ParseOwner], now: Instant) -> Vec<u64> {
         let numbers: Vec<_> = owners.iter().filter_map(|owner| state.queue(owner)).collect();
         let mut admitted = Vec::new();
-        // An earlier question may become admissible after a later one.
+        // An earlier question may be admitted only after a later one was admitted.
         while let Some(number) = numbers.iter().copied().find(|&number| state.admit(number, now).is_some()) {
             admitted.push(number);
         }

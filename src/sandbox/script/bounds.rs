@@ -1,9 +1,9 @@
 //! Provides the recursive parser with enough stack for untrusted code.
 //!
-//! The stack must be large enough for the deepest nesting that the code can have; otherwise the code is not parsed. The computed bound does
-//! not depend on where strings, comments and regular expressions end, because only a parser can determine that. Another process limits time
-//! and memory (`sandbox/reader`): if a bracket is ambiguous, the parser tries several readings, and their number is multiplied by each
-//! nested bracket.
+//! The stack must be large enough for the deepest nesting that the code can have. Otherwise the code is not parsed. The nesting is
+//! estimated from above. The estimate does not depend on where strings, comments and regular expressions end, because only a parser can
+//! determine that. Another process (`sandbox/reader`) limits time and memory: if a bracket is ambiguous, the parser tries several readings,
+//! and each nested ambiguous bracket multiplies the number of readings.
 
 use std::thread;
 
@@ -13,8 +13,8 @@ const NESTING_IN_PLACE: usize = 48;
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 24 * 1024 } else { 6 * 1024 };
 /// The stack in bytes that a thread needs in addition to the stack for the levels of nesting.
 const STACK_AT_LEAST: usize = 512 * 1024;
-/// The maximum bound on the nesting of code that is parsed. It needs 192 MiB of stack in a release build, but only code that is really
-/// nested so deeply uses all of it. Ordinary code reaches this bound at a size of about 130 KB.
+/// The maximum estimated nesting of code that is parsed. It needs 192 MiB of stack in a release build, but only code that is really nested
+/// so deeply uses all of this stack. Ordinary code reaches this estimate at a size of about 130 KB.
 const MAX_LEVELS: usize = 32 * 1024;
 
 /// Runs `look` with enough stack for the tree of the code. Returns `None` if the code may be nested too deeply.
@@ -29,7 +29,7 @@ pub(super) fn with_stack<T: Send>(code: &str, look: impl FnOnce() -> T + Send) -
     let size = STACK_AT_LEAST + levels * STACK_PER_LEVEL;
     thread::scope(|scope| {
         let builder = thread::Builder::new().name("hyperlight-mcp-script".to_owned()).stack_size(size);
-        // A panic of the parser is a defect of the parser. Then the code counts as not parsed.
+        // A panic of the parser is a defect of the parser. In this case, the code is treated as not parsed.
         builder.spawn_scoped(scope, look).ok()?.join().ok()
     })
 }
@@ -48,8 +48,8 @@ pub(super) fn level_bound(code: &str) -> usize {
                 before = Before::WordAndSpace;
             }
         } else if is_word {
-            // Two adjacent words can form a level: `typeof typeof x`, `else if`, `new new X`. Each `\` or `#` counts, because each may be a
-            // separate error.
+            // Two adjacent words can form a level: `typeof typeof x`, `else if`, `new new X`. Each `\` or `#` is counted, because each may
+            // be a separate error.
             count += usize::from(before == Before::WordAndSpace || matches!(character, '\\' | '#'));
             if before != Before::Word {
                 word_start = index;
@@ -108,7 +108,7 @@ mod tests {
         })
     }
 
-    // long: the function contains a list with one unit a line.
+    // long: the function contains a list with one code fragment in each line.
     #[test]
     fn no_nesting_overflows_the_stack() {
         let units = [
@@ -168,7 +168,8 @@ mod tests {
         for unit in units {
             for start in ["", "x = ", "type T = ", "x", "if(a);"] {
                 // Some of these depths are parsed, and some are too large.
-                // The largest one takes most of the time, and what is before it makes no difference there.
+                // The largest depth takes most of the time. It is only used without a prefix, because a prefix makes no difference at this
+                // depth.
                 let depths = if start.is_empty() { &[8, 30, 92, 1_000, 30_000][..] } else { &[8, 30, 92, 1_000] };
                 for &times in depths {
                     // The parser parses nested `A<` again and again. The time limit of the reader process stops this (tests/reader.rs).

@@ -10,11 +10,11 @@ use super::parse::{Language, read_as};
 use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, problems, unseen, uses};
 
 /// Returns the problems of code that has not been run: syntax errors, imports and calls of functions that do not exist, and a missing
-/// handler. There are at most 100 problems, sorted by position. The list is empty if nothing in the code is certainly wrong, and also if
+/// handler. There are at most 100 problems, sorted by position. The list is empty if the code has no certain problem. It is also empty if
 /// the code is nested too deeply to be parsed.
 ///
-/// TypeScript is checked as the JavaScript that would run. A missing name is not reported if the code tests for it (`if (w.x)`, `w.x?.()`,
-/// `typeof w.x`, `"x" in w`), calls it within `try` with a `catch`, or assigns it again.
+/// TypeScript is checked in the form of the JavaScript that would run. A missing name is not reported if the code tests whether it exists
+/// (`if (w.x)`, `w.x?.()`, `typeof w.x`, `"x" in w`), calls it within `try` with a `catch`, or assigns a value to it.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::{Export, Importable, ProblemKind, check};
@@ -30,7 +30,7 @@ use super::{Finding, Importable, Problem, ProblemKind, handler, javascript, prob
 /// ```
 #[must_use]
 pub fn check(code: &str, modules: &[Importable]) -> Vec<Problem> {
-    // If code was not parsed, no problem is certain. A run shows whether it works.
+    // If code was not parsed, no problem is certain. Only a run shows whether the code works.
     checked(code, modules).unwrap_or_default()
 }
 
@@ -43,7 +43,7 @@ pub(in crate::sandbox) fn checked(code: &str, modules: &[Importable]) -> Option<
 pub(super) fn look(code: &str, modules: &[Importable]) -> Option<Vec<Finding>> {
     match javascript(code) {
         Err(findings) => Some(findings),
-        // Each position in the JavaScript is the same position in the original code.
+        // Each position in the JavaScript is the same as in the original code.
         Ok(javascript) => {
             let javascript = javascript?;
             with_stack(&javascript, || findings(&javascript, modules))

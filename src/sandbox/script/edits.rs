@@ -1,6 +1,6 @@
-//! Removes text from code without changing the line and column of the rest.
+//! Removes text from code without changing the lines and columns of the remaining text.
 
-/// A span of text that is replaced by blanks. Optionally, the first or last character is replaced by another character instead.
+/// A span of text that is replaced by blanks. The first or last character can be replaced by another character instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Edit {
     start: usize,
@@ -9,7 +9,7 @@ struct Edit {
     last: Option<char>,
 }
 
-/// Spans that are replaced by blanks. If two spans overlap, the one that starts first is used.
+/// Spans that are replaced by blanks. If two spans overlap, only the span that starts first is used.
 pub(super) struct Edits<'a> {
     code: &'a str,
     edits: Vec<Edit>,
@@ -24,19 +24,20 @@ impl<'a> Edits<'a> {
         self.edits.push(Edit { start, end, first: None, last: None });
     }
 
-    /// Replaces the first character of a span by another character, and the rest by blanks.
+    /// Replaces the first character of a span by another character, and the rest of the span by blanks.
     pub(super) fn blank_but_first(&mut self, start: usize, end: usize, first: char) {
         self.edits.push(Edit { start, end, first: Some(first), last: None });
     }
 
-    /// Replaces the last character of a span by another character, and the rest by blanks.
+    /// Replaces the last character of a span by another character, and the rest of the span by blanks.
     pub(super) fn blank_but_last(&mut self, start: usize, end: usize, last: char) {
         self.edits.push(Edit { start, end, first: None, last: Some(last) });
     }
 
-    /// Returns the code after all edits. It has the same lines, and each character keeps its column, counted in UTF-16 code units.
+    /// Returns the code after all edits. The result has the same lines as the code, and each character keeps its column, counted in UTF-16
+    /// code units.
     pub(super) fn apply(mut self) -> String {
-        // If several edits have the same start, the longest comes first.
+        // If several edits have the same start, the longest one comes first.
         self.edits.sort_by_key(|edit| (edit.start, std::cmp::Reverse(edit.end)));
         let mut output = String::with_capacity(self.code.len());
         let mut done = 0;
@@ -86,7 +87,7 @@ pub(super) fn next_token(code: &str, from: usize) -> usize {
     }
 }
 
-/// Returns the word that begins at this position. Returns an empty text if there is none.
+/// Returns the word that begins at this position. Returns an empty text if there is no word.
 pub(super) fn word_at(code: &str, position: usize) -> &str {
     let rest = code.get(position..).unwrap_or_default();
     let end = rest.find(|character: char| !character.is_alphanumeric() && !matches!(character, '_' | '$')).unwrap_or(rest.len());

@@ -40,13 +40,14 @@ impl<'a> Visit<'a> for Finder {
     }
 }
 
-/// The characters that a Markdown fence may consist of.
+/// The characters of which a Markdown fence may consist.
 const FENCE_MARKS: [char; 2] = ['`', '~'];
 /// The minimum number of these characters in a fence.
 const LEAST_FENCE: usize = 3;
 
-/// Returns the code of a Markdown fence: "```js", "~~~" or "```js title=x", lines of code, and the same marks again. The lines of the fence
-/// become empty, so that positions stay the same. Returns `None` if the code is not fenced as a whole.
+/// Returns the code inside a Markdown fence. A fence is a line such as "```js", "~~~" or "```js title=x", then lines of code, then a line
+/// with the same marks. The two lines of the fence become empty, so that positions do not change. Returns `None` if the code is not inside
+/// one fence as a whole.
 pub(super) fn without_fence(code: &str) -> Option<String> {
     let start = code.len() - code.trim_start().len();
     let first_end = start + code[start..].find(is_line_end)?;
@@ -54,7 +55,7 @@ pub(super) fn without_fence(code: &str) -> Option<String> {
     let mark = first.chars().next().filter(|mark| FENCE_MARKS.contains(mark))?;
     let info = first.trim_start_matches(mark);
     let length = first.len() - info.len();
-    // A fence of backticks has no backtick in its info, as a template literal would have.
+    // A fence of backticks has no further backtick in its first line. A line with one could be a template literal.
     let is_fence = length >= LEAST_FENCE && !(mark == '`' && info.contains(mark));
     let whole = code.trim_end();
     let last_start = whole.trim_end_matches(mark).len();
@@ -68,7 +69,7 @@ pub(super) fn without_fence(code: &str) -> Option<String> {
 }
 
 /// Returns the code without a first line such as `#!/usr/bin/env node`. Returns `None` if there is no such line. The line must be removed
-/// because a prologue precedes the code in a run, and the engine accepts `#!` only at the beginning.
+/// because in a run, a prologue comes before the code, and the engine accepts `#!` only at the beginning.
 pub(super) fn without_hashbang(code: &str) -> Option<String> {
     code.starts_with("#!").then(|| {
         let mut edits = Edits::new(code);

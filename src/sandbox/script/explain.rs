@@ -23,13 +23,14 @@ pub(in crate::sandbox) fn explain_load(code: &str, modules: &[Importable]) -> Op
     Some(Error::CodeSyntax { message: ErrorText::own(wrong.message), line: Some(wrong.line), column: Some(wrong.column) })
 }
 
-/// Explains why the engine cannot parse code. The error has this parser's position if it finds one, otherwise the engine's.
+/// Explains why the engine cannot parse code. If this parser finds the error too, the returned error has this parser's position. Otherwise
+/// it has the engine's position.
 pub(in crate::sandbox) fn explain_syntax(code: &str, modules: &[Importable], message: String, line: Option<u32>) -> Error {
     let found = locate(code).or_else(|| explain_load(code, modules));
     found.unwrap_or(Error::CodeSyntax { message: ErrorText::own(message), line, column: None })
 }
 
-/// Finds the call in this line whose function does not exist in its module. Returns a description of the problem.
+/// Finds the call in this line whose function does not exist in the function's module. Returns a description of the problem.
 pub(in crate::sandbox) fn explain_not_a_function(code: &str, modules: &[Importable], line: u32) -> Option<String> {
     let called = found(code, modules, |finding| finding.kind == ProblemKind::UnknownFunction && !finding.at_load);
     called.into_iter().find(|problem| problem.line == line).map(|problem| problem.message)

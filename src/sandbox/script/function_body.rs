@@ -1,4 +1,4 @@
-//! Finds what is wrong with the body of a function that runs without modules and with known globals only.
+//! Finds the problems in the body of a function that runs without modules and with known globals only.
 
 use oxc_allocator::Allocator;
 use oxc_ast::AstKind;
@@ -12,11 +12,12 @@ use super::parse::{Language, read_as};
 use super::position::{Lines, shown};
 use super::{Finding, MAX_PROBLEMS};
 
-/// Returns what is wrong with the body of an async function, as sentences with lines: errors of syntax, a brace that ends the function, `import`, and
-/// names that are neither declared nor among `globals`. `typeof name` is allowed for any name. Returns `None` for code that is nested too deeply to
-/// be parsed. Only the reader's process calls it: a model may have written the body, and a body can take very long to parse.
+/// Returns the problems in the body of an async function, as sentences with line numbers. The problems are: syntax errors, a brace that
+/// ends the function, `import`, and names that are neither declared nor among `globals`. `typeof name` is allowed for any name. Returns
+/// `None` for code that is nested too deeply to be parsed. Only the reader's process calls this function, because a model may have written
+/// the body, and a body can take very long to parse.
 pub(in crate::sandbox) fn body_problems(body: &str, parameters: &[impl AsRef<str>], globals: &[impl AsRef<str>]) -> Option<Vec<String>> {
-    // The body begins on the first line, so that lines have the numbers that they have in the body.
+    // The body begins on the first line, so that line numbers in errors are the line numbers of the body.
     let parameters: Vec<_> = parameters.iter().map(AsRef::as_ref).collect();
     let globals: Vec<_> = globals.iter().map(AsRef::as_ref).collect();
     let code = format!("(async ({}) => {{{body}\n}});", parameters.join(", "));
@@ -65,7 +66,7 @@ fn unknown_names(semantic: &Semantic<'_>, globals: &[&str]) -> Vec<(usize, Strin
     first_use.collect()
 }
 
-/// Returns whether the code only asks with `typeof` whether the name exists.
+/// Returns whether the code only tests with `typeof` whether the name exists.
 fn is_asked_for(semantic: &Semantic<'_>, node: NodeId) -> bool {
     matches!(semantic.nodes().parent_kind(node), AstKind::UnaryExpression(unary) if unary.operator == UnaryOperator::Typeof)
 }

@@ -1,5 +1,5 @@
 //! Determines whether code has a handler, by the rule of the guest's prelude. The handler is a name `handler` in the module (exported or
-//! not), otherwise an export with this name, otherwise the default export.
+//! not). If there is no such name, it is an export with this name. If there is no such export, it is the default export.
 
 use oxc_ast::ast::{
     BindingPattern, Declaration, ExportDefaultDeclarationKind, Expression, ModuleExportName, Program, Statement, VariableDeclaration,
@@ -24,7 +24,7 @@ pub(super) fn is_missing(code: &str, program: &Program<'_>, modules: &Modules<'_
         match statement {
             Statement::ExportAllDeclaration(export) if export.exported.is_none() => match modules.find(&export.source.value) {
                 Found::Module(module) if !modules.has(module, "handler") => {}
-                // The module may export any name, including a handler.
+                // This statement may export any name, including a handler.
                 _ => return false,
             },
             Statement::ExportAllDeclaration(export) => {
@@ -47,7 +47,7 @@ pub(super) fn is_missing(code: &str, program: &Program<'_>, modules: &Modules<'_
             other => named = named.or(other.as_declaration().and_then(of_declaration)).or(hoisted(other)),
         }
     }
-    // The code may also set the handler as a property of the global object. Only a run can show that.
+    // The code may also set the handler as a property of the global object. Only a run can show whether it does.
     let by_global = code.contains("globalThis") || code.contains("\\u") || code.contains("eval");
     !by_global && named.or(by_default).is_none_or(|candidate| candidate == Candidate::Other)
 }
@@ -82,7 +82,7 @@ fn of_variables(variables: &VariableDeclaration<'_>) -> Option<Candidate> {
     found
 }
 
-/// Finds a `var handler` inside of a block, because `var` declares a name of the whole module.
+/// Finds a `var handler` inside of a block. `var` declares a name of the whole module, even in a block.
 fn hoisted(statement: &Statement<'_>) -> Option<Candidate> {
     struct Finder(bool);
     impl<'a> oxc_ast_visit::Visit<'a> for Finder {
@@ -97,7 +97,7 @@ fn hoisted(statement: &Statement<'_>) -> Option<Candidate> {
     finder.0.then_some(Candidate::Callable)
 }
 
-/// Finds `export default function handler`, because its name is also declared in the module.
+/// Finds `export default function handler`, because this statement also declares the name in the module.
 fn name_of_default(declaration: &ExportDefaultDeclarationKind<'_>) -> Option<Candidate> {
     match declaration {
         ExportDefaultDeclarationKind::FunctionDeclaration(function) => is_handler(function.id.as_ref()?.name.as_str()),

@@ -37,7 +37,7 @@ pub(super) enum Origin {
     Missing(usize, String),
 }
 
-/// A property of every function. It starts the call without waiting for the result.
+/// The name of a property that every function has. Calling it starts the call without waiting for the result.
 const OUTSTANDING: &str = "async";
 
 /// The variables of the code that refer to a module or to a part of it.
@@ -52,14 +52,14 @@ impl<'c> Origins<'c> {
         Self { modules, scoping, of_symbols: HashMap::new() }
     }
 
-    /// Records the origin of a variable, unless the code also assigns to it later.
+    /// Records the origin of a variable, unless the code assigns to this variable later.
     pub(super) fn define(&mut self, symbol: Option<SymbolId>, origin: Origin) {
         if let Some(symbol) = symbol.filter(|symbol| !self.scoping.symbol_is_mutated(*symbol)) {
             self.of_symbols.insert(symbol, origin);
         }
     }
 
-    /// Returns the origin of an export, given the name that code imports.
+    /// Returns the origin of an export. `name` is the name that code imports.
     pub(super) fn export(&self, module: usize, name: &str) -> Origin {
         match name {
             "default" => Origin::Object(module),
@@ -134,7 +134,8 @@ impl<'c> Origins<'c> {
     }
 }
 
-/// Returns the span of a member's name. For other expressions, returns the whole span. For `f.async`, returns the span for `f`.
+/// Returns the span of a member's name. For `f.async`, returns the span for `f`. For expressions that are not members, returns the whole
+/// span.
 pub(super) fn name_span(expression: &Expression<'_>) -> (usize, usize) {
     let span = match expression.without_parentheses() {
         Expression::StaticMemberExpression(member) if member.property.name == OUTSTANDING => return name_span(&member.object),

@@ -1,8 +1,9 @@
-//! Checks agent code without running it: finds syntax errors, finds imports and calls of names that do not exist, and converts TypeScript
+//! Checks agent code without running it. Finds syntax errors, finds imports and calls of names that do not exist, and converts TypeScript
 //! to JavaScript.
 //!
-//! The code was written by a model. A gateway parses it in a separate process (`sandbox/reader`), which limits time and memory; the
-//! functions here limit only the stack. Code that may be nested too deeply is not parsed. Then only the engine in the VM checks it.
+//! A model has written the code. A gateway parses the code in a separate process (`sandbox/reader`), which limits time and memory. The
+//! functions of this module limit only the stack. Code that may be nested too deeply is not parsed. In this case, only the engine in the VM
+//! checks it.
 
 mod alternatives;
 mod bounds;
@@ -50,7 +51,7 @@ use typescript::{Unsupported, without_types};
 
 /// The maximum number of problems that one check reports.
 const MAX_PROBLEMS: usize = 100;
-/// The maximum length of a message of the parser. Such messages may quote the code.
+/// The maximum number of characters of a message of the parser. Such messages may quote the code.
 const MAX_MESSAGE_CHARS: usize = 500;
 
 /// A module that code can import, and its functions.
@@ -66,10 +67,10 @@ pub struct Importable {
 pub struct Export {
     /// The name that code imports: a JavaScript identifier.
     pub name: String,
-    /// The name that the server gives the tool, if it differs from `name`. Code cannot import it, but can pass it to `call` of `host:mcp`.
-    /// It also helps to find the name that was meant.
+    /// The name that the server gives the tool, if it differs from `name`. Code cannot import this name, but can pass it to `call` of
+    /// `host:mcp`. The name also helps to find which function a wrong name was meant for.
     pub also: Option<String>,
-    /// The names of all properties that were seen in results of the function, at any depth. Empty if none is known.
+    /// The names of all properties that were seen in results of the function, at any depth. Empty if no result was seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<String>,
 }
@@ -81,7 +82,7 @@ pub struct Export {
 pub enum ProblemKind {
     /// The code cannot be parsed.
     Syntax,
-    /// The code uses TypeScript that is not only types, or JSX.
+    /// The code uses JSX, or TypeScript that cannot be removed because it is more than types.
     Unsupported,
     /// No module has this name.
     UnknownModule,
@@ -93,8 +94,8 @@ pub enum ProblemKind {
     UnknownTool,
     /// The code has no function `handler(input)`.
     NoHandler,
-    /// The code reads a property that no seen result of the function has, but some seen result has a property with a similar name. The code
-    /// may be right, so this problem is only a hint.
+    /// The code reads a property that no seen result of the function has, but at least one seen result has a property with a similar name.
+    /// The code may be right, so this problem is only a hint.
     UnseenProperty,
 }
 
@@ -119,7 +120,8 @@ impl ProblemKind {
     }
 }
 
-/// A problem in code, with its position. Lines and columns are counted from one, columns in UTF-16 code units. The end is exclusive.
+/// A problem in code, with its position. Lines and columns are counted from one. Columns are counted in UTF-16 code units. The end of the
+/// position is exclusive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
@@ -130,7 +132,7 @@ pub struct Problem {
     pub column: u32,
     pub end_line: u32,
     pub end_column: u32,
-    /// The line with its number, and a second line with carets below the position. A long line is cut.
+    /// The line with its number, and a second line that marks the position with carets. A long line is cut.
     pub excerpt: String,
     /// The name that was probably meant instead.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,14 +188,15 @@ fn problems(code: &str, mut findings: Vec<Finding>) -> Vec<Problem> {
 /// Converts code to JavaScript by removing TypeScript types. Each character keeps its line and its column, counted in UTF-16 code units.
 /// JavaScript is returned unchanged, after one parse. The lines of a Markdown fence around the whole code become empty.
 ///
-/// Code that is valid JavaScript counts as JavaScript, unless it has type arguments when it is read as TypeScript, for example `new
-/// Set<string>([])`. Other code counts as TypeScript if it is valid TypeScript. An imported name that is only used as a type is not
-/// imported, with or without the word `type`. Returns `None` for code that was not parsed, because it is nested too deeply or the parser
-/// failed.
+/// Valid JavaScript is treated as JavaScript. There is one exception: if the code, read as TypeScript, has type arguments (for example `new
+/// Set<string>([])`), it is treated as TypeScript. Other code is treated as TypeScript if it is valid TypeScript. An imported name that is
+/// only used as a type is not imported, with or without the word `type`. Returns `None` for code that was not parsed, because it is nested
+/// too deeply or the parser failed.
 ///
 /// # Errors
-/// `ERR_CODE_SYNTAX` for code that is valid in neither language; the error comes from the language whose parser got further. Also for
-/// TypeScript that is more than types: enums, namespaces with values, parameter properties, decorators, accessor fields, JSX.
+/// `ERR_CODE_SYNTAX` for code that is valid in neither language. The error comes from the language in which the parser got further. Also
+/// `ERR_CODE_SYNTAX` for TypeScript that is more than types: enums, namespaces with values, parameter properties, decorators, accessor
+/// fields, JSX.
 ///
 /// ```
 /// use hyperlight_mcp::sandbox::to_javascript;
@@ -214,7 +217,7 @@ pub fn to_javascript(code: &str) -> Result<Option<Cow<'_, str>>> {
 }
 
 /// Converts code to JavaScript, or returns the findings that prevent this. Returns `None` for code that was not parsed, because it is
-/// nested too deeply or the parser failed, for example for lack of memory.
+/// nested too deeply or the parser failed, for example because memory was used up.
 fn javascript(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding>> {
     match without_fence(code) {
         None => unfenced(code),
@@ -244,8 +247,8 @@ fn unfenced(code: &str) -> std::result::Result<Option<Cow<'_, str>>, Vec<Finding
     with_stack(code, look).unwrap_or(Ok(None))
 }
 
-/// Finds JSX at the first error of code that is valid in neither language. Parsing the code as JSX would be more exact, but the stack for
-/// it could not be limited: only the parse itself can show which part of JSX is text and which is code.
+/// Finds JSX at the first error of code that is valid in neither language. It would be more exact to parse the code as JSX. But the stack
+/// for this could not be limited, because only the parse itself shows which part of JSX is text and which part is code.
 fn jsx(code: &str, errors: &[OxcDiagnostic]) -> Option<Finding> {
     let start = errors.iter().map(offset).min()?;
     let mut rest = code.get(start..)?.strip_prefix('<')?.chars();

@@ -1,4 +1,4 @@
-//! Looks up the modules that code can import, and finds the names that were probably meant.
+//! Looks up the modules that code can import. For a name that does not exist, finds the name that was probably meant.
 
 use std::collections::{HashMap, HashSet};
 
@@ -58,7 +58,7 @@ impl<'m> Modules<'m> {
         export.map(|export| export.seen.as_slice()).unwrap_or_default()
     }
 
-    /// Returns whether anything is known of the results of a function.
+    /// Returns whether any result of any function was seen.
     pub(super) fn has_seen(&self) -> bool {
         self.all.iter().flat_map(|module| &module.exports).any(|export| !export.seen.is_empty())
     }
@@ -67,8 +67,8 @@ impl<'m> Modules<'m> {
         self.specifier(module) == MCP
     }
 
-    /// Returns the module that a specifier probably means. This is a module with the same name after `host:` or `host:mcp-`, or otherwise
-    /// the module with the most similar name.
+    /// Returns the module that a wrong specifier probably means. This is a module with the same name after `host:` or `host:mcp-`. If there
+    /// is none, it is the module with the most similar name.
     pub(super) fn nearest_module(&self, specifier: &str) -> Option<&'m str> {
         let bare = specifier.rsplit(':').next().unwrap_or(specifier);
         let exact = [format!("host:{bare}"), format!("{SERVER}{bare}"), format!("{SERVER}{}", bare.trim_start_matches("mcp-"))];
@@ -83,7 +83,7 @@ impl<'m> Modules<'m> {
             .or_else(|| nearest(specifier, specifiers()))
     }
 
-    /// Returns the function that an unknown name probably means. That name may also be the server's name of a tool.
+    /// Returns the function that an unknown name probably means. The unknown name may also be the name that the server gives a tool.
     pub(super) fn nearest_function(&self, module: usize, name: &str) -> Option<&'m str> {
         let exports = &self.all[module].exports;
         let raw = exports.iter().find(|export| export.also.as_deref() == Some(name));

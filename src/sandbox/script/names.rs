@@ -10,7 +10,8 @@ use super::edits::next_token;
 use super::typescript::Eraser;
 
 impl<'a> Eraser<'a, '_> {
-    /// Removes names that are only used as types or not used at all, as TypeScript does. Removes the whole import if no name is left.
+    /// Removes imported names that are only used as types or are not used at all, as TypeScript does. If no name is left, removes the whole
+    /// import.
     pub(super) fn erase_import(&mut self, import: &ImportDeclaration<'a>) {
         let Some(specifiers) = import.specifiers.as_ref().filter(|_| !import.import_kind.is_type()) else {
             if import.import_kind.is_type() {

@@ -26,15 +26,16 @@ impl Language {
     }
 }
 
-/// The result of a parse. Without errors, the code is valid in this language.
+/// The result of a parse. If there are no errors, the code is valid in this language.
 pub(super) struct Reading<'a> {
     pub(super) language: Language,
     pub(super) program: Program<'a>,
     pub(super) errors: Vec<OxcDiagnostic>,
 }
 
-/// Parses code. Valid JavaScript counts as JavaScript, and other valid TypeScript as TypeScript. Code that is valid in both, but has type
-/// arguments in TypeScript, counts as TypeScript. If the code is valid in neither, returns the parse that got further.
+/// Parses code. Valid JavaScript is treated as JavaScript, and other valid TypeScript as TypeScript. Code that is valid in both languages
+/// is treated as TypeScript if it has type arguments in TypeScript. If the code is valid in neither language, returns the parse that got
+/// further.
 pub(super) fn read<'a>(allocator: &'a Allocator, code: &'a str) -> Reading<'a> {
     let javascript = read_as(allocator, code, Language::JavaScript);
     let in_both = javascript.errors.is_empty() && !has_types(code, &javascript.program);
@@ -82,7 +83,8 @@ pub(super) fn read_as<'a>(allocator: &'a Allocator, code: &'a str, language: Lan
     Reading { language, program: parsed.program, errors: parsed.errors }
 }
 
-/// Returns the errors of code that is parsed as JavaScript: syntax errors, or otherwise early errors such as a name that is declared twice.
+/// Returns the errors of code that is parsed as JavaScript. These are the syntax errors. If there are none, these are the early errors,
+/// such as a name that is declared twice.
 pub(super) fn javascript_errors(code: &str) -> Vec<OxcDiagnostic> {
     let allocator = Allocator::default();
     let reading = read_as(&allocator, code, Language::JavaScript);
@@ -96,8 +98,8 @@ fn first_offset(errors: &[OxcDiagnostic]) -> usize {
     errors.iter().map(offset).min().unwrap_or(usize::MAX)
 }
 
-/// Returns the offset at which an error was detected, which is its last label. The other labels mark earlier code with which the code at
-/// the last label conflicts.
+/// Returns the offset at which an error was detected. This is the offset of its last label. The other labels mark earlier code with which
+/// the code at the last label conflicts.
 pub(super) fn offset(error: &OxcDiagnostic) -> usize {
     error.labels.iter().flatten().map(LabeledSpan::offset).max().unwrap_or(0)
 }

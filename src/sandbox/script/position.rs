@@ -7,7 +7,7 @@ const CHARS_BEFORE: usize = 60;
 /// The maximum number of characters of a name that a message quotes.
 const MAX_NAME_CHARS: usize = 100;
 
-/// A line and a column, counted from one. Columns are counted in UTF-16 code units, as in JavaScript's own tools.
+/// A line and a column, counted from one. Columns are counted in UTF-16 code units, as the tools for JavaScript do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) line: u32,
@@ -57,7 +57,7 @@ fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Replaces characters that are not one column wide, so that the carets are below the right characters.
+/// Replaces a character that is not one column wide, so that the carets are below the right characters.
 fn printable(character: char) -> char {
     if character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
         ' '
@@ -66,7 +66,7 @@ fn printable(character: char) -> char {
     }
 }
 
-/// Returns a name from the code for a message. It is cut, and contains no control or direction characters.
+/// Returns a name from the code in a form that a message can quote: the name is cut, and contains no control or direction characters.
 pub(super) fn shown(name: &str) -> String {
     let short: String = name.chars().take(MAX_NAME_CHARS).map(printable).collect();
     if short.len() < name.len() && name.chars().count() > MAX_NAME_CHARS { format!("{short}…") } else { short }

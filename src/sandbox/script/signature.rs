@@ -1,4 +1,4 @@
-//! Checks function types that an agent's author specifies for own modules.
+//! Checks the function types that an agent's author specifies for the author's own modules.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{Statement, TSType};
@@ -9,7 +9,7 @@ use super::parse::{Language, read_as};
 use super::sound_type::{KNOWN, is_sound};
 
 const MAX_BYTES: usize = 2_000;
-/// Returns whether a text is one TypeScript function type in one line. Each parameter must have a type, and all types must be usable
+/// Returns whether a text is one TypeScript function type on one line. Each parameter must have a type, and all types must be usable
 /// without an import.
 ///
 /// ```

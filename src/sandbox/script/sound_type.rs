@@ -1,4 +1,4 @@
-//! Refuses text that can be parsed as a type but that TypeScript's checker would refuse, as far as the type alone shows this.
+//! Refuses text that can be parsed as a type but that TypeScript's checker would refuse. Only problems that the type alone shows are found.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use oxc_ast::ast::{
 };
 use oxc_ast_visit::{Visit, walk};
 
-/// The types that need no import, with the minimum and the maximum number of their type arguments.
+/// The types that need no import, each with the minimum and the maximum number of its type arguments.
 pub(super) const KNOWN: [(&str, usize, usize); 16] = [
     ("Array", 1, 1),
     ("Exclude", 2, 2),
@@ -29,7 +29,7 @@ pub(super) const KNOWN: [(&str, usize, usize); 16] = [
     ("Uint8Array", 0, 1),
 ];
 
-/// Returns whether TypeScript would accept a function type, and whether each parameter has a type.
+/// Returns whether TypeScript would accept a function type and each parameter has a type.
 pub(super) fn is_sound(function: &TSFunctionType<'_>) -> bool {
     let mut checker = Checker { sound: true };
     checker.visit_ts_function_type(function);

@@ -5,9 +5,9 @@ use super::parse::{javascript_errors, offset};
 use super::position::Lines;
 use crate::error::{Error, ErrorText};
 
-/// Returns the first syntax error of JavaScript. This is called after the engine has refused the code, because the engine reports only the
-/// line and the column of an earlier token. Returns `None` if this parser finds no error, and for code that is nested too deeply to be
-/// parsed.
+/// Returns the first syntax error of JavaScript. This function is called after the engine has refused the code, because the engine reports
+/// only the line and the column of an earlier token. Returns `None` if this parser finds no error. Also returns `None` for code that is
+/// nested too deeply to be parsed.
 pub(super) fn locate(code: &str) -> Option<Error> {
     let errors = with_stack(code, || javascript_errors(code))?;
     let first = errors.first()?;
@@ -15,7 +15,7 @@ pub(super) fn locate(code: &str) -> Option<Error> {
     Some(Error::CodeSyntax { message: ErrorText::own(first.message.to_string()), line: Some(place.line), column: Some(place.column) })
 }
 
-/// Returns whether code may declare the name `require` itself. A wrong guess only makes the error about a missing module less clear.
+/// Returns whether code may declare the name `require` itself. If this guess is wrong, only the error about a missing module is less clear.
 pub(in crate::sandbox) fn declares_require(code: &str) -> bool {
     let keywords = ["const", "let", "var", "function", "import", "class"];
     code.match_indices("require").any(|(start, word)| {

@@ -1,5 +1,5 @@
-//! Finds code that is valid in both languages with different meanings. For example, `new Set<string>(["a"])` is two comparisons in
-//! JavaScript.
+//! Finds code that is valid in both languages, but has a different meaning in each. For example, `new Set<string>(["a"])` is two
+//! comparisons in JavaScript.
 
 use std::collections::HashSet;
 
@@ -34,9 +34,9 @@ pub(super) fn may_have_type_arguments(code: &str, program: &Program<'_>) -> bool
     finder.1
 }
 
-/// Returns whether a program that was parsed as TypeScript has real type arguments. A single type argument is always real, because nobody
-/// compares the result of a comparison. Several type arguments can also be a list of comparisons (`f(a < b, c > (d))`), so they are only
-/// real if none of them is a variable's name.
+/// Returns whether a program that was parsed as TypeScript has real type arguments. A single type argument is always real, because no real
+/// code compares the result of a comparison. Several type arguments can also be a list of comparisons (`f(a < b, c > (d))`). So they are
+/// only real if none of them is the name of a variable.
 pub(super) fn has_type_arguments(javascript: &Program<'_>, typescript: &Program<'_>) -> bool {
     let semantic = SemanticBuilder::new().build(javascript).semantic;
     let scoping = semantic.scoping();
@@ -78,7 +78,7 @@ impl<'a> Visit<'a> for Finder {
     }
 
     fn visit_new_expression(&mut self, new: &NewExpression<'a>) {
-        // Nobody compares an object that was created by `new` without parentheses, so type arguments after `new` are always real.
+        // No real code compares an object that was created by `new` without parentheses, so type arguments after `new` are always real.
         self.found |=
             new.type_arguments.is_some() && matches!(new.callee, Expression::Identifier(_) | Expression::StaticMemberExpression(_));
         walk::walk_new_expression(self, new);

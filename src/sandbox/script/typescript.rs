@@ -1,4 +1,4 @@
-//! Removes TypeScript types from code. They are replaced by blanks, so that no line or column changes.
+//! Removes TypeScript types from code. The types are replaced by blanks, so that no line or column changes.
 //!
 //! The rules are those of TypeScript's `erasableSyntaxOnly` and of Node's type stripping. Constructs that would need generated code (an
 //! enum, a namespace with values, a parameter property) are refused, with a message that names an alternative.
@@ -75,8 +75,8 @@ impl<'a> Eraser<'a, '_> {
         self.code.get(start..end).is_some_and(|text| text.contains(is_line_end))
     }
 
-    /// Removes `as T` or `satisfies T`. Leaves a semicolon if JavaScript would continue the statement in the next line but TypeScript does
-    /// not.
+    /// Removes `as T` or `satisfies T`. Leaves a semicolon if JavaScript would continue the statement on the next line, but TypeScript
+    /// would not.
     fn erase_suffix(&mut self, expression: Span, whole: Span) {
         let (start, end) = (expression.end as usize, whole.end as usize);
         let next = next_token(self.code, end);
@@ -88,7 +88,7 @@ impl<'a> Eraser<'a, '_> {
         }
     }
 
-    /// Removes TypeScript's modifiers before the name of a class element.
+    /// Removes the modifiers of TypeScript before the name of a class element.
     fn erase_modifiers(&mut self, from: u32, key: &PropertyKey<'_>) {
         let end = key.span().start as usize;
         let mut position = next_token(self.code, from as usize);
@@ -97,7 +97,8 @@ impl<'a> Eraser<'a, '_> {
             let word = word_at(self.code, position);
             let next = next_token(self.code, position + word.len());
             if matches!(word, "public" | "private" | "protected" | "readonly" | "override" | "abstract" | "declare") {
-                // After a field without a semicolon, JavaScript would parse this line as a part of that field. A semicolon prevents this.
+                // If a field before this line has no semicolon, JavaScript would parse this line as a part of that field. The added
+                // semicolon prevents this.
                 let joins = self.code.get(next..).is_some_and(|rest| rest.starts_with(['[', '*']))
                     || matches!(word_at(self.code, next), "in" | "instanceof");
                 if position == first && joins {
@@ -232,7 +233,7 @@ fn is_type_only(module: &TSModuleDeclaration<'_>) -> bool {
     }
 }
 
-/// Returns whether an expression would have another meaning at the start of a statement or of an arrow function's body.
+/// Returns whether an expression would have another meaning at the start of a statement or of the body of an arrow function.
 fn needs_brackets(expression: &Expression<'_>) -> bool {
     use Expression as E;
     match expression {
@@ -306,7 +307,7 @@ impl<'a> Visit<'a> for Eraser<'a, '_> {
 
     fn visit_arrow_function_expression(&mut self, arrow: &ArrowFunctionExpression<'a>) {
         // JavaScript allows no line break between `async` and the parameters, nor between the parameters and the arrow. So a parenthesis is
-        // moved to the other side of the line break.
+        // moved to the other side of such a line break.
         if let Some(parameters) = &arrow.type_parameters {
             let (start, end) = (parameters.span.start as usize, parameters.span.end as usize);
             let open = next_token(self.code, end);

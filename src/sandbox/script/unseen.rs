@@ -1,6 +1,6 @@
-//! Finds names of properties that are probably wrong. Code reads such a property from the result of a tool. No result of the tool that was
-//! seen has the property, but some have a property with a similar name. The code may be right, because nothing guarantees which properties
-//! a result has. So these findings are hints, not problems.
+//! Finds names of properties that are probably wrong. Code reads such a property from the result of a tool. No seen result of the tool has
+//! this property, but at least one has a property with a similar name. The code may be right, because nothing guarantees which properties a
+//! result has. So these findings are hints, not problems.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ use crate::text::nearest;
 const CALLERS: [&str; 9] = ["map", "flatMap", "forEach", "filter", "some", "every", "find", "findLast", "toSorted"];
 /// Methods that return an item of a list, or a list of its items.
 const KEEPERS: [&str; 10] = ["filter", "find", "findLast", "at", "slice", "flat", "concat", "reverse", "toReversed", "toSorted"];
-/// Members that each text, list, byte array or object has, and members of a failed call's result. There are no hints for these names.
+/// Members that each text, list, byte array or object has, and members of the result of a failed call. There are no hints for these names.
 const KNOWN: &[&str] = &[
     "at",
     "buffer",
@@ -98,7 +98,7 @@ const KNOWN: &[&str] = &[
     "values",
 ];
 
-/// The module (its index) and the name of the function from whose result a value comes.
+/// The origin of a value that comes from the result of a function: the index of the module, and the name of the function.
 type Source = (usize, String);
 
 /// Returns hints for names of properties that are probably wrong.
@@ -111,7 +111,7 @@ pub(super) fn unseen(program: &Program<'_>, origins: &Origins<'_>) -> Vec<Findin
 
 struct Reads<'o, 'c> {
     origins: &'o Origins<'c>,
-    /// Variables whose value is a result of a tool, or a part of one.
+    /// Variables whose value is a result of a tool, or a part of such a result.
     of_symbols: HashMap<SymbolId, Source>,
     /// Names of properties that the code itself sets.
     assigned: HashSet<String>,
@@ -119,8 +119,8 @@ struct Reads<'o, 'c> {
 }
 
 impl Reads<'_, '_> {
-    /// Returns the function from whose result the value of an expression comes. The recursion is bounded, because the nesting of the code
-    /// is bounded.
+    /// Returns the function from whose result the value of an expression comes. The depth of the recursion is limited, because the nesting
+    /// of the code is limited.
     fn source(&self, expression: &Expression<'_>) -> Option<Source> {
         match expression {
             Expression::ParenthesizedExpression(inner) => self.source(&inner.expression),
@@ -169,7 +169,7 @@ impl Reads<'_, '_> {
                 }
             }
             BindingPattern::ArrayPattern(list) => list.elements.iter().flatten().for_each(|element| self.bind(element, source)),
-            // A default value may be anything.
+            // A variable with a default value may have any value.
             BindingPattern::AssignmentPattern(_) => {}
         }
     }

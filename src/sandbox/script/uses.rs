@@ -1,4 +1,4 @@
-//! Finds the imports and calls in code, and the tests that the code makes before a call.
+//! Finds the imports and calls in code. Also finds the places where the code tests whether a name exists.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -92,7 +92,7 @@ impl Uses<'_, '_> {
         Finding { suggestion, ..Finding::new(ProblemKind::UnknownFunction, start, end, message) }
     }
 
-    /// Returns the module with this specifier. If it does not exist, records a finding.
+    /// Returns the module with this specifier. If there is no such module, records a finding.
     fn module(&mut self, specifier: &str, span: Span, at_load: bool) -> Option<usize> {
         let modules = self.origins.modules;
         match modules.find(specifier) {
@@ -114,8 +114,8 @@ impl Uses<'_, '_> {
         self.module(&source.value, source.span, true)
     }
 
-    /// Checks a specifier that code imports at run time. An import within `try` with a `catch` may be a test for the module, so it is not
-    /// checked.
+    /// Checks a specifier that code imports at run time. An import within `try` with a `catch` is not checked, because it may be a test
+    /// whether the module exists.
     fn named_at_run_time(&mut self, source: &Expression<'_>) {
         if let Some(specifier) = literal(source).filter(|_| self.guarded == 0) {
             self.module(&specifier, source.span(), false);
@@ -156,7 +156,7 @@ impl Uses<'_, '_> {
     }
 
     fn called(&mut self, expression: &Expression<'_>) {
-        // A call within `try` with a `catch` may be a test for the function, so it is not reported.
+        // A call within `try` with a `catch` is not reported, because it may be a test whether the function exists.
         if let Some(Origin::Missing(module, name)) = self.origins.of(expression).filter(|_| self.guarded == 0) {
             let (start, end) = name_span(expression);
             self.calls.push((module, name, start, end));
@@ -173,7 +173,7 @@ impl Uses<'_, '_> {
             let expression = call.arguments.get(index).and_then(Argument::as_expression)?;
             Some((literal(expression)?, expression.span()))
         };
-        // A spread argument (`...list`) changes the position of later arguments, so nothing is checked.
+        // A spread argument (`...list`) changes the positions of later arguments. In this case, nothing is checked.
         let Some((server, place)) = argument(0) else { return };
         let (kind, name, span, message, suggestion) = match modules.server(&server) {
             Err(meant) => (ProblemKind::UnknownServer, server.clone(), place, "there is no server".to_owned(), meant),
@@ -189,7 +189,7 @@ impl Uses<'_, '_> {
         self.findings.push(Finding { suggestion, ..Finding::new(kind, span.start as usize, span.end as usize, message) });
     }
 
-    /// Records tests for names, such as `Object.hasOwn(w, "x")` and `Object.keys(w)`.
+    /// Records calls that test whether names exist, such as `Object.hasOwn(w, "x")` and `Object.keys(w)`.
     fn asks(&mut self, call: &CallExpression<'_>) {
         let Expression::StaticMemberExpression(member) = &call.callee else { return };
         let argument = |index: usize| call.arguments.get(index).and_then(Argument::as_expression);
@@ -213,7 +213,7 @@ impl Uses<'_, '_> {
         }
     }
 
-    /// Records changes of modules, such as `Object.assign(w, …)`.
+    /// Records calls that may change a module, such as `Object.assign(w, …)`.
     fn changes(&mut self, call: &CallExpression<'_>) {
         let Expression::StaticMemberExpression(member) = &call.callee else { return };
         if !CHANGERS.contains(&member.property.name.as_str()) {
@@ -272,7 +272,7 @@ impl<'a> Visit<'a> for Uses<'_, '_> {
             Expression::StaticMemberExpression(member) if CALLERS.contains(&member.property.name.as_str()) => {
                 arguments().next().into_iter().for_each(|callback| self.called(callback));
             }
-            // The called function may test its argument, as in `Boolean(w.x)` and `isFunction(w.x)`.
+            // The called function may test whether its argument exists, as in `Boolean(w.x)` and `isFunction(w.x)`.
             _ => arguments().for_each(|argument| self.ask(argument)),
         }
         self.asks(call);

@@ -1,5 +1,5 @@
-//! The files of a stored snapshot: their owner, their digest, and holes for zeroes. Most of a snapshot is heap, and most of the heap is
-//! zero. Pages of zeroes are stored as holes, and the digest skips them.
+//! The files of a stored snapshot: their owner, their digest, and their holes. Most of a snapshot is heap, and most of the heap is zero.
+//! Pages that contain only zeroes are stored as holes, and the digest skips the holes.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -95,7 +95,8 @@ pub(super) fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the digest of the folder's files, without the file `except`. The digest does not depend on whether zeroes are stored as holes.
+/// Returns the digest of the files in the folder. The file `except` is left out. The digest does not depend on whether zeroes are stored as
+/// holes.
 pub(super) fn digest_of(folder: &Path, except: &str) -> io::Result<String> {
     let mut hash = Sha256::new();
     for path in files(folder)? {
@@ -168,7 +169,7 @@ fn each_page(file: &File, mut visit: impl FnMut(u64, &[u8]) -> io::Result<()>) -
     Ok(())
 }
 
-/// Returns the range of the next data at or after an offset. Returns the whole rest if the file system does not report holes.
+/// Returns the range of the next data at or after an offset. If the file system does not report holes, returns the whole rest of the file.
 fn next_data(file: &File, offset: u64, length: u64) -> io::Result<Option<(u64, u64)>> {
     let start = match seek(file, SeekFrom::Data(offset)) {
         Ok(start) => start,

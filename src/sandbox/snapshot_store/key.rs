@@ -1,5 +1,5 @@
-//! The key of a stored snapshot. It covers everything on which a snapshot depends: the guest, the limits, the processor, the kernel and the
-//! version of Hyperlight.
+//! The key of a stored snapshot. It depends on everything on which a snapshot depends: the guest, the limits, the processor, the kernel and
+//! the version of Hyperlight.
 
 use std::fs;
 
@@ -12,12 +12,12 @@ use crate::sandbox::image::HANDLER_SOURCE;
 
 /// The record that the builder of the guests writes. It contains the digests of the guests, and the version of Hyperlight.
 const GUESTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/guest/out/guest.json"));
-/// The version of the format. Must be increased when snapshots are created or stored in another way.
+/// The version of the format. It must be increased when snapshots are created or stored in another way.
 const FORMAT: &str = "1";
 /// The fields of `/proc/cpuinfo` that identify the processor and its features.
 const PROCESSOR_FIELDS: [&str; 6] = ["vendor_id", "cpu family", "model", "model name", "stepping", "flags"];
 
-/// The key of a snapshot. It is also the name of its folder.
+/// The key of a snapshot. It is also the name of the snapshot's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::sandbox) struct Key(String);
 
@@ -62,7 +62,7 @@ impl Key {
     }
 }
 
-/// Returns the lines of the first processor that do not change. Leaves out changing values such as the clock rate.
+/// Returns those lines of the first processor that do not change. Changing values such as the clock rate are left out.
 fn processor(cpuinfo: &str) -> String {
     let first = cpuinfo.split("\n\n").next().unwrap_or_default();
     let named = |line: &&str| line.split_once(':').is_some_and(|(name, _)| PROCESSOR_FIELDS.contains(&name.trim()));

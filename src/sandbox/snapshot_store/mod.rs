@@ -1,5 +1,5 @@
-//! Stores snapshots on disk, so that other processes do not have to boot the guest. The folder of each snapshot has the snapshot's key as
-//! its name. If a snapshot has a problem, the guest is booted and the snapshot is replaced; a run never fails for this reason.
+//! Stores snapshots on disk, so that other processes do not have to boot the guest. The name of a snapshot's folder is the snapshot's key.
+//! If a snapshot has a problem, the guest is booted and the snapshot is replaced. A run never fails for this reason.
 
 mod content;
 mod key;
@@ -20,11 +20,12 @@ pub(super) use key::Key;
 const TAG: &str = "guest";
 /// The file name of the record. The record is written after the snapshot's own files.
 const RECORD: &str = "kept.json";
-/// The prefix of folders that are being written. Old folders with this prefix are removed, because their processes have ended.
+/// The prefix of folders in which a process is writing a snapshot. An old folder with this prefix is removed, because its process has
+/// ended.
 const UNFINISHED: &str = "snapshot-unfinished-";
 const UNFINISHED_FOR: Duration = Duration::from_hours(1);
-/// The maximum number of stored snapshots. This is enough for two guests, each with and without fetch, and for a few settings of the
-/// limits. The least recently used snapshots are removed first.
+/// The maximum number of stored snapshots. This is sufficient for two guests, each with and without fetch, and for a few settings of the
+/// limits. The snapshots that were not used for the longest time are removed first.
 const MAX_KEPT: usize = 8;
 
 /// A folder of snapshots, set by the option `snapshotDir` of `Gateway.open`. Only the current user may have access to it.
@@ -53,7 +54,7 @@ impl SnapshotStore {
         let folder = self.folder.join(key.as_str());
         match self.read(&folder) {
             Ok(snapshot) => {
-                // The modification time records the last use, for `tidy`.
+                // The modification time of the folder is the time of the last use. `tidy` reads it.
                 let _ = fs::File::open(&folder).and_then(|opened| opened.set_modified(SystemTime::now()));
                 Some(snapshot)
             }
@@ -82,12 +83,12 @@ impl SnapshotStore {
         if digest != record.digest {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the digest of its content differs from the recorded one"));
         }
-        // The digest was checked above, without reading the holes. `checked_load` would read them too.
+        // The digest was checked above, without reading the holes. `checked_load` would also read the holes.
         Snapshot::load(folder, tag()?).map_err(io::Error::other)
     }
 
-    /// Writes a snapshot to disk, replacing an invalid one if there is one. Returns the snapshot as loaded from disk. This takes about 300
-    /// ms.
+    /// Writes a snapshot to disk. Replaces an invalid snapshot with the same key. Returns the snapshot as it was loaded from disk. This
+    /// takes about 300 ms.
     ///
     /// # Errors
     /// The I/O error if the snapshot cannot be written.
@@ -117,7 +118,7 @@ impl SnapshotStore {
         Ok(Arc::new(self.read(&place)?))
     }
 
-    /// Removes the least recently used snapshots, and old unfinished folders.
+    /// Removes the snapshots that were not used for the longest time, and old unfinished folders.
     fn tidy(&self, used: &Path) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         let now = SystemTime::now();

@@ -24,7 +24,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Returns the caller of a server without tokens. All requests to such a server have this caller.
+    /// Returns the caller that sends all requests to a server without tokens.
     fn anonymous() -> Self {
         Self { key: ANONYMOUS.to_owned(), agent: None, expires: None }
     }
@@ -80,8 +80,8 @@ impl Access {
         self.tokens.as_ref().map(TokenFile::owners)
     }
 
-    /// Returns whether the headers have a token that has not identified a caller before. Such a token may be invalid, and then the work to check
-    /// it is wasted.
+    /// Returns whether the headers contain a token that has not identified a caller before. Such a token may be invalid, and the work to
+    /// check an invalid token is wasted.
     pub(super) fn has_unknown_token(&self, headers: &HeaderMap) -> bool {
         !self.is_open() && bearer(headers).is_some_and(|token| !self.known.contains(token))
     }

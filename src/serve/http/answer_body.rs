@@ -1,4 +1,4 @@
-//! The body of a response. It keeps the request's slots in the limits occupied.
+//! The body of a response. The request keeps its slots in the limits until the body has been sent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::sessions::InUse;
 use super::slots::Slots;
 
-/// The maximum size of an answer whose copy in its session needs no slot. The request rate bounds the memory for such copies.
+/// The maximum size in bytes of an answer whose copy in its session needs no slot. The request rate limits the memory for such copies.
 const LIGHT_BYTES: usize = 64 * 1024;
 
 /// The body of a response. It occupies the slots of its request until the response ends.
@@ -43,8 +43,8 @@ impl AnswerBody {
         Self { body, ended, slots, kept_for, sent: 0, is_whole: false, _session: session }
     }
 
-    /// Returns how long a large copy of the answer is kept. If the client did not read the whole answer, its size is unknown, so it counts
-    /// as large.
+    /// Returns how long a large copy of the answer is kept. If the client did not read the whole answer, the size of the answer is unknown,
+    /// so it is treated as large.
     fn large_copy_kept_for(&self) -> Option<Duration> {
         let is_whole = self.is_whole || http_body::Body::is_end_stream(&self.body);
         self.kept_for.filter(|_| !is_whole || self.sent > LIGHT_BYTES)
@@ -95,7 +95,8 @@ mod tests {
 
     const NEVER: Duration = Duration::from_hours(24);
 
-    /// Returns the share of a slot, and an answer of this size that occupies the slot.
+    /// Makes a limit with one slot, and an answer of this size that occupies the slot. Returns the share of the slot, the handler's slots,
+    /// and the answer.
     fn answer(bytes: usize, kept_for: Option<Duration>, draining: &CancellationToken) -> (Arc<Share>, Arc<Slots>, AnswerBody) {
         let share = Places::new(PlaceLimits { of_all: 1, of_caller: 1, least_of_caller: 1 }).share();
         let slots = Slots::new(Some(share.take(1).unwrap()), draining.clone());
@@ -109,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Sends an answer of this size, and returns the share of its slot. The answer is read completely, or dropped unread.
+    /// Sends an answer of this size, and returns the share of its slot. The answer is either read completely, or dropped unread.
     async fn place_after(bytes: usize, kept_for: Option<Duration>, is_read: bool) -> Arc<Share> {
         let (share, of_handler, body) = answer(bytes, kept_for, &CancellationToken::new());
         drop(of_handler);
@@ -156,7 +157,7 @@ mod tests {
         assert!(!share.is_free());
         draining.cancel();
         until_free(&share).await;
-        // The server does not wait for the copies of answers that end later either.
+        // When the server closes, it does not wait for copies of answers that are kept longer.
         let (share, of_handler, body) = answer(LIGHT_BYTES + 1, Some(NEVER), &draining);
         drop((of_handler, body));
         until_free(&share).await;

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Maximum number of values in a body. A host's requests have far fewer: code is one text, and large data comes from the servers.
+/// Maximum number of values in a body. A host's requests have far fewer: code is one text, and large data comes from the servers and not
+/// from the host.
 const MAX_VALUES: usize = 100_000;
 /// Maximum size in bytes of an `initialize` request. Its contents are kept as long as its session exists.
 const MAX_INITIALIZE_BYTES: usize = 64 * 1024;
@@ -30,12 +31,12 @@ struct Params<'a> {
     meta: Option<&'a RawValue>,
 }
 
-/// The kind of a body, as far as its shape shows it.
+/// The kind of a body, as far as it can be determined before the body is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// A request, or something else that is left to the parser.
     Request,
-    /// An answer to a question of this server, a notification such as a cancellation, or an empty body, such as that of a request to end a
+    /// An answer to a question of this server, a notification such as a cancellation, or an empty body, as in a request that ends a
     /// session. Such a message can end a request in progress, so it needs no slot of its own.
     Message,
     /// The body has too many values, or a part of it is too large. It is not parsed.
@@ -68,8 +69,8 @@ pub(super) fn shape(body: &[u8]) -> Shape {
     }
 }
 
-/// Returns the number of values in a JSON text: the whole, each item of its lists, and each value of its objects. Keys are not counted. A text
-/// that is not JSON has at least one value for each of its commas.
+/// Returns the number of values in a JSON text: the outermost value, each item of a list, and each value of an object. Keys are not counted.
+/// For a text that is not JSON, the number is at least the number of its commas outside of strings.
 fn values_in(body: &[u8]) -> usize {
     let (mut count, mut in_string, mut is_escaped, mut is_opened) = (1, false, false, false);
     for byte in body {
@@ -85,7 +86,7 @@ fn values_in(body: &[u8]) -> usize {
         match byte {
             b' ' | b'\t' | b'\r' | b'\n' => continue,
             b']' | b'}' => {}
-            // The first item of a list, or the first key of an object.
+            // This is the first item of a list, or the first key of an object.
             _ if is_opened => count += 1,
             _ => {}
         }

@@ -1,5 +1,5 @@
 //! One rmcp service for each caller. This binds a session to the caller that opened it, because the services of other callers do not know
-//! it.
+//! the session.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::sessions::Sessions;
 use super::streams::MAX_STREAMS_PER_CALLER;
 use crate::serve::places::{PlaceLimits, Places, Share};
 
-/// The number of callers above which idle callers are removed. Fewer callers than this can have tasks, handles and waiting calls. So
-/// callers that are kept only because they have these cannot reach this number.
+/// The number of callers above which idle callers are removed. A caller is also kept if it has a task, a handle or a waiting call.
+/// Together, tasks, handles and waiting calls can keep fewer callers than this number.
 const MAX_CALLERS: usize = 4096;
 
 /// Creates the MCP handler of a session, or of a request without a session.
@@ -29,8 +29,8 @@ pub(super) type MakeHandler<H> = dyn Fn(&Principal) -> H + Send + Sync;
 #[derive(Debug, Clone)]
 pub(in crate::serve) struct Owner {
     pub(in crate::serve) key: String,
-    /// Cancelled when the caller's token is withdrawn or the server closes. The service of the caller counts the references to this token, so
-    /// that a caller for whom something is kept does not count as idle.
+    /// Cancelled when the caller's token is withdrawn or the server closes. The service of the caller counts the references to this token.
+    /// A caller for which something is kept holds such a reference, and is therefore not treated as idle.
     pub(in crate::serve) ended: Arc<CancellationToken>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Callers<H> {
     ended: CancellationToken,
 }
 
-/// The places of all callers.
+/// The places that all callers share, for each limited resource.
 pub(super) struct AllPlaces {
     /// Requests in progress.
     pub(super) slots: Arc<Places>,
@@ -162,13 +162,15 @@ impl<H: ServerHandler> Callers<H> {
     }
 }
 
-/// Returns the expiry of the caller's token. A token in the token file does not expire; `keep` handles its removal.
+/// Returns the expiry of the caller's token. A token in the token file has no expiry. If it is removed from the file, `keep` ends the
+/// sessions of its caller.
 fn end_of(caller: &Principal) -> u64 {
     caller.expires.unwrap_or(u64::MAX)
 }
 
 impl<H> Drop for Service<H> {
-    /// Ends the sessions of a removed caller, because they would not be ended later if the caller's token is withdrawn.
+    /// Ends the sessions of a removed caller now. They would not be ended later if the caller's token is withdrawn, because the caller is
+    /// no longer in the list.
     fn drop(&mut self) {
         self.ended.cancel();
     }

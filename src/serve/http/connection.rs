@@ -30,11 +30,13 @@ use super::stall_timeout::StallTimeout;
 
 const MAX_HEADER_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 100;
-/// Connections use at most one in this number of the files that this process may open. Boxes use at most half of these files.
+/// The maximum share of the files that this process may open that connections use: one in this number. Boxes use at most half of these
+/// files.
 const PART_OF_FILES: u64 = 4;
 /// The pause after a failed accept. If file descriptors are exhausted, accepting works again only after connections end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The time after which the kernel closes a connection whose client has acknowledged nothing, because its machine is gone.
+/// The time after which the kernel closes a connection whose client has acknowledged nothing, for example because the client's machine is
+/// gone.
 const UNCONFIRMED_MS: u32 = 60_000;
 const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
@@ -54,14 +56,14 @@ pub(super) struct ConnectionAddresses {
 pub(super) struct Connections {
     pub(super) router: Router,
     pub(super) tls: Option<TlsAcceptor>,
-    /// True if no caller needs a token. Then connections of other users of this machine are refused.
+    /// True if no caller needs a token. In this case, connections of other users of this machine are refused.
     pub(super) is_open: bool,
     pub(super) limits: HttpLimits,
     pub(super) metrics: Arc<Metrics>,
     pub(super) tasks: TaskTracker,
-    /// Cancelled to accept no more connections and to end each after its current response.
+    /// Cancelled when no more connections are accepted. Each open connection then ends after its current response.
     pub(super) stopped: CancellationToken,
-    /// Cancelled to end all connections immediately.
+    /// Cancelled when all connections must end immediately.
     pub(super) killed: CancellationToken,
 }
 
@@ -112,8 +114,8 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Returns the number of connections that leave enough files for all else: the store, servers, runs and boxes. `files` is the number that
-/// this process may open; `None` if it is not limited.
+/// Returns the number of connections that leave enough files for everything else: the store, servers, runs and boxes. `files` is the number
+/// of files that this process may open. It is `None` if the number is not limited.
 fn connections_of(files: Option<u64>) -> usize {
     files.map_or(usize::MAX, |files| usize::try_from(files / PART_OF_FILES).unwrap_or(usize::MAX)).max(1)
 }
@@ -159,8 +161,8 @@ impl Connections {
 
     async fn serve(&self, stream: TcpStream, client: SocketAddr) {
         let Ok(local) = stream.local_addr() else { return };
-        // An open listener has a loopback address, which only programs of this machine reach. They can choose any address of the machine as
-        // their own, so the client's address says nothing about its user.
+        // If no token is needed, the listener has a loopback address, which only programs of this machine can reach. A program can use any
+        // address of the machine as its own address, so the client's address does not show which user runs it.
         if self.is_open {
             let refused = tokio::task::spawn_blocking(move || peer::is_of_another_user(client, local)).await;
             if refused.unwrap_or(true) {
@@ -200,7 +202,7 @@ impl Connections {
             .max_buf_size(MAX_HEADER_BYTES)
             .serve_connection(io, service);
         let mut connection = std::pin::pin!(connection);
-        // An error of a connection, such as one that does not send HTTP, affects only its client.
+        // If a connection fails, for example because the client does not send HTTP, only this client is affected.
         tokio::select! {
             _ = connection.as_mut() => return,
             () = self.stopped.cancelled() => connection.as_mut().graceful_shutdown(),

@@ -9,7 +9,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::signature::{self, ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
-/// The tolerated difference between the clocks of the issuer and of this machine.
+/// The difference between the clocks of the issuer and of this machine that is tolerated.
 const LEEWAY_SECONDS: f64 = 60.0;
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 const MAX_SUBJECT_CHARS: usize = 256;
@@ -88,8 +88,8 @@ struct Claims {
     nbf: Option<f64>,
     #[serde(default)]
     scope: String,
-    /// Present if the token is bound to a key or certificate of its client (RFC 7800). Such a token is refused,
-    /// because this server cannot ask for a proof of possession.
+    /// The field is present if the token is bound to a key or certificate of its client (RFC 7800). Such a token is refused, because this
+    /// server cannot ask for a proof of possession.
     cnf: Option<serde_json::Value>,
 }
 
@@ -163,12 +163,12 @@ impl Claims {
         if !scopes.iter().all(|scope| self.scope.split(' ').any(|own| own == scope)) {
             return Err(TokenProblem::Scope);
         }
-        // A bound token is refused. The binding protects a stolen token only if the server asks for a proof of possession, and this server does
-        // not.
+        // A bound token is refused. The binding protects against a stolen token only if the server asks for a proof of possession, and this
+        // server does not ask for one.
         if self.cnf.is_some() {
             return Err(TokenProblem::Malformed);
         }
-        // The prefix keeps a client from being mistaken for a person with the same name.
+        // The prefix prevents a client from being treated as a person with the same name.
         let subject = self.sub.or_else(|| self.client_id.map(|client| format!("client:{client}"))).ok_or(TokenProblem::Subject)?;
         let readable = !subject.is_empty() && subject.chars().count() <= MAX_SUBJECT_CHARS && !subject.chars().any(char::is_control);
         let expires = Duration::try_from_secs_f64(self.exp + LEEWAY_SECONDS).unwrap_or(Duration::MAX).as_secs();

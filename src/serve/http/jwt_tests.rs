@@ -10,7 +10,7 @@ fn encoded(bytes: impl AsRef<[u8]>) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// A key pair of an issuer, with its public key set.
+/// A key pair of an issuer, with the key set that contains its public key.
 struct Issuer {
     key: Ed25519KeyPair,
     keys: Keys,
@@ -35,7 +35,7 @@ impl Issuer {
             .map(|verified| verified.subject)
     }
 
-    /// Verifies a token that differs from a valid one in one claim.
+    /// Verifies a token in which one claim differs from a valid token.
     fn with(&self, claim: &str, value: Json) -> Result<String, TokenProblem> {
         let mut claims = valid();
         claims[claim] = value;

@@ -1,12 +1,13 @@
-//! Remembers the digests of tokens that have identified a caller. For an address with too many failed attempts, no other tokens are checked.
+//! Remembers the digests of tokens that have identified a caller. For an address with too many failed attempts, only these tokens are
+//! checked.
 
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 
-/// The maximum number of tokens that are remembered. If there are more, the older ones are forgotten. A forgotten token is checked again as soon
-/// as its address may try again.
+/// The maximum number of tokens that are remembered. If there are more, older tokens are forgotten. A forgotten token is checked again once
+/// its address may try again.
 const MAX_TOKENS: usize = 4096;
 
 type Digest = [u8; 32];
@@ -14,7 +15,7 @@ type Digest = [u8; 32];
 #[derive(Debug, Default)]
 pub(super) struct KnownTokens(Mutex<Generations>);
 
-/// The tokens of the present generation, and of the generation before. A generation ends when it is full.
+/// The tokens of the present generation, and of the generation before it. When the present generation is full, a new generation begins.
 #[derive(Debug, Default)]
 struct Generations {
     present: HashSet<Digest>,
@@ -34,7 +35,7 @@ impl KnownTokens {
         }
     }
 
-    /// Forgets a token that names no caller any more.
+    /// Forgets a token that identifies no caller any more.
     pub(super) fn remove(&self, token: &str) {
         let (digest, mut known) = (digest_of(token), self.0.lock());
         known.present.remove(&digest);

@@ -1,4 +1,4 @@
-//! The limits of the server, in the form in which the author of an agent sets them.
+//! The limits of the HTTP server, in the form in which the author of an agent sets them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Counters and gauges of the server in the Prometheus text format. No label value is chosen by a client.
+//! Counters and gauges of the server in the Prometheus text format. Clients cannot choose a label value.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -70,7 +70,7 @@ impl Default for Metrics {
     }
 }
 
-/// A run that counts as running until this value is dropped.
+/// A run that is counted as running until this value is dropped.
 #[derive(Debug)]
 pub struct RunInFlight(Arc<Metrics>);
 
@@ -93,7 +93,7 @@ impl Metrics {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// Returns the counter of guests that execute. The sandbox counts them.
+    /// Returns the counter of guests that are executing now. The sandbox updates the counter.
     pub fn guests_executing(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.guests_executing)
     }

@@ -3,12 +3,12 @@
 //! - `options`: the settings, checked before anything listens
 //! - `connection`: accepts connections, with limits on slow clients (`stall_timeout`) and with TLS (`tls`)
 //! - `router`: the routes, and the guards that a request passes on its way
-//! - `origin`: decides by `Host` and `Origin`, against DNS rebinding
-//! - `peer`: keeps other users of this machine out where no token is required
-//! - `access`: names the caller by a bearer token (`tokens`) or an OAuth access token (`oauth`, `jwt`)
+//! - `origin`: checks the headers `Host` and `Origin`, against DNS rebinding
+//! - `peer`: refuses other users of this machine if no token is required
+//! - `access`: identifies the caller by a bearer token (`tokens`) or an OAuth access token (`oauth`, `jwt`)
 //! - `rate`: limits the requests per second of each client; for an address above the limit, only known tokens are checked (`known_tokens`)
-//! - `callers`: one rmcp service for each caller, so that nobody reaches a session of another caller (`sessions`)
-//! - `slots`: the place of a request in the limits, until its handler has ended and its answer was sent (`answer_body`)
+//! - `callers`: one rmcp service for each caller, so that nobody can use a session of another caller (`sessions`)
+//! - `slots`: the slots of a request in the limits, which are kept until its handler has ended and its answer was sent (`answer_body`)
 //! - `request_ids`: ensures that two requests of a session that are in progress never have the same id
 //! - `streams`: recognises the streams of notifications, which have limits of their own
 //! - `metrics`: counters and gauges in the text format of Prometheus

@@ -22,9 +22,9 @@ const FETCH_TIME: Duration = Duration::from_secs(10);
 const FETCH_PAUSE: Duration = Duration::from_mins(1);
 /// The minimum time between two fetches while there are no keys, and therefore all callers are refused.
 const FIRST_FETCH_PAUSE: Duration = Duration::from_secs(5);
-/// The age at which the keys are fetched again, because the issuer may have withdrawn one.
+/// The age at which the keys are fetched again. The reason is that the issuer may have withdrawn a key.
 const KEYS_AGE: Duration = Duration::from_hours(1);
-/// The maximum age at which the keys are trusted, if the issuer cannot be reached.
+/// The maximum age up to which the keys are trusted while the issuer cannot be reached.
 const LONGEST_KEYS_AGE: Duration = Duration::from_hours(24);
 const WELL_KNOWN: [&str; 2] = [".well-known/oauth-authorization-server", ".well-known/openid-configuration"];
 
@@ -45,12 +45,12 @@ struct CachedKeys {
     tried: Option<Instant>,
 }
 
-/// The action on the keys before a token is checked.
+/// The action that is needed before a token can be checked with the keys.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Use,
     Fetch,
-    /// There are no keys or they are too old, and it is too early for another fetch.
+    /// There are no keys, or the keys are too old, and it is too early for another fetch.
     Unavailable,
 }
 
@@ -107,17 +107,17 @@ impl Resource {
         Expected { issuer, audience: resource, scopes, now }
     }
 
-    /// Returns the issuer's keys. If `newer` is true, fetches keys that are newer than the cached ones, if allowed.
+    /// Returns the issuer's keys. If `newer` is true, fetches keys that are newer than the cached ones, if a fetch is allowed now.
     async fn keys(self: &Arc<Self>, newer: bool) -> Option<Arc<Keys>> {
         let step = self.kept.lock().step(newer, Instant::now());
         match step {
             Step::Fetch => {
-                // The fetch runs in a separate task, because all callers need it: it must continue if this client disconnects.
+                // The fetch runs in a separate task, because all callers need the keys: the fetch must continue if this client disconnects.
                 let this = self.clone();
                 tokio::spawn(async move { this.renew(newer).await }).await.ok()?;
             }
             Step::Use if !newer => {}
-            // Another task may be fetching the keys, so this waits for it.
+            // Another task may be fetching the keys. This line waits for that task.
             Step::Use | Step::Unavailable => drop(self.fetching.lock().await),
         }
         let kept = self.kept.lock();
@@ -209,7 +209,7 @@ impl CachedKeys {
     }
 }
 
-/// Returns an HTTP client that follows no redirects, because the operator specified the address.
+/// Returns an HTTP client that follows no redirects, because requests must only be sent to the address that the operator specified.
 fn client() -> std::result::Result<reqwest::Client, String> {
     let builder = || {
         rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use crate::error::{Error, Result};
 
-/// The method name in errors about these settings.
+/// The method name that errors about these settings contain.
 pub(super) const METHOD: &str = "serve";
 const MIB: usize = 1024 * 1024;
 const DAY: Duration = Duration::from_hours(24);
@@ -18,7 +18,7 @@ const DAY: Duration = Duration::from_hours(24);
 pub struct Listen {
     /// `localhost`, or an IP address without brackets. Default: `127.0.0.1`.
     pub host: String,
-    /// The port. With 0, the operating system chooses one. Default: 0.
+    /// The port. If it is 0, the operating system chooses a port. Default: 0.
     pub port: u16,
 }
 
@@ -67,7 +67,7 @@ pub struct TlsFiles {
 pub struct ProtectedResource {
     /// The address by which clients know this server, such as `https://host/mcp`. Tokens must contain it as their audience.
     pub resource: String,
-    /// The authorization server, exactly as in the tokens.
+    /// The authorization server, written exactly as in the tokens.
     pub issuer: String,
     /// The address of the issuer's keys. Default: the address in the issuer's metadata.
     pub jwks_url: Option<String>,
@@ -80,7 +80,8 @@ pub struct ProtectedResource {
 pub struct HttpLimits {
     /// The maximum size of one request's body in bytes. Default: 4 MiB.
     pub max_body_bytes: usize,
-    /// The maximum size in bytes of all bodies that are being read. One client can use half of it, and at least one body. Default: 64 MiB.
+    /// The maximum size in bytes of all bodies that are being read. One client can use half of it, but at least one body is always allowed.
+    /// Default: 64 MiB.
     pub max_buffered_bytes: usize,
     /// The maximum number of simultaneous connections. Default: 2048.
     pub max_connections: usize,
@@ -96,15 +97,16 @@ pub struct HttpLimits {
     pub max_requests_per_client: usize,
     /// The maximum number of requests per second from one client, and the maximum burst. Default: 1000.
     pub requests_per_second: u32,
-    /// The maximum time for the headers of a request, and for a connection without a request. Default: 15 s.
+    /// The maximum time until the headers of a request have arrived. It is also the maximum time for which a connection may have no
+    /// request. Default: 15 s.
     pub header_timeout: Duration,
-    /// The maximum time for the body of a request. Default: 30 s.
+    /// The maximum time until the body of a request has arrived. Default: 30 s.
     pub body_timeout: Duration,
-    /// The maximum time without progress while sending to a client that does not read. Default: 30 s.
+    /// The maximum time without progress while a response is sent to a client that does not read. Default: 30 s.
     pub write_timeout: Duration,
     /// The time after which a session without open requests and streams ends. Default: 10 minutes.
     pub session_idle: Duration,
-    /// The time for requests in progress to finish when the server closes. Default: 10 s.
+    /// The time that requests in progress have to finish when the server closes. Default: 10 s.
     pub drain: Duration,
 }
 
@@ -130,8 +132,8 @@ impl Default for HttpLimits {
 }
 
 impl HttpLimits {
-    /// Returns the maximum size in bytes of the bodies of one caller that are read simultaneously: half of the limit for all, and at least
-    /// one body.
+    /// Returns the maximum size in bytes of the bodies of one caller that are read simultaneously. This is half of the limit for all
+    /// callers, but at least one body is always allowed.
     pub(super) fn max_buffered_bytes_per_client(&self) -> usize {
         (self.max_buffered_bytes / 2).max(self.max_body_bytes)
     }
@@ -179,9 +181,10 @@ pub struct HttpOptions {
     pub tls: Option<TlsFiles>,
     pub oauth: Option<ProtectedResource>,
     pub limits: HttpLimits,
-    /// Names that requests may use as `Host`, in addition to loopback names and the address itself: `NAME` or `NAME:PORT`.
+    /// Names that requests may use as `Host`, written as `NAME` or `NAME:PORT`. Loopback names and the address of this server are always
+    /// allowed.
     pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may send requests, in addition to pages of this server: `https://name[:port]`.
+    /// Origins of web pages that may send requests, written as `https://name[:port]`. Pages of this server are always allowed.
     pub allowed_origins: Vec<String>,
 }
 
@@ -206,7 +209,7 @@ impl HttpOptions {
     }
 }
 
-/// Returns the parsed address if it is `https://`, or `http://` on this machine.
+/// Returns the parsed address if it begins with `https://`, or if it begins with `http://` and its host is this machine.
 pub(super) fn check_url(what: &str, text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|_| invalid(format!("{what} \"{text}\" is not a URL")))?;
     let local = match url.host() {

@@ -1,5 +1,5 @@
-//! Checks the headers `Host` and `Origin` of requests. They reveal a web page whose domain name was made to resolve to this machine (DNS
-//! rebinding).
+//! Checks the headers `Host` and `Origin` of requests. The headers reveal a web page whose domain name was made to resolve to this machine
+//! (DNS rebinding).
 
 use std::net::IpAddr;
 
@@ -68,7 +68,7 @@ impl Allowed {
             _ => None,
         };
         let named = named.filter(|authority| !authority.as_str().contains('@')).ok_or(Forbidden::BadHost)?;
-        // If the request line contains an absolute URI, its host must be allowed too.
+        // If the request line contains an absolute URI, the host of this URI must be allowed too.
         for authority in [Some(&named), uri.authority()].into_iter().flatten() {
             if !self.host_is_allowed(&bare(authority.host()), authority.port_u16(), local) {
                 return Err(Forbidden::Host);
@@ -78,7 +78,8 @@ impl Allowed {
         if headers.get_all(header::ORIGIN).iter().all(allowed) { Ok(()) } else { Err(Forbidden::Origin) }
     }
 
-    /// Returns whether a host is allowed. A loopback name may have any port, because a tunnel may lead to this server.
+    /// Returns whether a host is allowed. A loopback name may have any port, because a client may reach this server through a tunnel from
+    /// another port.
     fn host_is_allowed(&self, host: &str, port: Option<u16>, local: IpAddr) -> bool {
         is_here(host, local) || self.hosts.iter().any(|(name, only)| name == host && only.is_none_or(|only| port == Some(only)))
     }

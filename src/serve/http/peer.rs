@@ -1,12 +1,13 @@
-//! Checks whether the program at the other end of a local connection runs as another user. Every program on the machine can connect to
-//! loopback, from any address of the machine, so without tokens only this check keeps other users out.
+//! Checks whether the program at the other end of a local connection runs as another user. Every program on the machine can connect to a
+//! loopback address, from any address of the machine. So without tokens, this check is the only one that refuses other users.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The tables of the TCP sockets of this network namespace (proc(5)).
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
-/// The number of reads of the tables after which a socket counts as gone. A table that changes while it is read may omit a socket.
+/// The number of reads of the tables after which a socket that was not found is treated as closed. A table that changes while it is read
+/// may omit a socket.
 const READS: usize = 3;
 /// The superuser is allowed, because this server cannot prevent what the superuser does.
 const SUPERUSER: u32 = 0;
@@ -15,12 +16,13 @@ const SUPERUSER: u32 = 0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SocketOwner {
     User(u32),
-    /// No program has the socket open any more, so nobody could read an answer.
+    /// No program has the socket open any more, so no program could read an answer.
     Nobody,
 }
 
-/// Returns whether the program that connected from `client` to `local` runs as another user. Returns true if the program is already gone:
-/// any user could have started it, and its request would still be read. Returns false if the system does not list the sockets. Blocks.
+/// Returns whether the program that connected from `client` to `local` runs as another user. Returns true if the program has already ended:
+/// any user could have started it, and its request would still be read. Returns false if the system does not list the sockets. Blocks the
+/// thread.
 pub(super) fn is_of_another_user(client: SocketAddr, local: SocketAddr) -> bool {
     for _ in 0..READS {
         let tables: Vec<String> = TABLES.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
@@ -34,8 +36,8 @@ pub(super) fn is_of_another_user(client: SocketAddr, local: SocketAddr) -> bool 
     true
 }
 
-/// Returns whether a table of the system lists sockets at this server's port. If not, nothing follows from the absence of the
-/// client's socket.
+/// Returns whether a table of the system lists sockets at this server's port. If it lists none, the absence of the client's socket proves
+/// nothing.
 fn lists(table: &str, local: SocketAddr) -> bool {
     let own = |line: &str| address(line.split_ascii_whitespace().nth(1)?);
     table.lines().skip(1).filter_map(own).any(|own| own.port() == local.port())
@@ -58,7 +60,7 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     one.ip().to_canonical() == other.ip().to_canonical() && one.port() == other.port()
 }
 
-/// Parses an address in hexadecimal: 32-bit words in the byte order of the machine, and the port as a number.
+/// Parses an address in hexadecimal: the IP address as 32-bit words in the byte order of the machine, and the port as a number.
 fn address(text: &str) -> Option<SocketAddr> {
     let (words, port) = text.split_once(':')?;
     let mut bytes = Vec::with_capacity(16);
@@ -110,7 +112,7 @@ mod tests {
         let client = TcpStream::connect(local).unwrap();
         let ends = (client.local_addr().unwrap(), local);
         drop(client);
-        // The client's port is not reused until the server closes its end of the connection, which is still waiting to be accepted.
+        // The client's port is not reused until the server closes its end of the connection. This connection has not been accepted yet.
         assert!(is_of_another_user(ends.0, ends.1));
     }
 

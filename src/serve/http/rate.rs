@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The number of clients above which those without recent requests are removed.
+/// The number of clients above which clients without recent requests are removed.
 const MAX_CLIENTS: usize = 4096;
 
 /// The client to which a rate limit applies.
@@ -49,7 +49,7 @@ impl Rates {
         Self { per_second: f64::from(per_second), buckets: Mutex::default() }
     }
 
-    /// Returns whether the client may send a request now, without counting one.
+    /// Returns whether the client may send a request now. Does not count a request.
     pub(super) fn has_left(&self, client: &Client, now: Instant) -> bool {
         self.buckets.lock().get(client).is_none_or(|bucket| self.left_in(bucket, now) >= 1.0)
     }
@@ -59,11 +59,11 @@ impl Rates {
         (bucket.left + gained).min(self.per_second)
     }
 
-    /// Returns whether the client may send a request now. If so, counts the request.
+    /// Returns whether the client may send a request now. If it may, counts the request.
     pub(super) fn take(&self, client: Client, now: Instant) -> bool {
         let mut buckets = self.buckets.lock();
         if buckets.len() >= MAX_CLIENTS && !buckets.contains_key(&client) {
-            // A bucket is full again after one second, and a full bucket can be removed without effect.
+            // After one second without requests, a bucket is full again. A full bucket can be removed without effect.
             buckets.retain(|_, bucket| now.saturating_duration_since(bucket.at) < Duration::from_secs(1));
             if buckets.len() >= MAX_CLIENTS {
                 return false;

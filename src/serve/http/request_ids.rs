@@ -1,5 +1,6 @@
-//! The ids of the requests of one session. rmcp stores its state of a request under the id. If a second request has the same id, rmcp loses
-//! the state of the first, which then never ends. So an id must be unique among the requests in progress, and must not be long.
+//! The ids of the requests of one session. rmcp stores its state of a request under the request's id. If a second request has the same id,
+//! rmcp loses the state of the first request, which then never ends. So an id must be unique among the requests in progress. An id must
+//! also be short.
 
 use std::collections::HashSet;
 use std::future::Future;

@@ -109,7 +109,8 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
     let Some(address) = request.extensions().get::<ConnectionAddresses>().map(|addresses| Client::at(addresses.client)) else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
-    // A check costs time. So for an address above its limit of failed attempts, only tokens that have identified a caller before are checked.
+    // Checking a token costs time. So for an address above its limit of failed attempts, only tokens that have identified a caller before
+    // are checked.
     if shared.access.has_unknown_token(request.headers()) && !shared.rates.has_left(&address, Instant::now()) {
         return shared.refuse(Refusal::Rate);
     }
@@ -119,7 +120,7 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
     }
     let client = match &identified.caller {
         Ok(caller) if !caller.is_anonymous() => Client::Caller(caller.key.clone()),
-        // Requests with wrong tokens count against the address, so that nobody can try many tokens.
+        // Requests with wrong tokens are counted for the address, so that nobody can try many tokens.
         _ => address,
     };
     if !shared.rates.take(client, Instant::now()) {
@@ -149,7 +150,7 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
     let caller = request.extensions().get::<Principal>().cloned();
     let service = caller.as_ref().and_then(|caller| shared.callers.service(caller));
     let (Some(service), Some(caller)) = (service, caller) else { return shared.refuse(Refusal::Busy) };
-    // Since 2026-07-28, requests are served without a session, even if their headers name one.
+    // Since 2026-07-28, requests are served without a session, even if their headers contain a session id.
     request.extensions_mut().insert(service.owner(&caller));
     let session = match session_id(request.headers()) {
         None => None,
@@ -202,13 +203,13 @@ impl<H: ServerHandler> Shared<H> {
         if let Some(owners) = self.access.owners() {
             self.callers.keep(&owners);
         }
-        // If the clock is before 1970, no access token is accepted, and none counts as expired.
+        // If the clock is before 1970, no access token is accepted, and none is treated as expired.
         self.callers.end_expired(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
     }
 
-    /// Takes the slot of a request. A stream of notifications takes none of the slots for requests in progress, because it stays open for
-    /// as long as the client wants. An answer to a question takes no slot either. Otherwise, a caller whose requests all wait for answers
-    /// could not send an answer.
+    /// Takes the slot of a request. A stream of notifications takes none of the slots for requests in progress, because the client decides
+    /// how long it stays open. An answer to a question takes no slot either. Otherwise, a caller whose requests all wait for answers could
+    /// not send an answer.
     fn slots(&self, service: &Service<H>, kind: RequestKind, shape: Shape) -> Result<Arc<Slots>, Refusal> {
         let taken = match (kind, shape) {
             (RequestKind::SessionStream, _) | (RequestKind::Call, Shape::Message) => None,
@@ -219,8 +220,8 @@ impl<H: ServerHandler> Shared<H> {
         Ok(Slots::new(place, self.draining.clone()))
     }
 
-    /// Reads the whole body, within the limits of size and time. When a part arrives, it begins to count against the memory limits of all
-    /// bodies and of the caller's bodies. So a slow client reserves no memory in advance. A part counts until the service has read it.
+    /// Reads the whole body, within the limits of size and time. Each part of the body counts against the memory limits of all bodies and
+    /// of the caller's bodies from the time when it arrives until the service has read it. So a slow client reserves no memory in advance.
     async fn read(&self, request: Request, of_caller: &Arc<Share>) -> Result<(http::Request<Full<Bytes>>, Shape), Refusal> {
         let (parts, mut body) = request.into_parts();
         let most = self.limits.max_body_bytes;
@@ -298,7 +299,7 @@ impl<H: ServerHandler> Shared<H> {
         if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        // The connection is closed, because otherwise the unread rest of the body would have to be read before the next request.
+        // The connection is closed. Otherwise the unread rest of the body would have to be read before the next request.
         if matches!(refusal, Refusal::BodySize | Refusal::BodyTime) {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }

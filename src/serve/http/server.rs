@@ -23,9 +23,10 @@ use crate::error::{Error, Result};
 use crate::serve::Drain;
 use crate::serve::places::Places;
 
-/// The time for completed responses to be written, after all requests have ended or were cancelled.
+/// The time in which completed responses can be written after all requests have ended or were cancelled.
 const LAST_WRITES: Duration = Duration::from_secs(1);
-/// The interval at which tokens are checked, so that everything that belongs to a withdrawn token ends even if nobody sends a request.
+/// The interval at which tokens are checked. With this check, everything that belongs to a withdrawn token ends even if nobody sends a
+/// request.
 const TOKEN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(10);
@@ -45,8 +46,8 @@ pub struct HttpServer {
     _ends_with_this: DropGuard,
 }
 
-/// Checks everything about the options that can be checked without serving: their values, the files, and that this machine can listen on the address
-/// now. Another program may still take the port before [`listen`] does.
+/// Checks the options as far as possible without serving: their values, the files, and that this machine can listen on the address now.
+/// Another program may still take the port before [`listen`] does.
 ///
 /// # Errors
 /// The errors of [`listen`].
@@ -63,8 +64,8 @@ async fn bound(wanted: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(wanted).await.map_err(|error| unbound(wanted, &error))
 }
 
-/// Starts to listen, and serves the handlers that `make` returns: one for each session, or for each request of the protocol without
-/// sessions. When `closed` is cancelled, the server ends immediately.
+/// Starts to listen, and serves the handlers that `make` returns. `make` is called for each session. In the protocol without sessions, it
+/// is called for each request. When `closed` is cancelled, the server ends immediately.
 ///
 /// # Errors
 /// `ERR_INVALID_OPTION` for an invalid option, a file with invalid content, or an address that this machine does not have; `ERR_IO` for a
@@ -82,7 +83,7 @@ pub async fn listen<H: ServerHandler>(
     let address = listener.local_addr().map_err(|error| unbound(wanted, &error))?;
     let HttpOptions { allowed_hosts, allowed_origins, limits, .. } = options;
     let (draining, stopped, ended) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
-    // A child token, because a task that watched `closed` itself could outlive the server.
+    // This is a child token, because a task that watched `closed` itself could outlive the server.
     let killed = closed.child_token();
     let callers = Callers::new(Arc::new(make), &limits, metrics.clone(), ended.clone());
     let requests = Arc::clone(&callers.places.slots);

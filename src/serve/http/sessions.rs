@@ -1,4 +1,4 @@
-//! Sessions of one caller: rmcp's session manager with limits, and an end for idle sessions.
+//! Sessions of one caller: rmcp's session manager, with limits on the number of sessions and an end for idle sessions.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use super::request_ids::{Answering, RequestIds};
 use crate::serve::places::{Place, Share};
 
 tokio::task_local! {
-    /// Set to true if the request that is being handled needs a new session, but there are too many sessions. A flag is needed because
-    /// rmcp answers every failure with status 500.
+    /// Set to true if the request that is being handled needs a new session, but there are too many sessions. The flag is needed because
+    /// rmcp answers every failure with status 500, without the reason.
     pub(super) static NO_SESSION_LEFT: Cell<bool>;
 }
 
-/// The time for which rmcp keeps a copy of each answer, for a client that lost its connection and requests the answer again. It is longer
-/// than the three seconds after which a client does so (`retry` of the stream).
+/// The time for which rmcp keeps a copy of each answer. A client that has lost its connection can request the answer again during this
+/// time. The client does so after three seconds (`retry` of the stream), so the time is longer.
 pub(super) const ANSWER_KEPT: Duration = Duration::from_secs(5);
 
 /// The end of a session. It is stored in the extensions of each request of the session.
@@ -49,13 +49,14 @@ pub(super) enum SessionFailure {
     Session(#[from] LocalSessionManagerError),
 }
 
-/// The use of a session. It determines whether the session is idle.
+/// The present use of a session, from which it is determined whether the session is idle.
 #[derive(Debug)]
 struct Use {
     requests: usize,
     last: Instant,
     ids: RequestIds,
-    /// Cancelled as soon as the session is removed, because rmcp lets its requests continue for some seconds.
+    /// Cancelled when the session is removed. Requests of the session must end at that time, but rmcp alone would let them continue for
+    /// some seconds.
     ended: CancellationToken,
     _ends_with_this: DropGuard,
     _session_slot: SessionSlot,

@@ -1,7 +1,8 @@
-//! The slots of a request in the limits. They stay occupied until the handler of the request has ended and its answer was sent.
+//! The slots of a request in the limits. They stay occupied until the handler of the request has ended and its answer has been sent.
 //!
-//! In a session, a call continues after its connection has ended. So both the request and the answer hold the slots. The handler holds them in
-//! the extensions of the request until it has ended. Otherwise a caller that ends its connections could have any number of calls in progress.
+//! In a session, a call continues after its connection has ended. So the handler and the answer both hold the slots. The handler holds the
+//! slots in the extensions of the request until the handler has ended. Otherwise a caller that closes its connections could have any number
+//! of calls in progress.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,12 +15,12 @@ use crate::serve::places::Place;
 
 /// The slots of one request, until the last holder drops them.
 pub(super) struct Slots {
-    /// The place, which counts for the caller and for all callers. Some requests need none.
+    /// The place in the limits of the caller and of all callers. `None` for a request that needs no place.
     place: Option<Place>,
     /// The time for which the place stays occupied after the last holder has dropped the slots. In a session, a copy of the answer is kept
     /// for this time.
     kept_for: OnceLock<Duration>,
-    /// Cancelled when nobody can ask for that copy any more.
+    /// Cancelled when nobody can request the copy of the answer any more.
     draining: CancellationToken,
 }
 

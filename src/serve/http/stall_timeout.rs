@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Wraps a connection. Sending fails if the client has read nothing for the time `limit`.
+/// Wraps a connection. Sending fails with an error if the client has read nothing for the time `limit`.
 #[derive(Debug)]
 pub(super) struct StallTimeout<S> {
     inner: S,
@@ -22,7 +22,7 @@ impl<S> StallTimeout<S> {
         Self { inner, limit, waiting: None }
     }
 
-    /// Returns the outcome of a write, or an error if the write has waited for too long.
+    /// Returns the result of a write, or an error if the write has waited for too long.
     fn timed<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.waiting = None;

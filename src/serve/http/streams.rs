@@ -3,7 +3,7 @@
 use http::{HeaderMap, Method};
 use rmcp::model::ProtocolVersion;
 
-/// The maximum number of open streams without a session of one caller: about one for each host that uses the caller's token.
+/// The maximum number of open streams without a session for one caller. Each host that uses the caller's token needs about one such stream.
 pub(super) const MAX_STREAMS_PER_CALLER: usize = 64;
 
 /// The kind of a request, which determines the limits that apply.
@@ -17,8 +17,8 @@ pub(super) enum RequestKind {
 }
 
 impl RequestKind {
-    /// Returns the kind of a request. The MCP method is read from its header only in protocol versions in which rmcp refuses a header that
-    /// differs from the body.
+    /// Returns the kind of a request. The MCP method is read from the request's header only in those protocol versions in which rmcp
+    /// refuses a header that differs from the body.
     pub(super) fn of(method: &Method, headers: &HeaderMap) -> Self {
         if method == Method::GET {
             return Self::SessionStream;

@@ -1,5 +1,5 @@
-//! Bearer tokens from a file. The file is read again when it changes. Memory contains only digests of the tokens. They are compared in
-//! constant time.
+//! Bearer tokens from a file. The file is read again when it changes. Only digests of the tokens are kept in memory. Digests are compared
+//! in constant time.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata};
@@ -23,7 +23,7 @@ const MAX_NAME_CHARS: usize = 64;
 
 type Digest = [u8; 32];
 
-/// The tokens in a file, kept up to date.
+/// The tokens in a file. They are updated when the file changes.
 #[derive(Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
@@ -77,21 +77,21 @@ impl TokenFile {
         Ok(Self { path: path.to_owned(), state: Mutex::new(State { stamp: Some(stamp), tokens }) })
     }
 
-    /// Returns the owner of a token. Reads a changed file first. While the file is not usable, no token is accepted.
+    /// Returns the owner of a token. If the file has changed, reads it first. While the file is not usable, no token is accepted.
     pub(super) fn check(&self, token: &str) -> Checked {
         let mut state = self.state.lock();
         let owners = self.refresh(&mut state).then(|| state.owners());
         Checked { owner: find(&state.tokens, token).map(Token::owner), owners }
     }
 
-    /// Returns the keys of all owners. Reads a changed file first.
+    /// Returns the keys of all owners. If the file has changed, reads it first.
     pub(super) fn owners(&self) -> HashSet<String> {
         let mut state = self.state.lock();
         self.refresh(&mut state);
         state.owners()
     }
 
-    /// Reads the file if it has changed, and returns whether it did. While the file is not usable, there are no tokens.
+    /// Reads the file if it has changed, and returns whether it has changed. While the file is not usable, there are no tokens.
     fn refresh(&self, state: &mut State) -> bool {
         let there = fs::metadata(&self.path).ok().map(|metadata| Stamp::of(&metadata));
         if there.is_some() && there == state.stamp {
@@ -137,8 +137,8 @@ impl Stamp {
     }
 }
 
-/// Compares a candidate with every token, so that the time does not reveal which token is similar. Digests all have the same length, so the
-/// length is not revealed either.
+/// Compares a candidate with every token, so that the time of the comparison does not reveal which token is similar. The length of a token
+/// is not revealed either, because all digests have the same length.
 fn find<'a>(tokens: &'a [Token], candidate: &str) -> Option<&'a Token> {
     let candidate = digest_of(candidate.as_bytes());
     let mut found = u64::MAX;

@@ -98,7 +98,7 @@ async fn a_task_that_the_server_forgot_ends_with_what_it_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_nobody_asked_for_fails_its_call() {
-    let problems = [("task", "it is a task, and none was asked for"), ("type", "its resultType \"partial\" is not known")];
+    let problems = [("task", "it is a task, but the request did not ask for a task"), ("type", "its resultType \"partial\" is not known")];
     for era in ERAS {
         let test_folder = TestFolder::new();
         let connection = open(&test_folder, era).await;

@@ -1,4 +1,4 @@
-//! Tests that a connection goes to the same host that a person was shown.
+//! Tests that a connection goes to the same host that was shown to a person.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::client::http::target::Endpoint;
 use crate::client::network;
 use crate::config::{Address, Surroundings, parse_text, resolve_http};
 
-/// Parts of hostile addresses. URL parsers read some of them differently, and others look like a host.
+/// Parts of hostile addresses. Some of these parts are read differently by different URL parsers, and others look like a host.
 const PIECES: &[&str] = &[
     "https://",
     "http://",
@@ -85,7 +85,7 @@ fn text(most: usize) -> impl Strategy<Value = String> {
     vec(select(PIECES), 0..most).prop_map(|pieces| pieces.concat())
 }
 
-/// Generates hostile addresses. Many begin like a valid URL, because other addresses are nearly always refused.
+/// Generates hostile addresses. Many of them begin like a valid URL, because nearly all addresses that do not begin so are refused.
 fn address() -> impl Strategy<Value = String> {
     (select(vec!["", "https://", "http://", "http${V}://", "${V}", "https://${V}", "https://good.example${V}", "https://${V}@"]), text(8))
         .prop_map(|(start, rest)| format!("{start}{rest}"))

@@ -16,7 +16,7 @@ fn auto() -> ClientLifecycleMode {
     }
 }
 
-/// Starts a server that numbers its sessions. The server accepts a call in a session for which `accepts` returns true.
+/// Starts a server that numbers its sessions. The server accepts a call if `accepts` returns true for the call's session.
 async fn with_sessions(refusal: fn() -> Reply, accepts: fn(&str) -> bool) -> Server {
     Server::mcp(move |seen, nth| match seen.what() {
         "initialize" => {

@@ -44,7 +44,7 @@ impl Format {
     }
 }
 
-/// Returns whether mail servers would accept the address. RFC 5322 allows more forms of addresses.
+/// Returns whether mail servers would accept the address. RFC 5322 allows more kinds of addresses.
 fn is_email(text: &str) -> bool {
     let Some((local, domain)) = text.rsplit_once('@') else { return false };
     let is_atom = |next: char| !next.is_whitespace() && !next.is_control() && !"@()<>[]:;,\\\"".contains(next);
@@ -56,7 +56,7 @@ fn is_email(text: &str) -> bool {
     is_local && domain.len() <= 253 && domain.split('.').all(is_label)
 }
 
-/// Returns whether the text is a `full-date` of RFC 3339. The pattern is needed because jiff accepts more forms of ISO 8601.
+/// Returns whether the text is a `full-date` of RFC 3339. The pattern is needed because jiff also accepts other date formats of ISO 8601.
 fn is_date(text: &str) -> bool {
     static SHAPE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$").expect("a valid pattern"));
     SHAPE.is_match(text) && text.parse::<jiff::civil::Date>().is_ok()

@@ -20,7 +20,7 @@ const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_FIELDS: usize = 200;
 /// Maximum length in bytes of a name that an error message quotes.
 const MAX_NAME_BYTES: usize = 80;
-/// Keywords with which a schema is more than a flat list of fields. Other unknown keywords are annotations.
+/// Keywords that make a schema more than a flat list of fields. All other unknown keywords are treated as annotations.
 const STRUCTURE: [&str; 14] = [
     "$ref",
     "$dynamicRef",
@@ -64,7 +64,7 @@ struct Field {
     name: String,
     required: bool,
     kind: Kind,
-    /// The default value. `None` if the field has no default, or its own limits do not allow the default.
+    /// The default value. `None` if the field has no default, or if the default violates the field's own limits.
     default: Option<Json>,
 }
 
@@ -89,7 +89,7 @@ impl Form {
     /// Parses a `requestedSchema`.
     ///
     /// # Errors
-    /// The reason why the schema is too large or does not have MCP's restricted form. The elicitation must then be refused.
+    /// The reason why the schema is too large or does not have MCP's restricted form. In this case, the elicitation must be refused.
     pub fn parse(schema: &Json) -> Result<Self, String> {
         if !is_within(schema, MAX_SCHEMA_BYTES) {
             return Err(format!("the form's schema has more than {MAX_SCHEMA_BYTES} bytes"));
@@ -184,7 +184,7 @@ fn quoted(name: &str) -> String {
     if name.len() > MAX_NAME_BYTES { format!("a name of {} bytes", name.len()) } else { format!("{name:?}") }
 }
 
-/// Returns whether the JSON text has at most `limit` bytes. Stops writing at the limit.
+/// Returns whether the JSON text has at most `limit` bytes. Writes no more text once the limit is reached.
 fn is_within(json: &Json, limit: usize) -> bool {
     struct Left(usize);
     impl std::io::Write for Left {

@@ -250,7 +250,7 @@ proptest! {
                     prop_assert_eq!(&filled[name], value);
                 }
             }
-            // The content is not refused because of a missing default, so the schema must refuse the content as well.
+            // A missing default alone does not make `fill` refuse the content, so the schema must refuse the content as well.
             Err(_) => prop_assert!(!accepts.is_valid(&json!(content)), "{} {}", schema, json!(content)),
         }
     }

@@ -1,5 +1,5 @@
-//! A small MCP server and its authorization server for tests, with real sockets, PKCE, token rotation and signatures. [`Rules`] defines
-//! how they deviate from correct behaviour. The module also contains a test browser and a test transport.
+//! A small MCP server and its authorization server for tests, with real sockets, PKCE, token rotation and signatures. [`Rules`] defines how
+//! these servers deviate from correct behaviour. The module also contains a test browser and a test transport.
 
 mod wire;
 
@@ -138,7 +138,7 @@ impl World {
         self.seen.lock().iter().filter(|seen| seen.path == path).map(|seen| seen.query.clone()).collect()
     }
 
-    /// Returns the requests to the token endpoint with this grant type.
+    /// Returns those requests to the token endpoint that have this grant type.
     pub(crate) fn asked(&self, grant: &str) -> Vec<Query> {
         self.seen("/token").into_iter().filter(|query| query.get("grant_type").is_some_and(|known| known == grant)).collect()
     }

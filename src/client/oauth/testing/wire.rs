@@ -85,7 +85,7 @@ async fn answer(mut stream: TcpStream, world: Arc<World>) -> Option<()> {
     stream.shutdown().await.ok()
 }
 
-/// Reads a message. Returns its head and its body.
+/// Reads an HTTP message. Returns its head and its body.
 async fn message(stream: &mut TcpStream, is_request: bool) -> Option<(String, String)> {
     let mut text = Vec::new();
     let mut chunk = [0; 4096];

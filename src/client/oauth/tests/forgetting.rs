@@ -1,4 +1,4 @@
-//! Tests that forgetting the tokens has precedence over all work that began before, in any process.
+//! Tests that forgetting the tokens has precedence over all work that began earlier, in this process and in others.
 
 use super::super::generation::Stored;
 use super::secrets::kept;

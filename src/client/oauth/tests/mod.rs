@@ -90,7 +90,7 @@ impl Agent {
         *self.person.lock() = Some(person);
     }
 
-    /// Sets the person's answer to a question about an issuer. It is used by connections that are made later.
+    /// Sets the person's answer to a question about an issuer. Connections that are made later use this answer.
     fn confirms(&self, answer: impl Into<Option<bool>>) {
         *self.confirms.lock() = answer.into();
     }
@@ -99,7 +99,7 @@ impl Agent {
         self.clock.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    /// Returns the store in the form in which another process would open it.
+    /// Returns a store for the same folder, as another process would open it.
     fn other_process(&self) -> TokenStore {
         TokenStore::new(self.folder.path().join("tokens"))
     }
@@ -135,7 +135,7 @@ impl Agent {
         Arc::new(Connected { oauth, owner: self.owner() })
     }
 
-    /// Makes an owner of requests: this agent, with its current callbacks.
+    /// Makes the owner of requests: this agent, with its current callbacks.
     fn owner(self: &Arc<Self>) -> RequestOwner {
         let (can_authorize, can_confirm) = (self.person.lock().is_some(), self.confirms.lock().is_some());
         RequestOwner::new(Arc::new(Owner { agent: Arc::clone(self), can_authorize, can_confirm }), None)
@@ -243,8 +243,8 @@ async fn answer(agent: Arc<Agent>, prompt: AuthorizationPrompt) -> Result<Option
     }
 }
 
-/// Makes a call as the transport does: gets a token, sends the request, and sends the request again after each challenge for which there
-/// is a new token.
+/// Makes a call in the same way as the transport: gets a token, sends the request, and sends the request again after each challenge for
+/// which there is a new token.
 async fn call(world: &World, oauth: &Connected) -> Result<u16> {
     for _ in 0..8 {
         let token = oauth.token().await?;

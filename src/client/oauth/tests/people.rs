@@ -90,7 +90,8 @@ async fn a_document_names_this_program_where_the_authorization_server_reads_it()
     }
 }
 
-/// Returns a free port below the range for outgoing connections. An outgoing connection could take a port within this range.
+/// Returns a free port below the port range that the system uses for outgoing connections. An outgoing connection could take a port within
+/// this range.
 fn free_port() -> u16 {
     let start = 10_000 + u16::try_from(std::process::id() % 10_000).unwrap();
     (start..32_000).find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()

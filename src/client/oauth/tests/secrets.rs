@@ -127,7 +127,7 @@ async fn what_a_careless_authorization_server_repeats_is_in_no_error() {
     }
 }
 
-/// Returns all forms in which a token request sends the secret of the client `id`. Also returns the request's own secrets: the
+/// Returns the secret of the client `id` in all encodings in which a token request sends it. Also returns the request's own secrets: the
 /// authorization code and the code verifier.
 fn forms_sent(world: &World, id: &str, secret: &str) -> Vec<String> {
     let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();

@@ -60,7 +60,7 @@ proptest! {
     }
 }
 
-// long: the function contains a list with one token a line.
+// long: the function contains a list with one token in each line.
 fn token() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "import ",
@@ -174,6 +174,6 @@ fn long_code_is_looked_at_within_its_bounds() {
     ] {
         look_at(&code);
     }
-    // This limit allows for a debug build on a busy machine. An algorithm with quadratic time would take far longer.
+    // This limit is long enough for a debug build on a busy machine. An algorithm with quadratic time would take far longer.
     assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
 }

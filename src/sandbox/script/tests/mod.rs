@@ -7,7 +7,7 @@ mod unseen;
 
 use super::*;
 
-/// Returns `host:mcp-weather` with a tool whose original name is not an identifier, `host:mcp`, and a module of the agent.
+/// Returns three modules: `host:mcp-weather` with a tool whose original name is not an identifier, `host:mcp`, and a module of the agent.
 fn modules() -> Vec<Importable> {
     let export = |name: &str, also: Option<&str>| Export { name: name.to_owned(), also: also.map(str::to_owned), seen: Vec::new() };
     let module = |specifier: &str, exports| Importable { specifier: specifier.to_owned(), exports };

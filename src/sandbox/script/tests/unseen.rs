@@ -1,6 +1,6 @@
 use crate::sandbox::script::{Export, Importable, ProblemKind, check};
 
-/// Returns the hints for code with a function `list` whose results had these properties.
+/// Returns the hints for code that calls a function `list`. Results of this function had the properties in `seen`.
 fn hints(body: &str) -> Vec<(String, Option<String>)> {
     let seen = ["items", "title", "labels", "matches", "total_count", "user"].map(str::to_owned).to_vec();
     let exports = vec![Export { name: "list".into(), also: None, seen }, Export { name: "other".into(), also: None, seen: Vec::new() }];
