@@ -14,6 +14,11 @@ fn main() {
     }
     // The runtime defines `__wrap_clock_gettime`, which asks the host for the time.
     println!("cargo::rustc-link-arg-bins=-wrap=clock_gettime");
+    // `src/memory.rs` defines `__wrap_malloc` and so on, but no `__wrap_aligned_alloc`: nothing uses this function, and what would use it does
+    // not link, as `free` would not know its blocks.
+    for function in ["malloc", "calloc", "realloc", "free", "aligned_alloc"] {
+        println!("cargo::rustc-link-arg-bins=-wrap={function}");
+    }
     if env::var_os("CARGO_FEATURE_RING3").is_some() {
         let object = env::var(RING3_OBJECT).unwrap_or_else(|_| panic!("{RING3_OBJECT} is not set; build the guest with guest/builder"));
         println!("cargo::rerun-if-changed={object}");

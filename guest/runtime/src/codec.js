@@ -118,7 +118,7 @@
 
   /**
    * Returns what is sent of a value that may be a promise, bytes, or an object of any class, and what is lost. This function is not within
-   * `written`: a function that refers to itself would be a cycle with all bytes of the value, and the engine takes very long to free such a cycle.
+   * `written`: a function that refers to itself would be a cycle, and keep all bytes of the value until the next garbage collection.
    */
   function sentOf(found, key, original, given) {
     let sent = given;
@@ -212,8 +212,8 @@
   }
 
   /**
-   * Puts the byte arrays into a parsed value, the inner parts first. A reviver of JSON.parse would do the same, but the engine takes time for
-   * it that grows with the square of the number of parts.
+   * Puts the byte arrays into a parsed value, the inner parts first. A reviver of JSON.parse would do the same, but it would be called for each
+   * number and text too.
    */
   function filled(value, blobs) {
     const isList = isArray(value);

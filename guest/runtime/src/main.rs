@@ -5,7 +5,9 @@
 
 extern crate alloc;
 
+mod heap;
 mod host;
+mod memory;
 mod web;
 
 use hyperlight_js_runtime::rquickjs::{Ctx, Function, Object, Result, Value, qjs};
