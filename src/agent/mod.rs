@@ -19,3 +19,4 @@ pub use definitions::{Tool, ToolDefinition};
 pub use options::{AgentOptions, ExecuteOptions, RunSetup};
 pub use plugin::{Plugin, PluginManifest, PluginModule, PluginPart};
 pub use tools::AgentTools;
+pub(crate) use tools::MAX_CALLS;

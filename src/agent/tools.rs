@@ -22,7 +22,7 @@ use crate::results::{MIN_RESULT_TOKENS, fit_json};
 use crate::sandbox::{CodeOwner, Stop, Value};
 
 /// The maximum number of simultaneous calls of tools that do not run code.
-const MAX_CALLS: usize = 16;
+pub(crate) const MAX_CALLS: usize = 16;
 /// The number of tokens of an answer that are reserved for a hint.
 const MARGIN_TOKENS: usize = 40;
 

@@ -168,8 +168,8 @@ pub(super) fn exists_for(server: ServerRef<'_>, identity: &Identity, granted: &G
 
 /// Returns the error for a request during which the server's process was ended, and which the server may have answered already.
 fn restarted(name: &str) -> Error {
-    let status = "its entry, or what its box may have, has changed";
-    Error::ServerExited { server: name.to_owned(), during: "the call".into(), status: status.into(), stderr: ErrorText::own("") }
+    let status = "the gateway has ended it, because its entry, its box or its state was changed";
+    Error::ServerExited { server: name.to_owned(), during: "during a call".into(), status: status.into(), stderr: ErrorText::own("") }
 }
 
 /// Returns whether an agent may use a server, according to its origin. A server that an agent has added is for agents of that name, and for

@@ -53,6 +53,20 @@ impl Agent {
     /// # Errors
     /// `ERR_UNKNOWN_TOOL` with the nearest name, `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
     pub fn tool_named(&self, name: &str) -> Result<(String, String)> {
+        if let Some(found) = self.find_tool_named(name)? {
+            return Ok(found);
+        }
+        let style = if name.contains('-') { NameStyle::Hyphen } else { NameStyle::Underscore };
+        let known = self.direct_tools(style)?.into_iter().map(|tool| ErrorText::from(tool.name)).collect();
+        Err(self.core.redacted(Error::UnknownDirectName { name: name.into(), known }))
+    }
+
+    /// Returns the same as [`Agent::tool_named`], or `None` if no tool has this direct name. The cost does not depend on the descriptions of
+    /// the tools, because this method does not look for a similar name.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub(crate) fn find_tool_named(&self, name: &str) -> Result<Option<(String, String)>> {
         self.identity.check_open()?;
         let found = self.core.trust.approvals.tools_named(name).map_err(|error| self.core.redacted(error))?;
         let granted = self.granted(ApprovalRead::Fresh)?;
@@ -66,12 +80,29 @@ impl Agent {
                 && self.can_be_listed(&server, &granted, &tool)?
                 && let Some(server) = granted.name_in_code(server.as_granted())
             {
-                return Ok((server.to_owned(), tool));
+                return Ok(Some((server.to_owned(), tool)));
             }
         }
-        let style = if name.contains('-') { NameStyle::Hyphen } else { NameStyle::Underscore };
-        let known = self.direct_tools(style)?.into_iter().map(|tool| ErrorText::from(tool.name)).collect();
-        Err(self.core.redacted(Error::UnknownDirectName { name: name.into(), known }))
+        Ok(None)
+    }
+
+    /// Returns whether a tool is in [`Agent::direct_tools`]. `tool` is the original name. Describes no tool.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE`, `ERR_CLOSED`.
+    pub(crate) fn has_direct_tool(&self, server: &str, tool: &str) -> Result<bool> {
+        self.identity.check_open()?;
+        self.is_described(server, tool).map_err(|error| self.core.redacted(error))
+    }
+
+    fn is_described(&self, server: &str, tool: &str) -> Result<bool> {
+        let granted = self.granted(ApprovalRead::Fresh)?;
+        let viewer = Viewer { id: self.identity.id, granted: &granted };
+        let mut visible = self.core.visible_servers(&viewer, &AttachedServers::default())?;
+        let Some(manifest) = visible.remove(server) else { return Ok(false) };
+        let wording = self.core.declaration_style(ToolErrors::default()).wording;
+        let is_shown = manifest.tool(tool).is_some_and(|tool| unshown_tool(tool, &wording).is_none());
+        Ok(is_shown && self.names_by_tool(granted.registry_name(server))?.contains_key(tool))
     }
 
     /// Returns whether an approved tool may be in a host's list. Also returns true for a tool that is not approved now: a call of the tool

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientCapabilities, CreateMessageRequest, CreateMessageRequestParams, ElicitRequest, ElicitRequestParams, ElicitationAction,
-    ElicitationSchema, InputRequest, ListRootsRequest,
+    ClientCapabilities, ClientResult, CreateMessageRequest, CreateMessageRequestParams, ElicitRequest, ElicitRequestParams,
+    ElicitationAction, ElicitationSchema, GetExtensions as _, InputRequest, ListRootsRequest, RequestId, ServerRequest,
 };
-use rmcp::service::Peer;
+use rmcp::service::{OriginatingRequestId, Peer, ServiceError};
 use serde_json::{Value as Json, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use super::cited::{asker, cited, cited_form, quoted, visible_messages};
 use super::lacking::{Lacking, Needed};
@@ -48,11 +49,21 @@ pub(super) struct Question {
 /// The way in which questions are sent to the client.
 #[derive(Clone)]
 pub(super) enum ClientChannel {
-    /// A request of this program to the client, up to protocol 2025-11-25. The call is treated as waiting until the client has answered the
-    /// request.
-    Request(Peer<RoleServer>, Arc<AskingCall>),
+    /// A request of this program to the client, up to protocol 2025-11-25.
+    Request(RequestChannel),
     /// The answer to the client's own request, since protocol 2026-07-28.
     Round(mpsc::Sender<Question>),
+}
+
+/// The parts that are needed for a request of this program to the client.
+#[derive(Clone)]
+pub(super) struct RequestChannel {
+    pub(super) peer: Peer<RoleServer>,
+    /// The id of the client's own request. Questions are sent on its stream, because a client need not open another stream.
+    pub(super) origin: RequestId,
+    /// The call of the client. It is treated as waiting until the client has answered all its questions.
+    pub(super) call: Arc<AskingCall>,
+    pub(super) runtime: tokio::runtime::Handle,
 }
 
 /// The kinds of questions that a client can answer.
@@ -178,9 +189,9 @@ impl Callbacks for ClientCallbacks {
 impl ClientChannel {
     async fn ask(self, request: InputRequest) -> Result<Json> {
         match self {
-            Self::Request(peer, call) => {
-                let _waiting = call.wait()?;
-                ask_now(&peer, request).await
+            Self::Request(channel) => {
+                let _waiting = channel.call.wait()?;
+                ask_now(&channel, request).await
             }
             Self::Round(questions) => {
                 let (answer, answered) = oneshot::channel();
@@ -192,14 +203,43 @@ impl ClientChannel {
     }
 }
 
-async fn ask_now(peer: &Peer<RoleServer>, request: InputRequest) -> Result<Json> {
-    let answer = match request {
-        InputRequest::Elicitation(request) => peer.create_elicitation(request.params).await.map(|result| json!(result)),
-        InputRequest::ListRoots(_) => peer.list_roots().await.map(|result| json!(result)),
-        InputRequest::CreateMessage(request) => peer.create_message(request.params).await.map(|result| json!(result)),
+/// Sends a question to the client, and returns its answer. rmcp itself would know the client's request only within the task of that request.
+async fn ask_now(channel: &RequestChannel, request: InputRequest) -> Result<Json> {
+    type IsAnswer = fn(&ClientResult) -> bool;
+    let (mut request, is_answer): (_, IsAnswer) = match request {
+        InputRequest::Elicitation(request) => {
+            (ServerRequest::ElicitRequest(request), |answer| matches!(answer, ClientResult::ElicitResult(_)))
+        }
+        InputRequest::ListRoots(request) => {
+            (ServerRequest::ListRootsRequest(request), |answer| matches!(answer, ClientResult::ListRootsResult(_)))
+        }
+        InputRequest::CreateMessage(request) => {
+            check_sampling(&channel.peer, &request.params).map_err(|problem| unanswered(&problem))?;
+            (ServerRequest::CreateMessageRequest(request), |answer| matches!(answer, ClientResult::CreateMessageResult(_)))
+        }
         _ => return Err(unanswered("there is no such question")),
     };
-    answer.map_err(|error| unanswered(&error.to_string()))
+    request.extensions_mut().insert(OriginatingRequestId(channel.origin.clone()));
+    // A question of a server is handled in the task of the server's request. There rmcp would replace the id by the one of that request, so
+    // the question is sent in a task of its own.
+    let peer = channel.peer.clone();
+    let mut sending = JoinSet::new();
+    sending.spawn_on(async move { peer.send_request(request).await }, &channel.runtime);
+    match sending.join_next().await {
+        Some(Ok(Ok(answer))) if is_answer(&answer) => Ok(json!(answer)),
+        Some(Ok(Ok(_))) => Err(unanswered(&ServiceError::UnexpectedResponse.to_string())),
+        Some(Ok(Err(error))) => Err(unanswered(&error.to_string())),
+        Some(Err(_)) | None => Err(unanswered("the question was not sent")),
+    }
+}
+
+/// Checks a request for a completion as rmcp does it in [`Peer::create_message`].
+fn check_sampling(peer: &Peer<RoleServer>, params: &CreateMessageRequestParams) -> std::result::Result<(), String> {
+    let has_tools = params.tools.is_some() || params.tool_choice.is_some();
+    if has_tools && !peer.supports_sampling_tools() {
+        return Err("it does not support tools in a completion".to_owned());
+    }
+    params.validate()
 }
 
 /// Returns a random id for a page that a person opens. Returns `None` if the operating system gives no random bytes. In this case, nobody

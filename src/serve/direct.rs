@@ -14,7 +14,6 @@ use super::paused_calls::Step;
 use super::resources_and_prompts::ResourcesAndPrompts;
 use super::{ServeOptions, stateless};
 use crate::agent;
-use crate::blocking::blocking;
 use crate::catalog::{DirectTool, drop_reserved_keys, drop_reserved_keys_within};
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
@@ -100,7 +99,8 @@ impl Handler {
         }
         let name = request.name.into_owned();
         let (agent, options, wanted) = (self.session(&context)?.agent.clone(), self.served.0.options.clone(), name.clone());
-        let found = blocking(move || found(&options, &agent, &wanted)).await.map_err(|error| refused(&error))?;
+        let looking = self.served.0.items.look_up(&self.caller.key, move || found(&options, &agent, &wanted));
+        let found = looking.await.map_err(|error| refused(&error))?;
         let Some((server, tool)) = found else {
             let problem = format!("there is no tool \"{}\"", sanitise_line(&name, MAX_NAME_CHARS));
             return Err(ErrorData::invalid_params(problem, Some(data("ERR_UNKNOWN_TOOL"))));
@@ -155,7 +155,7 @@ impl Handler {
         let Some(session) = self.session_cell().get().cloned() else { return Ok(Vec::new()) };
         let options = self.served.0.options.clone();
         let names = move || Ok(listed(&options, &session.agent)?.into_iter().map(|tool| tool.name).collect());
-        blocking(names).await.map_err(|error| refused(&error))
+        self.served.0.items.in_turn(&self.caller.key, names).await.map_err(|error| refused(&error))
     }
 }
 
@@ -171,22 +171,18 @@ fn listed(options: &ServeOptions, agent: &Agent) -> Result<Vec<DirectTool>> {
     Ok(tools)
 }
 
-/// Returns the server and the original name of a tool, given the name in the list.
+/// Returns the server and the original name of a tool, given the name in the list. Describes no tool, so an unknown name costs no more than
+/// a known one.
 fn found(options: &ServeOptions, agent: &Agent, name: &str) -> Result<Option<(String, String)>> {
     match &options.direct {
         Direct::Off => return Ok(None),
         Direct::Only(server) => {
-            let is_listed = agent.direct_tools(options.names)?.iter().any(|tool| tool.server == *server && tool.tool == name);
-            return Ok(is_listed.then(|| (server.clone(), name.to_owned())));
+            return Ok(agent.has_direct_tool(server, name)?.then(|| (server.clone(), name.to_owned())));
         }
         Direct::All | Direct::Of(_) => {}
     }
-    let (server, tool) = match agent.tool_named(name) {
-        Ok(found) => found,
-        // The names in this error include servers that are not listed directly, so the error is not returned.
-        Err(Error::UnknownDirectName { .. }) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    // No similar name is looked for: it could be one of a server that is not listed directly, and the search would describe all tools.
+    let Some((server, tool)) = agent.find_tool_named(name)? else { return Ok(None) };
     let is_listed = agent.names_of(&server, &tool)?.is_some_and(|names| names.in_style(options.names) == name);
     Ok((is_listed && options.direct.has(&server)).then_some((server, tool)))
 }

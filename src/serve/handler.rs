@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
+    DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Implementation,
     InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
     LoggingLevel, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference,
     ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
@@ -16,7 +15,6 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Map, Value as Json, json};
-use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::answers::{complete_of, data, no_such_resource, refused, typed, with_meta};
@@ -26,19 +24,16 @@ use super::http::{Owner, Principal};
 use super::lacking::Lacking;
 use super::links::Links;
 use super::listeners::{SentEvents, listener};
-use super::paused_calls::{Step, work};
+use super::paused_calls::Step;
 use super::prompts::{ServedPrompt, prompt_definition};
 use super::resources_and_prompts::{self, ResourcesAndPrompts, Target};
-use super::rounds::{Input, until_cancelled, worked};
-use super::run_limits::RunPermit;
+use super::rounds::until_cancelled;
 use super::session::{CallerName, ClientNotification, Session, SessionCell};
-use super::stateless::Keeper;
-use super::tasks::{Begun, Run, TaskPlace};
+use super::subscriptions::FirstLook;
 use super::traced::HostTrace;
 use super::{Served, Shared, answers, misfits, stateless, subscriptions};
-use crate::agent::{ExecuteOptions, Tool};
 use crate::blocking::blocking;
-use crate::gateway::{Agent, CallOptions, Completed, RunOptions};
+use crate::gateway::{Agent, CallOptions, Completed};
 use crate::sandbox::Stop;
 use crate::text::sanitise_line;
 
@@ -53,29 +48,22 @@ pub(super) type Answer<T> = std::result::Result<T, ErrorData>;
 pub struct Handler {
     pub(super) served: Served,
     number: u64,
-    session_cell: SessionCell,
+    pub(super) session_cell: SessionCell,
     pub(super) caller: Principal,
+    /// What the client saw at its beginning. It is needed once, when the client begins to be notified of changes.
+    first_look: FirstLook,
     ended: CancellationToken,
     _ends_with_this: DropGuard,
-}
-
-/// A call of one of this program's tools, ready to start or to continue.
-struct Prepared {
-    name: String,
-    arguments: Json,
-    keeper: Option<Keeper>,
-    input: Input,
-    permit: Option<RunPermit>,
 }
 
 /// The values from the client's side that the work of a call needs.
 pub(super) struct Client {
     pub(super) session: Arc<Session>,
     pub(super) callbacks: Arc<ClientCallbacks>,
-    on_event: crate::gateway::EventListener,
+    pub(super) on_event: crate::gateway::EventListener,
     pub(super) events: SentEvents,
     pub(super) stop: Stop,
-    trace: HostTrace,
+    pub(super) trace: HostTrace,
 }
 
 impl Client {
@@ -94,7 +82,8 @@ impl Handler {
         let ended = CancellationToken::new();
         let ends_with_this = ended.clone().drop_guard();
         let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-        Self { served, number, session_cell: SessionCell::default(), caller, ended, _ends_with_this: ends_with_this }
+        let (session_cell, first_look) = (SessionCell::default(), FirstLook::default());
+        Self { served, number, session_cell, caller, first_look, ended, _ends_with_this: ends_with_this }
     }
 
     /// Returns the cell of the session, for the code that ends the connection.
@@ -143,36 +132,10 @@ impl Handler {
         Ok(Client { session, callbacks, on_event, events, stop: Stop::new(), trace: HostTrace::of(context) })
     }
 
-    /// Checks a call of one of this program's tools, and reserves its share of the limits.
-    ///
-    /// # Errors
-    /// `ERR_INVALID_ARGUMENTS`, `ERR_BUSY`, `ERR_UNKNOWN_SESSION`. In these cases nothing was started.
-    fn prepared(&self, tool: Tool, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> crate::Result<Prepared> {
-        self.check_arguments(&request)?;
-        let name = request.name.into_owned();
-        let mut arguments = Json::Object(request.arguments.unwrap_or_default());
-        let keeper = Keeper::of(&self.served, context, &name, &mut arguments);
-        let bound = json!(["tools/call", name, arguments, keeper.as_ref().and_then(Keeper::handle)]);
-        let input = self.input(request.request_state, request.input_responses, &bound)?;
-        let is_first = input.state.is_none();
-        if let Some(session) = keeper.as_ref().filter(|_| is_first).map(Keeper::session).transpose()?.flatten() {
-            // A request without a session has an empty cell until now.
-            let _ = self.session_cell.set(session);
-        }
-        let permit = (is_first && tool == Tool::RunJavascript).then(|| self.served.0.runs.admit(&self.caller.key)).transpose()?;
-        Ok(Prepared { name, arguments, keeper, input, permit })
-    }
-
     /// Returns the owner of a task: the caller, or this connection if there is no caller's token.
     pub(super) fn owner(&self, context: &RequestContext<RoleServer>) -> Owner {
         let of_connection = || Owner { key: format!("connection:{}", self.number), ended: Arc::new(self.ended.clone()) };
         stateless::owner(context).unwrap_or_else(of_connection)
-    }
-
-    /// Reserves a place for a task. Returns `None` if the client does not support tasks or already has too many.
-    fn task_place(&self, context: &RequestContext<RoleServer>) -> Option<TaskPlace> {
-        let knows = in_rounds(context) && context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
-        knows.then(|| self.served.0.tasks.place(self.owner(context))).flatten()
     }
 
     /// Runs `work` with the lists of the resources and prompts of all servers.
@@ -240,7 +203,9 @@ impl ServerHandler for Handler {
         context.peer.set_peer_info(request.clone());
         let mut negotiated = self.negotiate_initialize(&request)?;
         // If no session can be opened, the host gets no instructions now. The reason is reported in the answer to its next request.
-        if let Ok(session) = self.session(&context) {
+        let session = self.session(&context).ok();
+        self.first_look.fill(&self.served.0, session.as_deref()).await;
+        if let Some(session) = session {
             negotiated.instructions = self.instructions_of(session).await;
         }
         Ok(negotiated)
@@ -262,8 +227,10 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let (changes, cell, ended) = (self.served.0.changes.subscribe(), self.session_cell.clone(), self.ended.clone());
-        let telling = subscriptions::tell_session(changes, cell, self.served.0.options.direct.clone(), context.peer);
+        // A client may send this notification any number of times, and is notified of each change once.
+        let Some(first_look) = self.first_look.take() else { return };
+        let (cell, ended) = (self.session_cell.clone(), self.ended.clone());
+        let telling = subscriptions::tell_session(first_look, cell, self.served.0.options.direct.clone(), context.peer);
         self.served.0.runtime.spawn(async move { ended.run_until_cancelled(telling).await });
     }
 
@@ -312,61 +279,10 @@ impl ServerHandler for Handler {
     }
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer<CallToolResponse> {
-        let Some(tool) = self.served.0.options.direct.own_tool(&request.name) else { return self.call_direct(request, context).await };
-        let prepared = match self.prepared(tool, request, &context) {
-            Ok(prepared) => prepared,
-            Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
-        };
-        let Prepared { name, arguments, keeper, mut input, permit } = prepared;
-        let (run, is_first) = (self.served.next_run(), input.state.is_none());
-        let (shared, caller) = (Arc::downgrade(&self.served.0), self.caller.key.clone());
-        let work_of = move |client: Client| async move {
-            let _permit = permit;
-            let (on_event, trace) = (Arc::clone(&client.on_event), client.trace.clone());
-            let options = ExecuteOptions {
-                stop: client.stop.clone(),
-                callbacks: Some(Arc::clone(&client.callbacks) as Arc<_>),
-                run_setup: Some(Arc::new(move |options| RunOptions {
-                    on_event: Some(Arc::clone(&on_event)),
-                    run_id: Some(run),
-                    trace: trace.context.clone(),
-                    request: Some(trace.request.clone()),
-                    ..options
-                })),
-            };
-            let answer = client.session.tools.execute_with(&name, &arguments, options).await;
-            let answer = answer.map_err(|error| refused(&error))?;
-            Ok(match (keeper, shared.upgrade()) {
-                (Some(keeper), _) => keeper.kept(&client.session, answer),
-                (None, Some(shared)) if tool == Tool::RunJavascript => {
-                    shared.saved_shares.ran(&caller, &client.session, Instant::now());
-                    answer
-                }
-                (None, _) => answer,
-            })
-        };
-        if let Some(place) = self.task_place(&context).filter(|_| is_first && tool == Tool::RunJavascript) {
-            let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
-            let client = self.client(&context, ClientChannel::Round(sender))?;
-            let run =
-                Run { stop: client.stop.clone(), work: work(worked(client.events.clone(), input.held.take(), work_of(client))), questions };
-            return Ok(match self.served.0.tasks.begin(place, run, &context.ct).await? {
-                Begun::Done(result) => CallToolResponse::from(typed::<CallToolResult>(result)?),
-                Begun::Task(task) => CallToolResponse::from(task),
-            });
+        match self.served.0.options.direct.own_tool(&request.name) {
+            Some(tool) => self.call_own(tool, request, context).await,
+            None => self.call_direct(request, context).await,
         }
-        let (before, peer) = match tool {
-            Tool::Manage => (self.direct_names(&context).await?, context.peer.clone()),
-            _ => (None, context.peer.clone()),
-        };
-        let step = self.asking(context, input, work_of).await?;
-        if let Some(before) = before {
-            self.tell_of_direct_tools(&before, &peer).await?;
-        }
-        Ok(match step {
-            Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
-            Step::Ask(questions) => CallToolResponse::from(questions),
-        })
     }
 
     async fn list_resources(
@@ -392,8 +308,8 @@ impl ServerHandler for Handler {
             Target::ServerResource { server, uri } => (server, uri),
             Target::Types { server } => {
                 let (agent, errors) = (self.agent(&context)?, self.served.0.options.errors());
-                let (text, mime) =
-                    blocking(move || resources_and_prompts::types(&agent, &server, errors)).await.map_err(|error| refused(&error))?;
+                let types = move || resources_and_prompts::types(&agent, &server, errors);
+                let (text, mime) = self.served.0.items.in_turn(&self.caller.key, types).await.map_err(|error| refused(&error))?;
                 let contents = json!({ "contents": [{ "uri": served, "mimeType": mime, "text": text }] });
                 return Ok(ReadResourceResponse::from(answers::complete::<ReadResourceResult>(contents)?));
             }

@@ -96,6 +96,11 @@ pub(super) fn check_parts(tool: &str, arguments: Option<&serde_json::Map<String,
     Err(Error::InvalidArguments { what: format!("\"{tool}\"").into(), problem: problem.into() })
 }
 
+/// Returns the approximate memory in bytes of a JSON value.
+pub(super) fn memory_bytes(json: &Json) -> usize {
+    text_bytes(json).saturating_add(parts(json).saturating_mul(size_of::<Json>()))
+}
+
 /// Returns the number of values in a JSON value. The value itself is counted too.
 fn parts(json: &Json) -> usize {
     1 + match json {

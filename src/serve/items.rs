@@ -1,22 +1,24 @@
 //! Keeps the lists of resources and prompts until the sources of the lists change, and limits how many lists are made for one caller at the
 //! same time. The lists of a server with thousands of items take long to make.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::direct::Direct;
 use super::resources_and_prompts::ResourcesAndPrompts;
+use super::turns::Turns;
 use crate::blocking::blocking;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
 
-/// The number of lists that are kept. Agents that see the same parts of the same servers share one set of lists.
+/// The maximum number of sets of lists that are kept. A set has all lists of the agents that see the same parts of the same servers.
 const MAX_KEPT: usize = 8;
-/// The number of requests for lists that are processed at the same time for one caller. More requests of this caller must wait.
+/// The number of requests about items of servers that are processed at the same time for one caller: those that make lists, declarations or
+/// descriptions, and apart from these, those that look up one item. More requests of this caller must wait.
 const MAX_AT_ONCE: usize = 2;
 
 /// The sources of lists: the servers that an agent sees, in order, each with the part of its approved manifest that the agent sees.
@@ -24,14 +26,20 @@ type Sources = Vec<Source>;
 /// A server's name, and the part of its manifest that an agent sees.
 type Source = (String, Arc<Manifest>);
 
-/// The lists that are kept, and the semaphore of each caller. Clones are cheap.
+/// The lists that are kept, and the turns of all callers. Clones are cheap.
 #[derive(Clone, Default)]
 pub(super) struct ItemLists(Arc<State>);
 
-#[derive(Default)]
 struct State {
     kept: Mutex<VecDeque<(Sources, Arc<ResourcesAndPrompts>)>>,
-    turns: Mutex<HashMap<String, Weak<Semaphore>>>,
+    turns: Turns,
+    short_turns: Turns,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), turns: Turns::new(MAX_AT_ONCE), short_turns: Turns::new(MAX_AT_ONCE) }
+    }
 }
 
 /// The servers and manifests that an agent saw at one moment.
@@ -59,29 +67,23 @@ impl ItemLists {
         direct: Direct,
         work: impl FnOnce(&Agent, &ResourcesAndPrompts) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (lists, turn) = (self.clone(), self.turn(caller).await);
-        blocking(move || {
-            let outcome = work(&agent, &*lists.of(&agent, &direct)?);
-            drop(turn);
-            outcome
-        })
-        .await
+        let lists = self.clone();
+        self.in_turn(caller, move || work(&agent, &*lists.of(&agent, &direct)?)).await
     }
 
-    /// Waits until another request of this caller may be processed. The semaphore is never closed, so a permit is always returned.
-    async fn turn(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
-        self.turns_of(caller).acquire_owned().await.ok()
+    /// Waits for the caller's turn, and runs `work` on a blocking thread.
+    pub(super) async fn in_turn<T: Send + 'static>(&self, caller: &str, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        done_in(self.turn(caller).await, work).await
     }
 
-    fn turns_of(&self, caller: &str) -> Arc<Semaphore> {
-        let mut all = self.0.turns.lock();
-        if let Some(known) = all.get(caller).and_then(Weak::upgrade) {
-            return known;
-        }
-        all.retain(|_, known| known.strong_count() > 0);
-        let own = Arc::new(Semaphore::new(MAX_AT_ONCE));
-        all.insert(caller.to_owned(), Arc::downgrade(&own));
-        own
+    /// Waits until another request of this caller may do long work about servers.
+    pub(super) async fn turn(&self, caller: &str) -> Option<OwnedSemaphorePermit> {
+        self.0.turns.wait(caller).await
+    }
+
+    /// Looks up one item on a blocking thread. The work is short, so it has turns of its own, and does not wait for lists.
+    pub(super) async fn look_up<T: Send + 'static>(&self, caller: &str, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        done_in(self.0.short_turns.wait(caller).await, work).await
     }
 
     /// Returns the lists of the items that an agent sees now. The approvals are read each time. No server is started.
@@ -115,6 +117,16 @@ impl ItemLists {
     }
 }
 
+/// Runs `work` on a blocking thread, and gives back the turn when the work has ended.
+async fn done_in<T: Send + 'static>(turn: Option<OwnedSemaphorePermit>, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    blocking(move || {
+        let outcome = work();
+        drop(turn);
+        outcome
+    })
+    .await
+}
+
 fn is_same(one: &Sources, other: &Sources) -> bool {
     let same = |((name, manifest), (other_name, other)): (&Source, &Source)| {
         // A manifest is never modified: a change creates a new manifest. Two manifests that exist at the same time have different pointers.
@@ -140,7 +152,6 @@ fn sources(agent: &Agent, direct: &Direct) -> Result<Sources> {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt as _;
     use serde_json::json;
 
     use super::*;
@@ -175,18 +186,5 @@ mod tests {
             assert!(Arc::ptr_eq(&first, &of(&one)), "what is used stays");
         }
         assert_eq!(lists.0.kept.lock().len(), MAX_KEPT);
-    }
-
-    #[test]
-    fn requests_of_one_caller_wait_for_each_other_and_not_those_of_another() {
-        let lists = ItemLists::default();
-        let mut held: Vec<_> = (0..MAX_AT_ONCE).filter_map(|_| lists.turn("loud").now_or_never()).collect();
-        assert_eq!(held.len(), MAX_AT_ONCE);
-        assert!(lists.turn("loud").now_or_never().is_none() && lists.turn("quiet").now_or_never().is_some());
-        held.pop();
-        assert!(lists.turn("loud").now_or_never().is_some());
-        drop(held);
-        assert!(lists.turn("quiet").now_or_never().is_some());
-        assert_eq!(lists.0.turns.lock().len(), 1, "no caller is kept that has no request");
     }
 }

@@ -26,9 +26,11 @@ mod lacking;
 mod links;
 mod listeners;
 mod misfits;
+mod own_tools;
 mod paused_calls;
 mod places;
 mod prompts;
+mod request_ids;
 mod resources_and_prompts;
 mod rounds;
 mod run_limits;
@@ -41,6 +43,7 @@ mod stdio;
 mod subscriptions;
 mod tasks;
 mod traced;
+mod turns;
 mod unanswered;
 mod unreadable;
 mod waiting_calls;
@@ -52,6 +55,7 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::MAX_CALLS;
 use crate::bridge::ToolErrors;
 use crate::error::{Error, Result};
 use crate::gateway::{Agent, Gateway, IdentityOptions};
@@ -75,6 +79,7 @@ use self::run_limits::{CodeOwners, Runs};
 use self::saved_shares::SavedShares;
 use self::session::Session;
 use self::tasks::Tasks;
+use self::turns::Turns;
 use self::waiting_calls::WaitingCalls;
 
 /// Options of a served gateway.
@@ -119,6 +124,8 @@ struct Shared {
     runs: Runs,
     code_owners: CodeOwners,
     items: ItemLists,
+    /// The turns of calls of this program's tools that run no code and make no list.
+    tool_calls: Arc<Turns>,
     /// The number that the next run will have in events and questions.
     next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
@@ -155,6 +162,7 @@ impl Served {
             runs: Runs::new(Arc::clone(&metrics)),
             code_owners: CodeOwners::new(Arc::clone(&metrics)),
             items: ItemLists::default(),
+            tool_calls: Arc::new(Turns::new(MAX_CALLS)),
             metrics,
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),

@@ -9,7 +9,7 @@ use rmcp::service::RequestContext;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-use super::asking::ClientChannel;
+use super::asking::{ClientChannel, RequestChannel};
 use super::handler::{Answer, Client, Handler, MAX_QUESTIONS, in_rounds};
 use super::held_arguments::{HeldArguments, check_parts};
 use super::http::SessionEnd;
@@ -64,7 +64,9 @@ impl Handler {
 
     /// Returns the channel in which each question is a request to the client that sent this request.
     pub(super) fn request_channel(&self, context: &RequestContext<RoleServer>) -> ClientChannel {
-        ClientChannel::Request(context.peer.clone(), Arc::new(AskingCall::new(&self.served.0.waiting_calls, &self.caller.key)))
+        let call = Arc::new(AskingCall::new(&self.served.0.waiting_calls, &self.caller.key));
+        let (peer, origin, runtime) = (context.peer.clone(), context.id.clone(), self.served.0.runtime.clone());
+        ClientChannel::Request(RequestChannel { peer, origin, call, runtime })
     }
 
     /// Returns the input of a round. The input is bound to the caller, the method and the parameters. The first round reserves the memory

@@ -28,7 +28,7 @@ where
 {
     let (input, found) = Watched::new(input, MAX_LINE_BYTES);
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
-    let transport = Answering { transport, found };
+    let transport = Answering::new(transport, found);
     let handler = served.handler(&Principal::default());
     let session = handler.session_cell();
     let unanswered = Unanswered::default();

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use rmcp::model::SubscriptionFilter;
 use rmcp::service::{Peer, SubscriptionContext, SubscriptionSink};
 use rmcp::{ErrorData, RoleServer};
@@ -101,10 +103,44 @@ async fn tell(sink: &SubscriptionSink, declarations: &[String]) {
     }
 }
 
-/// Notifies a session's client when its lists change. Ends when the client is gone, or when no further change can follow. Before its first
-/// request, a client has no session, and gets no notification.
-pub(super) async fn tell_session(mut changes: broadcast::Receiver<()>, cell: SessionCell, direct: Direct, peer: Peer<RoleServer>) {
-    let mut seen = None;
+/// What a session's client saw when the session began, and the changes since then. Both are read before the client can ask for a list, so
+/// no change after a list is missed.
+#[derive(Default)]
+pub(super) struct FirstLook {
+    is_filled: AtomicBool,
+    look: Mutex<Option<Look>>,
+}
+
+pub(super) struct Look {
+    seen: Option<Seen>,
+    changes: broadcast::Receiver<()>,
+}
+
+impl FirstLook {
+    /// Reads what the client of a session sees. Does nothing if this was done before, so that a connection is notified of changes only
+    /// once. `session` is `None` if no session could be opened.
+    pub(super) async fn fill(&self, shared: &Shared, session: Option<&Session>) {
+        if self.is_filled.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let changes = shared.changes.subscribe();
+        let seen = match session {
+            Some(session) => Seen::of(session.agent.clone(), shared.options.direct.clone()).await,
+            None => None,
+        };
+        *self.look.lock() = Some(Look { seen, changes });
+    }
+
+    /// Takes what was read. Returns `None` if nothing was read, or if it was taken before.
+    pub(super) fn take(&self) -> Option<Look> {
+        self.look.lock().take()
+    }
+}
+
+/// Notifies a session's client when its lists change. Ends when the client is gone, or when no further change can follow. A client without
+/// a session gets no notification.
+pub(super) async fn tell_session(first_look: Look, cell: SessionCell, direct: Direct, peer: Peer<RoleServer>) {
+    let Look { mut seen, mut changes } = first_look;
     while changes::next(&mut changes).await {
         let Some(session) = cell.get() else { continue };
         // If this client does not see what has changed, the client is not notified.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers;
 use super::asking::Question;
-use super::held_arguments::HeldArguments;
+use super::held_arguments::{HeldArguments, memory_bytes};
 use super::http::Owner;
 use super::paused_calls::Work;
 use crate::error::Error;
@@ -37,6 +37,16 @@ const POLL: Duration = Duration::from_millis(500);
 const MAX_OF_CALLER: usize = 32;
 /// The maximum number of tasks for all callers. If there are this many tasks, the next runs do not become tasks.
 const MAX_OF_ALL: usize = 512;
+/// The maximum memory in bytes for the results of one caller's tasks.
+const MAX_BYTES_OF_CALLER: usize = 32 * MIB;
+/// The maximum memory in bytes for the results of all tasks.
+const MAX_BYTES_OF_ALL: usize = 256 * MIB;
+/// The part of [`MAX_BYTES_OF_ALL`] that only callers may use whose results take at most [`LEAST_BYTES_OF_CALLER`]. This prevents a few
+/// callers from using all of the memory.
+const RESERVED_BYTES: usize = 64 * MIB;
+/// The memory in bytes up to which the results of a caller may use the reserved part.
+const LEAST_BYTES_OF_CALLER: usize = 8 * MIB;
+const MIB: usize = 1024 * 1024;
 /// The maximum number of waiting questions for one task. Runs have a separate limit for all their questions.
 const MAX_QUESTIONS: usize = 64;
 
@@ -66,8 +76,12 @@ struct Entry {
     asked: u64,
     /// The memory that is reserved for the answers that the run has received.
     held: Vec<HeldArguments>,
+    /// True if the client knows the task. Until then, the result is the answer to the client's request.
+    is_known: bool,
     /// True if the client has seen the result of the task.
     is_told: bool,
+    /// The memory of the result in bytes.
+    bytes: usize,
     changed: watch::Sender<()>,
 }
 
@@ -103,14 +117,15 @@ impl Tasks {
         Self { all: Arc::default(), runtime: runtime.clone(), times: Times { prompt: PROMPT, life: LIFE }, closed: closed.clone() }
     }
 
-    /// Returns a place if the caller may have one more task. To make room, removes those tasks of the caller whose result the caller has
-    /// seen.
+    /// Returns a place if the caller may have one more task, by the number of tasks and by the memory of their results. To make room,
+    /// removes those tasks of the caller whose result the caller has seen.
     pub(super) fn place(&self, owner: Owner) -> Option<TaskPlace> {
         let mut random = [0; SAVED_ID_BYTES];
         getrandom::fill(&mut random).ok()?;
         let mut all = self.all.lock();
         let is_full = |all: &HashMap<String, Entry>| {
-            all.len() >= MAX_OF_ALL || all.values().filter(|entry| entry.owner.key == owner.key).count() >= MAX_OF_CALLER
+            let of_caller = all.values().filter(|entry| entry.owner.key == owner.key).count();
+            all.len() >= MAX_OF_ALL || of_caller >= MAX_OF_CALLER || full_of_results(all, &owner.key, 1).is_some()
         };
         if is_full(&all) {
             all.retain(|_, entry| !entry.is_told || entry.owner.key != owner.key);
@@ -156,8 +171,9 @@ impl Tasks {
     /// a question, returns the run as a task.
     fn prompt_outcome(&self, id: &str) -> Option<Result<Begun, ErrorData>> {
         let mut all = self.all.lock();
-        let Some(entry) = all.get(id) else { return Some(Err(unknown())) };
+        let Some(entry) = all.get_mut(id) else { return Some(Err(unknown())) };
         if !entry.questions.is_empty() {
+            entry.is_known = true;
             return Some(Ok(Begun::Task(CreateTaskResult::new(entry.now()))));
         }
         if entry.state == State::Working {
@@ -168,10 +184,17 @@ impl Tasks {
         Some(ended.prompt())
     }
 
+    /// Returns a run as a task, or its result if it has ended at this moment.
     fn as_task(&self, id: &str) -> Result<Begun, ErrorData> {
-        let all = self.all.lock();
-        let entry = all.get(id).ok_or_else(unknown)?;
-        Ok(Begun::Task(CreateTaskResult::new(entry.now())))
+        let mut all = self.all.lock();
+        let entry = all.get_mut(id).ok_or_else(unknown)?;
+        if entry.state == State::Working {
+            entry.is_known = true;
+            return Ok(Begun::Task(CreateTaskResult::new(entry.now())));
+        }
+        let ended = all.remove(id).ok_or_else(unknown)?;
+        drop(all);
+        ended.prompt()
     }
 
     /// Runs the work until it ends, or until its caller ends, its time is over, or the server ends. Removes the task when the time of the
@@ -224,9 +247,14 @@ impl Tasks {
             Err(_) if was_stopped => TaskPayload::Cancelled,
             Err(error) => TaskPayload::Failed { error: object(json!(error)) },
         };
+        let bytes = memory_of(&payload);
         let mut all = self.all.lock();
+        let refusal = no_room(&mut all, id, bytes);
         let Some(entry) = all.get_mut(id) else { return };
-        entry.state = State::Ended(payload);
+        (entry.state, entry.bytes) = match refusal {
+            None => (State::Ended(payload), bytes),
+            Some(error) => (State::Ended(TaskPayload::Failed { error: object(json!(answers::refused(&error))) }), 0),
+        };
         let unanswered = std::mem::take(&mut entry.questions);
         entry.held.clear();
         entry.touch();
@@ -283,6 +311,44 @@ impl Tasks {
     }
 }
 
+/// Makes room for the result of a task by removing other tasks of its caller whose result the caller has seen. Returns the reason if there
+/// is no room. The result of a run that no client knows as a task needs no room, because it is sent at once.
+fn no_room(all: &mut HashMap<String, Entry>, id: &str, bytes: usize) -> Option<Error> {
+    let owner = all.get(id).filter(|entry| entry.is_known)?.owner.key.clone();
+    full_of_results(all, &owner, bytes)?;
+    all.retain(|_, entry| !entry.is_told || entry.owner.key != owner);
+    full_of_results(all, &owner, bytes)
+}
+
+/// Returns the limit that results of `bytes` more bytes would exceed.
+fn full_of_results(all: &HashMap<String, Entry>, owner: &str, bytes: usize) -> Option<Error> {
+    let mut of_all = bytes;
+    let mut of_caller = bytes;
+    for entry in all.values() {
+        of_all = of_all.saturating_add(entry.bytes);
+        if entry.owner.key == owner {
+            of_caller = of_caller.saturating_add(entry.bytes);
+        }
+    }
+    if of_caller > MAX_BYTES_OF_CALLER {
+        return Some(Error::Busy {
+            what: "bytes of results that this caller's tasks keep (tasks/get frees them)",
+            limit: MAX_BYTES_OF_CALLER,
+        });
+    }
+    let most = if of_caller > LEAST_BYTES_OF_CALLER { MAX_BYTES_OF_ALL - RESERVED_BYTES } else { MAX_BYTES_OF_ALL };
+    let busy = || Error::Busy { what: "bytes of results that all tasks keep (or up to a quarter fewer)", limit: MAX_BYTES_OF_ALL };
+    (of_all > most).then(busy)
+}
+
+fn memory_of(payload: &TaskPayload) -> usize {
+    match payload {
+        TaskPayload::Completed { result } => result.values().map(memory_bytes).sum(),
+        TaskPayload::Failed { error } => error.values().map(memory_bytes).sum(),
+        _ => 0,
+    }
+}
+
 /// Ends a run when it is dropped.
 struct EndsRun(Option<Stop>);
 
@@ -300,7 +366,19 @@ impl Entry {
         let mut task = Task::new(id, rmcp::model::TaskStatus::Working, now.clone(), now);
         task.ttl_ms = u64::try_from(LIFE.as_millis()).ok();
         task.poll_interval_ms = u64::try_from(POLL.as_millis()).ok();
-        Self { owner, task, state: State::Working, stop, questions: BTreeMap::new(), asked: 0, held: Vec::new(), is_told: false, changed }
+        Self {
+            owner,
+            task,
+            state: State::Working,
+            stop,
+            questions: BTreeMap::new(),
+            asked: 0,
+            held: Vec::new(),
+            is_known: false,
+            is_told: false,
+            bytes: 0,
+            changed,
+        }
     }
 
     fn touch(&mut self) {

@@ -176,3 +176,57 @@ async fn a_caller_with_too_many_tasks_gets_no_more_and_another_does() {
     assert!(tasks.place(one).is_some());
     assert!(is_gone(&tasks, "one", &ids[0]) && !is_gone(&tasks, "one", &ids[1]));
 }
+
+/// Returns a run that returns a text of this length after one question.
+fn returning(length: usize) -> Run {
+    let Run { work: asks, stop, questions } = asking(1);
+    let work = work(async move {
+        asks.await?;
+        Ok(json!({ "value": "x".repeat(length) }))
+    });
+    Run { work, stop, questions }
+}
+
+async fn settled(tasks: &Tasks, owner: &Owner, length: usize) -> (String, Option<String>) {
+    let id = begin(tasks, owner, returning(length)).await;
+    tasks.answer(&owner.key, &id, [(key(1), json!(null))].into_iter().collect(), held()).unwrap();
+    let payload = loop {
+        let state = tasks.all.lock().get(&id).map(Entry::payload).unwrap();
+        match state {
+            TaskPayload::Working | TaskPayload::InputRequired { .. } => tokio::task::yield_now().await,
+            ended => break ended,
+        }
+    };
+    let refused = if let TaskPayload::Failed { error } = payload { error["data"]["code"].as_str().map(str::to_owned) } else { None };
+    (id, refused)
+}
+
+#[tokio::test]
+async fn results_that_a_caller_does_not_fetch_have_a_limit_and_make_room_when_they_are_fetched() {
+    let (tasks, one) = (tasks(), owner("one"));
+    // A result has its value twice: as text and as structured content.
+    let length = MAX_BYTES_OF_CALLER / 8;
+    let (first, refused) = settled(&tasks, &one, length).await;
+    assert_eq!(refused, None);
+    let mut kept = 1;
+    let refused = loop {
+        match settled(&tasks, &one, length).await.1 {
+            None => kept += 1,
+            Some(refused) => break refused,
+        }
+        assert!(kept < MAX_OF_CALLER, "there is no limit");
+    };
+    let of_caller = |key: &str| tasks.all.lock().values().filter(|entry| entry.owner.key == key).map(|entry| entry.bytes).sum::<usize>();
+    assert_eq!(refused, "ERR_BUSY");
+    assert!((2..8).contains(&kept) && of_caller("one") <= MAX_BYTES_OF_CALLER, "{kept} {}", of_caller("one"));
+    assert_eq!(settled(&tasks, &owner("another"), length).await.1, None);
+    // The caller fetches a result, so this result makes room.
+    tasks.get("one", &first).unwrap();
+    assert_eq!(settled(&tasks, &one, length).await.1, None);
+    assert!(is_gone(&tasks, "one", &first));
+    // A caller whose results fill its share gets answers instead of tasks.
+    for entry in tasks.all.lock().values_mut() {
+        entry.bytes = MAX_BYTES_OF_CALLER;
+    }
+    assert!(tasks.place(one).is_none() && tasks.place(owner("third")).is_some());
+}

@@ -13,19 +13,19 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::sessions::InUse;
 use super::slots::Slots;
 
-/// The maximum size in bytes of an answer whose copy in its session needs no slot. The request rate limits the memory for such copies.
+/// The maximum size in bytes of an answer that keeps no slot after it was sent. The request rate limits the memory for such answers.
 const LIGHT_BYTES: usize = 64 * 1024;
 
 /// The body of a response. It occupies the slots of its request until the response ends.
 ///
-/// rmcp keeps a copy of each answer in a session for some seconds, for a client that has lost its connection. The slots of a large answer
-/// are released only after this time. Otherwise one client could fill the memory with large answers.
+/// The slots of a large answer in a session are released only after some seconds. Otherwise one client could fill the memory with large
+/// answers that it does not read.
 pub(super) struct AnswerBody {
     body: Body,
     /// Ends a stream when the server drains.
     ended: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     slots: Arc<Slots>,
-    /// The time for which the session keeps a copy of the answer.
+    /// The time for which a large answer keeps its slots.
     kept_for: Option<Duration>,
     sent: usize,
     is_whole: bool,
@@ -43,9 +43,9 @@ impl AnswerBody {
         Self { body, ended, slots, kept_for, sent: 0, is_whole: false, _session: session }
     }
 
-    /// Returns how long a large copy of the answer is kept. If the client did not read the whole answer, the size of the answer is unknown,
+    /// Returns how long the slots of a large answer are kept. If the client did not read the whole answer, the size of the answer is unknown,
     /// so it is treated as large.
-    fn large_copy_kept_for(&self) -> Option<Duration> {
+    fn large_answer_kept_for(&self) -> Option<Duration> {
         let is_whole = self.is_whole || http_body::Body::is_end_stream(&self.body);
         self.kept_for.filter(|_| !is_whole || self.sent > LIGHT_BYTES)
     }
@@ -53,7 +53,7 @@ impl AnswerBody {
 
 impl Drop for AnswerBody {
     fn drop(&mut self) {
-        if let Some(kept_for) = self.large_copy_kept_for() {
+        if let Some(kept_for) = self.large_answer_kept_for() {
             self.slots.keep_for(kept_for);
         }
     }

@@ -27,7 +27,6 @@ mod options;
 mod origin;
 mod peer;
 mod rate;
-mod request_ids;
 mod router;
 mod server;
 mod sessions;

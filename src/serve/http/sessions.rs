@@ -13,8 +13,8 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::metrics::Metrics;
-use super::request_ids::{Answering, RequestIds};
 use crate::serve::places::{Place, Share};
+use crate::serve::request_ids::{Answering, RequestIds};
 
 tokio::task_local! {
     /// Set to true if the request that is being handled needs a new session, but there are too many sessions. The flag is needed because
@@ -22,8 +22,9 @@ tokio::task_local! {
     pub(super) static NO_SESSION_LEFT: Cell<bool>;
 }
 
-/// The time for which rmcp keeps a copy of each answer. A client that has lost its connection can request the answer again during this
-/// time. The client does so after three seconds (`retry` of the stream), so the time is longer.
+/// The time for which a large answer keeps the slots of its request, and for which rmcp keeps the stream of a cancelled request. A client
+/// that has lost its connection can resume the stream of a request that runs. After the answer has been sent to a broken stream, rmcp keeps
+/// no copy of it.
 pub(super) const ANSWER_KEPT: Duration = Duration::from_secs(5);
 
 /// The end of a session. It is stored in the extensions of each request of the session.

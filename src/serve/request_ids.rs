@@ -1,4 +1,4 @@
-//! The ids of the requests of one session. rmcp stores its state of a request under the request's id. If a second request has the same id,
+//! The ids of the requests of one session, or of the connection over standard input and output. rmcp stores its state of a request under the request's id. If a second request has the same id,
 //! rmcp loses the state of the first request, which then never ends. So an id must be unique among the requests in progress. An id must
 //! also be short.
 
@@ -14,8 +14,8 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{RoleServer, model::ClientRequest};
 
+use super::answers::refused as answered;
 use crate::error::Error;
-use crate::serve::answers::refused as answered;
 
 /// The maximum length of a request id and of a progress token, in bytes.
 const MAX_BYTES: usize = 256;
@@ -63,7 +63,7 @@ impl RequestIds {
     }
 
     /// Releases the id of a request that is being answered.
-    fn sent(&self, message: &ServerJsonRpcMessage) {
+    pub(super) fn sent(&self, message: &ServerJsonRpcMessage) {
         match message {
             ServerJsonRpcMessage::Response(response) => self.give_back(&response.id),
             ServerJsonRpcMessage::Error(error) => error.id.iter().for_each(|id| self.give_back(id)),

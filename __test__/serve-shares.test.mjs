@@ -1,0 +1,171 @@
+// Tests of what one host can take from the others of a served gateway, and of the stream on which a host is asked and told.
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { ask } from './serve-raw.mjs'
+import { fixture, folder, gated, openApproved, waitFor } from './support.mjs'
+
+const VERSION = '2025-11-25'
+const TOKENS = { loud: 'a'.repeat(40), quiet: 'b'.repeat(40) }
+let lastId = 0
+
+/** A server of many tools with long schemas. */
+const big = {
+  command: process.execPath,
+  box: 'off',
+  confirm: 'never',
+  args: [
+    '-e',
+    `const properties = Object.fromEntries(Array.from({ length: 20 }, (_, i) => ['p' + i, { type: 'string', description: 'parameter ' + i }]))
+    const tool = (_, i) => ({ name: 'tool_' + i, description: ('word' + i + ' ').repeat(60), inputSchema: { type: 'object', properties }, annotations: { readOnlyHint: true } })
+    const answers = {
+      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'big', version: '1' } }),
+      'tools/list': () => ({ tools: Array.from({ length: 400 }, tool) }),
+    }
+    require('node:readline').createInterface(process.stdin).on('line', (line) => {
+      const { id, method, params } = JSON.parse(line)
+      if (id === undefined) return
+      const result = answers[method]?.(params)
+      console.log(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error: { code: -32601, message: 'unknown' } }) }))
+    })`,
+  ],
+}
+
+function post(url, message, { session, token } = {}) {
+  const headers = {
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    ...(session && { 'mcp-session-id': session, 'mcp-protocol-version': VERSION }),
+    ...(token && { authorization: `Bearer ${token}` }),
+  }
+  return fetch(url, { method: 'POST', headers, body: JSON.stringify({ jsonrpc: '2.0', ...message }) })
+}
+
+/** Begins a session, and gives its id. */
+async function opened(url, { token, capabilities = {} } = {}) {
+  const params = { protocolVersion: VERSION, capabilities, clientInfo: { name: 'raw', version: '1' } }
+  const response = await post(url, { id: ++lastId, method: 'initialize', params }, { token })
+  const session = response.headers.get('mcp-session-id')
+  await response.text()
+  await (await post(url, { method: 'notifications/initialized' }, { session, token })).text()
+  return session
+}
+
+/** The messages of a stream of events, in a list that grows. */
+function messagesOf(response) {
+  const received = []
+  const read = async () => {
+    let text = ''
+    for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+      text += chunk
+      const end = text.lastIndexOf('\n') + 1
+      const lines = text.slice(0, end).split('\n')
+      text = text.slice(end)
+      const data = lines.filter((line) => line.startsWith('data:')).map((line) => line.slice('data:'.length).trim())
+      received.push(...data.filter(Boolean).map((line) => JSON.parse(line)))
+    }
+  }
+  // A stream that is aborted ends with an error.
+  read().catch(() => {})
+  return received
+}
+
+const listening = (url, session) =>
+  fetch(url, { headers: { accept: 'text/event-stream', 'mcp-session-id': session, 'mcp-protocol-version': VERSION } })
+
+/** Asks a served gateway, and gives the last message of the answer. */
+async function asked(url, session, method, params, { token } = {}) {
+  const received = messagesOf(await post(url, { id: ++lastId, method, params }, { session, token }))
+  await waitFor(`the answer to ${method}`, () => received.some(({ result, error }) => result || error), 60_000)
+  return received.at(-1)
+}
+
+const tokenFile = (t) => {
+  const path = join(folder(t), 'tokens')
+  const lines = Object.entries(TOKENS).map(([name, token]) => `${name}:${token}`)
+  writeFileSync(path, lines.join('\n'), { mode: 0o600 })
+  return path
+}
+
+test('Unknown names of direct tools cost no list of all tools', async (t) => {
+  const gateway = await openApproved(t, { big })
+  const served = await gateway.serve({ http: 0, direct: true })
+  const session = await opened(served.url)
+  const took = async (work) => {
+    const before = performance.now()
+    await work()
+    return performance.now() - before
+  }
+  const lists = await took(async () => {
+    for (let i = 0; i < 4; i++) assert.ok((await asked(served.url, session, 'tools/list', {})).result.tools.length > 400)
+  })
+  const names = Array.from({ length: 64 }, (_, i) => `mcp_big_absent_${i}`)
+  const unknown = await took(async () => {
+    const answers = await Promise.all(names.map((name) => asked(served.url, session, 'tools/call', { name, arguments: {} })))
+    for (const { error } of answers) assert.equal(error?.data?.code, 'ERR_UNKNOWN_TOOL')
+  })
+  // Each of the 64 calls would take as long as a list.
+  assert.ok(unknown < 4 * lists, `64 unknown names took ${unknown} ms, and 4 lists ${lists} ms`)
+})
+
+test('Descriptions that one caller asks for without a session wait for each other, and another caller is served beside them', async (t) => {
+  const gateway = await openApproved(t, { big })
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t) })
+  const describe = async (token) => {
+    const { structuredContent } = await ask(url, 'tools/call', { name: 'describe_mcp_tools', arguments: { names: ['big'] } }, { token })
+    assert.equal(structuredContent.error, undefined)
+  }
+  let answered = 0
+  const loud = Array.from({ length: 40 }, async () => {
+    await describe(TOKENS.loud)
+    answered += 1
+  })
+  await describe(TOKENS.quiet)
+  const before = answered
+  await Promise.all(loud)
+  assert.ok(before < 12, `${before} of the other caller were answered before`)
+})
+
+test('A host is told once of a change, however often it says that it is initialized, and of none that it does not see', async (t) => {
+  const servers = { first: fixture(), hidden: fixture('--tools', 'echo'), second: fixture('--tools', 'echo') }
+  const gateway = await openApproved(t, { first: servers.first }, { config: { mcpServers: servers } })
+  const { url } = await gateway.serve({ http: 0, servers: ['first', 'second'] })
+  const session = await opened(url)
+  for (let i = 0; i < 20; i++) await (await post(url, { method: 'notifications/initialized' }, { session })).text()
+  const received = messagesOf(await listening(url, session))
+  await asked(url, session, 'tools/list', {})
+  const changes = () => received.filter(({ method }) => method?.endsWith('/list_changed')).map(({ method }) => method.split('/')[1])
+  await gateway.approve('hidden')
+  await new Promise((resolve) => setTimeout(resolve, 2500))
+  assert.deepEqual(changes(), [], 'it sees nothing of this server')
+  await gateway.approve('second')
+  await waitFor('the change', () => changes().length >= 3, 20_000)
+  await new Promise((resolve) => setTimeout(resolve, 500))
+  assert.deepEqual(changes().sort(), ['prompts', 'resources', 'tools'])
+})
+
+const call = (body) => ({
+  name: 'run_javascript',
+  arguments: { code: `import * as fixture from "host:mcp-fixture"; export const handler = () => ${body}`, input: null, timeoutMs: null },
+})
+
+for (const [what, server, params, content] of [
+  ['about a direct tool', gated(), { name: 'mcp_fixture_write_note', arguments: { text: 'x' } }, { allow: 'this call' }],
+  ['about a run', gated(), call(`fixture.write_note({ text: 'x' })`), { allow: 'this call' }],
+  ['by a server during a direct tool', fixture(), { name: 'mcp_fixture_elicit', arguments: {} }, {}],
+  ['by a server during a run', fixture(), call('fixture.elicit({})'), {}],
+]) {
+  test(`A host without a stream of its own is asked ${what} on the stream of its request`, async (t) => {
+    const gateway = await openApproved(t, { fixture: server })
+    const { url } = await gateway.serve({ http: 0, direct: true })
+    const session = await opened(url, { capabilities: { elicitation: { form: {} } } })
+    const received = messagesOf(await post(url, { id: ++lastId, method: 'tools/call', params }, { session }))
+    await waitFor('the question', () => received.some(({ method }) => method === 'elicitation/create'), 20_000)
+    const { id } = received.find(({ method }) => method === 'elicitation/create')
+    await post(url, { id, result: { action: 'accept', content } }, { session })
+    await waitFor('the answer', () => received.some(({ result }) => result), 20_000)
+    const { result } = received.at(-1)
+    assert.equal(result.isError, false, JSON.stringify(result))
+  })
+}
