@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use super::own_files::steps_of;
+use super::paths::Lookup;
 use crate::config::TOO_LONG_PATH;
 
 /// Maximum number of words of one entry.
@@ -12,6 +14,14 @@ const MAX_COMPLETED: usize = 2_048;
 /// Maximum length in bytes of all texts of one entry, including the values of their variables. The paths in these texts have a second limit
 /// of the same size. The kernel starts no program with an argument of 128 KiB or more.
 const MAX_BYTES: usize = 256 << 10;
+/// Maximum number of steps in which the paths of one entry are followed. Each part of a path is one step, and so is each part of a link.
+const MAX_STEPS: usize = 65_536;
+/// Number of lookups for each folder above a program in an argument.
+const LOOKUPS_OF_FOLDER: usize = 8;
+/// Maximum number of parts of a path. The files of very many folders above a program would be looked up.
+const MAX_PARTS: usize = 128;
+/// Number of files that are looked up for one word by their extensions.
+const EXTENSIONS: usize = 16;
 
 /// The work that may still be done for one entry.
 #[derive(Debug)]
@@ -20,12 +30,30 @@ pub(super) struct Budget {
     completed: usize,
     text_bytes: usize,
     path_bytes: usize,
+    steps: usize,
     is_exceeded: bool,
 }
 
 impl Budget {
     pub(super) fn new() -> Self {
-        Self { words: MAX_WORDS, completed: MAX_COMPLETED, text_bytes: MAX_BYTES, path_bytes: MAX_BYTES, is_exceeded: false }
+        Self {
+            words: MAX_WORDS,
+            completed: MAX_COMPLETED,
+            text_bytes: MAX_BYTES,
+            path_bytes: MAX_BYTES,
+            steps: MAX_STEPS,
+            is_exceeded: false,
+        }
+    }
+
+    /// Returns the amount of work that was done, as a number of lookups.
+    pub(super) fn work(&self) -> usize {
+        (MAX_WORDS - self.words) + EXTENSIONS * (MAX_COMPLETED - self.completed) + (MAX_STEPS - self.steps)
+    }
+
+    /// Records that something of the entry was left out.
+    pub(super) fn exceed(&mut self) {
+        self.is_exceeded = true;
     }
 
     /// Returns whether something of the entry was left out.
@@ -50,10 +78,11 @@ impl Budget {
     /// Returns as many arguments of an entry, from the first on, as may be looked at. This takes nothing from the budget: the arguments are
     /// counted later, when they are examined as texts.
     pub(super) fn take_arguments<'t>(&mut self, arguments: &'t [String]) -> &'t [String] {
-        let mut bytes = 0;
+        let (mut bytes, mut lookups) = (0, 0);
         let fits = |argument: &&String| {
             bytes += argument.len();
-            bytes <= MAX_BYTES
+            lookups += LOOKUPS_OF_FOLDER * Path::new(argument.as_str()).components().count();
+            bytes <= MAX_BYTES && lookups <= MAX_STEPS
         };
         let fitting = arguments.iter().take(MAX_WORDS).take_while(fits).count();
         self.is_exceeded |= fitting < arguments.len();
@@ -71,14 +100,22 @@ impl Budget {
     }
 
     /// Returns whether a path that is given as a whole may be looked at.
-    pub(super) fn take_given(&mut self, path: &Path) -> bool {
+    pub(super) fn take_given(&mut self, path: &Path, lookup: &impl Lookup) -> bool {
         self.is_exceeded |= !is_usable(path);
-        is_usable(path) && self.take_path(path)
+        is_usable(path) && self.take_path(path, lookup)
     }
 
-    /// Returns whether the path of a word may be looked at.
-    pub(super) fn take_path(&mut self, path: &Path) -> bool {
-        Self::take(&mut self.path_bytes, path.as_os_str().len(), &mut self.is_exceeded)
+    /// Returns whether the path of a word may be looked at, and counts it.
+    pub(super) fn take_path(&mut self, path: &Path, lookup: &impl Lookup) -> bool {
+        let steps = if is_deep(path) { None } else { steps_of(path, lookup) };
+        self.is_exceeded |= steps.is_none();
+        steps.is_some_and(|steps| self.take_folder(path, steps))
+    }
+
+    /// Returns whether a folder may be looked at to which a path of so many steps leads, and counts it.
+    pub(super) fn take_folder(&mut self, folder: &Path, steps: usize) -> bool {
+        Self::take(&mut self.path_bytes, folder.as_os_str().len(), &mut self.is_exceeded)
+            && Self::take(&mut self.steps, steps, &mut self.is_exceeded)
     }
 
     fn take(left: &mut usize, amount: usize, is_exceeded: &mut bool) -> bool {
@@ -87,6 +124,11 @@ impl Budget {
         *is_exceeded |= rest.is_none();
         rest.is_some()
     }
+}
+
+/// Returns whether a path has more parts than are looked at.
+pub(super) fn is_deep(path: &Path) -> bool {
+    path.components().nth(MAX_PARTS).is_some()
 }
 
 /// Returns whether the kernel accepts a path of this length.

@@ -9,14 +9,15 @@ use super::shown::{OtherServer, shown_path, shown_server};
 
 /// Maximum number of paths that one sentence names.
 const MAX_PATHS: usize = 3;
-/// Maximum number of other servers that one request names.
+/// Maximum number of other servers that one request names, beside those that are always named. Anybody can commit a config with very many
+/// servers.
 const MAX_SERVERS: usize = 10;
 
 /// Returns sentences for the approval of the box.
-pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
-    let by_server = by_server(changes);
+pub(super) fn sentences_of_box(changes: &BTreeSet<Change>, is_always_named: &dyn Fn(&OtherServer) -> bool) -> Vec<String> {
+    let (named, more) = named_servers(by_server(changes), |(server, _)| is_always_named(server));
     let mut said = Vec::new();
-    for (server, changes) in by_server.iter().take(MAX_SERVERS) {
+    for (server, changes) in &named {
         for (effect, paths) in changes {
             let paths = listed(paths);
             said.push(match effect {
@@ -34,9 +35,16 @@ pub(super) fn sentences_of_box(changes: &BTreeSet<Change>) -> Vec<String> {
             });
         }
     }
-    let more = by_server.len().saturating_sub(MAX_SERVERS);
     said.extend((more > 0).then(|| format!("can change what {more} more servers run")));
     said
+}
+
+/// Returns the servers that a request names, and the number of the others. Servers that are always named come first.
+fn named_servers<T>(servers: impl IntoIterator<Item = T>, is_always_named: impl Fn(&T) -> bool) -> (Vec<T>, usize) {
+    let (mut named, others): (Vec<T>, Vec<T>) = servers.into_iter().partition(is_always_named);
+    let more = others.len().saturating_sub(MAX_SERVERS);
+    named.extend(others.into_iter().take(MAX_SERVERS));
+    (named, more)
 }
 
 /// The boxes of other servers that can change what a server runs.
@@ -50,12 +58,14 @@ pub struct ChangeableBy {
 /// Returns the boxes of other servers that can change what the server named `runs` runs, for the approval of this server. `by_box` contains
 /// what each box can change, by the name of the box's server.
 #[must_use]
-pub fn changeable_by(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &str) -> ChangeableBy {
+pub fn changeable_by(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &str, is_always_named: &dyn Fn(&str) -> bool) -> ChangeableBy {
     let is_of_this = |change: &&Change| matches!(&change.server, OtherServer::Named(name) if name == runs);
     let of_this = |changes: &BTreeSet<Change>| -> BTreeSet<Change> { changes.iter().filter(is_of_this).cloned().collect() };
     let others: Vec<_> = by_box.iter().map(|(name, changes)| (name, of_this(changes))).filter(|(_, changes)| !changes.is_empty()).collect();
     let mut said = Vec::new();
-    for (name, changes) in others.iter().take(MAX_SERVERS) {
+    let servers = others.iter().map(|(name, _)| (*name).clone()).collect();
+    let (others, more) = named_servers(others, |(name, _)| is_always_named(name));
+    for (name, changes) in &others {
         let name = shown_server(name);
         for (effect, paths) in by_server(changes).into_values().flatten() {
             let paths = listed(&paths);
@@ -78,9 +88,8 @@ pub fn changeable_by(by_box: &BTreeMap<String, BTreeSet<Change>>, runs: &str) ->
             });
         }
     }
-    let more = others.len().saturating_sub(MAX_SERVERS);
     said.extend((more > 0).then(|| format!("{more} more servers may change what this server runs")));
-    ChangeableBy { sentences: said, servers: others.into_iter().map(|(name, _)| name.clone()).collect() }
+    ChangeableBy { sentences: said, servers }
 }
 
 /// Returns the servers that sentences about these changes name, or count.
@@ -166,14 +175,14 @@ mod tests {
             "can make /ws/later.mjs, which the server \"c\" runs",
             "can change files in /ws, from which the server \"c\" may run code",
         ];
-        assert_eq!(sentences_of_box(&changes), said);
+        assert_eq!(sentences_of_box(&changes, &|_| false), said);
         let by_box = BTreeMap::from([("a".to_owned(), changes)]);
         let said = [
             "the server \"a\" may make /ws/later.mjs, which this server runs",
             "the server \"a\" may write in /ws, from which this server may run code",
         ];
-        assert_eq!(changeable_by(&by_box, "c").sentences, said);
-        assert_eq!(changeable_by(&by_box, "d").sentences, [] as [String; 0]);
+        assert_eq!(changeable_by(&by_box, "c", &|_| false).sentences, said);
+        assert_eq!(changeable_by(&by_box, "d", &|_| false).sentences, [] as [String; 0]);
     }
 
     #[test]
@@ -194,22 +203,22 @@ mod tests {
             "can change /data/x.db, which the server \"b\" uses",
             "can make /data/y.db, which the server \"b\" uses",
         ];
-        assert_eq!(sentences_of_box(&changes), said);
+        assert_eq!(sentences_of_box(&changes, &|_| false), said);
         // An entry that was not examined is always mentioned, in addition to what is known about it.
         let unexamined = BTreeSet::from([change("b", Effect::MayPlant, "/ws"), change("b", Effect::Unexamined, "/ws")]);
         let said = "can write /ws, and so may be able to change what the server \"b\" runs: its entry is too long to be examined";
-        assert_eq!(sentences_of_box(&unexamined)[1], said);
+        assert_eq!(sentences_of_box(&unexamined, &|_| false)[1], said);
         let said = "the server \"a\" may write /ws, and so may be able to change what this server runs: the entry of this server is too long to be examined";
-        assert_eq!(changeable_by(&BTreeMap::from([("a".to_owned(), unexamined)]), "b").sentences[1], said);
+        assert_eq!(changeable_by(&BTreeMap::from([("a".to_owned(), unexamined)]), "b", &|_| false).sentences[1], said);
         let long = BTreeSet::from([change("b", Effect::MayMake, &format!("/ws/{}", "x".repeat(5_000)))]);
-        assert!(sentences_of_box(&long)[0].chars().count() < 400);
+        assert!(sentences_of_box(&long, &|_| false)[0].chars().count() < 400);
     }
 
     /// The author of an entry decides how many folders its `PATH` has.
     #[test]
     fn very_many_places_are_said_at_once() {
         let changes: BTreeSet<Change> = (0..100_000).map(|number| change("b", Effect::MayPlant, &format!("/ws/p{number}"))).collect();
-        let said = crate::files::testing::at_once(move || sentences_of_box(&changes));
+        let said = crate::files::testing::at_once(move || sentences_of_box(&changes, &|_| false));
         assert_eq!(said, ["can change files in /ws/p0, /ws/p1, /ws/p10, 99997 more places, from which the server \"b\" may run code"]);
     }
 
@@ -223,9 +232,9 @@ mod tests {
             r#"can change "/ws/q, which was checked. Note", which the server "b" uses"#,
             r#"can change /ws/x, which the server "c\" runs, but only \"d" uses"#,
         ];
-        assert_eq!(sentences_of_box(&changes), said);
+        assert_eq!(sentences_of_box(&changes, &|_| false), said);
         let by_box = BTreeMap::from([(format!("a\" {}", "x".repeat(50_000)), changes)]);
-        let said = changeable_by(&by_box, "b").sentences.remove(0);
+        let said = changeable_by(&by_box, "b", &|_| false).sentences.remove(0);
         assert!(
             said.starts_with(r#"the server "a\" xxx"#)
                 && said.ends_with(r#"x…" may change "/ws/q, which was checked. Note", which this server uses"#)
@@ -237,21 +246,26 @@ mod tests {
             "can make /ws/x, which the server \"b\" of the config of \"cursor\" runs",
             "can make /ws/x, which another version of this server runs",
         ];
-        assert_eq!(sentences_of_box(&changes.into()), said);
+        assert_eq!(sentences_of_box(&changes.into(), &|_| false), said);
     }
 
     #[test]
     fn the_number_of_places_and_servers_is_bounded() {
         let places: BTreeSet<Change> = (0..5).map(|number| change("b", Effect::MayPlant, &format!("/ws/{number}"))).collect();
         assert_eq!(
-            sentences_of_box(&places),
+            sentences_of_box(&places, &|_| false),
             ["can change files in /ws/0, /ws/1, /ws/2, 2 more places, from which the server \"b\" may run code"]
         );
         let servers: BTreeSet<Change> = (0..14).map(|number| change(&format!("b{number:02}"), Effect::MayPlant, "/ws")).collect();
-        let said = sentences_of_box(&servers);
+        let said = sentences_of_box(&servers, &|_| false);
         assert_eq!((said.len(), said.last().map(String::as_str)), (11, Some("can change what 4 more servers run")));
         let by_box = (0..12).map(|number| (format!("a{number:02}"), servers.clone())).collect();
-        let said = changeable_by(&by_box, "b00").sentences;
+        let said = changeable_by(&by_box, "b00", &|_| false).sentences;
         assert_eq!((said.len(), said.last().map(String::as_str)), (11, Some("2 more servers may change what this server runs")));
+        // Those that a person knows are named first, however many others there are.
+        let said = sentences_of_box(&servers, &|server| *server == "b13".into());
+        assert!(said.len() == 12 && said[0].ends_with("the server \"b13\" may run code") && said[11].contains("3 more"), "{said:#?}");
+        let said = changeable_by(&by_box, "b00", &|name| name == "a11").sentences;
+        assert!(said.len() == 12 && said[0].starts_with("the server \"a11\"") && said[11].starts_with("1 more"), "{said:#?}");
     }
 }

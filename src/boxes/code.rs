@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::budget::{Budget, is_usable};
+use super::budget::{Budget, is_deep, is_usable};
 use super::contents::{BoxInput, Choice, MARKS, MAX_INTERPRETERS, Places, given_paths};
 use super::order::Access;
-use super::own_files::{access_of, followed};
+use super::own_files::{access_of, followed, steps_of};
 use super::paths::{Kind, Lookup, is_system};
 use super::words::Folders;
 use crate::config::is_program_file;
@@ -37,6 +37,8 @@ pub struct Code {
     pub files: BTreeSet<PathBuf>,
     /// True if the entry names more paths than are looked at. Then the entry may name any file.
     pub is_too_long: bool,
+    /// The amount of work that was done to find this, as a number of lookups.
+    pub work: usize,
 }
 
 impl Code {
@@ -45,7 +47,7 @@ impl Code {
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         let rest = |own: &BTreeSet<PathBuf>, other: &BTreeSet<PathBuf>| -> BTreeSet<PathBuf> { own.difference(other).cloned().collect() };
-        let Self { programs, folders, searched, files, is_too_long } = self;
+        let Self { programs, folders, searched, files, is_too_long, work } = self;
         let programs = rest(programs, &other.programs);
         let shared = programs.intersection(&other.folders).cloned();
         Self {
@@ -54,6 +56,7 @@ impl Code {
             searched: rest(searched, &other.searched),
             files: rest(files, &other.files),
             is_too_long: *is_too_long,
+            work: *work,
         }
     }
 }
@@ -67,6 +70,9 @@ pub struct Command<'a> {
     pub variables: &'a [Variable],
     /// The folder that the command takes for the home of its user.
     pub home: &'a Path,
+    /// Returns whether a text contains a secret. A secret can look like a path, so of such a text only files and folders that exist count:
+    /// what counts is shown in the approvals of other servers.
+    pub is_secret: &'a dyn Fn(&str) -> bool,
 }
 
 /// A variable that a command gets. It has no `Debug`, because the value may be a secret.
@@ -78,7 +84,7 @@ pub struct Variable {
 /// Returns the files and folders that decide which code a server runs. The program need not exist.
 pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup) -> Code {
     // The kernel does not accept such a path, so this entry cannot start anything.
-    if ![request.program].into_iter().chain(request.working_directory).all(is_usable) {
+    if [request.program].into_iter().chain(request.working_directory).any(|path| !is_usable(path) || is_deep(path)) {
         return Code { is_too_long: true, ..Code::default() };
     }
     let mut budget = Budget::new();
@@ -88,7 +94,7 @@ pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup)
     let choice = Choice::new(request, lookup, &[]);
     let Places { runtime, packages, files, interpreters } = choice.places();
     let folders = Folders { working: request.working_directory, home: command.home, value_of: command.value_of };
-    let mut finder = Finder { code: Code::default(), choice, folders, budget, lookup };
+    let mut finder = Finder { code: Code::default(), choice, folders, is_secret: command.is_secret, budget, lookup };
     // The folder `bin` of a package has programs that load their code from the folders beside it.
     let roots = runtime.iter().filter_map(|folder| package_above(folder, lookup));
     finder.code.programs.extend(roots.chain(packages).chain(runtime.iter().cloned()));
@@ -114,8 +120,8 @@ pub fn code(request: &BoxInput<'_>, command: &Command<'_>, lookup: &impl Lookup)
             finder.add_text(&filled, loads_code);
         }
     }
-    let is_too_long = finder.budget.is_exceeded();
-    let mut code = Code { is_too_long, ..finder.code };
+    let (is_too_long, work) = (finder.budget.is_exceeded(), finder.budget.work());
+    let mut code = Code { is_too_long, work, ..finder.code };
     if let Some(folder) = request.working_directory {
         code.folders.insert(folder.to_owned());
         // The process sees the working folder with its links resolved.
@@ -166,6 +172,7 @@ struct Finder<'a, L> {
     code: Code,
     choice: Choice<'a, L>,
     folders: Folders<'a>,
+    is_secret: &'a dyn Fn(&str) -> bool,
     budget: Budget,
     lookup: &'a L,
 }
@@ -174,7 +181,11 @@ impl<L: Lookup> Finder<'_, L> {
     /// Adds the folders in which the program and its interpreters are looked up.
     fn add_search_path(&mut self, command: &str) {
         let request = self.choice.request;
-        self.code.folders.extend(searched(request).iter().filter_map(|folder| self.folders.placed(folder)));
+        for folder in searched(request).iter().filter_map(|folder| self.folders.placed(folder)) {
+            if self.budget.take_path(&folder, self.lookup) {
+                self.code.folders.insert(folder);
+            }
+        }
         let candidates = candidates(request, command);
         let is_missing = self.lookup.kind(request.program).is_none();
         // An earlier folder may contain the program even if nobody can find this out now.
@@ -184,8 +195,10 @@ impl<L: Lookup> Finder<'_, L> {
 
     /// Adds the files and folders that an argument or the value of a variable names.
     fn add_text(&mut self, text: &str, loads_code: bool) {
+        let is_secret = (self.is_secret)(text);
         for path in self.folders.paths_in(text, &mut self.budget, self.lookup) {
             match self.lookup.kind(&path) {
+                None if is_secret => {}
                 Some(Kind::Folder) => {
                     // A runtime prefers a file with the name of the folder and an extension.
                     self.add_completed(&path);
@@ -200,7 +213,7 @@ impl<L: Lookup> Finder<'_, L> {
 
     /// Adds a root, or a path that the server's box gets. The server may run what is there.
     fn add_given(&mut self, path: &Path) {
-        if !self.budget.take_given(path) {
+        if !self.budget.take_given(path, self.lookup) {
             return;
         }
         let is_folder = self.lookup.kind(path) == Some(Kind::Folder);
@@ -257,8 +270,10 @@ impl<L: Lookup> Finder<'_, L> {
         let words = self.lookup.interpreter(script)?;
         let filled: Vec<String> = words.iter().filter_map(|word| self.folders.filled(word, &self.budget)).collect();
         for word in words.iter().chain(&filled) {
+            let is_secret = (self.is_secret)(word);
             for path in self.folders.paths_in(word, &mut self.budget, self.lookup) {
                 match self.lookup.kind(&path) {
+                    None if is_secret => {}
                     Some(Kind::Folder) => drop(self.code.folders.insert(path)),
                     _ => drop(self.code.programs.insert(path)),
                 }
@@ -271,6 +286,9 @@ impl<L: Lookup> Finder<'_, L> {
     /// folder of a script even if the script belongs to a package.
     fn add_file(&mut self, file: &Path) {
         let real = self.lookup.real(file).unwrap_or_else(|| file.to_owned());
+        if is_deep(&real) {
+            return self.budget.exceed();
+        }
         for path in [file, &real] {
             self.code.programs.insert(path.to_owned());
             self.add_searched(path);
@@ -289,11 +307,13 @@ impl<L: Lookup> Finder<'_, L> {
         if program.extension().and_then(OsStr::to_str).is_some_and(|ending| ALONE.contains(&ending)) {
             return;
         }
+        let Some(steps) = steps_of(program, self.lookup) else { return self.budget.exceed() };
         for folder in program.ancestors().skip(1).filter(|folder| folder.parent().is_some()) {
             // All folders above this one were added together with it.
-            if !self.code.searched.insert(folder.to_owned()) {
+            if self.code.searched.contains(folder) || !self.budget.take_folder(folder, steps) {
                 break;
             }
+            self.code.searched.insert(folder.to_owned());
             let modules = folder.join(NODE_MODULES);
             if self.lookup.kind(&modules).is_some() || self.lookup.is_unknown(&modules) {
                 self.code.programs.insert(modules);

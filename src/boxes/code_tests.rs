@@ -7,8 +7,13 @@ fn code_of(entry: &Entry, variables: &[(&str, &str)], machine: &Machine) -> Code
         variables.iter().map(|(name, value)| Variable { value: (*value).to_owned(), loads_code: name.ends_with('!') }).collect();
     let value_of = |name: &str| (name == "PLACE").then(|| "ws/lib".to_owned());
     let name = Path::new(entry.program).file_name().and_then(OsStr::to_str).unwrap();
-    entry
-        .with(|request| code(request, &Command { name, value_of: &value_of, variables: &variables, home: Path::new("/home/ada") }, machine))
+    entry.with(|request| {
+        code(
+            request,
+            &Command { name, value_of: &value_of, variables: &variables, home: Path::new("/home/ada"), is_secret: &|_| false },
+            machine,
+        )
+    })
 }
 
 fn has(paths: &BTreeSet<PathBuf>, path: &str) -> bool {
@@ -164,7 +169,7 @@ fn a_bounded_number_of_folders_of_the_search_path_is_looked_at() {
     let machine = machine(&["/usr/bin/node"]);
     let path = std::ffi::OsString::from(path.join(":"));
     let found = entry("/usr/bin/node", &[]).with(|request| {
-        let command = Command { name: "gone", value_of: &|_| None, variables: &[], home: Path::new("/home/ada") };
+        let command = Command { name: "gone", value_of: &|_| None, variables: &[], home: Path::new("/home/ada"), is_secret: &|_| false };
         code(&BoxInput { search_path: &path, program: Path::new("/gone"), ..request.clone() }, &command, &machine)
     });
     assert!(found.folders.len() <= 1_024 && found.programs.len() <= 1_030, "{} {}", found.folders.len(), found.programs.len());
@@ -224,7 +229,7 @@ fn repeated(arguments: usize, names: usize) -> (Code, usize) {
     let machine = Counted::default();
     let value_of = |name: &str| (name == "A").then(|| value.clone());
     let variables = [Variable { value: "--import=/ws/hook.mjs".to_owned(), loads_code: true }];
-    let command = Command { name: "node", value_of: &value_of, variables: &variables, home: Path::new("/home/ada") };
+    let command = Command { name: "node", value_of: &value_of, variables: &variables, home: Path::new("/home/ada"), is_secret: &|_| false };
     let code = entry("/usr/bin/node", &arguments).with(|request| code(request, &command, &machine));
     (code, machine.0.get())
 }
@@ -296,4 +301,44 @@ fn a_closed_folder_stops_only_the_boxes_that_have_it() {
     let mut named = entry("/usr/bin/node", &["/home/ada/p"]);
     named.kept = vec![Kept { path: "/home/ada/p/tools/x.yml".into(), owner: Owner::Uses("b".into()) }];
     assert!(named.present(&machine).contains(&"can change /home/ada/p/tools/x.yml, which the server \"b\" uses".to_owned()));
+}
+
+/// A secret can have slashes, and a relative path is any text with a slash.
+#[test]
+fn of_a_text_with_a_secret_only_what_exists_counts() {
+    let machine = machine(&["/usr/bin/node", "/ws/plain/here.yml"]);
+    let entry = Entry {
+        working_directory: Some(Path::new("/ws")),
+        ..entry("/usr/bin/node", &["--key=s3cr3t/K7MDENG", "plain/here.yml", "plain/later.yml"])
+    };
+    let variables =
+        ["s3cr3t/K7MDENG", "x:s3cr3t/K7MDENG:plain/here.yml"].map(|value| Variable { value: value.to_owned(), loads_code: true });
+    let files = |is_secret: &dyn Fn(&str) -> bool| {
+        let command = Command { name: "node", value_of: &|_| None, variables: &variables, home: Path::new("/home/ada"), is_secret };
+        let Code { programs, files, .. } = entry.with(|request| code(request, &command, &machine));
+        let all = programs.into_iter().chain(files).map(|path| path.display().to_string()).filter(|path| path.starts_with("/ws/"));
+        all.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(" ")
+    };
+    assert!(files(&|_| false).contains("/ws/s3cr3t/K7MDENG"));
+    assert_eq!(files(&|text| text.contains("s3cr3t/K7MDENG")), "/ws/plain/here.yml /ws/plain/later.yml");
+}
+
+/// Whoever writes an entry decides how deep a path is, and a boxed server how many parts a link has.
+#[test]
+fn paths_that_are_very_deep_or_lead_through_very_long_links_are_not_examined_and_delay_nobody() {
+    let long_link = format!("/ws/link -> /ws/{}", "a/../".repeat(800));
+    let machine = machine(&["/usr/bin/node", "/ws/a/x.yml", "/ws/x.mjs", &long_link]);
+    let examined = |arguments: &[&str]| code_of(&entry("/usr/bin/node", arguments), &[], &machine);
+    let (deep, up) = (format!("/ws/{}x.mjs", "d/".repeat(200)), format!("/ws/{}x.mjs", "a/../".repeat(100)));
+    for path in [deep.as_str(), up.as_str(), "/ws/link/x.mjs"] {
+        let code = examined(&[path, "/ws/x.mjs"]);
+        assert!(code.is_too_long && code.programs.contains(Path::new("/ws/x.mjs")), "{path}: {code:?}");
+        assert!(code.searched.len() < 10, "{path}: {code:?}");
+    }
+    assert!(!examined(&["/ws/a/../x.mjs"]).is_too_long);
+    // Very many paths of permitted depth use up the budget.
+    let many: Vec<String> = (0..400).map(|number| format!("/n{number}/{}x.mjs", "d/".repeat(100))).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let code = examined(&many);
+    assert!(code.is_too_long && code.searched.len() < 5_000 && code.work <= 200_000, "{}, {}", code.searched.len(), code.work);
 }

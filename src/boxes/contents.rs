@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
+use super::budget::{Budget, is_deep};
 use super::kept::{Changes, Kept, keep};
 use super::mounts::OtherMounts;
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
@@ -11,8 +12,11 @@ use super::other_names::check_other_names;
 use super::own_files::{Held, OwnFile, access_of, check_own_folders, followed, held};
 use super::paths::{Kind, Lookup, NAMING, SYSTEM, check_named, find_program, is_system};
 use super::services::{Service, check_services, check_socket_folders};
+use super::shown::{OtherServer, shown_path};
 use crate::config::{BoxBase, BoxHost, BoxNetwork, BoxSettings, is_program_file};
 
+/// Maximum number of paths that one box is given. Each is compared with all files that the box must not write.
+const MAX_GIVEN: usize = 1_000;
 /// The home folder within a box.
 pub const HOME: &str = "/box/home";
 /// Files that mark the folder of a package.
@@ -60,6 +64,8 @@ pub struct BoxInput<'a> {
     pub own_files: &'a [OwnFile],
     /// Finds the files and folders that run outside of this box. It is asked only for a box that may write something.
     pub kept: &'a dyn Fn() -> Vec<Kept>,
+    /// Returns whether an approval of this box always names a server whose code the box can change, however many others there are.
+    pub is_always_named: &'a dyn Fn(&OtherServer) -> bool,
 }
 
 /// The files and folders that a box has because its program needs them, although the config does not name them.
@@ -139,9 +145,13 @@ pub struct Examined {
 /// Examines a box. Returns everything that the box could change, even if the box cannot be made now, because the reason for this may soon
 /// be gone.
 pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
+    let (mut budget, mut refused) = (Budget::new(), Vec::new());
+    let request = &BoxInput { arguments: budget.take_arguments(request.arguments), ..request.clone() };
+    if budget.is_exceeded() {
+        refused.push("it has more arguments than can be examined: put them into a file".to_owned());
+    }
     let own_folders = own_folders(request, lookup);
     let choice = Choice::new(request, lookup, &own_folders);
-    let mut refused = Vec::new();
     let mut places = Places::default();
     let program = choice.add_runtime(&mut places);
     let mut paths: BTreeMap<PathBuf, Access> = places.runtime.iter().map(|path| (path.clone(), Access::Read)).collect();
@@ -151,6 +161,13 @@ pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
             refused.extend(check_named(path, access, &own_folders, Path::new("/box")).err());
             paths.insert(path.clone(), access);
         }
+    }
+    if let Some(first) = paths.keys().nth(MAX_GIVEN).cloned() {
+        refused.push(format!(
+            "its entry gives it {} paths, and at most {MAX_GIVEN} are possible: name folders that contain them",
+            paths.len()
+        ));
+        paths.split_off(&first);
     }
     let named: Vec<&Path> = request.read.iter().chain(&request.write).map(PathBuf::as_path).collect();
     let system: Vec<PathBuf> = SYSTEM.into_iter().map(PathBuf::from).collect();
@@ -358,6 +375,10 @@ impl<'a, L: Lookup> Choice<'a, L> {
         for path in arguments.chain(self.request.roots.iter().cloned()) {
             // An argument such as `/api` is not a path.
             let (Some(kind), Some(real)) = (self.lookup.kind(&path), self.lookup.real(&path)) else { continue };
+            if is_deep(&path) || is_deep(&real) {
+                refused.push(format!("{} is nested too deeply to be given to a box: name a folder that contains it", shown_path(&path)));
+                continue;
+            }
             if kind == Kind::Other || !self.may_be_given(&real) || !self.may_be_given(&path) {
                 continue;
             }

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::boxes::{Identity, Mount, Owner, present, services, socket_folders};
 
@@ -202,6 +200,7 @@ impl Entry {
             socket_folders: &socket_folders(&[("TMUX_TMPDIR".to_owned(), "/srv/tmux".to_owned())].into(), 1000),
             own_files: &self.own_files,
             kept: &|| self.kept.clone(),
+            is_always_named: &|_| false,
         })
     }
 

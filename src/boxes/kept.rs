@@ -135,7 +135,9 @@ pub(super) fn keep(
     let mut changes = Changes::default();
     for Place { owners, links, at: place } in &places {
         let links: Vec<&PathBuf> = links.iter().filter(|link| is_written(link)).collect();
-        let has = given.iter().filter(|(path, access)| **access == Access::Write && path.starts_with(place)).map(|(path, _)| path);
+        // The paths within a folder follow it in their order.
+        let within = given.range::<PathBuf, _>(place..).take_while(|(path, _)| path.starts_with(place));
+        let has = within.filter(|(_, access)| **access == Access::Write).map(|(path, _)| path);
         let changeable: Vec<&PathBuf> = has.chain(links.iter().copied()).collect();
         let is_unknown = lookup.is_unknown(place);
         let is_missing = lookup.kind(place).is_none() && !is_unknown;

@@ -62,7 +62,7 @@ fn a_program_that_is_not_kept_yet_can_be_written_and_is_named() {
     let changes = kept_in(&kept, &mut paths, &files).unwrap();
     assert_eq!(paths.len(), 1, "nothing is read-only");
     let said = ["can change /ws/b, and so can change what the server \"b\" runs", "can make /ws/later, which the server \"b\" runs"];
-    assert_eq!(sentences_of_box(&changes.of_servers), said);
+    assert_eq!(sentences_of_box(&changes.of_servers, &|_| false), said);
 }
 
 fn kept_in(kept: &[Kept], paths: &mut BTreeMap<PathBuf, Access>, files: &Files) -> Result<Changes, String> {
@@ -80,7 +80,7 @@ fn kept(written: &[&str], path: &str, owner: Owner) -> Result<(Vec<PathBuf>, Vec
     let mut paths: BTreeMap<PathBuf, Access> = written.iter().map(|path| (path.into(), Access::Write)).collect();
     let changes = kept_in(&[Kept { path: path.into(), owner }], &mut paths, &files)?;
     let read = paths.into_iter().filter(|(_, access)| *access == Access::Read);
-    let said = sentences_of_box(&changes.of_servers).into_iter().chain(made_sentences(&changes)).collect();
+    let said = sentences_of_box(&changes.of_servers, &|_| false).into_iter().chain(made_sentences(&changes)).collect();
     Ok((read.map(|(path, _)| path).collect(), said))
 }
 
@@ -171,7 +171,7 @@ fn each_written_path_and_link_is_said() {
     let mut paths = BTreeMap::from([("/ws".into(), Access::Write)]);
     let tool = Kept { path: "/ws/one".into(), owner: Owner::Server("b".into()) };
     let changes = kept_in(&[tool], &mut paths, &files).unwrap();
-    let said = sentences_of_box(&changes.of_servers);
+    let said = sentences_of_box(&changes.of_servers, &|_| false);
     assert_eq!(said, ["can change /ws/one, /ws/two, and so can change what the server \"b\" runs"]);
 }
 

@@ -11,6 +11,8 @@ use super::shown::{OtherServer, shown_path};
 
 /// Maximum number of links that lead to one file, as in the kernel.
 const MAX_LINKS: usize = 40;
+/// Maximum number of parts of a path that are followed, with the parts of the links through which it leads. Each link can have very many.
+const MAX_STEPS: usize = 1_024;
 
 /// A file that the gateway reads, and that no box may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,9 +246,34 @@ pub(crate) fn place_of(path: &Path) -> PathBuf {
 /// Returns the files that can redirect a path, and the place at which the path ends. The place need not exist. The files are links, and
 /// folders that the path leaves by `..`. A program that replaces one of them decides where the path ends.
 pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, PathBuf) {
-    let (mut passed, mut place, mut links) = (Vec::new(), PathBuf::from("/"), 0);
+    let Followed { passed, place, steps: _ } = follow(path, lookup);
+    (passed, place)
+}
+
+/// Returns the number of parts of a path, including the parts of the links through which it leads. `None` if there are more than
+/// [`MAX_STEPS`].
+pub(super) fn steps_of(path: &Path, lookup: &impl Lookup) -> Option<usize> {
+    Some(follow(path, lookup).steps).filter(|steps| *steps <= MAX_STEPS)
+}
+
+/// A path that was followed.
+struct Followed {
+    passed: Vec<PathBuf>,
+    place: PathBuf,
+    /// The number of parts that were followed. More than [`MAX_STEPS`] if the last parts were not.
+    steps: usize,
+}
+
+fn follow(path: &Path, lookup: &impl Lookup) -> Followed {
+    let (mut passed, mut place, mut links, mut steps) = (Vec::new(), PathBuf::from("/"), 0, 0);
     let mut rest: Vec<PathBuf> = parts(path);
     while let Some(part) = rest.pop() {
+        steps += 1;
+        if steps > MAX_STEPS {
+            place.push(part);
+            place.extend(rest.into_iter().rev());
+            break;
+        }
         if part == Path::new("..") {
             passed.push(place.clone());
             place.pop();
@@ -265,7 +292,7 @@ pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, Path
             None => place = next,
         }
     }
-    (passed, place)
+    Followed { passed, place, steps }
 }
 
 /// Returns the error about a path for which nobody can find out what exists there. A box can take away the right to search a folder, and

@@ -50,7 +50,7 @@ pub fn present(request: &BoxInput<'_>, lookup: &impl Lookup) -> Present {
     let is_unsaid = !written.is_empty() && !may_write(request.settings, request.arguments, !request.roots.is_empty());
     let shared = is_unsaid.then(|| SHARED.to_owned());
     let planted = written.iter().filter_map(|path| planting(path, &paths, lookup)).chain(other_names_sentence(&paths, lookup));
-    let outside = sentences_of_box(&changes.of_servers).into_iter().chain(made_sentences(&changes)).chain(planted);
+    let outside = sentences_of_box(&changes.of_servers, request.is_always_named).into_iter().chain(made_sentences(&changes)).chain(planted);
     let of_refusal = refusal.as_ref().map(|reason| format!("this box cannot be made now: {reason}"));
     let sentences = of_refusal.into_iter().chain(of_program).chain(sockets).chain(own_files).chain(shared).chain(outside).collect();
     // Rows of the store are JSON, so a path that is not Unicode is left out.

@@ -27,6 +27,17 @@ pub enum OtherServer {
     OtherVersion,
 }
 
+impl OtherServer {
+    /// Returns the name of the server. `None` for another version of the box's own server.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Named(name) | Self::SameName(name, _) => Some(name),
+            Self::OtherVersion => None,
+        }
+    }
+}
+
 impl From<&str> for OtherServer {
     fn from(name: &str) -> Self {
         Self::Named(name.to_owned())

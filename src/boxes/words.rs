@@ -47,7 +47,7 @@ impl Folders<'_> {
     pub(super) fn paths_in(&self, text: &str, budget: &mut Budget, lookup: &impl Lookup) -> Vec<PathBuf> {
         let Words { whole, rests, .. } = words(text, budget);
         let all = whole.iter().map(|word| (word, false)).chain(rests.iter().map(|word| (word, true)));
-        all.filter_map(|(word, is_rest)| self.path_of(word, is_rest, lookup)).filter(|path| budget.take_path(path)).collect()
+        all.filter_map(|(word, is_rest)| self.path_of(word, is_rest, lookup)).filter(|path| budget.take_path(path, lookup)).collect()
     }
 
     fn path_of(&self, text: &str, is_rest: bool, lookup: &impl Lookup) -> Option<PathBuf> {

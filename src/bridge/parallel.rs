@@ -123,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// Tests all combinations of rules, with calls that end in any order.
+        /// Tests random sequences of calls, which are alone or share the lane and end in a random order.
         #[test]
         fn nothing_is_beside_a_call_that_is_alone_and_nothing_overtakes_it(
             alone in proptest::collection::vec(any::<bool>(), 1..12),

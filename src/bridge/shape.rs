@@ -261,7 +261,7 @@ impl<'a> Shaper<'a> {
             return text;
         }
         self.cut = Some(self.cut.unwrap_or_default() + text.len());
-        let mark = format!("\n[cut: the first of {} bytes; limits.maxResponseBytes]", text.len());
+        let mark = format!("\n[cut: only the beginning of {} bytes is here; the limit is limits.maxResponseBytes]", text.len());
         text.truncate(text.floor_char_boundary(self.left.saturating_sub(mark.len())));
         text.push_str(&mark);
         if mark.len() > self.left {

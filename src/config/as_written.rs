@@ -15,6 +15,10 @@ use super::tree::{Entry, Node, Value};
 /// Keys of an entry that are read separately, and keys that name no files. All other texts of an entry with errors count as arguments.
 const READ_BY_THEMSELVES: [&str; 10] = ["command", "envFile", "cwd", "env", "box", "roots", "url", "headers", "oauth", "description"];
 
+/// Maximum size in bytes of the texts that are kept of one entry with errors. An entry of this size is too long to be examined, so what is
+/// cut is not missed.
+const MAX_KEPT_BYTES: usize = 512 << 10;
+
 /// Returns the command, arguments, variables and files of an entry with errors, as far as they can be read. Values of an unexpected type
 /// are read too. Unknown placeholders are kept as text. Nothing may start such a server: its definition only shows which files belong to
 /// it. `None` if the entry names none.
@@ -39,6 +43,10 @@ pub(super) fn as_written(entry: &Entry, origin: Origin, inputs: &Inputs) -> Opti
     let mut variables = BTreeMap::new();
     for node in [node.get("env"), in_box("env")].into_iter().flatten() {
         add_variables(node, &mut variables, &mut arguments);
+    }
+    let mut left = MAX_KEPT_BYTES;
+    for text in arguments.iter_mut().chain(variables.values_mut()) {
+        cut(text, &mut left);
     }
     if command.is_none() && environment_file.is_none() && arguments.is_empty() && variables.is_empty() {
         return None;
@@ -82,6 +90,14 @@ fn add_variables(node: &Node, variables: &mut BTreeMap<String, String>, argument
             add(name, &value);
         }
     }
+}
+
+/// Cuts a text to the number of bytes that are left.
+fn cut(text: &mut String, left: &mut usize) {
+    let most = (*left).min(text.len());
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    text.truncate(end);
+    *left -= end;
 }
 
 /// Returns the defaults of the inputs that the texts name. A default applies if nobody answers.

@@ -11,8 +11,8 @@ use super::filters::UriFilter;
 use super::generated::GeneratedTools;
 use super::oauth::OAuthDefinition;
 use super::pattern::ServerRef;
-use super::source::ServerSource;
-use super::template::Template;
+use super::source::{ServerSource, SourceKind};
+use super::template::{Placeholder, Template};
 use super::variant::SettingPlace;
 use crate::error::Error;
 use crate::text::{Position, Problem, displayed, marked_name};
@@ -372,9 +372,22 @@ pub fn inputs_of(server: &ServerDefinition) -> Vec<String> {
     inputs_in(&server.transport)
 }
 
+impl ServerDefinition {
+    /// Returns whether the server comes from the config of another program.
+    pub(crate) fn is_of_base(&self) -> bool {
+        self.source.kind == SourceKind::Config && self.source.name.is_some()
+    }
+}
+
 /// Returns the ids of the inputs in one text, in their order.
 pub(crate) fn inputs_of_text(text: &str) -> Vec<String> {
     Template::parse(text).map(|template| template.inputs().map(ToOwned::to_owned).collect()).unwrap_or_default()
+}
+
+/// Returns the names of the variables in one text, in their order.
+pub(crate) fn variables_of_text(text: &str) -> Vec<String> {
+    let variable = |placeholder| if let Placeholder::Variable { name, .. } = placeholder { Some(name.to_owned()) } else { None };
+    Template::lenient(text).placeholders().filter_map(variable).collect()
 }
 
 /// Returns the ids of the inputs in a transport. Each id appears once.

@@ -9,11 +9,13 @@ use super::tree::{Node, Value};
 use crate::text::{Problem, displayed};
 
 /// Maximum size in bytes of the texts of one input. Each server that uses the input shows them in its approval.
-const MAX_INPUT_BYTES: usize = 64 << 10;
+const MAX_INPUT_BYTES: usize = 8 << 10;
 /// Maximum number of inputs of one config.
-const MAX_INPUTS: usize = 1_000;
+pub(super) const MAX_INPUTS: usize = 1_000;
 /// Maximum number of ids that a problem lists.
 const MAX_LISTED: usize = 20;
+/// Maximum number of problems of one id. Each server that uses the input has all of them.
+const MAX_PROBLEMS_OF_ID: usize = 10;
 
 /// The inputs of one config.
 #[derive(Default)]
@@ -119,7 +121,9 @@ impl Inputs {
         }
         self.problems.extend(problems.iter().cloned());
         if !id.is_empty() {
-            self.broken.entry(id).or_default().extend(problems);
+            let known = self.broken.entry(id).or_default();
+            known.extend(problems);
+            known.truncate(MAX_PROBLEMS_OF_ID);
         }
     }
 }

@@ -51,11 +51,11 @@ pub(crate) use address::{masked_path, shown_placeholder, shown_url};
 pub(crate) use as_written::out_of_force;
 pub(crate) use boxes::shipped_box;
 pub use boxes::{BoxBase, BoxDefinition, BoxHost, BoxNetwork, BoxSettings};
-pub(crate) use definition::inputs_of_text;
 pub use definition::{
     ArgumentCheck, Confirm, InputDefinition, InvalidServer, Origin, Parallel, ProtocolVersion, SchemaViolations, ServerDefinition,
     ToolFilter, Transport, inputs_of,
 };
+pub(crate) use definition::{inputs_of_text, variables_of_text};
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, UriMatcher, covers};
 pub use generated::{CodeProblem, GeneratedSecret, GeneratedTool, GeneratedTools};
@@ -82,12 +82,12 @@ pub use readiness::missing_variables;
 pub use redirectors::redirects_traffic;
 pub use rules::is_package_name;
 pub(crate) use sections::{SectionPath, section_for_new, servers_of};
-pub(crate) use server::is_setting;
+pub(crate) use server::{URL_KEYS, is_setting};
 pub use source::{ServerSource, SourceKind, server_of_key, source_of_key};
 pub use substitute::{
     BoxPaths, ResolvedCommand, ResolvedHttp, Surroundings, resolve_box_paths, resolve_command, resolve_http, resolve_roots,
 };
-pub(crate) use substitute::{INPUT_ADVICE, TOO_LONG_PATH, environment_file, known_box_paths, with_known_values};
+pub(crate) use substitute::{INPUT_ADVICE, MAX_KNOWN_BYTES, TOO_LONG_PATH, environment_file, known_box_paths, with_known_values};
 pub use template::{Part, Placeholder, Template};
 pub use variant::{Changes, ProfileConflict, SetValue, Setting, Variant, variants_of};
 pub use workspace::{Locality, NEUTRAL_FOLDER};

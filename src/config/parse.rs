@@ -19,7 +19,7 @@ use super::server::{self, Context};
 use super::source::ServerSource;
 use super::tree::{self, Entry, Node, Tree, Value};
 use super::yaml;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorProblems, Result};
 use crate::limits::{LimitChanges, Limits};
 use crate::text::{self, Problem, displayed, displayed_within, is_server_name};
 
@@ -177,10 +177,8 @@ fn read_grants(root: &Node, (file, inputs): (&str, &Inputs), fatal: &mut Vec<Pro
 
 fn invalid_server(name: &str, file: &str, server::Unusable { mut problems, without_box, as_written }: server::Unusable) -> InvalidServer {
     text::sort_problems(&mut problems);
-    let more = problems.len().saturating_sub(MAX_PROBLEMS);
-    problems.truncate(MAX_PROBLEMS);
-    problems.extend((more > 0).then(|| Problem::new("", None, format!("{more} more problems"))));
-    let error = Error::ConfigInvalid { file: file.into(), problems: problems.into() };
+    let problems = ErrorProblems::from(problems).first(MAX_PROBLEMS);
+    let error = Error::ConfigInvalid { file: file.into(), problems };
     let name = displayed_within(name, MAX_DISPLAYED_NAME_CHARS);
     let (without_box, as_written) = (without_box.map(Arc::new), as_written.map(Arc::new));
     InvalidServer { name, source: ServerSource::default(), error, without_box, as_written }

@@ -25,7 +25,7 @@ const MAX_INPUTS_OF_SERVER: usize = 64;
 const STDIO_KEYS: [&str; 6] = ["command", "args", "env", "cwd", "envFile", "box"];
 const HTTP_KEYS: [&str; 6] = ["url", "headers", "allowInsecureHttp", "oauth", "serverUrl", "httpUrl"];
 /// The keys for a URL: this program's own key, and keys of other programs.
-const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+pub(crate) const URL_KEYS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 const COMMON_KEYS: [&str; 28] = [
     "roots",
     "type",

@@ -39,7 +39,7 @@ fn an_entry_or_input_that_nobody_can_read_is_invalid_and_the_others_are_not() {
     let long_input = config(entry(""), &"x".repeat(70_000));
     assert_eq!(names(&long_input), ["b"]);
     let problems = problems_of(&long_input);
-    assert!(problems.iter().any(|problem| problem.field == "inputs[0]" && problem.problem.contains("at most 65536")), "{problems:?}");
+    assert!(problems.iter().any(|problem| problem.field == "inputs[0]" && problem.problem.contains("at most 8192")), "{problems:?}");
 }
 
 /// The author of a repository decides what its config names.

@@ -61,6 +61,11 @@ const INHERITED: [&str; 9] = ["PATH", "HOME", "LANG", "LC_ALL", "TERM", "TMPDIR"
 
 /// Length in bytes from which on the kernel refuses a path. To follow a longer path part by part would take quadratic time.
 pub(crate) const TOO_LONG_PATH: usize = 4_096;
+/// Maximum size in bytes of all values that are inserted into one entry. An entry can name a long value very often. Linux gives a program at
+/// most 2 MiB of arguments and variables.
+const MAX_INSERTED_BYTES: usize = 4 << 20;
+/// The same for an entry that is only examined ([`with_known_values`]).
+pub(crate) const MAX_KNOWN_BYTES: usize = 1 << 20;
 
 /// Replaces the placeholders of a stdio server. Returns `None` for a server that has no command.
 ///
@@ -138,7 +143,7 @@ pub(crate) fn environment_file(server: &ServerDefinition, surroundings: &Surroun
     if filler.finish().is_ok() {
         return placed(path);
     }
-    let without = |unknown: fn(&str) -> &str| with_values(file, surroundings, &server.input_defaults, unknown);
+    let without = |unknown: fn(&str) -> &str| with_values(file, surroundings, &server.input_defaults, unknown, &mut { MAX_KNOWN_BYTES });
     let (known, whole) = (without(|source| source), without(|_| ""));
     let is_whole = known == whole;
     placed(whole).filter(|path| is_whole || path.is_file())
@@ -146,12 +151,21 @@ pub(crate) fn environment_file(server: &ServerDefinition, surroundings: &Surroun
 
 /// Replaces those placeholders of a text whose values are known now, and leaves the others unchanged. `defaults` are the values of inputs
 /// that nobody answers. Use it only for texts that are not used yet: the result only shows which files an entry names.
-pub(crate) fn with_known_values(text: &str, surroundings: &Surroundings, defaults: &[(String, SecretString)]) -> String {
-    with_values(text, surroundings, defaults, |source| source)
+/// `left` is the number of bytes that the values of the entry may still have: a text can name a long value very often. The text ends
+/// before the first value that is too long.
+pub(crate) fn with_known_values(text: &str, surroundings: &Surroundings, defaults: &[(String, SecretString)], left: &mut usize) -> String {
+    with_values(text, surroundings, defaults, |source| source, left)
 }
 
-/// Replaces the placeholders of a text. `unknown` returns the text for a placeholder that has no value now.
-fn with_values(text: &str, surroundings: &Surroundings, defaults: &[(String, SecretString)], unknown: fn(&str) -> &str) -> String {
+/// Replaces the placeholders of a text. `unknown` returns the text for a placeholder that has no value now. `left` is the number of bytes
+/// that the values may still have.
+fn with_values(
+    text: &str,
+    surroundings: &Surroundings,
+    defaults: &[(String, SecretString)],
+    unknown: fn(&str) -> &str,
+    left: &mut usize,
+) -> String {
     let folder = |path: &Path| path.to_string_lossy().into_owned();
     let value = |part: &Part<'_>| match *part {
         Part::Literal(text) => text.to_owned(),
@@ -166,7 +180,16 @@ fn with_values(text: &str, surroundings: &Surroundings, defaults: &[(String, Sec
             default.unwrap_or_else(|| unknown(source)).to_owned()
         }
     };
-    Template::lenient(text).parts().iter().map(value).collect()
+    let mut output = String::new();
+    for part in Template::lenient(text).parts() {
+        let value = value(part);
+        if matches!(part, Part::Placeholder { .. }) {
+            let Some(rest) = left.checked_sub(value.len()) else { break };
+            *left = rest;
+        }
+        output.push_str(&value);
+    }
+    output
 }
 
 /// Returns the folders of `roots` as URIs. A relative folder is resolved in the workspace folder.
@@ -292,11 +315,13 @@ pub(super) struct Filler<'a> {
     inputs: &'a BTreeMap<String, SecretString>,
     problems: Vec<Problem>,
     secrets: Vec<InsertedValue>,
+    /// The number of bytes that inserted values may still have. `None` after a value that was too long, which is a recorded problem.
+    left: Option<usize>,
 }
 
 impl<'a> Filler<'a> {
     fn new(origin: &'a Origin, surroundings: &'a Surroundings, inputs: &'a BTreeMap<String, SecretString>) -> Self {
-        Self { origin, surroundings, inputs, problems: Vec::new(), secrets: Vec::new() }
+        Self { origin, surroundings, inputs, problems: Vec::new(), secrets: Vec::new(), left: Some(MAX_INSERTED_BYTES) }
     }
 
     fn finish(self) -> Result<Vec<InsertedValue>> {
@@ -321,6 +346,7 @@ impl<'a> Filler<'a> {
     /// Replaces the placeholders of a text. Calls `look` with each value before inserting it. Returns `None` if a problem was recorded.
     pub(super) fn fill_with(&mut self, key: &str, text: &str, allowed: Allowed, mut look: impl FnMut(&str)) -> Option<String> {
         let before = self.problems.len();
+        self.left?;
         let checked = Template::parse(text).and_then(|template| template.check(allowed).map(|()| template));
         let template = match checked {
             Ok(template) => template,
@@ -333,7 +359,7 @@ impl<'a> Filler<'a> {
         for part in template.parts() {
             match part {
                 Part::Literal(text) => output.push_str(text),
-                Part::Placeholder { meaning, .. } => match self.look_up(key, *meaning) {
+                Part::Placeholder { meaning, .. } => match self.look_up(key, *meaning).and_then(|value| self.take(value)) {
                     Ok(value) => {
                         look(&value);
                         output.push_str(&value);
@@ -341,8 +367,17 @@ impl<'a> Filler<'a> {
                     Err(problem) => self.problems.push(self.origin.problem(key, problem)),
                 },
             }
+            self.left?;
         }
         (self.problems.len() == before).then_some(output)
+    }
+
+    /// Returns the value if the entry may still have its bytes.
+    fn take(&mut self, value: String) -> std::result::Result<String, String> {
+        self.left = self.left.and_then(|left| left.checked_sub(value.len()));
+        self.left
+            .map(|_| value)
+            .ok_or_else(|| format!("the values of the entry's placeholders have more than {MAX_INSERTED_BYTES} bytes together"))
     }
 
     fn look_up(&mut self, key: &str, placeholder: Placeholder) -> std::result::Result<String, String> {

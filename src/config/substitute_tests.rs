@@ -236,11 +236,31 @@ fn a_text_that_nothing_uses_yet_has_the_values_that_are_known() {
         ("${command:pick}/${workspaceFolder}/${userHome}", "${command:pick}//w//h"),
         ("plain", "plain"),
     ] {
-        assert_eq!(with_known_values(text, &surroundings, &[]), expected);
+        assert_eq!(with_known_values(text, &surroundings, &[], &mut 1_000), expected);
     }
     let defaults = [("b".to_owned(), SecretString::from("c"))];
     let text = "${file}${input:b}${input:d}${A}${never closed";
-    assert_eq!(with_known_values(text, &surroundings, &defaults), "${file}c${input:d}1${never closed");
+    assert_eq!(with_known_values(text, &surroundings, &defaults, &mut 1_000), "${file}c${input:d}1${never closed");
+    let mut left = 2;
+    assert_eq!(with_known_values("x${A}y${A}${A}z", &surroundings, &[], &mut left), "x1y1");
+    assert_eq!(left, 0);
+}
+
+/// Whoever writes an entry decides how often it names a value.
+#[test]
+fn values_that_are_inserted_very_often_are_too_long_together() {
+    let entry = serde_json::json!({ "command": "a", "env": { "A": "${V}".repeat(5), "B": "${V}" } });
+    let server = crate::config::parse_object(&serde_json::json!({ "servers": { "a": entry } }), "c.json", 1).unwrap().servers.remove(0);
+    let resolved = |length: usize| {
+        let environment = [("V".to_owned(), "v".repeat(length))].into();
+        let surroundings = Surroundings { environment, workspace_folder: "/w".into(), user_home: "/h".into() };
+        resolve_command(&server, &surroundings, &BTreeMap::new(), Locality::Anywhere, |_| Ok(Vec::new())).map(|_| ())
+    };
+    assert!(resolved((4 << 20) / 6).is_ok());
+    let error = resolved((4 << 20) / 5).unwrap_err();
+    let Error::ConfigInvalid { problems, .. } = &error else { panic!("{error:?}") };
+    let problems = problems.in_full();
+    assert!(problems.len() == 1 && problems[0].problem.contains("more than 4194304 bytes together"), "{problems:?}");
 }
 
 /// A box must not read the file. But a missing file must not keep all boxes from starting.

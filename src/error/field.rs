@@ -116,6 +116,15 @@ impl ErrorProblems {
         if self.is_open { Problem::list(file.shown(), &self.problems) } else { format!("{}: {NOT_REDACTED}", file.shown()) }
     }
 
+    /// Returns the first problems, and one more that counts the others if there are some.
+    #[must_use]
+    pub(crate) fn first(mut self, most: usize) -> Self {
+        let more = self.problems.len().saturating_sub(most);
+        self.problems.truncate(most);
+        self.problems.extend((more > 0).then(|| Problem::new("", None, format!("{more} more problems"))));
+        self
+    }
+
     /// Redacts and sanitises every text of the problems.
     pub(super) fn redacted(self, redactor: &Redactor) -> Self {
         let opened = |problem| {

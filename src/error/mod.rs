@@ -99,7 +99,7 @@ pub enum Error {
 
     /// The approved digest is not the current one, because the config or the server changed after the request was shown.
     #[error(
-        "the approved digest of server \"{server}\" is out of date, as its config or its tools have changed: show approvalRequest(\"{server}\") to a person again, and approve its new digest"
+        "the approved digest of server \"{server}\" is out of date, as its config, its program, its tools or the other servers that its request names have changed: show approvalRequest(\"{server}\") to a person again, and approve its new digest"
     )]
     DigestChanged { server: String },
 

@@ -17,6 +17,9 @@ use crate::trust::{
     ApprovalBasis, ApprovalRequest, ApprovalStatus, Finding, ManifestRequest, Subject, audit_generated, filter_manifest, manifest_digest,
 };
 
+/// Maximum number of times that one request is looked at while other processes approve other servers.
+const MAX_ATTEMPTS: usize = 10;
+
 impl Gateway {
     /// Returns everything that a person must see before approving a server. At stage `manifest`, the server is started and its tools are read.
     ///
@@ -120,15 +123,16 @@ impl Gateway {
         // The present state of the approval is read first. If the approval is revoked during the following steps, this approval then fails
         // and does not undo the revocation.
         let basis = approvals.basis(&server.key())?;
-        let subject = self.core.full_subject(&server).await?;
-        let Some(digest) = digest else {
-            let basis = self.record_command(party, &server, &subject, valid_for, basis).await?;
-            let (_, manifest) = self.discover(&server).await?;
-            return self.record_manifest(party, &subject, manifest, valid_for, basis).await;
+        let (subject, recorded) = self.approve_command(party, &server, digest, valid_for, &basis).await?;
+        let digest = match (digest, recorded) {
+            (Some(_), Some(_)) => return Ok(()),
+            (None, Some(basis)) => {
+                let (_, manifest) = self.discover(&server).await?;
+                return self.record_manifest(party, &subject, manifest, valid_for, basis).await;
+            }
+            (Some(digest), None) => digest,
+            (None, None) => return Err(Error::DigestChanged { server: name.to_owned() }),
         };
-        if digest == subject.shown_digest {
-            return self.record_command(party, &server, &subject, valid_for, basis).await.map(drop);
-        }
         let of_command = |(command, manifest): &(String, Arc<Manifest>)| (*command == subject.digest).then(|| Arc::clone(manifest));
         let shown = self.shown().get(name).and_then(of_command);
         // A manifest of the maximum size takes too long for a thread that also does other work.
@@ -140,6 +144,32 @@ impl Gateway {
             _ if !command_holds && subject.present.refusal.is_some() => check_present(&subject),
             _ => Err(Error::DigestChanged { server: name.to_owned() }),
         }
+    }
+
+    /// Approves the command as it is now, if its request has the digest or none is given. Returns the subject, and the basis for an approval of
+    /// the tools if the command was approved. If another process approves another server meanwhile, looks at the request again.
+    async fn approve_command(
+        &self,
+        party: AuditParty,
+        server: &Arc<ServerDefinition>,
+        digest: Option<&str>,
+        valid_for: Option<Duration>,
+        basis: &ApprovalBasis,
+    ) -> Result<(Subject, Option<ApprovalBasis>)> {
+        let approvals = &self.core.trust.approvals;
+        let _turn = self.core.trust.approving.lock().await;
+        for _ in 0..MAX_ATTEMPTS {
+            let basis = approvals.basis_with_others(&server.key(), basis)?;
+            let subject = self.core.full_subject(server).await?;
+            if digest.is_some_and(|digest| digest != subject.shown_digest) {
+                return Ok((subject, None));
+            }
+            match self.record_command(party, server, &subject, valid_for, basis).await {
+                Err(Error::DigestChanged { .. }) => {}
+                recorded => return recorded.map(|basis| (subject, Some(basis))),
+            }
+        }
+        Err(Error::DigestChanged { server: server.name.clone() })
     }
 
     /// Stores the approval of a command, on a thread that may wait for a lock and for the disk.

@@ -8,6 +8,7 @@ mod own_files;
 mod own_programs;
 mod present;
 mod programs;
+mod secret_texts;
 mod start_registry;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -192,7 +193,7 @@ impl Core {
         let program = command.working_directory.join(program);
         let (name, core) = (command.command.clone(), Weak::clone(&self.weak));
         let mut command = within(command, server, &settings.environment);
-        let hosts = if let BoxNetwork::Hosts(hosts) = &settings.network { hosts.clone() } else { BTreeSet::new() };
+        let hosts = hosts_of(&settings.network);
         let Registry { hosts: start_hosts, variables } = registry;
         add_missing(&mut command, variables);
         let (starting, search) = (start_hosts.clone(), search_path(&command));
@@ -219,6 +220,7 @@ impl Core {
                 socket_folders: &socket_folders,
                 own_files: &files,
                 kept: &kept,
+                is_always_named: &|_| true,
             };
             let is_fixed = is_fixed_program(&request, &name, &Disk);
             Ok(decide(&request, &Disk).map(|decided| (decided, is_fixed)))
@@ -231,9 +233,8 @@ impl Core {
         self.check_current(server, &known).await?;
         let BoxMaker { program: box_program, threads, .. } = &self.box_maker;
         let border = self.border_settings(&server.name, hosts, start_hosts);
-        let in_box =
-            Some(Box::new(Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads), home: Some(lock), alive }));
-        Ok(Target::Process { command, program, in_box })
+        let in_box = Boxed { program: box_program.clone(), contents, border, threads: Arc::clone(threads), home: Some(lock), alive };
+        Ok(Target::Process { command, program, in_box: Some(Box::new(in_box)) })
     }
 
     /// Returns the private home that belongs to a server with its present command and approval.
@@ -313,6 +314,11 @@ impl Gateway {
 /// name. Escaping keeps the name from looking like a sentence of its own.
 fn in_one_line(sentence: &str) -> String {
     escaped(sentence).replace('\n', "\\n")
+}
+
+/// Returns the hosts that a box may reach by its entry.
+fn hosts_of(network: &BoxNetwork) -> BTreeSet<BoxHost> {
+    if let BoxNetwork::Hosts(hosts) = network { hosts.clone() } else { BTreeSet::new() }
 }
 
 /// Adds variables that the entry does not set itself.

@@ -18,7 +18,7 @@ use super::config_source::ConfigSource;
 use super::events::Events;
 use super::fetch::FetchState;
 use super::granted::{GrantState, Granted};
-use super::inputs::Answers;
+use super::inputs::InputQuestions;
 use super::observer::session;
 use super::options::GatewayOptions;
 use super::plugin_switch::PluginSwitch;
@@ -104,6 +104,8 @@ pub(super) struct TrustState {
     /// Manifests that a person has seen but not yet approved, by server. With each manifest: the digest of the command that was running
     /// when the manifest was read.
     pub(super) shown: Mutex<HashMap<String, (String, Arc<Manifest>)>>,
+    /// Locked while a command is approved. Each request depends on which other servers are approved.
+    pub(super) approving: tokio::sync::Mutex<()>,
 }
 
 /// The pending requests, the subscriptions, and the servers that tasks have added.
@@ -125,8 +127,8 @@ pub(super) struct People {
     pub(super) operator: Arc<Identity>,
     /// The scope for work that belongs to no call, such as connection tests and questions of a server outside of calls.
     pub(super) session: Arc<CallScope>,
-    /// Answers for `${input:…}`. Locked while a person answers, so that nobody is asked for the same input twice.
-    pub(super) inputs: tokio::sync::Mutex<Answers>,
+    /// Questions for `${input:…}`, and the answers.
+    pub(super) inputs: InputQuestions,
 }
 
 /// Defaults for runs, and the checks that runs share.
@@ -150,7 +152,7 @@ impl RunDefaults {
 impl People {
     pub(super) fn new(core: &Weak<Core>, callbacks: CallbackChain, everything: &Arc<Granted>, closed: &CancellationToken) -> Self {
         let operator = Identity::operator(Weak::clone(core), callbacks.clone(), closed);
-        Self { session: session(&operator, everything), operator, callbacks, inputs: tokio::sync::Mutex::default() }
+        Self { session: session(&operator, everything), operator, callbacks, inputs: InputQuestions::default() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
@@ -12,14 +13,24 @@ use crate::config::{ServerDefinition, inputs_of};
 use crate::error::Result;
 use crate::sandbox::RunControl;
 
+/// The questions for inputs to a person.
+#[derive(Default)]
+pub(super) struct InputQuestions {
+    answers: Mutex<Answers>,
+    /// Locked while a person is asked, so that one question comes after the other. A server whose answers are known does not wait for it.
+    asking: tokio::sync::Mutex<()>,
+}
+
 /// A person's answers, by the complete question. The id alone is not enough: after a reload, the config may have a different question under
 /// the same id, and an answer must never be used for a different question.
-pub(super) type Answers = BTreeMap<InputQuestion, SecretString>;
+type Answers = BTreeMap<InputQuestion, SecretString>;
 
 /// Everything that determines how a person is asked for an input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct InputQuestion {
     id: String,
+    /// The file of a base that declares the input. Other files of the base, which can be of another author, can have the same question.
+    base_file: Option<String>,
     description: String,
     /// The digest of the default value. The default itself may be a secret.
     default: Option<[u8; 32]>,
@@ -34,6 +45,7 @@ impl InputQuestion {
         let description = server.input_descriptions.iter().find(|(known, _)| *known == id).map(|(_, description)| description.clone());
         Self {
             id: id.to_owned(),
+            base_file: server.is_of_base().then(|| server.origin.file().to_owned()),
             description: description.unwrap_or_default(),
             default: default_of(server, id).map(|default| Sha256::digest(default.expose_secret()).into()),
             is_secret: server.secret_inputs.iter().any(|known| known == id),
@@ -70,14 +82,21 @@ impl Core {
         if needed.is_empty() {
             return Ok(inputs);
         }
+        let known = |id: &String| self.people.inputs.answers.lock().get(&InputQuestion::new(server, id)).cloned();
+        if let Some(all) = needed.iter().map(|id| Some((id.clone(), known(id)?))).collect() {
+            return Ok(all);
+        }
         let clock = pause(control);
-        let mut answers = self.people.inputs.lock().await;
+        let turn = self.people.inputs.asking.lock().await;
         for id in needed {
             let question = InputQuestion::new(server, &id);
-            let value = match answers.get(&question) {
-                Some(answer) => Some(answer.clone()),
+            let value = match known(&id) {
+                Some(answer) => Some(answer),
                 None => match callbacks.input(&id, &question.description, &server.name) {
-                    Some(answer) => Some(answers.entry(question).or_insert(answer.await?).clone()),
+                    Some(answer) => {
+                        let answer = answer.await?;
+                        Some(self.people.inputs.answers.lock().entry(question).or_insert(answer).clone())
+                    }
                     None => default_of(server, &id).cloned(),
                 },
             };
@@ -85,7 +104,7 @@ impl Core {
                 inputs.insert(id, value);
             }
         }
-        drop(clock);
+        drop((turn, clock));
         Ok(inputs)
     }
 }
@@ -127,6 +146,48 @@ mod tests {
         input.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let config = json!({ "inputs": [input], "mcpServers": { name: { "command": "x", "env": { "X": "${input:pw}" } } } });
         parse_text(&config.to_string(), "config.json", 9).unwrap().servers.remove(0)
+    }
+
+    /// The files of a base can have different authors, and the same questions.
+    #[tokio::test]
+    async fn an_answer_for_a_file_of_a_base_is_not_given_to_another_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let gateway = gateway(&folder);
+        let callbacks = CallbackChain::default().within(Some(Arc::new(Person::default())));
+        let layer = |path: &str, name: &str| {
+            let servers = json!({ name: { "command": "x", "env": { "X": "${input:pw}" } } });
+            let text = json!({ "servers": servers, "inputs": [{ "type": "promptString", "id": "pw" }] }).to_string();
+            let file = crate::config::BaseFile { path: path.to_owned(), content: Ok(Some(text)) };
+            crate::config::base_layer(crate::config::Program::Vscode, &[file], "/w", &[]).servers.remove(0)
+        };
+        let answer = async |server: &ServerDefinition| {
+            let inputs = gateway.core.ask_inputs(server, &callbacks, None).await.unwrap();
+            inputs["vscode/pw"].expose_secret().to_owned()
+        };
+        for (path, name, expected) in [("a", "one", "answer 1"), ("b", "two", "answer 2"), ("a", "three", "answer 1")] {
+            assert_eq!(answer(&layer(path, name)).await, expected, "{name}");
+        }
+    }
+
+    /// A person can leave a question open.
+    #[tokio::test]
+    async fn a_server_whose_answers_are_known_does_not_wait_for_a_question_of_another() {
+        struct Nobody;
+        impl Callbacks for Nobody {
+            fn input(&self, _: &str, _: &str, _: &str) -> Option<Answer<SecretString>> {
+                Some(Box::pin(std::future::pending()))
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let gateway = gateway(&folder);
+        let (known, open) = (server("known", &json!({})), server("open", &json!({ "description": "Another" })));
+        let of = |callbacks: Arc<dyn Callbacks>| CallbackChain::default().within(Some(callbacks));
+        let person = of(Arc::new(Person::default()));
+        gateway.core.ask_inputs(&known, &person, None).await.unwrap();
+        let nobody = of(Arc::new(Nobody));
+        let mut waiting = Box::pin(gateway.core.ask_inputs(&open, &nobody, None));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        assert_eq!(gateway.core.ask_inputs(&known, &person, None).await.unwrap()["pw"].expose_secret(), "answer 1");
     }
 
     #[tokio::test]

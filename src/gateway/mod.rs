@@ -451,6 +451,7 @@ fn open_store(options: &GatewayOptions, events: &Events) -> Result<(Arc<Store>, 
         executables: Arc::new(Executables::default()),
         approvals_may_end: Arc::default(),
         shown: Mutex::default(),
+        approving: tokio::sync::Mutex::default(),
     };
     Ok((store, trust))
 }

@@ -154,8 +154,8 @@ export interface GatewayOptions extends Callbacks {
   /** Limits of this gateway. Defaults: see `Limits`. */
   limits?: Partial<Limits>
   /**
-   * The guest to run. `auto` selects the standard guest. If the machine's KVM cannot run it, `auto` selects the ring-3 guest. Default
-   * `auto`.
+   * The guest to run. `auto` selects the standard guest. If the machine's KVM cannot run it, `auto` selects the ring-3 guest.
+   * Default `auto`.
    */
   guest?: 'auto' | 'standard' | 'ring3'
   /**

@@ -299,6 +299,8 @@ fn connect(path: &Path, durability: Durability) -> Result<Connection> {
     connection.busy_timeout(BUSY_TIME).map_err(failed)?;
     connection.pragma_update(None, "synchronous", durability.word()).map_err(failed)?;
     connection.pragma_update(None, "trusted_schema", false).map_err(failed)?;
+    // What is removed with an approval does not stay in the file.
+    connection.pragma_update(None, "secure_delete", true).map_err(failed)?;
     // Switches off triggers and views, so that none of them runs between the check of the schema and the use of the database.
     for unused in [DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW] {
         connection.set_db_config(unused, false).map_err(failed)?;

@@ -228,7 +228,16 @@ impl ApprovalStore {
         let revocations = self.revocations().count(key);
         let approvals = self.read()?;
         let first_id = self.counting(&approvals, key).map(|approval| approval.first_approval_id().to_owned());
-        Ok(ApprovalBasis { first_id, revocations, recorded: approvals.revocations_of(key) })
+        Ok(ApprovalBasis { first_id, revocations, recorded: approvals.revocations_of(key), others: None })
+    }
+
+    /// Returns a basis for an approval whose request depends on which other servers are approved now. The approval is written only if these
+    /// approvals are still the same.
+    ///
+    /// # Errors
+    /// The same as for [`Self::approval_status`].
+    pub fn basis_with_others(&self, key: &str, basis: &ApprovalBasis) -> Result<ApprovalBasis> {
+        Ok(ApprovalBasis { others: Some(self.read()?.ids_of_others(key)), ..basis.clone() })
     }
 
     /// Approves the command as it is configured. Keeps an existing approval of the tools if it has the same command, has not expired, and
@@ -236,7 +245,8 @@ impl ApprovalStore {
     /// tools, which is valid until this approval is revoked.
     ///
     /// # Errors
-    /// `ERR_NOT_APPROVED` if a revocation came after `basis` was taken. `ERR_APPROVAL_STORE` if the store cannot be written, or if other processes
+    /// `ERR_NOT_APPROVED` if a revocation came after `basis` was taken. `ERR_DIGEST_CHANGED` if another server was approved after
+    /// [`Self::basis_with_others`]. `ERR_APPROVAL_STORE` if the store cannot be written, or if other processes
     /// hold its lock for too long.
     pub fn approve_command(&self, subject: &Subject, valid_for: Option<Duration>, basis: &ApprovalBasis) -> Result<ApprovalBasis> {
         let fresh = approval(subject, valid_for);
@@ -257,7 +267,7 @@ impl ApprovalStore {
             servers.insert(subject.key.clone(), Arc::new(approval));
             Ok(())
         })?;
-        Ok(ApprovalBasis { first_id: Some(first_id), ..basis.clone() })
+        Ok(ApprovalBasis { first_id: Some(first_id), others: None, ..basis.clone() })
     }
 
     /// Approves the tools under an existing approval of the command. Blocks the thread.
@@ -311,6 +321,9 @@ impl ApprovalStore {
             let came_between = self.revocations().count(key) != basis.revocations;
             if came_between || !basis.is_of(key, approvals) {
                 return Err(revoked_meanwhile(server));
+            }
+            if !basis.has_others(key, approvals) {
+                return Err(Error::DigestChanged { server: server.clone() });
             }
             change(&mut approvals.servers)
         })?;

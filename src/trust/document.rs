@@ -143,6 +143,12 @@ impl Approvals {
         self.servers.get(key)
     }
 
+    /// Returns the ids of the approvals of all servers but one, by the keys of the servers.
+    pub(super) fn ids_of_others(&self, key: &str) -> BTreeMap<String, String> {
+        let others = self.servers.iter().filter(|(other, _)| *other != key);
+        others.map(|(key, approval)| (key.clone(), approval.id.clone())).collect()
+    }
+
     pub(super) fn revocations_of(&self, key: &str) -> u64 {
         self.revocations.get(key).copied().unwrap_or_default()
     }

@@ -15,9 +15,16 @@ pub struct ApprovalBasis {
     pub(super) revocations: u64,
     /// Number of revocations in all processes that the store contained when the person approved.
     pub(super) recorded: u64,
+    /// The ids of the approvals of all other servers, by the keys of the servers, if the request that is approved depends on them.
+    pub(super) others: Option<BTreeMap<String, String>>,
 }
 
 impl ApprovalBasis {
+    /// Returns whether the other servers have the approvals with which the request was made.
+    pub(super) fn has_others(&self, server: &str, now: &Approvals) -> bool {
+        self.others.as_ref().is_none_or(|others| *others == now.ids_of_others(server))
+    }
+
     /// Returns whether the store contains no revocation since the person approved: neither of the approval that was valid then, nor of one
     /// that was given and revoked since.
     pub(super) fn is_of(&self, server: &str, now: &Approvals) -> bool {

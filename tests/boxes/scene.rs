@@ -243,6 +243,7 @@ impl Boxed<'_> {
             socket_folders: &[],
             own_files: &self.own_files,
             kept: &Vec::new,
+            is_always_named: &|_| true,
         };
         let (mut contents, program) = contents(&input, &Disk).unwrap();
         contents.ceilings.home_bytes = self.home_bytes.unwrap_or(contents.ceilings.home_bytes);

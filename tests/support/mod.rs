@@ -177,6 +177,7 @@ impl TestFolder {
             socket_folders: &[],
             own_files: &[],
             kept: &Vec::new,
+            is_always_named: &|_| true,
         };
         let (contents, _) = contents(&input, &Disk).unwrap();
         Some(Box::new(Boxed::new(BOX.into(), contents)))

@@ -165,7 +165,7 @@ impl Entry {
         (self.holders.is_held(), self.uses.last())
     }
 
-    /// Returns whether the connection could be closed if no run held it.
+    /// Returns whether only active runs keep the connection open: at least one run holds it, and without these runs it could be closed.
     fn is_kept_by_runs(&self) -> bool {
         let could_give_way = || self.held.try_lock().is_ok_and(|held| held.as_ref().is_some_and(|held| !held.pinned));
         self.state() == ConnectionState::Connected && self.uses.is_idle() && self.holders.keep() && could_give_way()

@@ -14,6 +14,8 @@ use crate::redact::Redactor;
 /// Maximum number of servers that are used from one file, which is also the maximum of `limits.maxServers`. That limit counts only the operator's own
 /// servers.
 const MAX_SERVERS: usize = 1_000;
+/// Maximum number of problems of one entry that its error lists.
+const MAX_PROBLEMS: usize = 5;
 /// Maximum number of warnings about one program's files. Each is an event for the operator.
 const MAX_WARNINGS: usize = 100;
 
@@ -59,12 +61,17 @@ pub fn base_layer(program: Program, files: &[BaseFile], folder: &str, inputs: &[
     let mut ids: HashSet<String> = inputs.iter().cloned().collect();
     let mut owners: HashMap<String, String> = HashMap::new();
     let mut exists = false;
-    for BaseFile { path, content } in files {
-        let read = match content {
+    let mut read = Vec::new();
+    // The later files are the user's own. Their inputs get their ids first, so that a file of a repository does not change these ids.
+    for BaseFile { path, content } in files.iter().rev() {
+        let servers = match content {
             Ok(None) => continue,
             Ok(Some(text)) => servers_in(program, text, Some(folder), MAX_SERVERS + 1),
             Err(problem) => Err(problem.clone()),
         };
+        read.push((path, servers.map(|(servers, declared)| (servers, renamed(program, declared, &mut ids)))));
+    }
+    for (path, read) in read.into_iter().rev() {
         exists = true;
         match read {
             Ok((mut servers, declared)) => {
@@ -75,7 +82,7 @@ pub fn base_layer(program: Program, files: &[BaseFile], folder: &str, inputs: &[
                         .push(format!("base {}: {path} has more than {MAX_SERVERS} servers: the rest is not used", program.word()));
                 }
                 let NamedServers { used, hidden } = named(servers, path, &mut owners);
-                layer.add(path, used, renamed(program, declared, &mut ids));
+                layer.add(path, used, declared);
                 layer.hidden.extend(hidden.into_iter().filter_map(|(name, server)| names_of_hidden(&name, &server, path, &layer.source)));
             }
             Err(problem) => layer.warnings.push(format!("base {}: {path} cannot be read: {problem}", program.word())),
@@ -114,11 +121,18 @@ impl BaseLayer {
         self.invalid.extend(config.invalid.into_iter().map(|server| {
             let [without_box, as_written] =
                 [&server.without_box, &server.as_written].map(|server| server.as_deref().map(|server| Arc::new(of_source(server.clone()))));
-            InvalidServer { source: source.clone(), without_box, as_written, ..server }
+            InvalidServer { source: source.clone(), without_box, as_written, error: shortened(server.error), ..server }
         }));
         self.inputs.extend(config.inputs);
         self.warnings.extend(config.warnings);
     }
+}
+
+/// Returns the error of an entry with its first problems. The list of all servers contains these errors, and anybody can commit a file with very
+/// many entries.
+fn shortened(error: Error) -> Error {
+    let Error::ConfigInvalid { file, problems } = error else { return error };
+    Error::ConfigInvalid { file, problems: problems.first(MAX_PROBLEMS) }
 }
 
 /// Returns the message of an error in a file. No gateway is open yet, so no secret is known for redaction. But the parser's messages never
@@ -251,6 +265,11 @@ mod tests {
         assert_eq!((most.servers.len(), most.warnings.len()), (MAX_SERVERS, 0));
         assert_eq!(more.servers.len(), MAX_SERVERS);
         assert_eq!(more.warnings, ["base cursor: a has more than 1000 servers: the rest is not used"]);
+        let wrong: Map<String, Json> = (0..8).map(|number| (format!("A={number}"), json!(""))).collect();
+        let wrong = json!({ "mcpServers": { "x": { "command": "x", "env": wrong } } }).to_string();
+        let invalid = base_layer(Program::Cursor, &[file("a", &wrong)], "/w", &[]).invalid.remove(0);
+        let Error::ConfigInvalid { problems, .. } = &invalid.error else { panic!("{:?}", invalid.error) };
+        assert_eq!((problems.in_full().len(), problems.in_full()[5].problem.as_str()), (6, "3 more problems"));
         let keys: Map<String, Json> = (0..150).map(|number| (format!("k{number}"), json!(1))).collect();
         let odd = base_layer(Program::Cursor, &[file("a", &json!({ "mcpServers": { "x": keys } }).to_string())], "/w", &[]);
         assert_eq!((odd.warnings.len(), odd.warnings.last().map(String::as_str)), (101, Some("base cursor: 50 more warnings")));
@@ -264,6 +283,18 @@ mod tests {
         let text = json!({ "servers": { "x": { "command": "x", "env": { "A": value } } }, "inputs": declared }).to_string();
         let layer = crate::files::testing::at_once(move || base_layer(Program::Vscode, &[file("a", &text)], "/w", &[]));
         assert_eq!((layer.servers.len(), layer.invalid.len(), layer.warnings.len()), (0, 1, 1), "{:?}", layer.warnings);
+    }
+
+    #[test]
+    fn a_file_of_a_repository_does_not_change_the_inputs_of_the_users_own_file() {
+        let with = |name: &str| {
+            let servers = json!({ name: { "command": "x", "env": { "T": "${input:token}" } } });
+            file(name, &json!({ "servers": servers, "inputs": [{ "id": "token", "type": "promptString" }] }).to_string())
+        };
+        let layer = base_layer(Program::Vscode, &[with("repository"), with("own")], "/w", &[]);
+        let ids = layer.servers.iter().map(|server| (server.name.as_str(), crate::config::inputs_of(server).concat()));
+        let expected = [("repository", "vscode/token-2".to_owned()), ("own", "vscode/token".to_owned())];
+        assert_eq!(ids.collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -284,9 +315,9 @@ mod tests {
         };
         let taken = ["vscode/token".to_owned()];
         let layer = base_layer(Program::Vscode, &[file("a", &text("one")), file("b", &text("two"))], "/w", &taken);
-        assert_eq!(layer.inputs.iter().map(|input| input.id.as_str()).collect::<Vec<_>>(), ["vscode/token-2", "vscode/token-3"]);
+        assert_eq!(layer.inputs.iter().map(|input| input.id.as_str()).collect::<Vec<_>>(), ["vscode/token-3", "vscode/token-2"]);
         let used: Vec<_> = layer.servers.iter().flat_map(crate::config::inputs_of).collect();
-        assert_eq!(used, ["vscode/token-2", "vscode/token-3"]);
+        assert_eq!(used, ["vscode/token-3", "vscode/token-2"]);
         // An entry in a base cannot use an input of the operator's config.
         let foreign = r#"{ "servers": { "a": { "command": "x", "env": { "T": "${input:secret}" } } } }"#;
         let layer = base_layer(Program::Vscode, &[file("a", foreign)], "/w", &["secret".to_owned()]);

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::Program;
+use crate::config::inputs::MAX_INPUTS;
 use crate::text::sanitise_line;
 
 const MAX_NAME_CHARS: usize = 64;
@@ -45,7 +46,8 @@ pub(crate) fn converted(program: Program, name: &str, entry: &Json) -> ProgramSe
 
 /// Returns the declarations of inputs in a config.
 pub(crate) fn inputs_in(root: &Json) -> Vec<Json> {
-    [&root["inputs"], &root["mcp"]["inputs"]].into_iter().filter_map(Json::as_array).flatten().cloned().collect()
+    let declared = [&root["inputs"], &root["mcp"]["inputs"]].into_iter().filter_map(Json::as_array).flatten();
+    declared.take(MAX_INPUTS + 1).cloned().collect()
 }
 
 /// Returns whether an entry starts `hyperlight-mcp serve`. If hyperlight-mcp used such a server, it would start itself endlessly.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::programs::{Outside, kept_of, others};
+use super::programs::{Outside, approved_seen_from, kept_of, others, seen_from};
 use crate::boxes::{
     Change, ChangeableBy, Code, Disk, Kept, OtherServer, Owner, Present, changeable_by, changes_by_writing, examine, present,
 };
@@ -20,7 +20,8 @@ impl Core {
     pub(in crate::gateway) fn present_in_box(&self, server: &ServerDefinition) -> Present {
         let Some(BoxDefinition::On(settings)) = &server.in_box else { return Present::default() };
         let kept = || self.kept_from(server);
-        let outside = Outside { files: &self.own_files(server), kept: &kept };
+        let known = self.known_neighbours(server);
+        let outside = Outside { files: &self.own_files(server), kept: &kept, is_always_named: &|other| known.contains(other) };
         let found = self.with_possible_box(server, settings, &outside, |request, lack| (present(request, &Disk), lack));
         let Some((mut present, lack)) = found else { return Present::default() };
         present.sentences.splice(0..0, lack.map(|lack| lack.sentence()));
@@ -52,7 +53,7 @@ impl Core {
         for KnownServer { server: other, .. } in self.processes().filter(|known| known.is_in_force && known.server.key() != key) {
             let Some(BoxDefinition::On(settings)) = &other.in_box else { continue };
             let kept = || own.iter().cloned().chain(protected(&other, &protecting)).collect();
-            let outside = Outside { files: &[], kept: &kept };
+            let outside = Outside { files: &[], kept: &kept, is_always_named: &|_| true };
             // A box that cannot be made now may be made later, and this server is not checked again then. So the box is examined as far as
             // possible.
             let examined = self.with_possible_box(&other, settings, &outside, |request, _| examine(request, &Disk));
@@ -67,7 +68,18 @@ impl Core {
                 by_box.entry(server_of_key(&key).to_owned()).or_default().extend(changes);
             }
         }
-        changeable_by(&by_box, &server.name)
+        let known: BTreeSet<String> = self.known_neighbours(server).iter().filter_map(|other| other.name().map(str::to_owned)).collect();
+        changeable_by(&by_box, &server.name, &|name| known.contains(name))
+    }
+
+    /// Returns the other servers that a person knows, as an approval of this server names them.
+    fn known_neighbours(&self, own: &ServerDefinition) -> BTreeSet<OtherServer> {
+        let is_known = self.is_known_to_person();
+        let servers = self.processes().filter(|known| is_known(&known.server));
+        let servers = servers.map(|KnownServer { server, .. }| seen_from(own, &server.name, &server.source));
+        let approvals = self.trust.approvals.snapshot().ok();
+        let approved = approvals.iter().flat_map(|approvals| approvals.valid(SystemTime::now()));
+        servers.chain(approved.map(|(key, _)| approved_seen_from(own, key))).collect()
     }
 
     /// Returns the paths that the boxes of all approved servers except `own_key` could write when they were approved, by the keys of the

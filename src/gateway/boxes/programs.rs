@@ -13,7 +13,7 @@ use crate::boxes::{
     BoxInput, Code, Command, Disk, HOME, Kept, Lookup as _, OtherServer, OwnFile, Owner, Places, Variable, code, is_fixed_program, places,
 };
 use crate::config::{
-    BoxBase, BoxDefinition, BoxPaths, BoxSettings, ResolvedCommand, ServerDefinition, ServerSource, SourceKind, Transport,
+    BoxBase, BoxDefinition, BoxPaths, BoxSettings, MAX_KNOWN_BYTES, ResolvedCommand, ServerDefinition, ServerSource, SourceKind, Transport,
     environment_file, known_box_paths, loads_code, resolve_box_paths, server_of_key, source_of_key, with_known_values,
 };
 use crate::error::Result;
@@ -26,11 +26,17 @@ use crate::trust::{NamedFiles, NotApprovedReason, locate_program};
 /// because one of them names it. The folders of `PATH` are examined separately.
 const GENERAL: [&str; 4] = ["PATH", "HOME", "SHELL", "TMPDIR"];
 
+/// Maximum number of lookups for all servers together that are neither in the operator's own config nor approved. Anybody can commit a config
+/// of another program with very many entries.
+const MAX_WORK_FOR_OTHERS: usize = 262_144;
+
 /// Files and programs outside of a box that the box must not change. They have no influence on the folders that a box gets for its own
 /// program.
 pub(super) struct Outside<'a> {
     pub(super) files: &'a [OwnFile],
     pub(super) kept: &'a dyn Fn() -> Vec<Kept>,
+    /// The value of [`BoxInput::is_always_named`].
+    pub(super) is_always_named: &'a dyn Fn(&OtherServer) -> bool,
 }
 
 /// A command, with its program and the paths of its box.
@@ -60,7 +66,7 @@ impl Lack {
 }
 
 impl Outside<'_> {
-    const NOTHING: Outside<'static> = Outside { files: &[], kept: &Vec::new };
+    const NOTHING: Outside<'static> = Outside { files: &[], kept: &Vec::new, is_always_named: &|_| true };
 }
 
 impl Core {
@@ -134,6 +140,7 @@ impl Core {
             socket_folders: &self.box_maker.socket_folders,
             own_files: outside.files,
             kept: outside.kept,
+            is_always_named: outside.is_always_named,
         };
         use_input(&request, &command)
     }
@@ -167,7 +174,7 @@ impl Core {
         }
         let text = |path: PathBuf| path.into_os_string().into_string().ok();
         let texts = |paths: BTreeSet<PathBuf>| paths.into_iter().filter_map(text).collect::<Vec<String>>();
-        let Code { programs, folders, searched, files, is_too_long } = self.code_of(server);
+        let Code { programs, folders, searched, files, is_too_long, work: _ } = self.code_of(server);
         let programs = texts(programs);
         let missing = programs.iter().filter(|program| Disk.kind(Path::new(program)).is_none()).cloned().collect();
         let (folders, searched, files) = (texts(folders), texts(searched), texts(files));
@@ -201,13 +208,27 @@ impl Core {
         move |server| server.source.kind != SourceKind::Agent || is_approved(server)
     }
 
+    /// Returns a function that returns whether a person knows a server: the operator's own config has it, or it has an approval.
+    pub(super) fn is_known_to_person(&self) -> impl Fn(&ServerDefinition) -> bool + 'static {
+        let approvals = self.trust.approvals.snapshot().ok();
+        move |server| server.source == ServerSource::default() || approvals.as_ref().is_some_and(|approvals| approvals.has(&server.key()))
+    }
+
     /// Returns all [processes](Self::processes), and the paths from which each takes its code. Reads the disk.
     pub(super) fn code_of_servers(&self) -> Vec<(KnownServer, Code)> {
-        let with_code = |known: KnownServer| {
+        let is_known = self.is_known_to_person();
+        let (first, others): (Vec<_>, Vec<_>) = self.processes().partition(|known| is_known(&known.server));
+        let mut left = MAX_WORK_FOR_OTHERS;
+        let of_other = |known: KnownServer| {
+            let code = if left > 0 { self.code_of(&known.server) } else { Code { is_too_long: true, ..Code::default() } };
+            left = left.saturating_sub(code.work);
+            (known, code)
+        };
+        let of_first = |known: KnownServer| {
             let code = self.code_of(&known.server);
             (known, code)
         };
-        self.processes().map(with_code).collect()
+        first.into_iter().map(of_first).chain(others.into_iter().map(of_other)).collect()
     }
 
     /// Returns the paths from which a server takes its code, as far as they can be known now. The program or values of placeholders may be
@@ -234,7 +255,9 @@ impl Core {
             let inherited = |name: &str| self.surroundings.environment.get(name).map(String::as_str);
             let value_of = |name: &str| known.get(name).copied().or_else(|| inherited(name)).map(str::to_owned);
             let variables = self.variables(server, command);
-            let command = Command { name: &command.command, value_of: &value_of, variables: &variables, home };
+            let secrets = self.secret_texts(server, command);
+            let is_secret = |text: &str| secrets.are_in(text);
+            let command = Command { name: &command.command, value_of: &value_of, variables: &variables, home, is_secret: &is_secret };
             // Outside of a box, a command starts in the root folder.
             let working_directory =
                 request.working_directory.or((!matches!(server.in_box, Some(BoxDefinition::On(_)))).then_some(Path::new("/")));
@@ -255,8 +278,10 @@ impl Core {
         let Transport::Stdio { environment, .. } = &server.transport else { return Vec::new() };
         let names: BTreeSet<&String> = command.environment.iter().map(|(name, _)| name).collect();
         let written = environment.iter().filter(|(name, _)| !names.contains(name));
-        let with_values = |value: &SecretString| with_known_values(value.expose_secret(), &self.surroundings, &server.input_defaults);
-        let written = written.map(|(name, value)| (name, with_values(value)));
+        let mut left = MAX_KNOWN_BYTES;
+        let mut with_values =
+            |value: &SecretString| with_known_values(value.expose_secret(), &self.surroundings, &server.input_defaults, &mut left);
+        let written: Vec<_> = written.map(|(name, value)| (name, with_values(value))).collect();
         let variable =
             |(name, value): (&String, String)| Variable { value, loads_code: loads_code(name) && !GENERAL.contains(&name.as_str()) };
         // The folders of `PATH` are examined separately.
@@ -268,11 +293,12 @@ impl Core {
     fn command_as_written(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
         let Transport::Stdio { command, arguments, working_directory, .. } = &server.transport else { return None };
         let workspace = &self.surroundings.workspace_folder;
-        let known = |text: &String| with_known_values(text, &self.surroundings, &server.input_defaults);
+        let mut left = MAX_KNOWN_BYTES;
+        let mut known = |text: &String| with_known_values(text, &self.surroundings, &server.input_defaults, &mut left);
         let path = self.surroundings.environment.get("PATH").map(|path| ("PATH".to_owned(), SecretString::from(path.clone())));
         Some(ResolvedCommand {
             command: known(command),
-            arguments: arguments.iter().map(known).collect(),
+            arguments: arguments.iter().map(&mut known).collect(),
             environment: path.into_iter().collect(),
             working_directory: workspace.join(working_directory.as_ref().map(known).unwrap_or_default()),
             secrets: Vec::new(),
@@ -357,11 +383,11 @@ fn code_at_approval(named: &NamedFiles) -> Code {
     let paths = |texts: &[String]| texts.iter().map(PathBuf::from).collect();
     let NamedFiles { programs, missing: _, folders, searched, files, is_too_long, environment_file: _ } = named;
     let (programs, folders, searched, files) = (paths(programs), paths(folders), paths(searched), paths(files));
-    Code { programs, folders, searched, files, is_too_long: *is_too_long }
+    Code { programs, folders, searched, files, is_too_long: *is_too_long, work: 0 }
 }
 
 /// Returns the programs, folders and files from which a server takes its code.
-pub(super) fn kept_of(server: &OtherServer, Code { programs, folders, searched, files, is_too_long }: &Code) -> Vec<Kept> {
+pub(super) fn kept_of(server: &OtherServer, Code { programs, folders, searched, files, is_too_long, work: _ }: &Code) -> Vec<Kept> {
     // If the entry is too long to be examined, the server may run any file.
     let unexamined = is_too_long.then(|| Kept { path: "/".into(), owner: Owner::Unexamined(server.clone()) });
     let kept = |owner: fn(OtherServer) -> Owner| move |path: &PathBuf| Kept { path: path.clone(), owner: owner(server.clone()) };

@@ -157,7 +157,8 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Answers the calls of code that has no modules. Agent code cannot call a module, but the guest is not trusted.
+/// Answers the host calls of the code of a generated tool. This code has only `fetch` and no modules. The guest is not trusted, so a call of
+/// a module is refused here.
 pub(super) struct OnlyFetch {
     /// `None` if the tool has no network, or if this is a trial of the tool.
     pub(super) fetches: Option<FetchCalls>,

@@ -10,7 +10,8 @@ use super::names::{full_name, provider_name};
 use super::policy::{Facts, judges_servers, refused_server};
 use super::started::started;
 use crate::config::{
-    Config, InvalidServer, Part, Placeholder, ProviderPolicy, ServerDefinition, ServerSource, Template, out_of_force, parse_object,
+    Config, InvalidServer, Part, Placeholder, ProviderPolicy, ServerDefinition, ServerSource, Template, URL_KEYS, out_of_force,
+    parse_object,
 };
 use crate::error::Error;
 use crate::registry::Entry;
@@ -220,7 +221,7 @@ impl Reader<'_> {
                 None
             }
         };
-        if entry.contains_key("url") {
+        if URL_KEYS.into_iter().any(|key| entry.contains_key(key)) {
             return entry;
         }
         if let Some(package) = package {

@@ -139,6 +139,8 @@ fn the_policy_judges_what_a_definition_really_starts() {
         json!({ "name": "a", "package": "@acme/a", "args": ["-y", "evil"] }),
         json!({ "name": "a", "package": "@acme/a", "args": ["-p", "evil", "@acme/a"] }),
         json!({ "name": "a", "package": "@acme/a", "url": "https://evil.example" }),
+        json!({ "name": "a", "package": "@acme/a", "serverUrl": "https://evil.example" }),
+        json!({ "name": "a", "package": "@acme/a", "httpUrl": "https://evil.example" }),
         json!({ "name": "a", "package": "evil" }),
     ] {
         assert_eq!(count(lie.clone()), (0, 1), "{lie}");

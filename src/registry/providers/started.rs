@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::config::loads_code;
+use crate::config::{URL_KEYS, loads_code};
 
 /// The package that a definition starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ const VARIABLE_STARTS: [&str; 7] = ["npm_", "npx_", "node_", "uv_", "pip_", "pyt
 /// Returns the package that a definition starts. The definition is not checked yet.
 pub(super) fn started(definition: &Map<String, Json>) -> Started {
     let has = |key: &str| definition.contains_key(key);
-    if has("url") {
+    if URL_KEYS.into_iter().any(has) {
         return if has("command") || has("args") { Started::Uncertain(MIXED) } else { Started::Nothing };
     }
     started_here(definition).unwrap_or_else(Started::Uncertain)

@@ -40,7 +40,9 @@ fn a_plain_name_with_a_plain_version_is_certain() {
     }
     let variables = json!({ "name": "a", "package": "@acme/good", "env": { "MODE": "quiet" }, "envRequired": ["ACME_KEY"] });
     assert_eq!(name_of(&variables), "@acme/good");
-    assert_eq!(of(&json!({ "name": "a", "url": "https://acme.example/mcp" })), Started::Nothing);
+    for key in ["url", "serverUrl", "httpUrl"] {
+        assert_eq!(of(&json!({ "name": "a", "package": "@acme/files", (key): "https://acme.example/mcp" })), Started::Nothing, "{key}");
+    }
 }
 
 #[test]

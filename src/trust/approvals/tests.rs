@@ -411,3 +411,22 @@ fn the_next_end_is_that_of_the_first_approval_that_ends() {
     assert!(matches!(minutes(now + Duration::from_mins(20)), Some(30 | 31)));
     assert_eq!(minutes(now + Duration::from_hours(2)), None);
 }
+
+/// The request of a server names other servers, so it is another one when one of them is approved, also by another process.
+#[test]
+fn an_approval_whose_request_depends_on_other_servers_is_refused_if_one_was_approved_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, other) = (open(folder.path()), open(folder.path()));
+    let basis = store.basis("a").unwrap();
+    let seen = store.basis_with_others("a", &basis).unwrap();
+    let b = Subject { server: "b".into(), key: "b".into(), ..subject("1") };
+    other.yes_to_command(&b, None).unwrap();
+    let error = store.approve_command(&subject("1"), None, &seen).unwrap_err();
+    assert!(error.code() == "ERR_DIGEST_CHANGED" && store.approval("a").unwrap().is_none());
+    let seen = store.basis_with_others("a", &basis).unwrap();
+    assert!(store.approve_command(&subject("1"), None, &seen).is_ok());
+    // The server's own approval is no other.
+    let seen = store.basis_with_others("a", &store.basis("a").unwrap()).unwrap();
+    other.yes_to_command(&subject("1"), None).unwrap();
+    assert!(store.approve_command(&subject("1"), None, &seen).is_ok());
+}

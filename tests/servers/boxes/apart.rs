@@ -77,3 +77,27 @@ async fn a_request_that_was_shown_before_another_proposal_was_approved_is_shown_
     gateway.approve("runner", Some(&runner.digest), None).await.unwrap();
     gateway.close().await;
 }
+
+/// A program can approve several servers at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_proposals_that_are_approved_at_once_one_is_shown_again() {
+    let test_folder = TestFolder::new();
+    let data = data_of(&test_folder);
+    let gateway = with_servers(&test_folder, &json!({}));
+    for attempt in 0..5 {
+        let mut digests = Vec::new();
+        let names = ["writer", "runner"].map(|name| format!("{name}-{attempt}"));
+        for (name, path) in names.iter().zip([format!("d{attempt}"), format!("d{attempt}/server.mjs")]) {
+            put(&data.join(format!("d{attempt}/server.mjs")), "");
+            let entry = json!({ "name": name, "command": "/bin/sh", "args": [data.join(path)] });
+            gateway.add_server(serde_json::from_value(entry).unwrap()).await.unwrap();
+            digests.push(request_of(&gateway, name).await.digest);
+        }
+        let approve = |index: usize| gateway.approve(&names[index], Some(&digests[index]), None);
+        let outcomes = tokio::join!(approve(0), approve(1));
+        let codes: Vec<_> =
+            [outcomes.0, outcomes.1].iter().filter_map(|outcome| outcome.as_ref().err().map(hyperlight_mcp::Error::code)).collect();
+        assert_eq!(codes, ["ERR_DIGEST_CHANGED"], "{attempt}");
+    }
+    gateway.close().await;
+}
