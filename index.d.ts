@@ -74,9 +74,7 @@ export interface Limits {
   maxValueParts: number
   /** The maximum size of a run's code. Default 1 MiB. */
   maxCodeBytes: number
-  /**
-   * The maximum size of a run's log, with all its entries. A longer log is cut, and the last entry says that it was cut. Default 256 KiB.
-   */
+  /** The maximum size of a run's log, with all its entries. A longer log is cut, and the last entry says that it was cut. Default 256 KiB. */
   maxLogBytes: number
   /**
    * The total size of the values that a sandbox stores for its later runs (see `RunOptions.maxResultTokens`). The oldest values are removed
@@ -230,10 +228,7 @@ export interface ServerChange {
   /** The program that starts the server. */
   command?: string
   args?: string[]
-  /**
-   * Variables of the server's environment. They are merged with the existing ones; `null` removes a variable. The values are never
-   * returned.
-   */
+  /** Variables of the server's environment. They are merged with the existing ones; `null` removes a variable. The values are never returned. */
   env?: Record<string, string | null>
   /** The folder in which the command starts. */
   cwd?: string
@@ -254,9 +249,7 @@ export type NewServer = ServerChange & { name: string }
 
 /** Options of `Gateway.approve`. */
 export interface ApproveOptions {
-  /**
-   * The time for which the approval is valid, in milliseconds, rounded down to seconds. Default: the approval is valid until it is revoked.
-   */
+  /** The time for which the approval is valid, in milliseconds, rounded down to seconds. Default: the approval is valid until it is revoked. */
   validForMs?: number
 }
 
@@ -264,10 +257,7 @@ export interface ApproveOptions {
 export interface ReloadReport {
   added: string[]
   removed: string[]
-  /**
-   * Servers whose entry changed. Their connections were closed. If the change affects what would be started, the server needs approval
-   * again.
-   */
+  /** Servers whose entry changed. Their connections were closed. If the change affects what would be started, the server needs approval again. */
   changed: string[]
   /** Servers whose entry has an error. `servers()` reports the error. */
   invalid: string[]
@@ -465,18 +455,14 @@ export interface ServerStatus {
   source: ServerSource
   /** Other sources that have a server of this name. Their servers are not used. */
   hides?: ServerSource[]
-  /**
-   * The variables that the server needs and that are not set. Without these variables, the server does not start. Missing if there are
-   * none.
-   */
+  /** The variables that the server needs and that are not set. Without these variables, the server does not start. Missing if there are none. */
   missing?: string[]
   /** The names of the approved tools, as the server gives them. */
   tools: string[]
   /** The approved tools that the server has changed or removed since the approval. Calls of these tools fail. */
   quarantined: string[]
   /**
-   * The last error. If a server wrote something before it ended, the message contains the most informative line. The command `logs` shows
-   * all lines.
+   * The last error. If a server wrote something before it ended, the message contains the most informative line. The command `logs` shows all lines.
    */
   lastError?: { code: ErrorCode; message: string }
 }
