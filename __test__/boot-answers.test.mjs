@@ -121,7 +121,7 @@ describe('the page of an approval', () => {
 
   test('marks hosts below which anyone can get a name', async (t) => {
     const marked = await shown(t, ['*.amazonaws.com', '*.a.example'], 'return 1')
-    assert.match(marked.replaceAll(/\s+/g, ' '), /anyone can get a host name below \*\.amazonaws\.com/)
+    assert.match(marked.replaceAll(/\s+/g, ' '), /anybody can register a host name that is covered by \*\.amazonaws\.com/)
     assert.doesNotMatch(marked, /below \*\.a\.example/)
   })
 })

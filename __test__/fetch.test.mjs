@@ -74,7 +74,7 @@ test('a yes is for exactly what was shown', async () => {
   assert.deepEqual([row.action, row.by, row.subject, row.patterns], ['fetch', 'person', request.digest, request.hosts])
 })
 
-test('what is no host, and unknown options, are errors that name them', async () => {
+test('a text that is not a host, and an unknown option, are errors that name them', async () => {
   for (const [request, words] of [
     [{ hosts: ['*'] }, /hosts: "\*" is not a host/],
     [{ hosts: ['*.com'] }, /two labels/],

@@ -37,8 +37,8 @@ fn only_host(name: &str, prompt: &str) -> Result<AllowedHost, String> {
     let mut origins = origins.into_iter();
     match (origins.next(), origins.next()) {
         (Some(only), None) => only.parse().map_err(|problem| format!("{name}: {problem}")),
-        (None, _) => Err(format!("the prompt names no URL, so say which host gets {name}: {name}@HOST")),
-        (Some(_), Some(_)) => Err(format!("the prompt names several hosts, so say which of them gets {name}: {name}@HOST")),
+        (None, _) => Err(format!("the prompt has no URL, so write the host that gets this secret: {name}@HOST")),
+        (Some(_), Some(_)) => Err(format!("the prompt names several hosts, so write the host that gets this secret: {name}@HOST")),
     }
 }
 

@@ -55,7 +55,7 @@ pub fn sentences(
     });
     if let BoxNetwork::Hosts(hosts) = network {
         let of_strangers = hosts.iter().filter(|host| host.host().includes_strangers());
-        said.extend(of_strangers.map(|host| format!("anyone can get a host name below {host}: the server may reach these hosts too")));
+        said.extend(of_strangers.map(|host| format!("anybody can register a host name that is covered by {host}: the server may reach these hosts too")));
     }
     said.push(format!("may use {memory_mb} MiB of memory and {processes} processes"));
     said.extend(cpu_percent.map(|percent| format!("may use {percent} % of one processor")));
@@ -114,7 +114,7 @@ mod tests {
             sentences(&settings, &[], &[], &|name, _| name.to_owned()).join("\n")
         };
         for host in ["*.co.uk", "*.github.io", "*.amazonaws.com"] {
-            assert!(said(host).contains(&format!("anyone can get a host name below {host}:443: ")), "{}", said(host));
+            assert!(said(host).contains(&format!("anybody can register a host name that is covered by {host}:443: ")), "{}", said(host));
         }
         assert!(
             said("xn--pple-43d.com").contains("may reach xn--pple-43d.com:443 (in Unicode: \u{430}pple.com: "),

@@ -73,7 +73,7 @@ fn request_text(request: &FetchApproval) -> String {
         let _ = writeln!(text, "note: {LOOKALIKE}");
     }
     for host in hosts_of_strangers {
-        let _ = writeln!(text, "note: anyone can get a host name below {host}: the code may reach these hosts too");
+        let _ = writeln!(text, "note: anybody can register a host name that is covered by {host}: the code may reach these hosts too");
     }
     text += "A yes means: code that a model writes may send any data that it has to these hosts, and read their answers. It may make any request \
              there, including requests that change or delete something, without asking again.\n";
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn a_host_below_which_strangers_have_hosts_is_shown_as_such() {
         for host in ["*.github.io", "*.co.uk", "*.amazonaws.com"] {
-            assert!(text(host).contains(&format!("anyone can get a host name below {host}")), "{}", text(host));
+            assert!(text(host).contains(&format!("anybody can register a host name that is covered by {host}")), "{}", text(host));
         }
         assert!(!text("*.example.com").contains("strangers") && !text("user.github.io").contains("strangers"));
     }

@@ -51,7 +51,7 @@ impl CallbackOwner {
         }
         let operators = if self == Self::Operator { &OPERATORS[..] } else { &[] };
         let known = CALLERS.iter().chain(operators).copied().collect::<Vec<_>>().join(", ");
-        Err(format!("{callback}: unknown option, or a function where a value is expected; callbacks are {known}"))
+        Err(format!("{callback} is a function, but no option of this name takes a function; those that do are {known}"))
     }
 }
 

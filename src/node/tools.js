@@ -16,7 +16,7 @@
     const { sandbox, ...others } = Object.fromEntries(entriesOf(options ?? {}, method));
     if (sandbox !== undefined && !(sandbox instanceof classOf("Sandbox"))) throw invalid(method, "sandbox: must be a Sandbox");
     const { data, callbacks, signal, input } = split(others, method);
-    for (const key of Object.keys(callbacks)) throw invalid(method, `${key}: unknown option, or a function where a value is expected`);
+    for (const key of Object.keys(callbacks)) throw invalid(method, `${key} is a function, but no option of this name takes a function`);
     if (signal !== undefined) data.signal = true;
     if (input !== undefined) data.input = true;
     return [json(data, method), sandbox];

@@ -377,7 +377,7 @@ impl Connection {
     async fn lost(&self, during: &str) -> Error {
         let exit = self.link.ended_soon().await;
         let closed = if self.has_closed_input() { "input" } else { "output" };
-        let status = exit.unwrap_or_else(|| format!("it closed its {closed}, but still runs"));
+        let status = exit.unwrap_or_else(|| format!("it closed its {closed}, which ends the connection, and its process still runs"));
         self.link.exited(&self.server, during, status)
     }
 }

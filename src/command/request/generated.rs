@@ -20,7 +20,7 @@ pub(super) fn add(page: &mut Page, tools: &GeneratedTools, found: &[Finding]) {
     let shown = |hosts: &[String]| hosts.iter().map(|host| shown_host_entry(host)).collect::<Vec<_>>();
     page.list("may reach", &shown(hosts));
     for host in hosts.iter().filter(|host| host.parse::<AllowedHost>().is_ok_and(|host| host.includes_strangers())) {
-        page.noted(Tone::Bad, &format!("anyone can get a host name below {host}: the tools may reach these hosts too"));
+        page.noted(Tone::Bad, &format!("anybody can register a host name that is covered by {host}: the tools may reach these hosts too"));
     }
     page.list("also privately", &shown(private_hosts));
     let places = |in_body: bool| if in_body { ", also in bodies" } else { "" };
