@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { encode } from 'gpt-tokenizer/encoding/o200k_base'
 import { assertStrict } from './fixtures/providers.mjs'
-import { arrived, failure, fixture, folder, gated, ms, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
+import { answering, arrived, failure, fixture, folder, gated, ms, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
 
 const FORECAST = 'import { get_forecast } from "host:mcp-fixture"; export const handler = ({ location }) => get_forecast({ location })'
 const SUNNY = { temperature: 93, conditions: 'sunny' }
@@ -469,14 +469,9 @@ test('describeServers holds the main thread for no more than what fits, however 
     const tools = Array.from({ length: 1200 }, (_, index) =>
       ({ name: 'tool_' + index, description: 'does things to words '.repeat(20), inputSchema: { type: 'object', properties: properties(index) } }))
     const answers = {
-      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'large', version: '1' } }),
       'tools/list': () => ({ tools }),
-    }
-    require('node:readline').createInterface(process.stdin).on('line', (line) => {
-      const { id, method, params } = JSON.parse(line)
-      if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method](params) }))
-    })`
-  const large = { command: process.execPath, args: ['-e', script], connectTimeoutMs: ms(60_000) }
+    }`
+  const large = { command: process.execPath, args: answering(script), connectTimeoutMs: ms(60_000) }
   const gateway = await openApproved(t, { large })
   const timed = async (work) => {
     const began = performance.now()

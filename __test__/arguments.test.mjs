@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { arrived, failure, fixture, folder, gated, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
+import { answering, arrived, failure, fixture, folder, gated, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
 
 const schema = {
   type: 'object',
@@ -24,18 +24,10 @@ const tools = [
 const picky = {
   command: process.execPath,
   confirm: 'never',
-  args: [
-    '-e',
-    `const answers = {
-      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'picky', version: '1' } }),
+  args: answering(`const answers = {
       'tools/list': () => ({ tools: ${JSON.stringify(tools)} }),
       'tools/call': (params) => ({ content: [], structuredContent: { got: params.arguments } }),
-    }
-    require('node:readline').createInterface(process.stdin).on('line', (line) => {
-      const { id, method, params } = JSON.parse(line)
-      if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method](params) }))
-    })`,
-  ],
+    }`),
 }
 const lenient = { ...picky, argumentChecks: 'warn' }
 const silent = { ...picky, argumentChecks: 'off' }

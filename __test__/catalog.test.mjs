@@ -2,7 +2,7 @@
 // check of code before it runs, and TypeScript as input.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { compiled, failure, fixture, openApproved, openGateway, wholeFile } from './support.mjs'
+import { answering, compiled, failure, fixture, openApproved, openGateway, wholeFile } from './support.mjs'
 
 const gateway = await openApproved(wholeFile, { fixture: fixture(), other: fixture() })
 
@@ -38,15 +38,8 @@ describe('declarations', () => {
       description,
       inputSchema: { type: 'object', properties: { pattern: { type: 'string', description: 'as `**/*`' } } },
     }
-    const answers = `({
-      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'files', version: '1' } }),
-      'tools/list': () => ({ tools: [${JSON.stringify(tool)}] }),
-    })`
-    const program = `require('node:readline').createInterface(process.stdin).on('line', (line) => {
-      const { id, method, params } = JSON.parse(line)
-      if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: ${answers}[method](params) }))
-    })`
-    const opened = await openApproved(t, { files: { command: process.execPath, args: ['-e', program] } })
+    const answers = `const answers = { 'tools/list': () => ({ tools: [${JSON.stringify(tool)}] }) }`
+    const opened = await openApproved(t, { files: { command: process.execPath, args: answering(answers) } })
     assert.equal((await opened.approvalRequest('files')).tools[0].description, description)
     const { declaration, ...info } = await opened.toolInfo('files', 'find')
     assert.equal(info.description, description)

@@ -1,12 +1,10 @@
 // Servers whose tools were generated: what a person approves, and how their code runs.
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
-import { afterwards, fixture, folder, ms, openGateway, waitFor } from './support.mjs'
+import { afterwards, fixture, ms, openGateway, tokenFileOf, waitFor } from './support.mjs'
 
 const schema = (properties) => ({ type: 'object', properties, required: Object.keys(properties), additionalProperties: false })
 const number = { type: 'number' }
@@ -244,10 +242,7 @@ describe('the caller of a generated tool', () => {
 
   /** Serves a gateway with two callers. `gauge` returns how many guests execute. */
   async function served(t, gateway, options) {
-    const tokenFile = join(folder(t), 'tokens')
-    const lines = Object.entries(TOKENS).map(([name, token]) => `${name}:${token}`)
-    writeFileSync(tokenFile, lines.join('\n'), { mode: 0o600 })
-    const { url } = await gateway.serve({ http: 0, tokenFile, ...options })
+    const { url } = await gateway.serve({ http: 0, tokenFile: tokenFileOf(t, TOKENS), ...options })
     const clients = Object.values(TOKENS).map(async (token) => {
       const client = new Client({ name: 'host', version: '1' }, { versionNegotiation: { mode: 'auto' } })
       const requestInit = { headers: { authorization: `Bearer ${token}` } }

@@ -4,7 +4,7 @@ import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, readlinkS
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { approved, run } from './command-line.mjs'
-import { children, failure, folder, ms, openApproved, openGateway, root, testBox, waitFor } from './support.mjs'
+import { answering, children, failure, folder, ms, openApproved, openGateway, root, testBox, waitFor } from './support.mjs'
 
 const version = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version
 const REMEDY = new RegExp(`ranks only by words until the next start: .*npm install hyperlight-mcp-search-model@${version}$`)
@@ -13,14 +13,9 @@ const REMEDY = new RegExp(`ranks only by words until the next start: .*npm insta
 function tools(described) {
   const listed = Object.entries(described).map(([name, description]) => ({ name, description, inputSchema: { type: 'object' } }))
   const code = `const answers = {
-      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 's', version: '1' } }),
       'tools/list': () => ({ tools: ${JSON.stringify(listed)} }),
-    }
-    require('node:readline').createInterface(process.stdin).on('line', (line) => {
-      const { id, method, params } = JSON.parse(line)
-      if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method](params) }))
-    })`
-  return { command: process.execPath, args: ['-e', code], box: testBox }
+    }`
+  return { command: process.execPath, args: answering(code), box: testBox }
 }
 
 const meadow = tools({ list_sheep: 'Lists the animals of a farm', count_items: 'Counts items' })

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline'
 import { test } from 'node:test'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { approved, environment, LIMIT, place, program, run, small } from './command-line.mjs'
-import { afterwards, arrived, deferred, endOf, failure, fixture, gated, listenTo, openApproved } from './support.mjs'
+import { afterwards, answering, arrived, deferred, endOf, failure, fixture, gated, listenTo, openApproved } from './support.mjs'
 
 const OWN = ['run_javascript', 'search_mcp_tools', 'describe_mcp_tools', 'list_mcp_servers', 'mcp_server_info', 'manage_mcp']
 const FORMS = { elicitation: { form: {} } }
@@ -13,9 +13,7 @@ const NEWEST = { versionNegotiation: { mode: 'auto' } }
 /** A server with a tool that has a view (MCP Apps), which it does not list. */
 const withView = {
   command: process.execPath,
-  args: [
-    '-e',
-    `const view = 'ui://views/chart'
+  args: answering(`const view = 'ui://views/chart'
     const schema = { type: 'object', properties: { n: { type: 'number', description: 'a num\\u200bber' } }, required: ['n'] }
     const tool = {
       name: 'Show Chart', title: 'A chart', description: 'Shows a chart', inputSchema: schema, outputSchema: schema,
@@ -24,21 +22,13 @@ const withView = {
     }
     const html = { uri: view, mimeType: 'text/html;profile=mcp-app', text: '<p>chart</p>', _meta: { ui: { prefersBorder: true } } }
     const answers = {
-      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {}, resources: {} }, serverInfo: { name: 'views', version: '1' } }),
       'tools/list': () => ({ tools: [tool] }),
       'resources/list': () => ({ resources: [] }),
       'resources/templates/list': () => ({ resourceTemplates: [] }),
       'resources/read': () => ({ contents: [html] }),
       'tools/call': ({ arguments: { n } }) =>
         ({ content: [{ type: 'text', text: 'drawn', annotations: { audience: ['user'] } }], structuredContent: { n }, _meta: { 'example.com/id': 7 } }),
-    }
-    require('node:readline').createInterface(process.stdin).on('line', (line) => {
-      const { id, method, params } = JSON.parse(line)
-      if (id === undefined) return
-      const result = answers[method]?.(params)
-      console.log(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error: { code: -32601, message: 'unknown' } }) }))
-    })`,
-  ],
+    }`),
 }
 
 function streams(child) {

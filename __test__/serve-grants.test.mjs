@@ -1,28 +1,13 @@
 // Tests of what a caller of a served gateway can find out if each caller has its own grants.
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { test } from 'node:test'
 import { ERAS, overHttp } from './serving.mjs'
-import { afterwards, deferred, failure, fixture, fixtureProgram, folder, gated, openApproved, waitFor } from './support.mjs'
+import { afterwards, deferred, failure, fixture, fixtureProgram, gated, openApproved, tokenFileOf, waitFor } from './support.mjs'
 
 const TOKENS = {
   one: '0123456789abcdef0123456789abcdef',
   two: 'fedcba9876543210fedcba9876543210',
   none: '00112233445566778899aabbccddeeff',
-}
-
-/** A file of tokens that only its owner may read. */
-function tokenFile(t) {
-  const path = join(folder(t), 'tokens')
-  writeFileSync(
-    path,
-    Object.entries(TOKENS)
-      .map((entry) => entry.join(':'))
-      .join('\n'),
-    { mode: 0o600 },
-  )
-  return path
 }
 
 /** Serves a gateway with two servers. Each caller is granted one of them, and one caller none. */
@@ -38,7 +23,7 @@ async function granted(t) {
   await gateway.setToolbox('sky', ['weather/*'])
   await gateway.grant('one', 'pay')
   await gateway.grant('two', 'sky')
-  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t) })
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFileOf(t, TOKENS) })
   return { gateway, url }
 }
 
@@ -70,7 +55,7 @@ test('A resource that is no longer listed can be unsubscribed', async (t) => {
 
 test('Calls of one caller that wait for a person have a limit, and another caller is still asked', async (t) => {
   const gateway = await openApproved(t, { fixture: gated() })
-  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t), direct: true })
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFileOf(t, TOKENS), direct: true })
   const [asked, answer] = [[], deferred()]
   const onElicit = async (params) => asked.push(params) && answer.promise
   const loud = await overHttp(t, url, { token: TOKENS.one, onElicit })
@@ -113,7 +98,7 @@ test("A task's server exists for no other agent and host, although they know its
   const tools = Object.fromEntries(bob.agentTools().map((tool) => [tool.name, tool]))
   for (const action of ['info', 'enable', 'test', 'disable', 'propose'])
     assert.equal((await tools.manage_mcp.execute({ action, server: name })).error?.code, 'ERR_UNKNOWN_SERVER', action)
-  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t), direct: true })
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFileOf(t, TOKENS), direct: true })
   const host = await overHttp(t, url, { token: TOKENS.one })
   const direct = `mcp_${name.replace(/[^a-z0-9]+/g, '_')}_count`
   await assert.rejects(host.callTool({ name: direct, arguments: {} }), /there is no tool/)
@@ -126,7 +111,7 @@ test('A host calls and reads nothing of a server that no task attaches', async (
   const server = { name: 'diary', command: fixtureProgram, args: ['--resources'], keywords: ['diary'] }
   await gateway.registerProvider('acme', { servers: () => [server] })
   await gateway.approve('acme--diary')
-  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t), direct: true })
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFileOf(t, TOKENS), direct: true })
   const host = await overHttp(t, url, { token: TOKENS.one })
   const listed = (await host.listTools()).tools.map((tool) => tool.name)
   assert.ok(listed.includes('mcp_fixture_pid') && listed.every((name) => !name.includes('diary')))

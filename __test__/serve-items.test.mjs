@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { approved, LIMIT, place, run } from './command-line.mjs'
 import { ERAS, overHttp, served } from './serving.mjs'
-import { waitFor } from './support.mjs'
+import { answering, waitFor } from './support.mjs'
 
 const ICONS = [{ src: 'https://icons.example/i.png', mimeType: 'image/png', sizes: ['48x48'] }]
 const IMAGE = { src: 'data:image/png;base64,iVBORw0KGgo=' }
@@ -15,9 +15,7 @@ const server = (name, more = '') => ({
   command: process.execPath,
   box: 'off',
   confirm: 'never',
-  args: [
-    '-e',
-    `const icons = [...${JSON.stringify(ICONS)}, { src: 'javascript:alert(1)' }, { src: 'http://icons.example/i.png' }]
+  args: answering(`const icons = [...${JSON.stringify(ICONS)}, { src: 'javascript:alert(1)' }, { src: 'http://icons.example/i.png' }]
     const host = { icons, annotations: { ...${JSON.stringify(ANNOTATIONS)}, lastModified: '2026-01-01T00:00:00Z' }, _meta: ${JSON.stringify(UI)} }
     const link = { type: 'resource_link', uri: 'note://1', name: 'n', icons: [...icons, ${JSON.stringify(IMAGE)}] }
     const _meta = { 'io.modelcontextprotocol/related-task': { taskId: '1' }, progressToken: 1, 'io.hyperlight-mcp/source': 'x', 'vendor/x': 1 }
@@ -34,14 +32,7 @@ const server = (name, more = '') => ({
       'resources/read': ({ uri }) => ({ contents: [{ uri, mimeType: 'text/plain', text: '${name} ' + uri, _meta }, { uri: 'note://1', text: '${name}' }], _meta }),
       'tools/call': () => ({ content: [{ ...link, _meta }, embedded], _meta }),
       'completion/complete': ({ ref }) => ({ completion: { values: ['${name} ' + ref.uri] } }),
-    }
-    require('node:readline').createInterface(process.stdin).on('line', (line) => {
-      const { id, method, params } = JSON.parse(line)
-      if (id === undefined) return
-      const result = answers[method]?.(params)
-      console.log(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error: { code: -32601, message: 'unknown' } }) }))
-    })`,
-  ],
+    }`),
 })
 
 async function approve(at, name) {

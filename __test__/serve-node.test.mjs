@@ -1,6 +1,6 @@
 // Tests of gateway.serve() for the author of an agent: over HTTP in this process, and over standard input and output in a separate program.
 import assert from 'node:assert/strict'
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
@@ -20,6 +20,7 @@ import {
   openApproved,
   openGateway,
   root,
+  tokenFileOf,
   waitFor,
 } from './support.mjs'
 
@@ -43,14 +44,6 @@ async function connected(t, url, { versions = {}, token, capabilities = {}, onEl
   await client.connect(transport)
   t.after(() => client.close().catch(() => {}))
   return { client, transport }
-}
-
-/** A file of tokens that only its owner may read. */
-function tokenFile(t) {
-  const path = join(folder(t), 'tokens')
-  const lines = Object.entries(TOKENS).map(([name, token]) => `${name}:${token}`)
-  writeFileSync(path, lines.join('\n'), { mode: 0o600 })
-  return path
 }
 
 for (const [era, versions] of Object.entries(ERAS)) {
@@ -128,7 +121,7 @@ test('All approved servers are served, also those that are approved later, and n
 
 test('Each token is a caller of its own: it reaches no session of another, and without one nobody comes in', async (t) => {
   const gateway = await openApproved(t, { fixture: gated() })
-  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t), allowWrites: ['fixture.write_note'] })
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFileOf(t, TOKENS), allowWrites: ['fixture.write_note'] })
   const [one, two] = await Promise.all(Object.values(TOKENS).map((token) => connected(t, url, { token })))
   for (const { client } of [one, two])
     assert.equal((await runs(client, `fixture.write_note({ text: 'x' })`)).structuredContent.value, 'noted')
@@ -155,7 +148,7 @@ test('Each token is a caller of its own: it reaches no session of another, and w
 test('Of the endless loops of one caller only some execute at once, and another caller runs beside them', async (t) => {
   // The loops last until the gateway is closed.
   const gateway = await openApproved(t, { fixture: fixture() }, { limits: { computeTimeoutMs: ms(60_000) } })
-  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t) })
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFileOf(t, TOKENS) })
   const versions = ERAS['without sessions']
   const [loud, quiet] = await Promise.all(Object.values(TOKENS).map((token) => connected(t, url, { token, versions })))
   const gauge = async (name) => {
@@ -210,7 +203,7 @@ test('The run of a session that its host has ended ends at once', async (t) => {
 
 test('A wrong option is an error that names it, and nothing is served then', async (t) => {
   const gateway = await openApproved(t, { fixture: fixture() })
-  const open = tokenFile(t)
+  const open = tokenFileOf(t, TOKENS)
   chmodSync(open, 0o644)
   const none = join(folder(t), 'none')
   const busy = await gateway.serve({ http: 0 })
@@ -222,7 +215,7 @@ test('A wrong option is an error that names it, and nothing is served then', asy
     [{ http: 70_000 }, 'ERR_INVALID_OPTION', 'http'],
     [{ http: 'nowhere:port' }, 'ERR_INVALID_OPTION', 'http', 'HOST:PORT'],
     [{ http: '0.0.0.0:0' }, 'ERR_INVALID_OPTION', 'tokenFile'],
-    [{ http: '192.0.2.1:0', tokenFile: tokenFile(t) }, 'ERR_INVALID_OPTION', '192.0.2.1'],
+    [{ http: '192.0.2.1:0', tokenFile: tokenFileOf(t, TOKENS) }, 'ERR_INVALID_OPTION', '192.0.2.1'],
     [{ http: 0, stdio: true }, 'ERR_INVALID_OPTION', 'stdio'],
     [{ stdio: false }, 'ERR_INVALID_OPTION', 'stdio'],
     [{ tokenFile: open }, 'ERR_INVALID_OPTION', 'tokenFile', 'http'],

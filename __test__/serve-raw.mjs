@@ -52,11 +52,8 @@ export async function ask(url, method, params = {}, options = {}) {
   return last.error ? { error: last.error } : last.result
 }
 
-/** Opens a stream, whose messages come into a list. */
-export async function stream(t, url, method, params, options = {}) {
-  const controller = new AbortController()
-  afterwards(t, () => controller.abort())
-  const response = await send(url, method, params, { ...options, signal: controller.signal })
+/** The messages of a stream of events, in a list that grows until the stream has ended. */
+export function messagesOf(response) {
   const received = []
   const read = async () => {
     let text = ''
@@ -69,5 +66,13 @@ export async function stream(t, url, method, params, options = {}) {
   }
   // A stream that is aborted ends with an error.
   const ended = read().catch(() => {})
-  return { received, ended, close: () => controller.abort() }
+  return { received, ended }
+}
+
+/** Opens a stream, whose messages come into a list. */
+export async function stream(t, url, method, params, options = {}) {
+  const controller = new AbortController()
+  afterwards(t, () => controller.abort())
+  const response = await send(url, method, params, { ...options, signal: controller.signal })
+  return { ...messagesOf(response), close: () => controller.abort() }
 }

@@ -1,10 +1,8 @@
 // Tests of what one host can take from the others of a served gateway, and of the stream on which a host is asked and told.
 import assert from 'node:assert/strict'
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { test } from 'node:test'
-import { ask } from './serve-raw.mjs'
-import { fixture, folder, gated, openApproved, waitFor } from './support.mjs'
+import { ask, messagesOf } from './serve-raw.mjs'
+import { answering, fixture, gated, openApproved, tokenFileOf, waitFor } from './support.mjs'
 
 const VERSION = '2025-11-25'
 const TOKENS = { loud: 'a'.repeat(40), quiet: 'b'.repeat(40) }
@@ -15,21 +13,11 @@ const big = {
   command: process.execPath,
   box: 'off',
   confirm: 'never',
-  args: [
-    '-e',
-    `const properties = Object.fromEntries(Array.from({ length: 20 }, (_, i) => ['p' + i, { type: 'string', description: 'parameter ' + i }]))
+  args: answering(`const properties = Object.fromEntries(Array.from({ length: 20 }, (_, i) => ['p' + i, { type: 'string', description: 'parameter ' + i }]))
     const tool = (_, i) => ({ name: 'tool_' + i, description: ('word' + i + ' ').repeat(60), inputSchema: { type: 'object', properties }, annotations: { readOnlyHint: true } })
     const answers = {
-      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'big', version: '1' } }),
       'tools/list': () => ({ tools: Array.from({ length: 400 }, tool) }),
-    }
-    require('node:readline').createInterface(process.stdin).on('line', (line) => {
-      const { id, method, params } = JSON.parse(line)
-      if (id === undefined) return
-      const result = answers[method]?.(params)
-      console.log(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error: { code: -32601, message: 'unknown' } }) }))
-    })`,
-  ],
+    }`),
 }
 
 function post(url, message, { session, token } = {}) {
@@ -52,40 +40,14 @@ async function opened(url, { token, capabilities = {} } = {}) {
   return session
 }
 
-/** The messages of a stream of events, in a list that grows. */
-function messagesOf(response) {
-  const received = []
-  const read = async () => {
-    let text = ''
-    for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
-      text += chunk
-      const end = text.lastIndexOf('\n') + 1
-      const lines = text.slice(0, end).split('\n')
-      text = text.slice(end)
-      const data = lines.filter((line) => line.startsWith('data:')).map((line) => line.slice('data:'.length).trim())
-      received.push(...data.filter(Boolean).map((line) => JSON.parse(line)))
-    }
-  }
-  // A stream that is aborted ends with an error.
-  read().catch(() => {})
-  return received
-}
-
 const listening = (url, session) =>
   fetch(url, { headers: { accept: 'text/event-stream', 'mcp-session-id': session, 'mcp-protocol-version': VERSION } })
 
 /** Asks a served gateway, and gives the last message of the answer. */
 async function asked(url, session, method, params, { token } = {}) {
-  const received = messagesOf(await post(url, { id: ++lastId, method, params }, { session, token }))
+  const { received } = messagesOf(await post(url, { id: ++lastId, method, params }, { session, token }))
   await waitFor(`the answer to ${method}`, () => received.some(({ result, error }) => result || error), 60_000)
   return received.at(-1)
-}
-
-const tokenFile = (t) => {
-  const path = join(folder(t), 'tokens')
-  const lines = Object.entries(TOKENS).map(([name, token]) => `${name}:${token}`)
-  writeFileSync(path, lines.join('\n'), { mode: 0o600 })
-  return path
 }
 
 test('Unknown names of direct tools cost no list of all tools', async (t) => {
@@ -111,7 +73,7 @@ test('Unknown names of direct tools cost no list of all tools', async (t) => {
 
 test('Descriptions that one caller asks for without a session wait for each other, and another caller is served beside them', async (t) => {
   const gateway = await openApproved(t, { big })
-  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFile(t) })
+  const { url } = await gateway.serve({ http: 0, tokenFile: tokenFileOf(t, TOKENS) })
   const describe = async (token) => {
     const { structuredContent } = await ask(url, 'tools/call', { name: 'describe_mcp_tools', arguments: { names: ['big'] } }, { token })
     assert.equal(structuredContent.error, undefined)
@@ -133,7 +95,7 @@ test('A host is told once of a change, however often it says that it is initiali
   const { url } = await gateway.serve({ http: 0, servers: ['first', 'second'] })
   const session = await opened(url)
   for (let i = 0; i < 20; i++) await (await post(url, { method: 'notifications/initialized' }, { session })).text()
-  const received = messagesOf(await listening(url, session))
+  const { received } = messagesOf(await listening(url, session))
   await asked(url, session, 'tools/list', {})
   const changes = () => received.filter(({ method }) => method?.endsWith('/list_changed')).map(({ method }) => method.split('/')[1])
   await gateway.approve('hidden')
@@ -160,7 +122,7 @@ for (const [what, server, params, content] of [
     const gateway = await openApproved(t, { fixture: server })
     const { url } = await gateway.serve({ http: 0, direct: true })
     const session = await opened(url, { capabilities: { elicitation: { form: {} } } })
-    const received = messagesOf(await post(url, { id: ++lastId, method: 'tools/call', params }, { session }))
+    const { received } = messagesOf(await post(url, { id: ++lastId, method: 'tools/call', params }, { session }))
     await waitFor('the question', () => received.some(({ method }) => method === 'elicitation/create'), 20_000)
     const { id } = received.find(({ method }) => method === 'elicitation/create')
     await post(url, { id, result: { action: 'accept', content } }, { session })

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { mkdirSync, realpathSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { compiled, fixture, folder, ms, openApproved, root } from './support.mjs'
+import { answering, compiled, fixture, folder, ms, openApproved, root } from './support.mjs'
 
 const program = (name) => join(root, `node_modules/@modelcontextprotocol/server-${name}/dist/index.js`)
 const node = (name, ...args) => ({ command: process.execPath, args: [program(name), ...args], confirm: 'never' })
@@ -97,19 +97,11 @@ async function recorded(t) {
 const replaying = (names) => ({
   command: process.execPath,
   confirm: 'never',
-  args: [
-    '-e',
-    `const tools = ${JSON.stringify(names)}.map((name) => ({ name, inputSchema: { type: 'object' } }))
+  args: answering(`const tools = ${JSON.stringify(names)}.map((name) => ({ name, inputSchema: { type: 'object' } }))
     const answers = {
-      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'replay', version: '1' } }),
       'tools/list': () => ({ tools }),
       'tools/call': (params) => params.arguments,
-    }
-    require('node:readline').createInterface(process.stdin).on('line', (line) => {
-      const { id, method, params } = JSON.parse(line)
-      if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method](params) }))
-    })`,
-  ],
+    }`),
 })
 
 const bytes = Symbol('bytes')

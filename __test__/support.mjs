@@ -39,29 +39,49 @@ export const fixture = (...args) => ({ ...gated(...args), confirm: 'never' })
 /** Returns the same server as agents and providers may bring it: without settings for calls and boxes. */
 export const added = (...args) => ({ command: fixtureProgram, args })
 
+/**
+ * Returns the arguments with which Node is a server that answers as the program text `setup` says. The text declares `answers`: a function for each method, from
+ * its parameters to its result. Without `answers.initialize`, the server has the capabilities whose lists it can answer. Other methods are errors.
+ */
+export const answering = (setup, ...args) => [
+  '-e',
+  `${setup}
+  const lists = { tools: 'tools/list', resources: 'resources/list', prompts: 'prompts/list', completions: 'completion/complete' }
+  const known = Object.entries(lists).filter(([, method]) => answers[method])
+  const capabilities = Object.fromEntries(known.map(([capability]) => [capability, {}]))
+  answers.initialize ??= ({ protocolVersion }) => ({ protocolVersion, capabilities, serverInfo: { name: 'answering', version: '1' } })
+  require('node:readline').createInterface(process.stdin).on('line', (line) => {
+    const { id, method, params } = JSON.parse(line)
+    if (id === undefined) return
+    const outcome = answers[method] ? { result: answers[method](params) } : { error: { code: -32601, message: 'unknown method' } }
+    console.log(JSON.stringify({ jsonrpc: '2.0', id, ...outcome }))
+  })`,
+  ...args,
+]
+
 /** A server with one tool, `give`, which returns exactly its arguments as the result. It gives results that no correct server gives. */
 export const mirror = {
   command: process.execPath,
   box: testBox,
   confirm: 'never',
-  args: [
-    '-e',
-    `const answers = {
-      initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'mirror', version: '1' } }),
+  args: answering(`const answers = {
       'tools/list': () => ({ tools: [{ name: 'give', inputSchema: { type: 'object' } }] }),
       'tools/call': (params) => params.arguments,
-    }
-    require('node:readline').createInterface(process.stdin).on('line', (line) => {
-      const { id, method, params } = JSON.parse(line)
-      if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result: answers[method](params) }))
-    })`,
-  ],
+    }`),
 }
 
 /** Makes a folder that is removed after the test. */
 export function folder(t) {
   const path = mkdtempSync(join(tmpdir(), 'hyperlight-mcp-test-'))
   afterwards(t, () => rmSync(path, { recursive: true, force: true }))
+  return path
+}
+
+/** Makes a file of tokens, by the names of their callers, that only its owner may read. */
+export function tokenFileOf(t, tokens) {
+  const path = join(folder(t), 'tokens')
+  const lines = Object.entries(tokens).map(([name, token]) => `${name}:${token}`)
+  writeFileSync(path, lines.join('\n'), { mode: 0o600 })
   return path
 }
 
