@@ -55,7 +55,10 @@ pub fn sentences(
     });
     if let BoxNetwork::Hosts(hosts) = network {
         let of_strangers = hosts.iter().filter(|host| host.host().includes_strangers());
-        said.extend(of_strangers.map(|host| format!("anybody can register a host name that is covered by {host}: the server may reach these hosts too")));
+        said.extend(
+            of_strangers
+                .map(|host| format!("anybody can register a host name that is covered by {host}: the server may reach these hosts too")),
+        );
     }
     said.push(format!("may use {memory_mb} MiB of memory and {processes} processes"));
     said.extend(cpu_percent.map(|percent| format!("may use {percent} % of one processor")));

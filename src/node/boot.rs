@@ -151,7 +151,10 @@ fn options_of(data: &str, callbacks: &str) -> Result<BootOptions> {
     let invalid = |problem: String| Error::InvalidOption { method: METHOD, problem: problem.into() };
     let callbacks: Vec<String> = options::arguments(METHOD, callbacks)?;
     if let Some(unknown) = callbacks.iter().find(|name| !CALLBACKS.contains(&name.as_str())) {
-        return Err(invalid(format!("{unknown} is a function, but no option of this name takes a function; those that do are {}", CALLBACKS.join(" and "))));
+        return Err(invalid(format!(
+            "{unknown} is a function, but no option of this name takes a function; those that do are {}",
+            CALLBACKS.join(" and ")
+        )));
     }
     let Given { prompt, name, cache_dir, cache, locked, dry_run, secrets, allow_hosts } = options::arguments(METHOD, data)?;
     if !locked && !callbacks.iter().any(|name| name == GENERATE) {

@@ -335,7 +335,10 @@ async fn a_connection_whose_server_has_closed_its_input_is_lost_and_no_call_is_n
     test_folder.logged("s", "close-input", |_| true).await;
     assert!(connection.is_live());
     let error = call(&connection, "echo", json!({ "value": 1 })).await.unwrap_err();
-    assert!(matches!(&error, Error::ServerExited { status, .. } if status.contains("it closed its input, which ends the connection, and its process still runs")), "{error}");
+    assert!(
+        matches!(&error, Error::ServerExited { status, .. } if status.contains("it closed its input, which ends the connection, and its process still runs")),
+        "{error}"
+    );
     assert!(!connection.is_live());
 
     let connections = connections(&test_folder, 1);
