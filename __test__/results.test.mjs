@@ -109,6 +109,14 @@ describe('what was saved', () => {
     assert.match(message, /nothing at "\/0\/nope": "\/0" has 3 keys: id, name, tags/)
   })
 
+  test('is refused with the whole pointer, which is not shortened like a path', async () => {
+    const { savedAs } = await sandbox.run(`export const handler = () => ({ a: { b: { c: ${ROWS} } } })`, { maxResultTokens: 500 })
+    const pointer = '/a/b/c/7/absent/d'
+    const told = /there is nothing at "\/a\/b\/c\/7\/absent\/d": "\/a\/b\/c\/7" has 3 keys/
+    assert.match((await refusal([savedAs, pointer])).message, told)
+    await assert.rejects(readBack(savedAs, { pointer }), told)
+  })
+
   test('is no other value: each cut has its own handle', async () => {
     const ids = new Set()
     for (let n = 0; n < 20; n++)

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { inspect } from 'node:util'
 import { Gateway } from '../index.mjs'
-import { afterwards, evaluate, failure, fixture, folder, guest, waitFor } from './support.mjs'
+import { afterwards, evaluate, failure, fixture, folder, guest, openApproved, waitFor } from './support.mjs'
 
 /** One secret for each source. Each contains characters that the encodings change. */
 const secrets = {
@@ -423,4 +423,18 @@ test('a result is data and passes as it is: what a tool returns is not touched',
     assert.equal((await gateway.callTool('fixture', 'echo_text', { text: secret })).content[0].text, secret)
     assert.equal((await evaluate(sandbox, 'fixture.echo_text({ text: input })', { input: secret })).value, secret)
   }
+})
+
+test('problems of code do not repeat a secret that is in the code', async (t) => {
+  const secret = 'correct-horse-battery-7391'
+  const gateway = await openApproved(t, { fixture: { ...fixture(), env: { API_KEY: secret } } })
+  await gateway.test('fixture')
+  const code = `export const handler = () => fetchAll('${secret}' +* 2)`
+  const { problems } = await gateway.check(code)
+  assert.equal(problems.length, 1)
+  assert.ok(!JSON.stringify(problems).includes(secret.slice(0, 12)), JSON.stringify(problems))
+  assert.match(problems[0].excerpt, /\[redacted\]/)
+  const run = gateway.agentTools().find(({ name }) => name === 'run_javascript')
+  const answer = JSON.stringify(await run.execute({ code, input: null, timeoutMs: null }))
+  assert.ok(answer.includes('ERR_CODE_SYNTAX') && !answer.includes(secret.slice(0, 12)), answer)
 })

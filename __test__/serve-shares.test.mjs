@@ -131,3 +131,31 @@ for (const [what, server, params, content] of [
     assert.equal(result.isError, false, JSON.stringify(result))
   })
 }
+
+test('A host that asks for the stream of its request again gets no question that it has received or answered', async (t) => {
+  const gateway = await openApproved(t, { fixture: gated() })
+  const { url } = await gateway.serve({ http: 0 })
+  const session = await opened(url, { capabilities: { elicitation: { form: {} } } })
+  const params = call(`['x', 'y'].map((text) => fixture.write_note({ text }))`)
+  const answer = (id) => post(url, { id, result: { action: 'accept', content: { allow: 'this call' } } }, { session })
+  const response = await post(url, { id: ++lastId, method: 'tools/call', params }, { session })
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader()
+  let text = ''
+  while (!/^data:.*elicitation\/create.*\n/m.test(text)) text += (await reader.read()).value
+  await reader.cancel()
+  const first = JSON.parse(/^data:(.*elicitation\/create.*)$/m.exec(text)[1]).id
+  const received = [...text.matchAll(/^id: ?(.+)$/gm)].at(-1)[1].trim()
+  const headers = { accept: 'text/event-stream', 'mcp-session-id': session, 'mcp-protocol-version': VERSION }
+  const again = (last) => fetch(url, { headers: { ...headers, 'last-event-id': last } })
+  const resumed = messagesOf(await again(received))
+  assert.equal((await answer(first)).status, 202)
+  const asks = () => resumed.received.filter(({ method }) => method === 'elicitation/create').map(({ id }) => id)
+  await waitFor('the second question', () => asks().some((id) => id !== first), 20_000)
+  assert.deepEqual(asks().includes(first), false, 'the first question was received already')
+  const [second] = asks()
+  // A client that has not noted the last event gets what is still open, and an answer that comes twice changes nothing.
+  assert.equal((await answer(first)).status, 202)
+  assert.equal((await answer(second)).status, 202)
+  await waitFor('the result', () => resumed.received.some(({ result }) => result), 20_000)
+  assert.deepEqual(resumed.received.at(-1).result.structuredContent.value.length, 2)
+})

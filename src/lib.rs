@@ -6,7 +6,7 @@
 //!
 //! `docs/ARCHITECTURE.md` describes the modules and their permitted dependencies:
 //!
-//! - [`text`], [`redact`], `files`, `queue`, [`error`], [`limits`]: the basic modules, which use none of the modules below
+//! - [`text`], [`redact`], `files`, `queue`, `turns`, `off_runtime`, [`error`], [`limits`]: the basic modules, which use none of the modules below
 //! - [`store`]: stores the data on which decisions depend, in an authenticated `SQLite` database
 //! - [`telemetry`]: spans for OpenTelemetry
 //! - [`config`]: reads and checks the operator's config
@@ -47,6 +47,7 @@ mod files;
 pub mod gateway;
 pub mod limits;
 mod network;
+mod off_runtime;
 mod queue;
 pub mod redact;
 pub mod registry;
@@ -58,6 +59,7 @@ pub mod telemetry;
 pub mod text;
 mod tls;
 pub mod trust;
+mod turns;
 
 pub use error::{Error, Result};
 pub use gateway::{Gateway, GatewayOptions};

@@ -322,7 +322,22 @@ fn the_wings_of_the_client_form_no_circle() {
 
 #[test]
 fn the_ground_knows_nothing_above_it() {
-    let ground = ["text", "redact", "error", "limits", "files", "clock", "blocking", "queue", "tls", "network", "store", "telemetry"];
+    let ground = [
+        "text",
+        "redact",
+        "error",
+        "limits",
+        "files",
+        "clock",
+        "blocking",
+        "queue",
+        "turns",
+        "off_runtime",
+        "tls",
+        "network",
+        "store",
+        "telemetry",
+    ];
     let above: Vec<_> = plan()
         .into_iter()
         .filter(|(room, _)| ground.contains(&room.as_str()))

@@ -9,6 +9,7 @@ use std::time::Instant;
 use super::resources_and_prompts::{given, invalid};
 use super::server_calls::ServerCalls;
 use crate::error::{Error, Result};
+use crate::redact::WrittenPaths;
 use crate::results::part;
 use crate::sandbox::{Arguments, HostReply, Value, Wire, reply_capacity};
 
@@ -22,16 +23,19 @@ const BLOB: &str = "{\"$bytes\":";
 impl ServerCalls {
     /// Implements `saved(id, pointer?)`. `saved` returns the whole value, or the part of it that a JSON Pointer names.
     pub(super) fn saved(&self, arguments: Arguments) -> HostReply {
-        self.saved_part(arguments).map_or_else(|error| self.throw(error), HostReply::Written)
+        // The pointer looks like a path. The code has written it, so an error repeats it in full.
+        let mut pointer = WrittenPaths::default();
+        self.saved_part(arguments, &mut pointer).map_or_else(|error| self.throw_to_writer(error, &pointer), HostReply::Written)
     }
 
-    fn saved_part(&self, arguments: Arguments) -> Result<Wire> {
+    fn saved_part(&self, arguments: Arguments, written: &mut WrittenPaths) -> Result<Wire> {
         let mut given = given("saved", arguments, self.limits.max_argument_bytes)?.into_iter();
         let (id, pointer) = match (given.next(), given.next(), given.next()) {
             (Some(Value::Text(id)), None | Some(Value::Null), None) => (id, String::new()),
             (Some(Value::Text(id)), Some(Value::Text(pointer)), None) => (id, pointer),
             _ => return Err(invalid("saved", "expected saved(id), or saved(id, \"/json/pointer\")")),
         };
+        written.add(&pointer);
         let mut saved = self.saved.lock();
         let (max_bytes, max_age_ms) = saved.limits();
         let outcome = saved.get(&id, Instant::now()).ok_or(Error::NotSaved { id: id.into(), max_age_ms, max_bytes })?;

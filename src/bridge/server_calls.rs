@@ -191,6 +191,7 @@ impl ServerCalls {
             return Err(manifest.unknown_tool(server, tool));
         };
         let arguments = tool_arguments(&format!("{server}.{tool}"), arguments, self.limits.max_argument_bytes)?;
+        // The check may be long, but this is the run's own thread.
         let checked = self.checks.arguments.check(server, &manifest, tool, arguments);
         let (arguments, warning) = checked.map_err(|error| self.clean(error))?;
         self.warn(warning);
@@ -207,7 +208,8 @@ impl ServerCalls {
             let result = sent.await?;
             // The guard is dropped before the result is checked, so that the next call does not wait for the check.
             drop(held);
-            this.warn(this.checks.results.check(&server, &manifest, &tool, &result)?);
+            let (result, warning) = this.checks.results.check_in_turn(&server, &manifest, &tool, result).await?;
+            this.warn(warning);
             this.redacted(result, written).await
         })
     }
@@ -273,6 +275,12 @@ impl ServerCalls {
     /// Returns the reply with which the guest throws an error.
     pub(super) fn throw(&self, error: Error) -> HostReply {
         ToolErrors::Throw.reply(&self.clean(error))
+    }
+
+    /// Returns the reply with which the guest throws an error about paths that its code has written. The paths stay whole.
+    pub(super) fn throw_to_writer(&self, error: Error, written: &WrittenPaths) -> HostReply {
+        self.written.lock().get_or_insert_default().extend(written);
+        ToolErrors::Throw.reply(&error.redacted(&self.redactor.for_reader(written.texts())))
     }
 
     pub(super) fn capped(&self, what: String, json: Json) -> Result<Json> {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value as Json;
 
-use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_server, declare_tool};
+use super::declarations::{DeclarationStyle, declare_agent_module, declare_mcp, declare_tool};
 use super::direct_names::DirectNames;
 use super::hints::{self, AgentModuleInfo, FunctionInfo, ModuleInfo, ModuleSummary};
+use super::known_declarations::KnownDeclarations;
 use super::system_message::{AgentPart, FunctionPosition, Module as MessagePart, ServerPart, system_message};
 use super::{Manifest, SeenResults, Tool, module_specifier};
 use crate::error::{Error, ErrorText, Result};
@@ -36,6 +37,8 @@ pub struct Catalog {
     style: DeclarationStyle,
     /// The shapes of results that were seen, for each server.
     seen: BTreeMap<String, SeenResults>,
+    /// The declarations that other catalogs have made.
+    known: Arc<KnownDeclarations>,
 }
 
 /// All information about a tool.
@@ -128,7 +131,7 @@ impl Catalog {
     /// Makes a catalog of the servers that a run may use and the modules that the agent's author added.
     #[must_use]
     pub fn new(servers: BTreeMap<String, Arc<Manifest>>, modules: Vec<AgentModuleInfo>, style: DeclarationStyle) -> Self {
-        Self { servers, modules, style, seen: BTreeMap::new() }
+        Self { servers, modules, style, seen: BTreeMap::new(), known: Arc::default() }
     }
 
     /// Sets the shapes of results that were seen, for each server. They are used in descriptions of tools whose server declares no results.
@@ -136,6 +139,12 @@ impl Catalog {
     #[must_use]
     pub fn with_seen(self, seen: BTreeMap<String, SeenResults>) -> Self {
         Self { seen, ..self }
+    }
+
+    /// Sets the declarations that are known already. All catalogs of a gateway share them.
+    #[must_use]
+    pub fn with_known(self, known: &Arc<KnownDeclarations>) -> Self {
+        Self { known: Arc::clone(known), ..self }
     }
 
     /// Returns the manifests of the servers, by the names that code uses.
@@ -339,7 +348,10 @@ impl Catalog {
 
     fn declared(&self, module: &Module<'_>) -> String {
         match module {
-            Module::Server(server, manifest) => declare_server(server, manifest, &self.style_of(server)),
+            Module::Server(server, _) => {
+                let manifest = self.servers.get(*server);
+                manifest.map_or_else(String::new, |manifest| self.known.of(server, manifest, &self.style_of(server)).to_string())
+            }
             Module::Agent(module) => declared_agent(module),
             Module::Mcp => declare_mcp(&self.style),
         }

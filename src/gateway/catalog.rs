@@ -11,6 +11,7 @@ use super::agent::{Agent, Identity};
 use super::agent_modules::agent_guest_modules;
 use super::approval_cache::ApprovalRead;
 use super::availability::{AttachedServers, Viewer};
+use super::code_problems::without_secrets;
 use super::core::Core;
 use super::granted::granted_name;
 use super::sandbox::Sandbox;
@@ -84,7 +85,7 @@ impl Core {
         let viewer = Viewer { id: agent.id, granted: &granted };
         let servers = self.visible_servers_by(&viewer, attached, approval_read).map_err(|error| self.redacted(error))?;
         let seen = self.seen_results(agent, &granted, attached, servers.keys(), approval_read);
-        Ok(Catalog::new(servers, modules, self.declaration_style(errors)).with_seen(seen))
+        Ok(Catalog::new(servers, modules, self.declaration_style(errors)).with_seen(seen).with_known(&self.runs.declarations))
     }
 
     fn search(
@@ -157,7 +158,8 @@ impl Core {
         self.check_plugin_on()?;
         let looked = problems.is_some();
         let is_hint = |problem: &Problem| problem.kind == ProblemKind::UnseenProperty;
-        let (hints, problems): (Vec<_>, Vec<_>) = problems.unwrap_or_default().into_iter().partition(is_hint);
+        let problems = without_secrets(&self.redactor, code, problems.unwrap_or_default());
+        let (hints, problems): (Vec<_>, Vec<_>) = problems.into_iter().partition(is_hint);
         Ok(CodeReport { ok: problems.is_empty(), looked, problems, hints })
     }
 }

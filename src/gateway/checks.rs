@@ -11,6 +11,7 @@ use super::options::GatewayOptions;
 use crate::bridge::{ArgumentChecks, Checks, OutputChecks, ToolSchemas};
 use crate::config::{ArgumentCheck, SchemaViolations, ServerDefinition};
 use crate::error::Result;
+use crate::registry::AgentId;
 use crate::trust::ApprovalStatus;
 
 /// The default check modes, for servers whose config sets none.
@@ -29,23 +30,24 @@ impl CheckDefaults {
 
 impl Core {
     /// Returns the checks of these servers in their configured modes. The checks find a server by the name that callers use.
-    pub(super) fn checks(&self, servers: &[(&str, &ServerDefinition)]) -> Checks {
-        Checks { arguments: self.argument_checks(servers), results: self.output_checks(servers) }
+    pub(super) fn checks(&self, caller: AgentId, servers: &[(&str, &ServerDefinition)]) -> Checks {
+        Checks { arguments: self.argument_checks(caller, servers), results: self.output_checks(caller, servers) }
     }
 
-    fn argument_checks(&self, servers: &[(&str, &ServerDefinition)]) -> ArgumentChecks {
+    fn argument_checks(&self, caller: AgentId, servers: &[(&str, &ServerDefinition)]) -> ArgumentChecks {
         let modes = modes(servers, |server| server.argument_checks.unwrap_or(self.runs.checks.arguments));
-        ArgumentChecks::new(Arc::clone(&self.runs.checks.schemas), modes).with_redactor(Arc::clone(&self.redactor))
+        let checks = ArgumentChecks::new(Arc::clone(&self.runs.checks.schemas), modes).of_caller(caller.0);
+        checks.with_redactor(Arc::clone(&self.redactor))
     }
 
-    fn output_checks(&self, servers: &[(&str, &ServerDefinition)]) -> OutputChecks {
+    fn output_checks(&self, caller: AgentId, servers: &[(&str, &ServerDefinition)]) -> OutputChecks {
         let modes = modes(servers, |server| server.schema_violations.unwrap_or(self.runs.checks.results));
-        OutputChecks::new(Arc::clone(&self.runs.checks.schemas), modes)
+        OutputChecks::new(Arc::clone(&self.runs.checks.schemas), modes).of_caller(caller.0)
     }
 
     /// Checks the arguments of a call that does not come from a guest, and returns the arguments. This happens before a person is asked and
     /// before the server is connected. A tool that cannot be called passes; the call itself fails later, with the reason.
-    pub(super) fn check_arguments(
+    pub(super) async fn check_arguments(
         &self,
         viewer: &Viewer<'_>,
         server: &str,
@@ -55,8 +57,8 @@ impl Core {
         let definition = self.registry.server(server).ok().filter(|definition| definition.filter.admits(tool));
         let Some(definition) = definition else { return Ok(arguments) };
         let Ok(manifest) = self.usable(&definition, viewer) else { return Ok(arguments) };
-        let checked =
-            self.argument_checks(&[(definition.given_name(), &definition)]).check(definition.given_name(), &manifest, tool, arguments);
+        let checks = self.argument_checks(viewer.id, &[(definition.given_name(), &definition)]);
+        let checked = checks.check_in_turn(definition.given_name(), &manifest, tool, arguments).await;
         let (arguments, warning) = checked.map_err(|error| self.redacted(error))?;
         if let Some(warning) = warning {
             self.events.warn(warning);
@@ -64,17 +66,17 @@ impl Core {
         Ok(arguments)
     }
 
-    /// Checks the result of a call that did not come from a guest. Sends a warning as an event.
-    pub(super) fn check_result(&self, server: &str, tool: &str, result: &Json) -> Result<()> {
+    /// Checks the result of a call that did not come from a guest, and returns the result. Sends a warning as an event.
+    pub(super) async fn check_result(&self, caller: AgentId, server: &str, tool: &str, result: Json) -> Result<Json> {
         // If the server was removed, or its approval was revoked, during the call, the answer is returned without a check.
-        let Ok(definition) = self.registry.server(server) else { return Ok(()) };
-        let ApprovalStatus::Full(manifest) = self.approval_status(&definition)? else { return Ok(()) };
-        let checked =
-            self.output_checks(&[(definition.given_name(), &definition)]).check(definition.given_name(), &manifest, tool, result)?;
-        if let Some(warning) = checked {
+        let Ok(definition) = self.registry.server(server) else { return Ok(result) };
+        let ApprovalStatus::Full(manifest) = self.approval_status(&definition)? else { return Ok(result) };
+        let checks = self.output_checks(caller, &[(definition.given_name(), &definition)]);
+        let (result, warning) = checks.check_in_turn(definition.given_name(), &manifest, tool, result).await?;
+        if let Some(warning) = warning {
             self.events.warn(warning);
         }
-        Ok(())
+        Ok(result)
     }
 }
 

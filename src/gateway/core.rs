@@ -29,7 +29,7 @@ use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
 use super::status::PreparedStatuses;
 use super::tasks::BroughtServers;
-use crate::catalog::Manifest;
+use crate::catalog::{KnownDeclarations, Manifest};
 use crate::client::{Connections, TokenStore};
 use crate::config::{Config, ServerDefinition, Surroundings};
 use crate::embedding::Embedder;
@@ -139,13 +139,15 @@ pub(super) struct RunDefaults {
     pub(super) learn_results: bool,
     /// The commands that messages suggest to a person.
     pub(super) next_command: NextCommand,
+    /// The declarations of servers that were made last, for all agents.
+    pub(super) declarations: Arc<KnownDeclarations>,
 }
 
 impl RunDefaults {
     pub(super) fn new(options: &GatewayOptions, config: &Config) -> Self {
         let (checks, max_result_tokens) = (CheckDefaults::new(options), options.max_result_tokens);
         let learn_results = options.learn_results.or(config.learn_results).unwrap_or(true);
-        Self { checks, max_result_tokens, learn_results, next_command: options.next_command() }
+        Self { checks, max_result_tokens, learn_results, next_command: options.next_command(), declarations: Arc::default() }
     }
 }
 

@@ -13,8 +13,6 @@ use crate::config::{Item, ServerDefinition, server_of_key};
 use crate::error::{Error, ErrorText, Result};
 use crate::registry::Presence;
 use crate::sandbox::Stop;
-use crate::text::json::json_bytes;
-use crate::text::marked_name;
 use crate::trust::ApprovalStatus;
 
 impl Agent {
@@ -102,7 +100,7 @@ impl Agent {
         let Some(manifest) = visible.remove(server) else { return Ok(false) };
         let wording = self.core.declaration_style(ToolErrors::default()).wording;
         let is_shown = manifest.tool(tool).is_some_and(|tool| unshown_tool(tool, &wording).is_none());
-        Ok(is_shown && self.names_by_tool(granted.registry_name(server))?.contains_key(tool))
+        Ok(is_shown && self.names_of_tool(granted.registry_name(server), tool)?.is_some())
     }
 
     /// Returns whether an approved tool may be in a host's list. Also returns true for a tool that is not approved now: a call of the tool
@@ -122,7 +120,7 @@ impl Agent {
     /// `ERR_APPROVAL_STORE`.
     pub fn names_of(&self, server: &str, tool: &str) -> Result<Option<DirectNames>> {
         let granted = self.granted(ApprovalRead::Fresh)?;
-        Ok(self.names_by_tool(granted.registry_name(server)).map_err(|error| self.core.redacted(error))?.remove(tool))
+        self.names_of_tool(granted.registry_name(server), tool).map_err(|error| self.core.redacted(error))
     }
 
     /// Returns the direct names of the approved tools of a server, by original name. `server` is a name in the registry. Returns an empty
@@ -130,6 +128,12 @@ impl Agent {
     fn names_by_tool(&self, server: &str) -> Result<BTreeMap<String, DirectNames>> {
         let Ok(server) = self.core.registry.server(server) else { return Ok(BTreeMap::new()) };
         self.core.trust.approvals.direct_names(&server.key())
+    }
+
+    /// Returns the direct names of one approved tool of a server. `server` is a name in the registry.
+    fn names_of_tool(&self, server: &str, tool: &str) -> Result<Option<DirectNames>> {
+        let Ok(server) = self.core.registry.server(server) else { return Ok(None) };
+        self.core.trust.approvals.direct_names_of(&server.key(), tool)
     }
 
     /// Returns the names of the approved prompts of a server for hosts, by the server's own names.
@@ -149,31 +153,6 @@ impl Agent {
     pub async fn call_direct(&self, name: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
         let (server, tool) = self.tool_named(name)?;
         self.call_tool(&server, &tool, arguments, options, stop).await
-    }
-
-    /// Prepares a server's answer for a model: removes secrets, but keeps whole paths, because the model's next call may need them.
-    pub(crate) fn answer_for_model(&self, answer: &Json) -> Json {
-        self.core.redactor.json_without_secrets(answer)
-    }
-
-    /// Calls a tool for a model. The result contains no secrets, and is at most `limits.maxResponseBytes` long.
-    ///
-    /// # Errors
-    /// `ERR_RESPONSE_TOO_LARGE`, and the errors of [`Agent::call_tool`].
-    pub(crate) async fn call_for_model(
-        &self,
-        (server, tool): (&str, &str),
-        arguments: Map<String, Json>,
-        options: CallOptions,
-        stop: &Stop,
-    ) -> Result<Json> {
-        let result = self.answer_for_model(&self.call_tool(server, tool, arguments, options, stop).await?);
-        let (size, limit) = (json_bytes(&result), self.core.limits.max_response_bytes);
-        if size <= limit {
-            return Ok(result);
-        }
-        let (what, size) = (format!("the result of {}.{tool}", marked_name(server).0).into(), size.to_string().into());
-        Err(self.core.redacted(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" }))
     }
 
     /// Returns the URIs of the views (MCP Apps) of a server's tools. A view need not be in the server's list of resources. Starts no

@@ -14,6 +14,7 @@ mod callbacks;
 mod caller;
 mod catalog;
 mod checks;
+mod code_problems;
 mod config_servers;
 mod config_source;
 mod connect;
@@ -59,6 +60,7 @@ mod spans;
 mod status;
 mod subject;
 mod tasks;
+mod tool_calls;
 mod variants;
 mod watch;
 
@@ -68,7 +70,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Question, Sampling};
@@ -99,7 +101,6 @@ pub use tasks::{Task, TaskServer, TaskServers};
 use self::added_servers::AddedServers;
 use self::agent::Agents;
 use self::approval_cache::ApprovalCache;
-use self::availability::Viewer;
 use self::core::{Core, People, RequestState, RunDefaults, TrustState};
 use self::events::Events;
 use self::fetch::FetchState;
@@ -107,17 +108,16 @@ use self::granted::GrantState;
 use self::observer::CoreObserver;
 use self::plugin_switch::PluginSwitch;
 use self::providers::Providers;
-use self::request::Request;
 use self::server_facts::ServerFactsStore;
 use self::server_logs::ServerLogs;
 use self::status::PreparedStatuses;
-use crate::bridge::{ToolErrors, check_sendable, redact_for, tool_result};
+use crate::bridge::ToolErrors;
 use crate::client::{Connections, Lease, TokenStore, Watchdog};
 use crate::config::{ServerDefinition, Surroundings};
 use crate::error::{Error, Result};
-use crate::redact::{Redactor, WrittenPaths};
+use crate::redact::Redactor;
 use crate::registry::{Decider, Registry};
-use crate::sandbox::{HypervisorReport, Stop};
+use crate::sandbox::HypervisorReport;
 use crate::store::audit::AuditParty;
 use crate::store::{Kind, Store};
 use crate::telemetry::{Telemetry, TraceContext};
@@ -474,26 +474,5 @@ impl Agent {
         self.check_plugin_on()?;
         self.core.sandboxes.boot().map_err(|error| self.core.redacted(error))?;
         Sandbox::new(self, options).map(Arc::new).map_err(|error| self.core.redacted(error))
-    }
-
-    /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server, even if the tool reports an error.
-    ///
-    /// # Errors
-    /// Every failure without an answer: refusals, time-outs, crashes, protocol errors.
-    pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
-        self.identity.check_open()?;
-        check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
-            .map_err(|error| self.core.redacted(error))?;
-        let granted = self.granted(ApprovalRead::Fresh)?;
-        let name = granted.registry_name(name);
-        let viewer = Viewer { id: self.identity.id, granted: &granted };
-        let arguments = self.core.check_arguments(&viewer, name, tool, arguments)?;
-        let written = WrittenPaths::of(&arguments);
-        let request = Request::CallTool { tool: tool.into(), arguments: Arc::new(arguments) };
-        let result = self.request_without_run(name, &request, options, stop).await?;
-        self.core.check_result(name, tool, &result).map_err(|error| self.core.redacted(error))?;
-        let result = tool_result(result);
-        let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
-        if is_error { redact_for(&self.core.redactor, result, written).await } else { Ok(result) }
     }
 }

@@ -1,5 +1,6 @@
 //! Fits the results of runs into a budget of tokens for a model: shortens values, saves the whole values, and creates reports.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use serde_json::{Value as Json, json};
 use super::sandbox::{RunOptions, RunReport, Sandbox, failed};
 use crate::blocking::blocking;
 use crate::error::{Error, Result};
-use crate::redact::Redactor;
+use crate::redact::{Redactor, distinct};
 use crate::results::{
     Handle, MIN_RESULT_TOKENS, Media, ModelError, ModelReport, SAVED_ID_BYTES, fit, fits, for_model, saved_id, take_media,
 };
@@ -214,12 +215,28 @@ fn redacted(redactor: &Redactor, value: Value) -> Value {
         },
         Value::Bytes(bytes) => redacted_bytes(redactor, bytes),
         Value::List(items) => Value::List(items.into_iter().map(|item| redacted(redactor, item)).collect()),
-        Value::Record(fields) => {
-            let blanked = |(key, value): (String, Value)| (redactor.without_secrets(&key).into_owned(), redacted(redactor, value));
-            Value::Record(fields.into_iter().map(blanked).collect())
-        }
+        Value::Record(fields) => Value::Record(redacted_fields(redactor, fields)),
         Value::Null | Value::Bool(_) => value,
     }
+}
+
+/// Replaces the secrets in the keys and values of fields. Keys that are equal without their secrets get numbers, so that no value is lost.
+fn redacted_fields(redactor: &Redactor, fields: Vec<(String, Value)>) -> Vec<(String, Value)> {
+    let mut is_changed = false;
+    let blanked = fields.into_iter().map(|(key, value)| {
+        let changed_key = changed(redactor, &key);
+        is_changed |= changed_key.is_some();
+        (changed_key.unwrap_or(key), redacted(redactor, value))
+    });
+    let mut fields: Vec<_> = blanked.collect();
+    if is_changed {
+        let mut used = HashSet::with_capacity(fields.len());
+        for (key, _) in &mut fields {
+            *key = distinct(std::mem::take(key), used.len(), |key| used.contains(key));
+            used.insert(key.clone());
+        }
+    }
+    fields
 }
 
 /// Replaces the secrets in bytes. Checks the bytes as text (if they are valid UTF-8), and also their base64 text.
@@ -242,6 +259,18 @@ fn changed(redactor: &Redactor, text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_are_equal_without_their_secrets_keep_their_values() {
+        let redactor = Redactor::new(None, None);
+        redactor.add([&"correct-horse".to_owned().into(), &"battery-staple".to_owned().into()]);
+        let fields = json!({ "[redacted] (2)": 0, "correct-horse": 1, "battery-staple": 2, "[redacted]": 3, "own": 4 });
+        let read = redacted(&redactor, Value::from(fields.clone())).into_json();
+        let keys: Vec<_> = read.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["[redacted] (2)", "[redacted]", "[redacted] (2) (2)", "[redacted] (3)", "own"]);
+        assert_eq!(read.as_object().unwrap().values().cloned().collect::<Json>(), json!([0, 1, 2, 3, 4]));
+        assert_eq!(redactor.json_without_secrets(&fields), read);
+    }
 
     #[test]
     fn a_model_reads_no_secret_in_bytes_and_numbers() {

@@ -1,5 +1,7 @@
 //! Ends a run from outside of the guest. Once the end has begun, the guest gets no more answers.
 
+use std::future::Future;
+
 use tokio_util::sync::CancellationToken;
 
 use super::agent::Identity;
@@ -46,6 +48,16 @@ pub(super) fn unless_ended<T>(identity: &Identity, stop: &Stop, outcome: Result<
         _ if stop.reason().is_some() => Err(stop.error("call", 0)),
         _ if identity.closed.is_cancelled() => Err(identity.closed_error()),
         outcome => outcome,
+    }
+}
+
+/// Waits for work of a call that did not come from a guest, until the call is ended from outside.
+pub(super) async fn until_ended<T>(identity: &Identity, stop: &Stop, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        biased;
+        outcome = work => outcome,
+        () = stop.stopped() => Err(stop.error("call", 0)),
+        () = identity.closed.cancelled() => Err(identity.closed_error()),
     }
 }
 

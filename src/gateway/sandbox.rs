@@ -307,10 +307,11 @@ impl Sandbox {
         let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope), names: attached.0 };
         let redactor = Arc::clone(&self.core.redactor);
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors)).with_seen(seen);
+        let catalog = catalog.with_known(&self.core.runs.declarations);
         let one_at_a_time =
             visible.iter().filter(|(_, server)| server.parallel == Parallel::No).map(|(name, _)| (*name).to_owned()).collect();
         let tool_finder = ToolFinder { catalog, search: Arc::clone(&scope.granted.search), embedder: self.core.embedder.clone() };
-        let checks = self.core.checks(&visible);
+        let checks = self.core.checks(self.identity.id, &visible);
         drop(servers);
         let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, checks, tool_finder);
         Ok(RunHost {

@@ -7,7 +7,7 @@ use super::arguments::secrets_of_arguments;
 use super::composite::secrets_within;
 use super::passwords::{WordRange, passwords_in, passwords_of_words, values_of_named_options};
 use super::secret_rules::{is_key_name, is_named_for_a_secret, is_secret};
-use super::{JSON_DEPTH, MARK, Redactor, insert_distinct};
+use super::{JSON_DEPTH, MARK, Redactor, distinct};
 
 /// Keys of the field that names the value in a pair such as `{ "name": "Authorization", "value": … }`.
 const NAMES: [&str; 3] = ["name", "key", "header"];
@@ -88,7 +88,8 @@ fn object(name: &str, fields: &Map<String, Json>, depth: usize) -> Json {
             Json::Array(items) if program.is_some() && depth > 1 => list(inner, program, items, depth - 1),
             _ => without_secret_looks(inner, value, depth - 1),
         };
-        insert_distinct(&mut all, text_without_secrets("", key), kept);
+        let key = distinct(text_without_secrets("", key), all.len(), |key| all.contains_key(key));
+        all.insert(key, kept);
     }
     Json::Object(all)
 }

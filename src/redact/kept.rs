@@ -6,11 +6,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use secrecy::{ExposeSecret as _, SecretString};
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::Redactor;
 use super::forms::is_long_enough;
 use super::search::{Known, Secret};
+use crate::off_runtime::off_the_runtime;
 
 /// Maximum number of secrets that are kept for one holder. The latest ones are kept.
 const MAX_OF_HOLDER: usize = 16;
@@ -149,14 +149,6 @@ impl Kept {
 
     fn all(&self) -> Vec<Arc<Secret>> {
         self.always.iter().chain(self.held.values().flatten()).chain(self.left.values().flatten()).cloned().collect()
-    }
-}
-
-/// Does work that would take too long on a worker thread of a runtime. Meanwhile, the other tasks of this thread run on another thread.
-fn off_the_runtime(work: impl FnOnce()) {
-    match Handle::try_current() {
-        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
-        _ => work(),
     }
 }
 

@@ -262,17 +262,19 @@ fn changed(json: &Json, depth: usize, change: &dyn for<'t> Fn(&'t str) -> Cow<'t
         Json::Object(fields) => {
             let mut all = serde_json::Map::new();
             for (key, value) in fields {
-                insert_distinct(&mut all, change(key).into_owned(), changed(value, depth - 1, change));
+                let key = distinct(change(key).into_owned(), all.len(), |key| all.contains_key(key));
+                all.insert(key, changed(value, depth - 1, change));
             }
             Json::Object(all)
         }
     }
 }
 
-/// Adds a field. If the key exists already, adds a number to the key, because two keys that were different may be equal now.
-fn insert_distinct(fields: &mut serde_json::Map<String, Json>, mut key: String, value: Json) {
-    if fields.contains_key(&key) {
-        let _ = write!(key, " ({})", fields.len());
+/// Returns the key of the field that follows `count` fields. If a field has the key already, adds a number to the key, because two keys that
+/// were different may be equal after redaction. The number is added again while there is a field with the numbered key.
+pub(crate) fn distinct(mut key: String, count: usize, is_used: impl Fn(&str) -> bool) -> String {
+    while is_used(&key) {
+        let _ = write!(key, " ({count})");
     }
-    fields.insert(key, value);
+    key
 }

@@ -55,6 +55,11 @@ impl WrittenPaths {
         written
     }
 
+    /// Adds a text of a call, if it may contain a path.
+    pub fn add(&mut self, text: &str) {
+        self.add_text(text);
+    }
+
     /// Adds the texts of other calls. The limit applies to all texts together.
     pub fn extend(&mut self, others: &Self) {
         for text in &others.texts {

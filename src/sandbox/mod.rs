@@ -38,7 +38,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::runtime::Handle;
 
 pub use compute_slots::{CodeOwner, ComputeSlots};
 pub use deadline::{Deadline, Pause};
@@ -61,6 +61,7 @@ pub use value::{Value, Wire};
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::off_runtime::off_the_runtime;
 use crate::redact::Redactor;
 use image::GuestImage;
 use pool::Pool;
@@ -166,10 +167,7 @@ impl Sandboxes {
     pub fn check(&self, owner: &ParseOwner, code: &str, modules: &[Importable], wanted: StillWanted<'_>) -> Result<Option<Vec<Problem>>> {
         let look = || self.reader.check(code, modules, Asker { owner, wanted });
         // The call moves other tasks of this worker thread to another thread.
-        match Handle::try_current() {
-            Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(look),
-            _ => look(),
-        }
+        off_the_runtime(look)
     }
 
     /// Returns the problems of the body of an async function, as sentences with line numbers. The problems are: syntax errors, a brace that

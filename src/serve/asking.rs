@@ -12,7 +12,9 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::task::JoinSet;
 
+use super::caller_memory::HeldMemory;
 use super::cited::{asker, cited, cited_form, quoted, visible_messages};
+use super::held_questions::CallerQuestions;
 use super::lacking::{Lacking, Needed};
 use super::waiting_calls::AskingCall;
 use crate::error::{Error, Result};
@@ -44,6 +46,8 @@ const NO: &str = "no";
 pub(super) struct Question {
     pub(super) request: InputRequest,
     pub(super) answer: oneshot::Sender<Json>,
+    /// The memory that is reserved for the question, for as long as it is kept.
+    pub(super) held: HeldMemory,
 }
 
 /// The way in which questions are sent to the client.
@@ -52,7 +56,14 @@ pub(super) enum ClientChannel {
     /// A request of this program to the client, up to protocol 2025-11-25.
     Request(RequestChannel),
     /// The answer to the client's own request, since protocol 2026-07-28.
-    Round(mpsc::Sender<Question>),
+    Round(RoundChannel),
+}
+
+/// The channel for questions that a call asks in rounds.
+#[derive(Clone)]
+pub(super) struct RoundChannel {
+    pub(super) questions: mpsc::Sender<Question>,
+    pub(super) memory: CallerQuestions,
 }
 
 /// The parts that are needed for a request of this program to the client.
@@ -191,12 +202,14 @@ impl ClientChannel {
         match self {
             Self::Request(channel) => {
                 let _waiting = channel.call.wait()?;
+                let _held = channel.call.hold(&request)?;
                 ask_now(&channel, request).await
             }
-            Self::Round(questions) => {
+            Self::Round(RoundChannel { questions, memory }) => {
+                let held = memory.hold(&request)?;
                 let (answer, answered) = oneshot::channel();
                 let gone = || unanswered("it has ended the call");
-                questions.send(Question { request, answer }).await.map_err(|_| gone())?;
+                questions.send(Question { request, answer, held }).await.map_err(|_| gone())?;
                 answered.await.map_err(|_| unanswered("its next request does not have the answer"))
             }
         }
@@ -323,6 +336,7 @@ mod tests {
     use super::*;
     use crate::gateway::{Elicitation, Sampling};
     use crate::serve::cited::QUOTE;
+    use crate::serve::held_questions::QuestionMemory;
 
     fn question(run_id: Option<u64>) -> ApprovalQuestion {
         let args = json!({ "text": "x" }).as_object().cloned().unwrap();
@@ -375,7 +389,8 @@ mod tests {
         let (sender, mut questions) = mpsc::channel(1);
         let support = QuestionSupport { forms: true, urls: true, sampling: true, roots: true };
         let (allowed, lacking) = (AllowedWrites::default(), Lacking::default());
-        let callbacks = ClientCallbacks { channel: ClientChannel::Round(sender), support, allowed, roots: Arc::default(), lacking };
+        let channel = ClientChannel::Round(RoundChannel { questions: sender, memory: QuestionMemory::default().of("") });
+        let callbacks = ClientCallbacks { channel, support, allowed, roots: Arc::default(), lacking };
         let answer = ask(&callbacks).unwrap();
         let (question, _) = tokio::join!(async { questions.recv().await.unwrap().request }, answer);
         json!(question)["params"].take()

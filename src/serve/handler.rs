@@ -321,8 +321,8 @@ impl ServerHandler for Handler {
             let agent = &client.session.agent;
             let read = agent.read_resource(&server, &uri, client.call_options(), &client.stop).await.map(with_meta);
             let read = read.map_err(|error| refused(&error))?;
-            let told = links.contents(agent, &server, read, (&uri, &served)).await;
-            told.map(|contents| agent.answer_for_model(&contents)).map_err(|error| refused(&error))
+            let contents = links.contents(agent, &server, read, (&uri, &served)).await.map_err(|error| refused(&error))?;
+            agent.answer_for_model(contents).await.map_err(|error| refused(&error))
         });
         Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
             Step::Done(contents) => ReadResourceResponse::from(complete_of::<ReadResourceResult>(&of, "resources/read", contents)?),
@@ -364,7 +364,7 @@ impl ServerHandler for Handler {
             let got = agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await.map(with_meta);
             let got = got.map_err(|error| refused(&error))?;
             let served = links.served(agent, &server, got).await.map_err(|error| refused(&error))?;
-            Ok(agent.answer_for_model(&served))
+            agent.answer_for_model(served).await.map_err(|error| refused(&error))
         });
         Ok(match step.await? {
             Step::Done(prompt) => GetPromptResponse::from(complete_of::<GetPromptResult>(&of, "prompts/get", prompt)?),
@@ -401,7 +401,7 @@ impl ServerHandler for Handler {
         let agent = &client.session.agent;
         let completing = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop);
         let completed = until_cancelled(&context, &client.stop, Box::pin(completing)).await;
-        let completed = completed.map(|completion| agent.answer_for_model(&completion)).map_err(|error| refused(&error))?;
+        let completed = agent.answer_for_model(completed.map_err(|error| refused(&error))?).await.map_err(|error| refused(&error))?;
         complete_of(&server, "completion/complete", json!({ "completion": completed }))
     }
 }

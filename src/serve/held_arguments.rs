@@ -1,12 +1,9 @@
 //! Limits the memory for the arguments of calls in progress, including calls that wait for an answer. A short text can contain a large
 //! number of values, and each value takes far more memory than its text.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use serde_json::Value as Json;
 
+use super::caller_memory::{CallerMemory, HeldMemory, MemoryLimits};
 use crate::error::{Error, Result};
 
 /// The maximum memory in bytes for the arguments of one caller's calls.
@@ -23,26 +20,29 @@ const MIB: usize = 1024 * 1024;
 const VALUE_BYTES: usize = 2 * size_of::<Json>();
 
 /// The memory that the arguments of all calls in progress use. Clones are cheap.
-#[derive(Clone, Default)]
-pub(super) struct ArgumentMemory(Arc<Mutex<Taken>>);
-
-#[derive(Default)]
-struct Taken {
-    all: usize,
-    of_callers: HashMap<String, usize>,
-}
+#[derive(Clone)]
+pub(super) struct ArgumentMemory(CallerMemory);
 
 /// The memory that the arguments of one call use, until this value is dropped.
-pub(super) struct HeldArguments {
-    memory: ArgumentMemory,
-    caller: String,
-    bytes: usize,
+pub(super) type HeldArguments = HeldMemory;
+
+impl Default for ArgumentMemory {
+    fn default() -> Self {
+        Self(CallerMemory::new(MemoryLimits {
+            of_caller: MAX_OF_CALLER,
+            of_all: MAX_OF_ALL,
+            reserved: RESERVED,
+            least_of_caller: LEAST_OF_CALLER,
+            what_of_caller: "bytes of arguments in this caller's calls (or nearly as many)",
+            what_of_all: "bytes of arguments in all calls (or up to a quarter fewer)",
+        }))
+    }
 }
 
 impl ArgumentMemory {
     #[cfg(test)]
     pub(super) fn is_free(&self) -> bool {
-        self.0.lock().all == 0
+        self.0.is_free()
     }
 
     /// Reserves the memory for the arguments of one call.
@@ -50,34 +50,7 @@ impl ArgumentMemory {
     /// # Errors
     /// `ERR_BUSY` if the calls of the caller, or all calls, already use too much.
     pub(super) fn hold(&self, caller: &str, arguments: &Json) -> Result<HeldArguments> {
-        let bytes = text_bytes(arguments).saturating_add(parts(arguments).saturating_mul(VALUE_BYTES));
-        let mut taken = self.0.lock();
-        let of_caller = taken.of_callers.get(caller).copied().unwrap_or_default();
-        let own = of_caller.saturating_add(bytes);
-        let busy = |what, limit| Err(Error::Busy { what, limit });
-        if own > MAX_OF_CALLER {
-            return busy("bytes of arguments in this caller's calls (or nearly as many)", MAX_OF_CALLER);
-        }
-        let most = if own > LEAST_OF_CALLER { MAX_OF_ALL - RESERVED } else { MAX_OF_ALL };
-        if taken.all.saturating_add(bytes) > most {
-            return busy("bytes of arguments in all calls (or up to a quarter fewer)", MAX_OF_ALL);
-        }
-        taken.all += bytes;
-        taken.of_callers.insert(caller.to_owned(), own);
-        Ok(HeldArguments { memory: self.clone(), caller: caller.to_owned(), bytes })
-    }
-}
-
-impl Drop for HeldArguments {
-    fn drop(&mut self) {
-        let mut taken = self.memory.0.lock();
-        taken.all -= self.bytes;
-        if let Some(of_caller) = taken.of_callers.get_mut(&self.caller) {
-            *of_caller -= self.bytes;
-            if *of_caller == 0 {
-                taken.of_callers.remove(&self.caller);
-            }
-        }
+        self.0.hold(caller, text_bytes(arguments).saturating_add(parts(arguments).saturating_mul(VALUE_BYTES)))
     }
 }
 
@@ -167,7 +140,6 @@ mod tests {
         drop(loud);
         assert!(memory.hold("loud", &arguments).is_ok());
         drop(quiet);
-        let taken = memory.0.lock();
-        assert!(taken.all == 0 && taken.of_callers.is_empty(), "no caller is kept that has no call");
+        assert!(memory.is_free(), "no caller is kept that has no call");
     }
 }

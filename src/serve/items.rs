@@ -9,11 +9,11 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::direct::Direct;
 use super::resources_and_prompts::ResourcesAndPrompts;
-use super::turns::Turns;
 use crate::blocking::blocking;
 use crate::catalog::Manifest;
 use crate::error::{Error, Result};
 use crate::gateway::Agent;
+use crate::turns::Turns;
 
 /// The maximum number of sets of lists that are kept. A set has all lists of the agents that see the same parts of the same servers.
 const MAX_KEPT: usize = 8;

@@ -11,6 +11,7 @@ mod answers;
 mod asking;
 mod backpressure;
 mod call_ids;
+mod caller_memory;
 mod changes;
 mod cited;
 mod direct;
@@ -19,6 +20,7 @@ mod handler;
 mod handles;
 mod held_agents;
 mod held_arguments;
+mod held_questions;
 pub mod http;
 mod instructions;
 mod items;
@@ -43,7 +45,6 @@ mod stdio;
 mod subscriptions;
 mod tasks;
 mod traced;
-mod turns;
 mod unanswered;
 mod unreadable;
 mod waiting_calls;
@@ -60,6 +61,7 @@ use crate::bridge::ToolErrors;
 use crate::error::{Error, Result};
 use crate::gateway::{Agent, Gateway, IdentityOptions};
 use crate::trust::AllowedWrites;
+use crate::turns::Turns;
 
 pub use crate::catalog::NameStyle;
 pub use direct::Direct;
@@ -72,6 +74,7 @@ use self::changes::Changes;
 use self::handles::Handles;
 use self::held_agents::HeldAgents;
 use self::held_arguments::ArgumentMemory;
+use self::held_questions::QuestionMemory;
 use self::http::{Metrics, Principal};
 use self::items::ItemLists;
 use self::paused_calls::PausedCalls;
@@ -79,7 +82,6 @@ use self::run_limits::{CodeOwners, Runs};
 use self::saved_shares::SavedShares;
 use self::session::Session;
 use self::tasks::Tasks;
-use self::turns::Turns;
 use self::waiting_calls::WaitingCalls;
 
 /// Options of a served gateway.
@@ -119,6 +121,7 @@ struct Shared {
     saved_shares: SavedShares<Session>,
     tasks: Tasks,
     arguments: ArgumentMemory,
+    questions: QuestionMemory,
     waiting_calls: Arc<WaitingCalls>,
     metrics: Arc<Metrics>,
     runs: Runs,
@@ -158,6 +161,7 @@ impl Served {
             saved_shares: SavedShares::new(max_bytes),
             tasks: Tasks::new(runtime, &closed),
             arguments: ArgumentMemory::default(),
+            questions: QuestionMemory::default(),
             waiting_calls: Arc::default(),
             runs: Runs::new(Arc::clone(&metrics)),
             code_owners: CodeOwners::new(Arc::clone(&metrics)),

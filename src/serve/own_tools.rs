@@ -7,20 +7,19 @@ use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult};
 use rmcp::service::RequestContext;
 use serde_json::{Value as Json, json};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::answers::{self, refused, typed};
-use super::asking::ClientChannel;
-use super::handler::{Answer, Client, Handler, MAX_QUESTIONS, in_rounds};
+use super::handler::{Answer, Client, Handler, in_rounds};
 use super::items::ItemLists;
 use super::paused_calls::{Step, work};
 use super::rounds::{Input, worked};
 use super::run_limits::RunPermit;
 use super::stateless::{self, Keeper};
 use super::tasks::{Begun, Run, TaskPlace};
-use super::turns::Turns;
 use crate::agent::{ExecuteOptions, Tool};
 use crate::gateway::RunOptions;
+use crate::turns::Turns;
 
 /// A call of one of this program's tools, ready to start or to continue.
 struct Prepared {
@@ -61,8 +60,8 @@ impl Handler {
             })
         };
         if let Some(place) = self.task_place(&context).filter(|_| is_first && tool == Tool::RunJavascript) {
-            let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
-            let client = self.client(&context, ClientChannel::Round(sender))?;
+            let (channel, questions) = self.round_channel();
+            let client = self.client(&context, channel)?;
             let run =
                 Run { stop: client.stop.clone(), work: work(worked(client.events.clone(), input.held.take(), work_of(client))), questions };
             return Ok(match self.served.0.tasks.begin(place, run, &context.ct).await? {

@@ -9,7 +9,7 @@ use rmcp::service::RequestContext;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-use super::asking::{ClientChannel, RequestChannel};
+use super::asking::{ClientChannel, Question, RequestChannel, RoundChannel};
 use super::handler::{Answer, Client, Handler, MAX_QUESTIONS, in_rounds};
 use super::held_arguments::{HeldArguments, check_parts};
 use super::http::SessionEnd;
@@ -53,8 +53,8 @@ impl Handler {
             let (round, stop) = paused_calls.resume(&state, answers, bound, to_this_request)?;
             return until_cancelled(&context, &stop, round).await;
         }
-        let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
-        let client = self.client(&context, ClientChannel::Round(sender))?;
+        let (channel, questions) = self.round_channel();
+        let client = self.client(&context, channel)?;
         let stop = client.stop.clone();
         let events = client.events.clone();
         let working = work(worked(events.clone(), held, work_of(client)));
@@ -64,9 +64,17 @@ impl Handler {
 
     /// Returns the channel in which each question is a request to the client that sent this request.
     pub(super) fn request_channel(&self, context: &RequestContext<RoleServer>) -> ClientChannel {
-        let call = Arc::new(AskingCall::new(&self.served.0.waiting_calls, &self.caller.key));
+        let (shared, caller) = (&self.served.0, &self.caller.key);
+        let has_stream = context.extensions.get::<http::request::Parts>().is_some();
+        let call = Arc::new(AskingCall::new(&shared.waiting_calls, caller, shared.questions.of(caller), has_stream));
         let (peer, origin, runtime) = (context.peer.clone(), context.id.clone(), self.served.0.runtime.clone());
         ClientChannel::Request(RequestChannel { peer, origin, call, runtime })
+    }
+
+    /// Returns a channel in which questions are sent in rounds, and its receiver.
+    pub(super) fn round_channel(&self) -> (ClientChannel, mpsc::Receiver<Question>) {
+        let (sender, questions) = mpsc::channel(MAX_QUESTIONS);
+        (ClientChannel::Round(RoundChannel { questions: sender, memory: self.served.0.questions.of(&self.caller.key) }), questions)
     }
 
     /// Returns the input of a round. The input is bound to the caller, the method and the parameters. The first round reserves the memory

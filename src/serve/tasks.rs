@@ -11,11 +11,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rmcp::ErrorData;
-use rmcp::model::{
-    CreateTaskResult, DetailedTask, GetTaskResult, InputRequest, InputRequests, InputResponses, JsonObject, Task, TaskPayload,
-};
+use rmcp::model::{CreateTaskResult, DetailedTask, GetTaskResult, InputRequests, InputResponses, JsonObject, Task, TaskPayload};
 use serde_json::{Value as Json, json};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::answers;
@@ -72,7 +70,7 @@ struct Entry {
     state: State,
     stop: Stop,
     /// The questions that wait for an answer, in order.
-    questions: BTreeMap<u64, (InputRequest, oneshot::Sender<Json>)>,
+    questions: BTreeMap<u64, Question>,
     asked: u64,
     /// The memory that is reserved for the answers that the run has received.
     held: Vec<HeldArguments>,
@@ -233,11 +231,10 @@ impl Tasks {
     }
 
     fn ask(&self, id: &str, question: Question) {
-        let Question { request, answer } = question;
         let mut all = self.all.lock();
         let Some(entry) = all.get_mut(id).filter(|entry| entry.questions.len() < MAX_QUESTIONS) else { return };
         entry.asked += 1;
-        entry.questions.insert(entry.asked, (request, answer));
+        entry.questions.insert(entry.asked, question);
         entry.touch();
     }
 
@@ -279,7 +276,7 @@ impl Tasks {
     /// See [`Tasks::get`].
     pub(super) fn answer(&self, caller: &str, id: &str, responses: InputResponses, held: HeldArguments) -> Result<(), ErrorData> {
         let answered = self.with(caller, id, |entry| {
-            let of_key = |(key, response): (String, Json)| Some((entry.questions.remove(&number(&key)?)?.1, response));
+            let of_key = |(key, response): (String, Json)| Some((entry.questions.remove(&number(&key)?)?.answer, response));
             let answered: Vec<_> = responses.into_iter().filter_map(of_key).collect();
             if !answered.is_empty() && entry.state == State::Working {
                 entry.held.push(held);
@@ -392,7 +389,7 @@ impl Entry {
             State::Ended(payload) => payload.clone(),
             State::Working if self.questions.is_empty() => TaskPayload::Working,
             State::Working => {
-                let requests = self.questions.iter().map(|(number, (request, _))| (key(*number), request.clone()));
+                let requests = self.questions.iter().map(|(number, question)| (key(*number), question.request.clone()));
                 TaskPayload::InputRequired { input_requests: requests.collect::<InputRequests>() }
             }
         }

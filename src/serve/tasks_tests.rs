@@ -1,8 +1,10 @@
-use rmcp::model::{ElicitRequest, TaskStatus};
+use rmcp::model::{ElicitRequest, InputRequest, TaskStatus};
 
 use super::super::held_arguments::ArgumentMemory;
+use super::super::held_questions::QuestionMemory;
 use super::super::paused_calls::work;
 use super::*;
+use tokio::sync::oneshot;
 
 fn tasks() -> Tasks {
     let tasks = Tasks::new(&tokio::runtime::Handle::current(), &CancellationToken::new());
@@ -31,7 +33,9 @@ fn asking(times: usize) -> Run {
         let mut answers = Vec::new();
         for _ in 0..times {
             let (answer, answered) = oneshot::channel();
-            let _ = sender.send(Question { request: form(), answer }).await;
+            let request = form();
+            let held = QuestionMemory::default().of("").hold(&request).unwrap();
+            let _ = sender.send(Question { request, answer, held }).await;
             answers.push(answered.await.unwrap_or_default());
         }
         Ok(json!({ "value": answers }))

@@ -198,8 +198,13 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Answering<T> {
     type Error = T::Error;
 
     fn send(&mut self, message: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.ids.sent(&message);
-        self.transport.send(message)
+        let sending = self.ids.sent(&message).then(|| self.transport.send(message));
+        async move {
+            match sending {
+                Some(sending) => sending.await,
+                None => Ok(()),
+            }
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {

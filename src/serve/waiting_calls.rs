@@ -6,8 +6,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use rmcp::model::InputRequest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::caller_memory::HeldMemory;
+use super::held_questions::{CallerQuestions, RepeatedQuestions};
 use crate::error::{Error, Result};
 
 /// The maximum number of waiting calls for one caller. It is smaller than the default limit of the caller's requests in progress, so that
@@ -33,6 +36,9 @@ pub(super) struct AskingCall {
     calls: Arc<WaitingCalls>,
     caller: String,
     waiting: Mutex<Weak<WaitingCall>>,
+    memory: CallerQuestions,
+    /// The memory of questions that are kept for a client that asks for its stream again. `None` without streams.
+    repeated: Option<RepeatedQuestions>,
 }
 
 impl Default for WaitingCalls {
@@ -64,8 +70,22 @@ impl WaitingCalls {
 }
 
 impl AskingCall {
-    pub(super) fn new(calls: &Arc<WaitingCalls>, caller: &str) -> Self {
-        Self { calls: Arc::clone(calls), caller: caller.to_owned(), waiting: Mutex::default() }
+    /// Creates a call that has asked nothing. `has_stream` is true if its questions are sent on a stream over HTTP.
+    pub(super) fn new(calls: &Arc<WaitingCalls>, caller: &str, memory: CallerQuestions, has_stream: bool) -> Self {
+        let repeated = has_stream.then(RepeatedQuestions::default);
+        Self { calls: Arc::clone(calls), caller: caller.to_owned(), waiting: Mutex::default(), memory, repeated }
+    }
+
+    /// Reserves the memory of a question until it is answered, and on a stream for as long as the stream keeps the question.
+    ///
+    /// # Errors
+    /// `ERR_BUSY` if the questions of this caller, or of all callers together, already use too much memory.
+    pub(super) fn hold(&self, question: &InputRequest) -> Result<Arc<HeldMemory>> {
+        let held = Arc::new(self.memory.hold(question)?);
+        if let Some(repeated) = &self.repeated {
+            repeated.add(&held);
+        }
+        Ok(held)
     }
 
     /// Counts the call as waiting until the returned value is dropped.
@@ -85,12 +105,13 @@ impl AskingCall {
 
 #[cfg(test)]
 mod tests {
+    use super::super::held_questions::QuestionMemory;
     use super::*;
 
     #[test]
     fn a_caller_whose_calls_all_wait_leaves_room_for_others_and_a_call_counts_once() {
-        let calls = Arc::<WaitingCalls>::default();
-        let call = |caller: &str| AskingCall::new(&calls, caller);
+        let (calls, memory) = (Arc::<WaitingCalls>::default(), QuestionMemory::default());
+        let call = |caller: &str| AskingCall::new(&calls, caller, memory.of(caller), false);
         let first = call("loud");
         let questions: Vec<_> = (0..2 * MAX_OF_ALL).map(|_| first.wait().unwrap()).collect();
         let waiting: Vec<_> = (1..MAX_OF_CALLER).map(|_| call("loud").wait().unwrap()).collect();

@@ -132,6 +132,36 @@ impl Bound {
         }
         Cost { comparisons, nesting: levels.saturating_mul(self.chain + 1), copied: if self.alternatives { copied } else { 0 } }
     }
+
+    /// Returns whether comparing the value, and only reading it, costs at most `limit` comparisons. Stops reading when it costs more.
+    pub(super) fn is_within(&self, content: &Json, limit: u64) -> bool {
+        let (mut open, mut left) = (vec![(content, 0)], limit);
+        while let Some((value, level)) = open.pop() {
+            let at = |level: usize| self.a_value.get(level).copied().unwrap_or(u64::MAX).max(1);
+            let mut is_paid = |level: usize, bytes: usize| {
+                let rest = left.checked_sub(at(level).saturating_mul(units(bytes)));
+                left = rest.unwrap_or_default();
+                rest.is_some()
+            };
+            let has_room = match value {
+                Json::String(text) => is_paid(level, text.len()),
+                Json::Array(items) => is_paid(level, items.len()),
+                Json::Object(fields) => is_paid(level, fields.len()) && fields.keys().all(|name| is_paid(level + 1, name.len())),
+                Json::Null | Json::Bool(_) | Json::Number(_) => is_paid(level, 0),
+            };
+            if !has_room {
+                return false;
+            }
+            match value {
+                // The last item of a long list would be read first, so a list that is certainly too long is not read at all.
+                Json::Array(items) if items.len() as u64 > left => return false,
+                Json::Array(items) => open.extend(items.iter().map(|item| (item, level + 1))),
+                Json::Object(fields) => open.extend(fields.values().map(|item| (item, level + 1))),
+                _ => {}
+            }
+        }
+        true
+    }
 }
 
 /// Estimates the memory of a value without its child values.

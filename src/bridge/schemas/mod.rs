@@ -2,7 +2,7 @@
 //!
 //! Schemas come from servers, which are not trusted. So no schema is fetched from elsewhere, and both compiling a schema and checking a
 //! value are limited in time (module `guard`). If a value cannot be checked within these limits, it is not checked, and this is reported
-//! once. The module `input` describes violations for the author of the call. The module `output` describes violations without quoting
+//! once. A check that may take more than about a millisecond is made on a blocking thread (module `turns`). The module `input` describes violations for the author of the call. The module `output` describes violations without quoting
 //! values.
 
 mod expected;
@@ -12,6 +12,7 @@ mod names;
 mod normalise;
 mod output;
 mod part_locations;
+mod turns;
 mod violations;
 
 #[cfg(test)]
@@ -20,6 +21,8 @@ mod input_tests;
 mod normalise_tests;
 #[cfg(test)]
 mod output_tests;
+#[cfg(test)]
+mod turn_tests;
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -30,6 +33,7 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value as Json;
 
 use self::guard::{Bound, Cost, Guarded, guard};
+use self::turns::{CheckTurns, MAX_COST_AT_ONCE};
 use crate::catalog::{Manifest, Tool};
 use crate::text::sanitise_line;
 
@@ -88,6 +92,7 @@ enum SchemaProblem {
 #[derive(Default)]
 pub struct ToolSchemas {
     kept: Mutex<CompiledSchemas>,
+    turns: CheckTurns,
 }
 
 #[derive(Default)]
@@ -126,6 +131,14 @@ impl ToolSchemas {
         let schema = side.of(tool)?;
         let compiled = self.compiled(server, manifest, tool, side);
         compiled.get_or_init(|| Compiled::new(schema)).check(content, describe)
+    }
+
+    /// Returns whether a check is certainly short: the schema is compiled already, and it is cheap to compare the value with it.
+    fn is_quick(&self, (server, manifest, tool, side): (&str, &Arc<Manifest>, &Tool, Side), content: &Json) -> bool {
+        match side.of(tool) {
+            Some(_) => self.compiled(server, manifest, tool, side).get().is_some_and(|compiled| compiled.is_quick(content)),
+            None => true,
+        }
     }
 
     /// Returns the cell for a compiled schema. The schema is compiled later and outside of the lock, because compiling may take some
@@ -180,6 +193,13 @@ impl Compiled {
                 Self::Ready { schema, validator: Box::new(validator), bound, is_reported: AtomicBool::new(false) }
             }
             Err(reason) => Self::Unusable { reason: line(&reason, MAX_REASON_CHARS), is_reported: AtomicBool::new(false) },
+        }
+    }
+
+    fn is_quick(&self, content: &Json) -> bool {
+        match self {
+            Self::Unusable { .. } => true,
+            Self::Ready { bound, .. } => bound.is_within(content, MAX_COST_AT_ONCE),
         }
     }
 

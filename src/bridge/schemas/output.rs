@@ -6,8 +6,9 @@ use std::sync::Arc;
 use jsonschema::ValidationError;
 use serde_json::Value as Json;
 
+use super::turns::CheckOwner;
 use super::{SchemaProblem, Side, ToolSchemas, line};
-use crate::catalog::Manifest;
+use crate::catalog::{Manifest, Tool};
 use crate::config::SchemaViolations;
 use crate::error::{Error, Result};
 
@@ -20,13 +21,41 @@ pub(super) const MAX_TEXT_CHARS: usize = 500;
 pub struct OutputChecks {
     schemas: Arc<ToolSchemas>,
     modes: BTreeMap<String, SchemaViolations>,
+    /// Number of the caller, for the turns of long checks.
+    caller: u64,
 }
 
 impl OutputChecks {
     /// Makes checks with these modes, which are keyed by server. For other servers, a violation only causes a warning.
     #[must_use]
     pub fn new(schemas: Arc<ToolSchemas>, modes: BTreeMap<String, SchemaViolations>) -> Self {
-        Self { schemas, modes }
+        Self { schemas, modes, caller: 0 }
+    }
+
+    /// Sets the number of the caller, whose long checks wait for each other.
+    #[must_use]
+    pub fn of_caller(self, caller: u64) -> Self {
+        Self { caller, ..self }
+    }
+
+    /// Checks a result as [`Self::check`] does, but makes a check that may be long on a blocking thread, when it is its turn. Returns the
+    /// result with the warning.
+    ///
+    /// # Errors
+    /// The errors of [`Self::check`], and `ERR_INTERNAL` if the thread has failed.
+    pub async fn check_in_turn(&self, server: &str, manifest: &Arc<Manifest>, tool: &str, result: Json) -> Result<(Json, Option<String>)> {
+        let is_quick = match checked_part(manifest, tool, &result) {
+            Some((known, Some(content))) => self.schemas.is_quick((server, manifest, known, Side::Output), content),
+            Some((_, None)) | None => true,
+        };
+        if is_quick {
+            let warning = self.check(server, manifest, tool, &result)?;
+            return Ok((result, warning));
+        }
+        let (this, manifest) = (self.clone(), Arc::clone(manifest));
+        let (of_server, tool) = (server.to_owned(), tool.to_owned());
+        let check = move || this.check(&of_server, &manifest, &tool, &result).map(|warning| (result, warning));
+        self.schemas.turns.run(CheckOwner { caller: self.caller, server }, check).await
     }
 
     /// Checks a result of `tools/call`. Returns a warning if there is a problem. `manifest` is the approved manifest.
@@ -52,15 +81,20 @@ impl OutputChecks {
 
 /// Checks a result, and returns the problem if there is one.
 pub(super) fn problem(schemas: &ToolSchemas, server: &str, manifest: &Arc<Manifest>, tool: &str, result: &Json) -> Option<SchemaProblem> {
-    let known = manifest.tool(tool)?;
-    known.output_schema.as_ref()?;
-    if result.get("isError").and_then(Json::as_bool) == Some(true) {
-        return None;
-    }
-    let Some(content) = result.get("structuredContent") else {
+    let (known, content) = checked_part(manifest, tool, result)?;
+    let Some(content) = content else {
         return Some(SchemaProblem::Broken("structuredContent: is missing, though the tool has an outputSchema".to_owned()));
     };
     schemas.check((server, manifest, known, Side::Output), content, &describe)
+}
+
+/// Returns the tool and the structured content of a result that is checked. Returns `None` if the tool has no schema for results, and for
+/// a result that reports an error.
+fn checked_part<'a>(manifest: &'a Manifest, tool: &str, result: &'a Json) -> Option<(&'a Tool, Option<&'a Json>)> {
+    let known = manifest.tool(tool)?;
+    known.output_schema.as_ref()?;
+    let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
+    (!is_error).then(|| (known, result.get("structuredContent")))
 }
 
 /// Describes the first few violations. The values are not shown, because they may be secret.

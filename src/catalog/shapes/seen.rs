@@ -8,7 +8,7 @@ use super::print::Detail;
 use crate::catalog::Tool;
 
 /// The results of a server's tools that one agent has seen. Empty by default. Clones are cheap.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenResults(Option<Arc<BTreeMap<String, SeenTool>>>);
 
 /// The results of a tool that one agent has seen.
@@ -35,6 +35,11 @@ impl SeenResults {
 }
 
 impl SeenTool {
+    #[cfg(test)]
+    pub(in crate::catalog) fn of_a_text() -> Self {
+        Self { results: 1, shape: Shape::text() }
+    }
+
     /// Returns the names of all properties that were seen, at any depth.
     #[must_use]
     pub fn names(&self) -> Vec<String> {

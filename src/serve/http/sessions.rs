@@ -13,6 +13,7 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::metrics::Metrics;
+use crate::serve::held_questions::MAX_REPEATED;
 use crate::serve::places::{Place, Share};
 use crate::serve::request_ids::{Answering, RequestIds};
 
@@ -105,6 +106,7 @@ impl Sessions {
         // rmcp's own idle time-out does not consider open streams and running calls, so `end_left` ends idle sessions instead.
         inner.session_config.keep_alive = None;
         inner.session_config.completed_cache_ttl = ANSWER_KEPT;
+        inner.session_config.channel_capacity = MAX_REPEATED;
         Self { inner, open: Mutex::default(), share, metrics, ended }
     }
 
@@ -144,6 +146,29 @@ impl Sessions {
 
 fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     if let ClientJsonRpcMessage::Request(request) = message { Some(request.id.clone()) } else { None }
+}
+
+/// Returns the number of the last event that a client has received. rmcp numbers the events of each stream from 0, and writes a number as
+/// `7`, or as `7/3` for the stream of a request. On the stream without a request, 0 is also the number of an empty event before all others,
+/// so there it does not mean that the first event was received.
+fn last_event(id: &str) -> Option<u64> {
+    let (number, is_of_request) = id.split_once('/').map_or((id, false), |(number, _)| (number, true));
+    number.parse().ok().filter(|number| is_of_request || *number > 0)
+}
+
+/// Leaves out those events of a stream that rmcp repeats although the client does not need them: events up to the last that it has
+/// received, and questions that it has answered already.
+fn current(
+    ids: Option<RequestIds>,
+    last: Option<u64>,
+    events: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
+) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
+    events.filter(move |event| {
+        let number = event.event_id.as_deref().and_then(|id| id.split('/').next()?.parse::<u64>().ok());
+        let is_new = last.is_none_or(|last| number.is_none_or(|number| number > last));
+        let is_current = event.message.as_ref().is_none_or(|message| ids.as_ref().is_none_or(|ids| ids.is_current(message)));
+        std::future::ready(is_new && is_current)
+    })
 }
 
 impl SessionManager for Sessions {
@@ -212,7 +237,8 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.inner.create_standalone_stream(id).await?)
+        let ids = self.ids(id);
+        Ok(current(ids, None, self.inner.create_standalone_stream(id).await?))
     }
 
     async fn resume(
@@ -220,12 +246,18 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        Ok(self.inner.resume(id, last_event_id).await?)
+        let (ids, last) = (self.ids(id), last_event(&last_event_id));
+        Ok(current(ids, last, self.inner.resume(id, last_event_id).await?))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rmcp::model::{GetExtensions as _, NumberOrString, ServerResult};
+    use rmcp::service::OriginatingRequestId;
+    use rmcp::transport::Transport as _;
+    use serde_json::{Value as Json, json};
+
     use super::*;
     use crate::serve::places::{PlaceLimits, Places};
 
@@ -268,6 +300,82 @@ mod tests {
         drop(in_use);
         sessions.end_left(idle, Instant::now() + idle * 2).await;
         assert!(sessions.is_empty());
+    }
+
+    fn from_client(message: Json) -> ClientJsonRpcMessage {
+        serde_json::from_value(message).unwrap()
+    }
+
+    /// Returns a question about request 1 of the client.
+    fn question(id: i64) -> ServerJsonRpcMessage {
+        let mut message = serde_json::from_value(json!({ "jsonrpc": "2.0", "id": id, "method": "roots/list" })).unwrap();
+        if let ServerJsonRpcMessage::Request(question) = &mut message {
+            question.request.extensions_mut().insert(OriginatingRequestId(NumberOrString::Number(1)));
+        }
+        message
+    }
+
+    /// Returns a session that has begun, and its transport.
+    async fn begun(sessions: &Arc<Sessions>) -> (SessionId, <Sessions as SessionManager>::Transport) {
+        let (id, mut transport) = sessions.create_session().await.unwrap();
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } });
+        let initialize = from_client(json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }));
+        let answering = async {
+            transport.receive().await.unwrap();
+            transport.send(ServerJsonRpcMessage::response(ServerResult::empty(()), NumberOrString::Number(0))).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(sessions.initialize_session(&id, initialize), answering);
+        answer.unwrap();
+        (id, transport)
+    }
+
+    /// Returns the ids of the next questions of a stream, and the id of the last event.
+    async fn questions(events: &mut (impl Stream<Item = ServerSseMessage> + Unpin), count: usize) -> (Vec<i64>, String) {
+        let (mut ids, mut last) = (Vec::new(), String::new());
+        while ids.len() < count {
+            let event = events.next().await.unwrap();
+            last = event.event_id.unwrap();
+            if let Some(ServerJsonRpcMessage::Request(question)) = event.message.as_deref()
+                && let NumberOrString::Number(id) = question.id
+            {
+                ids.push(id);
+            }
+        }
+        (ids, last)
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_asked_for_again_has_no_question_that_was_answered_and_no_message_that_was_received() {
+        let sessions = sessions(&places(9, 9), &Arc::default());
+        let (id, mut transport) = begun(&sessions).await;
+        let call = from_client(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "t" } }));
+        let mut stream = Box::pin(sessions.create_stream(&id, call).await.unwrap());
+        transport.receive().await.unwrap();
+        for number in [10, 11, 12] {
+            transport.send(question(number)).await.unwrap();
+        }
+        let (asked, first) = questions(&mut stream, 1).await;
+        assert_eq!(asked, [10]);
+        assert_eq!(questions(&mut stream, 2).await.0, [11, 12]);
+        drop(stream);
+        let answer = from_client(json!({ "jsonrpc": "2.0", "id": 11, "result": { "roots": [] } }));
+        sessions.accept_message(&id, answer.clone()).await.unwrap();
+        // The client says that it has received the first question only. It has answered the second.
+        let mut again = Box::pin(sessions.resume(&id, first.clone()).await.unwrap());
+        transport.send(question(13)).await.unwrap();
+        assert_eq!(questions(&mut again, 2).await.0, [12, 13]);
+        // A second answer changes nothing.
+        sessions.accept_message(&id, answer).await.unwrap();
+        let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
+        sessions.accept_message(&id, from_client(cancelled)).await.unwrap();
+        drop(again);
+        let mut ended = Box::pin(sessions.resume(&id, first).await.unwrap());
+        assert!(ended.next().await.is_none(), "nobody waits for an answer any more");
+    }
+
+    #[test]
+    fn the_first_event_of_a_stream_without_a_request_is_not_taken_for_received() {
+        assert_eq!(["0", "7", "0/3", "7/3", "x", ""].map(last_event), [None, Some(7), Some(0), Some(7), None, None]);
     }
 
     #[tokio::test]

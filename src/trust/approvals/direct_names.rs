@@ -83,6 +83,16 @@ impl ApprovalStore {
         Ok(self.counting(&approvals, key).map(|approval| approval.direct_names.clone()).unwrap_or_default())
     }
 
+    /// Returns the direct names of one approved tool. `tool` is its raw name. Unlike [`Self::direct_names`], copies no other names, because a
+    /// server may have thousands of tools.
+    ///
+    /// # Errors
+    /// `ERR_APPROVAL_STORE` if the approvals cannot be read.
+    pub fn direct_names_of(&self, key: &str, tool: &str) -> Result<Option<DirectNames>> {
+        let approvals = self.read()?;
+        Ok(self.counting(&approvals, key).and_then(|approval| approval.direct_names.get(tool).cloned()))
+    }
+
     /// Returns the keys of the servers and the raw names of the approved tools that have this direct name, in either form. Only a server
     /// and its variants share names.
     ///
@@ -127,7 +137,9 @@ mod tests {
     }
 
     fn name(store: &ApprovalStore, server: &str, tool: &str) -> String {
-        store.direct_names(server).unwrap()[tool].underscore.clone()
+        let name = store.direct_names_of(server, tool).unwrap();
+        assert_eq!(name.as_ref(), store.direct_names(server).unwrap().get(tool));
+        name.unwrap().underscore
     }
 
     #[test]
