@@ -36,8 +36,9 @@ export interface Limits {
    */
   maxConnections: number
   /**
-   * The time limit for connecting to a server: from the start of its process, or its first HTTP request, until all its lists (tools,
-   * resources, prompts) are read. The time in which a person is asked does not count. Default 10,000; 120,000 for `npx`, `uvx`, `docker`.
+   * The time limit for connecting to a server: from the look-up of its program and of the files of its box until all its lists (tools,
+   * resources, prompts) are read. The time in which a person is asked, or in which no connection is free, does not count. Default 10,000;
+   * 120,000 for `npx`, `uvx`, `docker`.
    */
   connectTimeoutMs: number
   /** The time limit of one tool call. If the run has less time left, the time left is the limit. Default 30,000. */
@@ -249,7 +250,10 @@ export type NewServer = ServerChange & { name: string }
 
 /** Options of `Gateway.approve`. */
 export interface ApproveOptions {
-  /** The time for which the approval is valid, in milliseconds, rounded down to seconds. Default: the approval is valid until it is revoked. */
+  /**
+   * The time for which the approval is valid, in milliseconds, rounded down to seconds. Of the command and the tools, the earlier end counts
+   * for both. Default: the approval is valid until it is revoked.
+   */
   validForMs?: number
 }
 
@@ -553,7 +557,10 @@ export interface RunOptions extends Callbacks {
 
 /** Options of `Gateway.callTool`. */
 export interface CallOptions extends Callbacks {
-  /** The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. Default: `limits.callTimeoutMs`. */
+  /**
+   * The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. If it is given, it also limits the look-up
+   * of the server's files before the server is started, counted from the start of the call. Default: `limits.callTimeoutMs`.
+   */
   timeoutMs?: number
   /** A signal that cancels the call, including at the server. */
   signal?: AbortSignal

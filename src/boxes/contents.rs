@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use super::budget::{Budget, is_deep};
-use super::kept::{Changes, Kept, keep};
+use super::kept::{Changes, Effect, Kept, keep};
 use super::mounts::OtherMounts;
 use super::order::{Access, Ceilings, Contents, Given, Link, Network};
 use super::other_names::check_other_names;
@@ -193,6 +193,8 @@ pub fn examine(request: &BoxInput<'_>, lookup: &impl Lookup) -> Examined {
         refused.push(reason);
         Held::default()
     });
+    // The box does not have the content of these files, whoever else names them.
+    changes.of_servers.retain(|change| change.effect != Effect::Rewrites || !held.unchangeable.contains(&change.path));
     refused.extend(check_other_names(&kept, places.files.iter(), request.own_files, &paths, lookup).err());
     paths.extend(held.read.into_iter().map(|path| (path, Access::Read)));
     let hidden = own_folders.into_iter().chain(held.hidden).collect();
@@ -364,7 +366,7 @@ impl<'a, L: Lookup> Choice<'a, L> {
     /// Returns whether a path may be given although neither `read` nor `write` names it.
     fn may_be_given(&self, path: &Path) -> bool {
         let is_own = |folder: &PathBuf| folder.starts_with(path) || path.starts_with(folder);
-        let is_own_file = self.request.own_files.iter().any(|file| file.path == path);
+        let is_own_file = self.request.own_files.iter().any(|file| file.path == path && file.is_hidden_at(path, self.lookup));
         !self.user_home.starts_with(path) && !self.own_folders.iter().any(is_own) && !is_own_file && !is_system(path)
     }
 

@@ -1,12 +1,12 @@
 //! Files of the gateway itself that lie in folders of a box: its config, tokens and keys, and the variables of its servers. A program that
 //! changes these files decides what other servers and callers may do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use super::mounts::OtherMounts;
-use super::order::{Access, Given};
-use super::paths::{Disk, Identity, Lookup, SYSTEM, is_system};
+use super::order::Access;
+use super::paths::{Disk, Identity, Kind, Lookup, SYSTEM, is_system};
 use super::shown::{OtherServer, shown_path};
 
 /// Maximum number of links that lead to one file, as in the kernel.
@@ -29,6 +29,19 @@ pub struct FileOwner {
     pub server: OtherServer,
     /// True if the server is approved and has no entry now. The entry may come back.
     pub is_gone: bool,
+    pub trust: FileTrust,
+}
+
+/// The trust in an entry that names an `envFile`. It decides whether a box is refused because of this file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileTrust {
+    /// The entry is of another source than the operator's own config, and is not approved with this file. Anybody can commit such an entry
+    /// to a config of another program, so it refuses no box. The approvals of both servers name the file instead.
+    Foreign,
+    /// The entry is in the operator's own config, and is not approved with this file. A box is refused only if the file exists.
+    Configured,
+    /// A valid approval of the server covers this file.
+    Approved,
 }
 
 impl OwnFile {
@@ -37,9 +50,24 @@ impl OwnFile {
         Self { path: path.into(), use_of, server: None }
     }
 
+    /// Returns whether a box that could make or replace the file is refused. `place` is where the file's path ends.
+    pub(super) fn can_refuse(&self, place: &Path, lookup: &impl Lookup) -> bool {
+        match self.server.as_ref().map(|owner| owner.trust) {
+            None | Some(FileTrust::Approved) => true,
+            Some(FileTrust::Configured) => lookup.kind(place).is_some() || lookup.is_unknown(place),
+            Some(FileTrust::Foreign) => false,
+        }
+    }
+
+    /// Returns whether a box that has the file's place hides it. A foreign entry can name a folder, which no server can use as its `envFile`,
+    /// so that folder stays visible.
+    pub(crate) fn is_hidden_at(&self, place: &Path, lookup: &impl Lookup) -> bool {
+        self.can_refuse(place, lookup) || (matches!(lookup.kind(place), None | Some(Kind::File)) && !lookup.is_unknown(place))
+    }
+
     /// Returns words that describe the file in an error.
     pub(super) fn words(&self) -> String {
-        let Some(FileOwner { server, is_gone }) = &self.server else { return self.use_of.words().to_owned() };
+        let Some(FileOwner { server, is_gone, trust: _ }) = &self.server else { return self.use_of.words().to_owned() };
         let gone = if *is_gone { ", which is approved and has no entry now" } else { "" };
         format!("the envFile of {server}{gone}")
     }
@@ -85,6 +113,8 @@ pub(super) struct Held {
     pub(super) hidden: Vec<PathBuf>,
     /// Files that the box may only read.
     pub(super) read: Vec<PathBuf>,
+    /// Those files that the box cannot change in any way, also not by another name.
+    pub(super) unchangeable: BTreeSet<PathBuf>,
 }
 
 /// Decides how a box may use each of the gateway's own files. `named` are the paths that the config's `read` names. A person has allowed
@@ -102,53 +132,86 @@ pub(super) fn held(
     let mut held = Held::default();
     let (given, elsewhere) = (&with_system(given), system_elsewhere(lookup));
     let identities: Vec<(&Path, Identity)> = given.keys().filter_map(|path| Some((path.as_path(), lookup.identity(path)?))).collect();
-    for file @ OwnFile { path, use_of, server: _ } in files {
-        let (words, what) = (file.words(), path.display());
-        let (passed, place) = replaceable(path, given, lookup);
-        if let Some(passed) = passed
-            && *use_of != OwnFileUse::Base
-        {
-            return Err(format!(
+    let paths = BoxPaths { given, identities: &identities, elsewhere: &elsewhere, named, mounts };
+    for file in files {
+        let (passed, place) = replaceable(&file.path, given, lookup);
+        let refusal = paths.refusal(file, passed.as_deref(), &place, lookup);
+        let is_unchangeable = refusal.is_none() && is_hidden_if_given(&file.path, lookup);
+        if let Some(reason) = refusal.filter(|_| file.can_refuse(&place, lookup)) {
+            return Err(reason);
+        }
+        let is_given_itself = given.contains_key(&place);
+        if is_given_itself || access_of(given, &place).is_none() || !file.is_hidden_at(&place, lookup) {
+            continue;
+        }
+        if is_unchangeable {
+            held.unchangeable.insert(place.clone());
+        }
+        match file.use_of {
+            OwnFileUse::Variables { by_this: true } => held.read.push(place),
+            _ => held.hidden.push(place),
+        }
+    }
+    Ok(held)
+}
+
+/// The paths of a box, with which the gateway's own files are compared.
+struct BoxPaths<'p> {
+    /// The given paths, and those of the system.
+    given: &'p BTreeMap<PathBuf, Access>,
+    identities: &'p [(&'p Path, Identity)],
+    /// The paths of the system that are links to other places.
+    elsewhere: &'p [(&'static str, PathBuf)],
+    named: &'p [PathBuf],
+    mounts: &'p OtherMounts,
+}
+
+impl BoxPaths<'_> {
+    /// Returns the reason why a box with these paths could change or read the file. `passed` is a link to the file that the box could
+    /// replace, and `place` is where the file's path ends.
+    fn refusal(&self, file: &OwnFile, passed: Option<&Path>, place: &Path, lookup: &impl Lookup) -> Option<String> {
+        let Self { given, identities, elsewhere, named, mounts } = *self;
+        let (use_of, words, what) = (file.use_of, file.words(), file.path.display());
+        if let Some(passed) = passed.filter(|_| use_of != OwnFileUse::Base) {
+            return Some(format!(
                 "{what}, {words}, leads through {}, which this box could replace: name {} itself, or put it outside of the folders of this box",
                 passed.display(),
                 place.display()
             ));
         }
         if let Some((system, real)) = elsewhere.iter().find(|(_, real)| place.starts_with(real)) {
-            return Err(format!("{what} is {words}, and lies in {}, which each box has as {system}: move it elsewhere", real.display()));
+            return Some(format!("{what} is {words}, and lies in {}, which each box has as {system}: move it elsewhere", real.display()));
         }
-        let by_mount = || name_by_mount(&place, given, mounts, lookup);
-        if let Some(other) = other_name(&place, &identities, lookup).or_else(by_mount) {
-            return Err(format!("{what}, {words}, has another name in this box, {}: give {} instead", other.display(), place.display()));
+        let by_mount = || name_by_mount(place, given, mounts, lookup);
+        if let Some(other) = other_name(place, identities, lookup).or_else(by_mount) {
+            return Some(format!("{what}, {words}, has another name in this box, {}: give {} instead", other.display(), place.display()));
         }
-        let Some(access) = access_of(given, &place) else { continue };
-        if lookup.is_unknown(&place) {
-            return Err(unseen(&place, lookup));
+        let access = access_of(given, place)?;
+        if lookup.is_unknown(place) {
+            return Some(unseen(place, lookup));
         }
         // If the file is covered, another name of the same file is not covered.
-        if *use_of != OwnFileUse::Base && lookup.identity(&place).and_then(|file| file.names).is_some_and(|names| names > 1) {
-            return Err(format!(
+        if use_of != OwnFileUse::Base && lookup.identity(place).and_then(|file| file.names).is_some_and(|names| names > 1) {
+            return Some(format!(
                 "{what}, {words}, has other names (hard links), by which this box could reach it: make it a file of its own, by copying it and \
                  moving the copy to its place"
             ));
         }
-        let is_given_itself = given.contains_key(&place);
+        let is_given_itself = given.contains_key(place);
         match use_of {
             OwnFileUse::Secret => {
-                return Err(format!("{what} is {words}, and lies in a folder that this box would have: put it outside of that folder"));
+                Some(format!("{what} is {words}, and lies in a folder that this box would have: put it outside of that folder"))
             }
-            OwnFileUse::Variables { .. } if is_given_itself && access == Access::Read && named.contains(&place) => {}
-            _ if is_given_itself => return Err(format!("{what} cannot be given: it is {words}")),
+            OwnFileUse::Variables { .. } if is_given_itself && access == Access::Read && named.iter().any(|named| named == place) => None,
+            _ if is_given_itself => Some(format!("{what} cannot be given: it is {words}")),
             // A program in the box that makes this file decides what the gateway reads. A base is different: it brings only entries that a
             // person has to approve.
-            OwnFileUse::Config | OwnFileUse::Variables { .. } if access == Access::Write && lookup.kind(&place).is_none() => {
-                return Err(format!("{what}, {words}, does not exist, and this box could make it: {}", file.way_out_if_missing()));
+            OwnFileUse::Config | OwnFileUse::Variables { .. } if access == Access::Write && lookup.kind(place).is_none() => {
+                Some(format!("{what}, {words}, does not exist, and this box could make it: {}", file.way_out_if_missing()))
             }
-            OwnFileUse::Variables { by_this: true } => held.read.push(place),
-            _ => held.hidden.push(place),
+            OwnFileUse::Config | OwnFileUse::Base | OwnFileUse::Variables { .. } => None,
         }
     }
-    Ok(held)
 }
 
 /// Checks that a box with these paths cannot replace a link or folder that leads to one of the gateway's own folders. The gateway would
@@ -183,14 +246,11 @@ pub(super) fn check_own_folders(
     Ok(())
 }
 
-/// Checks that a box with these paths does not have a file with tokens or a key, and cannot replace a link that leads to the file.
-///
-/// # Errors
-/// A sentence with the reason.
-pub(crate) fn check_secret(path: &Path, given: &[Given], lookup: &impl Lookup) -> Result<(), String> {
-    let given = given.iter().map(|given| (given.path.clone(), given.access)).collect();
-    let mounts = OtherMounts::of(with_system(&given).keys(), lookup);
-    held(&[OwnFile::new(path, OwnFileUse::Secret)], &given, &[], &mounts, lookup).map(drop)
+/// Returns whether each box that has the folder of this file hides the file, and no box can change it by another name or a link.
+pub(crate) fn is_hidden_if_given(path: &Path, lookup: &impl Lookup) -> bool {
+    let (passed, place) = followed(path, lookup);
+    let has_one_name = || lookup.identity(&place).and_then(|file| file.names).is_none_or(|names| names <= 1);
+    passed.is_empty() && lookup.kind(&place) == Some(Kind::File) && has_one_name()
 }
 
 /// Returns a sentence for each config that does not exist and that a box can make.
@@ -222,7 +282,7 @@ fn name_by_mount(place: &Path, given: &BTreeMap<PathBuf, Access>, mounts: &Other
 }
 
 /// Returns the given paths together with the paths of the system, which each box has.
-fn with_system(given: &BTreeMap<PathBuf, Access>) -> BTreeMap<PathBuf, Access> {
+pub(super) fn with_system(given: &BTreeMap<PathBuf, Access>) -> BTreeMap<PathBuf, Access> {
     let system = SYSTEM.into_iter().map(|path| (PathBuf::from(path), Access::Read));
     system.chain(given.iter().map(|(path, access)| (path.clone(), *access))).collect()
 }

@@ -1,7 +1,7 @@
 //! Tests of the access that a box has to the gateway's own files.
 
 use super::*;
-use crate::boxes::{FileOwner, OwnFileUse};
+use crate::boxes::{FileOwner, FileTrust, Given, Link, OwnFileUse, check_variables};
 
 fn own_file(path: &str, use_of: OwnFileUse) -> OwnFile {
     OwnFile::new(path, use_of)
@@ -75,11 +75,62 @@ fn a_missing_file_is_told_with_its_server_and_the_way_out() {
             "/home/ada/p/.env, the envFile of {owner}, does not exist, and this box could make it: make it first, even if it is empty{way_out}"
         )
     };
-    let owner = |is_gone| Some(FileOwner { server: "b".into(), is_gone });
+    let owner = |is_gone| Some(FileOwner { server: "b".into(), is_gone, trust: FileTrust::Approved });
     assert_eq!(refused(None, true), missing("this server", ""));
     assert_eq!(refused(owner(false), false), missing("the server \"b\"", ""));
     let gone = missing("the server \"b\", which is approved and has no entry now", ", or revoke the approval of the server \"b\"");
     assert_eq!(refused(owner(true), false), gone);
+}
+
+/// Anybody can commit an entry to a config of another program. So its `envFile` refuses no box until a person approves the entry.
+#[test]
+fn the_variables_of_an_entry_that_is_not_approved_refuse_no_box() {
+    let machine = machine(&[
+        "/usr/bin/node",
+        "/home/ada/.state/store",
+        "/home/ada/p/src/x",
+        "/home/ada/p/.env",
+        "/home/ada/p/link -> /home/ada/q",
+        "/home/ada/q/x.env",
+        "/home/ada/p/linked",
+        "/home/ada/copy same as /home/ada/p/linked",
+        "/home/ada/r/other",
+        "/home/ada/p/another same as /home/ada/r/other",
+    ]);
+    let with = |path: &str, trust, write: &str| {
+        let server = Some(FileOwner { server: "b".into(), is_gone: false, trust });
+        let own_files = vec![OwnFile { path: path.into(), use_of: OwnFileUse::Variables { by_this: false }, server }];
+        let kept = vec![Kept { path: path.into(), owner: Owner::Uses("b".into()) }];
+        Entry { write: vec![write.into()], own_files, kept, ..entry("/usr/bin/node", &[]) }
+    };
+    let missing = "can make /home/ada/p/none, which the server \"b\" uses";
+    for (path, write, is_there, said) in [
+        ("/home/ada/p/none", "/home/ada/p", false, Some(missing)),
+        ("/home/ada/p/src", "/home/ada/p", true, Some("can change /home/ada/p/src, which the server \"b\" uses")),
+        ("/home/ada/p", "/home/ada/p", true, Some("can change /home/ada/p, which the server \"b\" uses")),
+        ("/home/ada/p/.env", "/home/ada/p/.env", true, Some("can change /home/ada/p/.env, which the server \"b\" uses")),
+        ("/home/ada/p/link/x.env", "/home/ada/p", true, Some("can change /home/ada/p/link, which the server \"b\" uses")),
+        ("/home/ada/p/linked", "/home/ada/p", true, Some("can change /home/ada/p/linked, which the server \"b\" uses")),
+        ("/home/ada/r/other", "/home/ada/p", true, None),
+        ("/home/ada/p/.env", "/home/ada/p", true, None),
+    ] {
+        let foreign = with(path, FileTrust::Foreign, write);
+        let (contents, _) = foreign.contents(&machine).unwrap_or_else(|refused| panic!("{path}: {refused}"));
+        let present = foreign.present(&machine);
+        assert!(said.is_none_or(|said| present.contains(&said.to_owned())), "{path}: {present:#?}");
+        let names_file = present.iter().any(|said| said.contains(" /home/ada/p/.env, which"));
+        assert_eq!(names_file, said.is_some_and(|said| said.contains(" /home/ada/p/.env, which")), "{path}: {present:#?}");
+        // A file that exists is hidden, approved or not.
+        let is_hidden = ["/home/ada/p/none", "/home/ada/p/linked", "/home/ada/p/.env"].contains(&path) && write != path;
+        assert_eq!(contents.hidden.contains(&PathBuf::from(path)), is_hidden, "{path}");
+        let refuses = |trust| with(path, trust, write).contents(&machine).is_err();
+        let is_refused = said.is_some() && path != "/home/ada/p/src" || path == "/home/ada/r/other";
+        assert_eq!([refuses(FileTrust::Approved), refuses(FileTrust::Configured)], [is_refused, is_refused && is_there], "{path}");
+        // A box that was made before the approval does not go on after it.
+        let given: Vec<Given> = contents.given.iter().filter(|given| given.link != Link::System).cloned().collect();
+        let checked = |trust| check_variables(&with(path, trust, write).own_files, &given, &machine).is_err();
+        assert_eq!([checked(FileTrust::Approved), checked(FileTrust::Foreign)], [is_refused, false], "{path}");
+    }
 }
 
 #[test]

@@ -35,7 +35,6 @@ mod substitute;
 mod template;
 mod tree;
 mod uri_forms;
-mod user_folders;
 mod variant;
 mod workspace;
 mod yaml;
@@ -74,8 +73,8 @@ pub use profiles::{Overrides, ProfileDefinition, least};
 pub use program_files::is_program_file;
 pub use programs::{BaseFile, BaseLayer, Program, base_layer};
 pub(crate) use programs::{
-    ProgramServer, config_paths, converted as converted_entry, free_name, inputs_in, inputs_of_entry, renamed_inputs, servers_in,
-    starts_gateway, valid_name,
+    ProgramServer, config_paths, converted as converted_entry, inputs_in, inputs_of_entry, renamed_inputs, servers_in, starts_gateway,
+    valid_name,
 };
 pub use providers::{ProviderPatterns, ProviderPolicy, ProviderSettings};
 pub use ranking::SearchRanking;
@@ -90,7 +89,6 @@ pub use substitute::{
 };
 pub(crate) use substitute::{INPUT_ADVICE, MAX_KNOWN_BYTES, TOO_LONG_PATH, environment_file, known_box_paths, with_known_values};
 pub use template::{Part, Placeholder, Template};
-pub(crate) use user_folders::{folder_of_variable, user_home};
 pub use variant::{Changes, ProfileConflict, SetValue, Setting, Variant, variants_of};
 pub use workspace::{Locality, NEUTRAL_FOLDER};
 pub(crate) use workspace::{is_of_workspace, mentions_workspace};

@@ -62,8 +62,8 @@ impl Gateway {
         let server = self.server(name)?;
         let subject = self.core.full_subject(&server).await?;
         if let ApprovalStatus::Unapproved(lack) = self.core.trust.approvals.approval_status(&subject)? {
-            let (core, own) = (Arc::clone(&self.core), Arc::clone(&server));
-            let mut request = blocking(move || Ok(core.command_request(&own, &subject, Some(lack)))).await?;
+            let own = Arc::clone(&server);
+            let mut request = self.core.reading(move |core| Ok(core.command_request(&own, &subject, Some(lack)))).await?;
             request.findings = generated_findings(server).await?;
             return Ok(ApprovalRequest::Command(Box::new(request)));
         }
@@ -164,7 +164,7 @@ impl Gateway {
             if digest.is_some_and(|digest| digest != subject.shown_digest) {
                 return Ok((subject, None));
             }
-            match self.record_command(party, server, &subject, valid_for, basis).await {
+            match self.record_command(party, &subject, valid_for, basis).await {
                 Err(Error::DigestChanged { .. }) => {}
                 recorded => return recorded.map(|basis| (subject, Some(basis))),
             }
@@ -176,18 +176,13 @@ impl Gateway {
     async fn record_command(
         &self,
         party: AuditParty,
-        server: &Arc<ServerDefinition>,
         subject: &Subject,
         valid_for: Option<Duration>,
         basis: ApprovalBasis,
     ) -> Result<ApprovalBasis> {
         check_present(subject)?;
-        let (core, server, approved) = (Arc::clone(&self.core), Arc::clone(server), subject.clone());
-        let recorded = blocking(move || {
-            let approved = Subject { named: core.named_files(&server), ..approved };
-            core.trust.approvals.approve_command(&approved, valid_for, &basis)
-        });
-        let recorded = recorded.await?;
+        let (core, approved) = (Arc::clone(&self.core), subject.clone());
+        let recorded = blocking(move || core.trust.approvals.approve_command(&approved, valid_for, &basis)).await?;
         self.record_approval(party, &subject.server, ApprovalStage::Command, subject.shown_digest.clone());
         // If an agent has proposed this server, its program is protected from the boxes of other servers only from now on. Boxes that could
         // write the program are ended.

@@ -15,20 +15,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
 use std::path::{Path, PathBuf, absolute};
 use std::process::{ChildStdout, Command, Stdio};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::geteuid;
 use secrecy::SecretString;
+use tokio::sync::OwnedMutexGuard;
 
 use super::Gateway;
 use super::core::Core;
 use super::events::Event;
 use super::launch::search_path;
 use super::options::GatewayOptions;
-use crate::blocking::blocking;
 use crate::boxes::border::{AbsoluteNames, BorderSettings, Descriptors, Refusal, RefusalListener};
 use crate::boxes::{
     BoxInput, BoxesReport, Decided, Disk, HOME, PROBE, Registry, Service, decide, is_fixed_program, services, socket_folders,
@@ -36,7 +36,6 @@ use crate::boxes::{
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
     BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths,
-    user_home,
 };
 use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
@@ -72,10 +71,13 @@ pub(super) struct BoxMaker {
     socket_folders: Vec<PathBuf>,
     own_files: OwnFiles,
     own_programs: OwnPrograms,
+    /// Locked while the contents of a server's box are looked up, by the names of the servers.
+    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl BoxMaker {
     pub(super) fn new(options: &GatewayOptions) -> Self {
+        let home = options.environment.get("HOME").map_or("/", String::as_str);
         let workspace = options.workspace_folder.as_deref().unwrap_or(Path::new("."));
         Self {
             program: options.box_program.clone(),
@@ -86,13 +88,14 @@ impl BoxMaker {
             refused: Arc::default(),
             snapshot_folder: options.snapshot_dir.clone(),
             own_files: OwnFiles::default(),
+            turns: Mutex::default(),
             own_programs: OwnPrograms {
                 watchdog: options.watchdog.clone(),
                 others: [options.box_program.clone(), options.reader.clone()].into_iter().chain(loaded_files()).collect(),
                 starts: starts(workspace),
                 search_model: options.search_model.as_deref().and_then(|folder| absolute(folder).ok()),
             },
-            services: services(&options.environment, &user_home(&options.environment), geteuid().as_raw()),
+            services: services(&options.environment, Path::new(home), geteuid().as_raw()),
             socket_folders: socket_folders(&options.environment, geteuid().as_raw()),
         }
     }
@@ -100,6 +103,12 @@ impl BoxMaker {
     /// Removes the private homes of a server whose approval has ended. Blocks.
     pub(super) fn remove_homes(&self, key: &str) {
         self.homes.remove_of(key);
+    }
+
+    /// Waits for the turn of a server's look-up. A look-up goes on when its caller has given up, and further callers must not add to it.
+    async fn turn(&self, server: &str) -> OwnedMutexGuard<()> {
+        let turn = Arc::clone(self.turns.lock().entry(server.to_owned()).or_default());
+        turn.lock_owned().await
     }
 
     /// Returns the folders that no box may contain.
@@ -187,49 +196,49 @@ impl Core {
         let paths = resolve_box_paths(server, settings, &self.surroundings)?;
         let HeldHome { path: private_home, lock } = self.home_of(server).await?;
         let (settings, arguments) = (settings.clone(), command.arguments.clone());
-        let own_files = self.own_files(server);
-        let (files, user_home, own_folders) = (own_files.clone(), self.surroundings.user_home.clone(), self.box_maker.own_folders());
-        let (services, socket_folders) = (self.box_maker.services.clone(), self.box_maker.socket_folders.clone());
         let program = command.working_directory.join(program);
-        let (name, core) = (command.command.clone(), Weak::clone(&self.weak));
+        let name = command.command.clone();
         let mut command = within(command, server, &settings.environment);
         let hosts = hosts_of(&settings.network);
         let Registry { hosts: start_hosts, variables } = registry;
         add_missing(&mut command, variables);
         let (starting, search) = (start_hosts.clone(), search_path(&command));
         let folder = Some(command.working_directory.clone()).filter(|folder| folder != Path::new(HOME));
-        let (own, workspace) = (server.clone(), self.surroundings.workspace_folder.clone());
-        let known = self.known_to_box();
-        let found = blocking(move || {
-            let kept = || core.upgrade().map(|core| core.kept_from(&own)).unwrap_or_default();
+        let own = server.clone();
+        let turn = self.box_maker.turn(&server.name).await;
+        let made = self.reading(move |core| {
+            let (known, own_files) = (core.known_to_box(), core.own_files(&own));
+            let kept = || core.kept_from(&own);
             let request = BoxInput {
                 settings: &settings,
                 program: &program,
                 arguments: &arguments,
                 working_directory: folder.as_deref(),
-                workspace: Some(&workspace),
+                workspace: Some(&core.surroundings.workspace_folder),
                 search_path: &search,
                 read: paths.read,
                 write: paths.write,
                 roots: paths.roots,
                 start_hosts: &starting,
-                user_home: &user_home,
-                own_folders: &own_folders,
+                user_home: &core.surroundings.user_home,
+                own_folders: &core.box_maker.own_folders(),
                 private_home: &private_home,
-                services: &services,
-                socket_folders: &socket_folders,
-                own_files: &files,
+                services: &core.box_maker.services,
+                socket_folders: &core.box_maker.socket_folders,
+                own_files: &own_files,
                 kept: &kept,
                 is_always_named: &|_| true,
             };
             let is_fixed = is_fixed_program(&request, &name, &Disk);
-            Ok(decide(&request, &Disk).map(|decided| (decided, is_fixed)))
+            let failed = |problem: String| Error::BoxFailed { server: own.name.clone(), problem: problem.into() };
+            let Decided { contents, program, places, changes } = decide(&request, &Disk).map_err(failed)?;
+            core.check_places(&own, &compared(&own, is_fixed, places))?;
+            core.check_makes(&own, &changes)?;
+            let alive = core.note_view(&own, &contents, &own_files)?;
+            drop(turn);
+            Ok((contents, program, alive, known))
         });
-        let failed = |problem: String| Error::BoxFailed { server: server.name.clone(), problem: problem.into() };
-        let (Decided { contents, program, places, changes }, is_fixed) = found.await?.map_err(failed)?;
-        self.check_places(server, &compared(server, is_fixed, places))?;
-        self.check_makes(server, &changes)?;
-        let alive = self.note_view(server, &contents, &own_files)?;
+        let (contents, program, alive, known) = made.await?;
         self.check_current(server, &known).await?;
         let BoxMaker { program: box_program, threads, .. } = &self.box_maker;
         let border = self.border_settings(&server.name, hosts, start_hosts);
@@ -239,10 +248,13 @@ impl Core {
 
     /// Returns the private home that belongs to a server with its present command and approval.
     async fn home_of(&self, server: &ServerDefinition) -> GatewayResult<HeldHome> {
-        let workspace = deciding_folder(server, &self.surroundings);
-        let approval = self.trust.approvals.first_approval_id(&server.key())?.unwrap_or_default();
-        let (homes, server) = (self.box_maker.homes.clone(), server.clone());
-        blocking(move || homes.hold(&server, workspace.as_deref(), &approval)).await
+        let server = server.clone();
+        let held = self.reading(move |core| {
+            let workspace = deciding_folder(&server, &core.surroundings);
+            let approval = core.trust.approvals.first_approval_id(&server.key())?.unwrap_or_default();
+            core.box_maker.homes.hold(&server, workspace.as_deref(), &approval)
+        });
+        held.await
     }
 
     /// Returns the approval request for the command. For a server in a box, the request also contains the hosts that a package runner may

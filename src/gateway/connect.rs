@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::callbacks::CallScope;
 use super::core::Core;
 use super::events::Event;
+use super::look_up::CallDeadline;
 use super::server_logs::Note;
 use crate::client::{Closed, ConnectionRequest, Lease, LeaseOrigin};
 use crate::config::{ServerDefinition, read_env_file};
@@ -21,9 +22,10 @@ impl Core {
         scope: &Arc<CallScope>,
         control: Option<&RunControl>,
         patience: Duration,
+        deadline: Option<CallDeadline>,
     ) -> Result<Lease> {
         // The future is boxed because it is large and part of every call.
-        Box::pin(self.connect_now(server, scope, control, patience)).await
+        Box::pin(self.connect_now(server, scope, control, (patience, deadline))).await
     }
 
     async fn connect_now(
@@ -31,7 +33,7 @@ impl Core {
         server: &Arc<ServerDefinition>,
         scope: &Arc<CallScope>,
         control: Option<&RunControl>,
-        patience: Duration,
+        (patience, deadline): (Duration, Option<CallDeadline>),
     ) -> Result<Lease> {
         self.check_open()?;
         let period = self.check_plugin_on()?;
@@ -42,7 +44,7 @@ impl Core {
         let waiting = control.map(RunControl::wait_for_turn);
         let launch = async move {
             drop(waiting);
-            self.launch(&limited, scope, control).await
+            self.launch(&limited, scope, control, deadline).await
         };
         let started = Instant::now();
         let connecting = Box::pin(self.connections.get(&wanted, launch));
@@ -55,8 +57,9 @@ impl Core {
         let outcome = outcome.map_err(|error| self.redacted(error));
         self.note_outcome(server, scope, started.elapsed(), &outcome);
         let connection = outcome?;
+        let own = Arc::clone(server);
         if connection.origin() != LeaseOrigin::Shared
-            && let Err(error) = self.check_approved(server, &read_env_file)
+            && let Err(error) = self.reading(move |core| core.check_approved(&own, &read_env_file)).await
         {
             // Another process revoked the approval during the connection attempt.
             drop(connection);
@@ -86,7 +89,11 @@ impl Core {
         if let Err(error) = outcome {
             self.trace_connection(server, scope, duration, Err(error));
         }
-        if matches!(outcome, Err(Error::Closed { .. } | Error::PluginOff | Error::NotApproved { .. } | Error::TooManyConnections { .. })) {
+        let is_of_caller = |error: &Error| {
+            let is_refused = matches!(error, Error::NotApproved { .. } | Error::TooManyConnections { .. });
+            is_refused || matches!(error, Error::Closed { .. } | Error::PluginOff | Error::CallTimeout { .. })
+        };
+        if outcome.as_ref().is_err_and(is_of_caller) {
             return;
         }
         self.registry.record(&server.name, outcome);
@@ -101,6 +108,9 @@ impl Core {
         let connect_ms = connection.connect_time().as_secs_f64() * 1000.0;
         // The approval of the server may have been given by another process, so the wait for the end of approvals must start again.
         self.approvals_may_end();
+        if let Some(core) = self.weak.upgrade() {
+            core.prepare_redacted_soon();
+        }
         self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.name.clone(), Some(connection.connect_time()));
         self.trace_connection(server, scope, connection.connect_time(), Ok(connection.protocol_version()));
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });

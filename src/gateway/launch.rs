@@ -6,15 +6,16 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::callbacks::CallScope;
 use super::core::{Core, Inputs};
 use super::events::Event;
+use super::look_up::{CallDeadline, until};
 use super::server_logs::Note;
-use super::subject::ReadFile;
-use crate::blocking::blocking;
+use super::subject::{FileOnce, ReadFile};
 use crate::client::{Caller, CheckApproved, ConnectClock, HttpTarget, Launch, OAuth, OAuthContext, OnSecret, Target, proxy_logins};
 use crate::config::{
     BoxDefinition, InsertedValue, Locality, OAuthSettings, ResolvedCommand, ResolvedHttp, ServerDefinition, Transport, read_env_file,
@@ -36,30 +37,54 @@ impl Core {
         server: &Arc<ServerDefinition>,
         scope: &Arc<CallScope>,
         control: Option<&RunControl>,
+        deadline: Option<CallDeadline>,
     ) -> Result<Launch> {
-        self.check_approved(server, &read_env_file)?;
-        // Another process may have given the approval, so this gateway may not have compared its boxes with this server yet.
-        if let Some(core) = self.weak.upgrade() {
-            core.end_boxes_before(server).await;
-        }
+        let own = Arc::clone(server);
+        until(deadline.as_ref(), self.reading(move |core| core.check_approved(&own, &read_env_file).map(drop))).await?;
         if let Transport::Generated(tools) = &server.transport {
+            self.end_boxes_before(server, FileOnce::default()).await;
             return self.launch_generated(server, tools, self.caller(scope, control));
         }
+        let asked = Instant::now();
         let inputs = self.ask_inputs(server, &scope.callbacks, control).await?;
+        let deadline = deadline.and_then(|deadline| deadline.after_wait(asked.elapsed()));
+        // The future is boxed because it is large and part of every call.
+        let look_up = Box::pin(self.launch_with(server, inputs, self.caller(scope, control)));
+        until(deadline.as_ref(), look_up).await
+    }
+
+    /// Prepares the launch of a server whose inputs are known.
+    async fn launch_with(&self, server: &Arc<ServerDefinition>, inputs: Inputs, caller: Arc<dyn Caller>) -> Result<Launch> {
+        let (own, content) = (Arc::clone(server), FileOnce::default());
+        let read = content.clone();
         // Another process may have revoked the approval while a person typed an answer.
-        let (subject, command) = self.approved_command(server, &inputs, &read_env_file)?;
-        if let Some(remote) = resolve_http(server, &self.surroundings, &inputs)? {
-            return self.launch_http(server, remote, self.caller(scope, control));
+        let resolved = self.reading(move |core| {
+            let (subject, command) = core.approved_command(&own, &inputs, &|path| read.read(path, &read_env_file))?;
+            Ok((subject, command, resolve_http(&own, &core.surroundings, &inputs)?))
+        });
+        let (subject, command, remote) = resolved.await?;
+        let program = command.as_ref().map(|command| command.command.as_str());
+        let clock = ConnectClock::start(program, server.connect_timeout_ms, self.limits.connect_timeout_ms);
+        // Another process may have given the approval, so this gateway may not have compared its boxes with this server yet.
+        let ending = async {
+            self.end_boxes_before(server, content).await;
+            Ok(())
+        };
+        clock.within(&server.name, ending).await?;
+        if let Some(remote) = remote {
+            return self.launch_http(server, remote, clock, caller);
         }
         let missing = || Error::Internal(format!("server \"{}\" has neither a command nor a url", server.name).into());
         let command = command.ok_or_else(missing)?;
         self.register_secrets(server, &command);
         let registry = subject.registry.clone();
-        let program = self.approved_program(server, subject, &command).await?;
-        let clock = ConnectClock::start(Some(&command.command), server.connect_timeout_ms, self.limits.connect_timeout_ms);
-        let target = self.target(server, command, program, registry).await?;
-        self.warn_of_absent_paths(server, &target).await?;
-        self.launch_of(server, target, clock, self.caller(scope, control))
+        let target = async {
+            let program = self.approved_program(server, subject, &command).await?;
+            let target = self.target(server, command, program, registry).await?;
+            self.warn_of_absent_paths(server, &target).await.map(|()| target)
+        };
+        let target = clock.within(&server.name, target).await?;
+        self.launch_of(server, target, clock, caller)
     }
 
     /// Checks the approval, and returns its subject and the command. The environment file is read only once. So the process gets exactly
@@ -88,11 +113,16 @@ impl Core {
         Ok((subject, resolve_command(server, &self.surroundings, inputs, locality, read_once)?))
     }
 
-    fn launch_http(&self, server: &Arc<ServerDefinition>, remote: ResolvedHttp, caller: Arc<dyn Caller>) -> Result<Launch> {
+    fn launch_http(
+        &self,
+        server: &Arc<ServerDefinition>,
+        remote: ResolvedHttp,
+        clock: ConnectClock,
+        caller: Arc<dyn Caller>,
+    ) -> Result<Launch> {
         self.learn_remote_secrets(&remote);
         self.redactor.add(&proxy_logins());
         let ResolvedHttp { url, headers, oauth, secrets: _ } = remote;
-        let clock = ConnectClock::start(None, server.connect_timeout_ms, self.limits.connect_timeout_ms);
         let context = OAuthContext {
             key: server.key(),
             store: self.tokens.clone(),
@@ -197,13 +227,18 @@ impl Core {
     /// Returns the path of the program that the command starts. If the program differs from the approved program, refuses it if the config
     /// pins the program, and otherwise sends an event.
     async fn approved_program(&self, server: &ServerDefinition, subject: Subject, command: &ResolvedCommand) -> Result<PathBuf> {
-        let known = self.trust.approvals.approval(&server.key())?.and_then(|approval| approval.executable);
-        let program = locate_program(&command.command, &search_path(command), &command.working_directory);
-        let (executables, path) = (Arc::clone(&self.trust.executables), program.clone());
-        let found = blocking(move || Ok(path.and_then(|path| executables.at(&path)))).await?;
-        // The environment of the real command may lead to a different program than the program that was checked before.
-        let subject = Subject { executable: found.clone(), ..subject };
-        self.trust.approvals.approval_status(&subject)?.require_command(&server.name)?;
+        let (key, name, folder) = (server.key(), command.command.clone(), command.working_directory.clone());
+        let (search, server_name) = (search_path(command), server.name.clone());
+        let compared = self.reading(move |core| {
+            let known = core.trust.approvals.approval(&key)?.and_then(|approval| approval.executable);
+            let program = locate_program(&name, &search, &folder);
+            let found = program.as_ref().and_then(|path| core.trust.executables.at(path));
+            // The environment of the real command may lead to a different program than the program that was checked before.
+            let subject = Subject { executable: found.clone(), ..subject };
+            core.trust.approvals.approval_status(&subject)?.require_command(&server_name)?;
+            Ok((known, found, program, folder.is_dir()))
+        });
+        let (known, found, program, has_folder) = compared.await?;
         if let Some((known, found)) = known.zip(found).filter(|(known, found)| known != found) {
             tracing::warn!(server = server.name, "the program changed since its command was approved");
             self.events.send(&Event::ExecutableChanged {
@@ -214,7 +249,7 @@ impl Core {
             });
         }
         // The operating system reports a missing folder with the same error as a missing program.
-        if !command.working_directory.is_dir() {
+        if !has_folder {
             return Err(Error::SpawnFailed {
                 server: server.name.clone(),
                 command: command.command.clone().into(),

@@ -33,6 +33,7 @@ mod granted;
 mod grants;
 mod inputs;
 mod launch;
+mod look_up;
 mod model_tools;
 mod observer;
 mod open_gateways;
@@ -431,7 +432,7 @@ impl Gateway {
             return Err(Error::ServerDisabled { server: server.name.clone() });
         }
         let patience = Duration::from_millis(self.core.limits.call_timeout_ms);
-        self.core.connect(server, &self.core.people.session, None, patience).await
+        self.core.connect(server, &self.core.people.session, None, patience, None).await
     }
 
     /// Returns the definition of a server, while the gateway is open.

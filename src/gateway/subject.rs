@@ -2,15 +2,14 @@
 //! started, and how.
 
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use secrecy::SecretString;
 
 use super::core::Core;
 use super::inputs::default_of;
 use super::launch::search_path;
-use crate::blocking::blocking;
 use crate::config::{
     Locality, OAuthSettings, ResolvedCommand, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
 };
@@ -19,6 +18,30 @@ use crate::trust::{Circumstances, Executable, Subject, addresses_of, command_dep
 
 /// A function that reads an environment file: [`read_env_file`], or a function that returns the bytes of an earlier read.
 pub(super) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
+
+/// The content of an environment file that is read once, so that it is the same wherever it is used.
+#[derive(Clone, Default)]
+pub(super) struct FileOnce(Arc<OnceLock<(PathBuf, Content)>>);
+
+type Content = std::result::Result<Vec<u8>, String>;
+
+impl FileOnce {
+    /// Returns the content. Only the first call reads the file. One content is enough, because an entry names at most one environment file.
+    pub(super) fn read(&self, path: &Path, read_file: ReadFile<'_>) -> io::Result<Vec<u8>> {
+        let (_, content) = self.0.get_or_init(|| (path.to_owned(), read_file(path).map_err(|error| error.to_string())));
+        content.clone().map_err(io::Error::other)
+    }
+
+    /// Returns the content of the file at a path, if it is this file and was read.
+    pub(super) fn known(&self, path: &Path) -> Option<io::Result<Vec<u8>>> {
+        let (_, content) = self.0.get().filter(|(known, _)| known == path)?;
+        Some(content.clone().map_err(io::Error::other))
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 impl Core {
     /// Returns the subject of a server's approval, without its program. The digest does not cover the program.
@@ -29,14 +52,15 @@ impl Core {
     /// Returns the subject with the program that would be started, and with the facts about the server's box on this machine. Reads the
     /// program on a blocking thread, because the file may be large. If the box cannot be made now, the folders for the program are left
     /// out. So a request that is shown in this state has another digest than a request with all sentences.
-    pub(super) async fn full_subject(self: &Arc<Self>, server: &Arc<ServerDefinition>) -> Result<Subject> {
-        let (core, definition) = (Arc::clone(self), Arc::clone(server));
-        let whole = move || {
+    pub(super) async fn full_subject(&self, server: &Arc<ServerDefinition>) -> Result<Subject> {
+        let definition = Arc::clone(server);
+        let whole = move |core: &Self| {
             let (subject, present) = (core.whole_subject(&definition), core.present_in_box(&definition));
             let subject = if present.refusal.is_some() { subject.with_places(None) } else { subject };
-            Ok(subject.with_neighbours(present, core.changeable_by_others(&definition)))
+            let named = core.named_files(&definition);
+            Ok(Subject { named, ..subject }.with_neighbours(present, core.changeable_by_others(&definition)))
         };
-        blocking(whole).await
+        self.reading(whole).await
     }
 
     /// Returns the subject with the program that would be started and the folders that the server's box has for this program. Reads the
@@ -97,16 +121,21 @@ impl Core {
 
     /// Returns the command as far as it is known before a person has answered the questions for the server's inputs.
     pub(super) fn command_without_inputs(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
-        self.command_with(server, |_| None)
+        self.command_with(server, |_| None, &read_env_file)
     }
 
     /// Returns the command that would be started if nobody answers the questions for the server's inputs.
-    pub(super) fn command_with_defaults(&self, server: &ServerDefinition) -> Option<ResolvedCommand> {
-        self.command_with(server, |id| default_of(server, id).cloned())
+    pub(super) fn command_with_defaults(&self, server: &ServerDefinition, read_file: ReadFile<'_>) -> Option<ResolvedCommand> {
+        self.command_with(server, |id| default_of(server, id).cloned(), read_file)
     }
 
     /// Returns the command with the values that `value_of` returns for inputs. An input without a value is empty.
-    fn command_with(&self, server: &ServerDefinition, value_of: impl Fn(&str) -> Option<SecretString>) -> Option<ResolvedCommand> {
+    fn command_with(
+        &self,
+        server: &ServerDefinition,
+        value_of: impl Fn(&str) -> Option<SecretString>,
+        read_file: ReadFile<'_>,
+    ) -> Option<ResolvedCommand> {
         let filled = |id: String| {
             let value = value_of(&id).unwrap_or_else(|| SecretString::from(""));
             (id, value)
@@ -114,8 +143,8 @@ impl Core {
         let inputs = inputs_of(server).into_iter().map(filled).collect();
         let locality = self.locality(server);
         // An unreadable environment file is reported when the server is started. The program can be found without the file.
-        let resolve = |read: fn(&Path) -> std::io::Result<Vec<u8>>| resolve_command(server, &self.surroundings, &inputs, locality, read);
-        let command = resolve(read_env_file).or_else(|_| resolve(|_| Ok(Vec::new())));
+        let resolve = |read: ReadFile<'_>| resolve_command(server, &self.surroundings, &inputs, locality, read);
+        let command = resolve(read_file).or_else(|_| resolve(&|_| Ok(Vec::new())));
         // A variable that is not set is reported when the server is started too.
         command.or_else(|_| resolve_command(&with_path_alone(server), &self.surroundings, &inputs, locality, |_| Ok(Vec::new()))).ok()?
     }

@@ -177,15 +177,9 @@
     throw invalid(method, "signal must be an AbortSignal");
   }
 
-  /** Refuses NaN and Infinity. JSON writes them as null, and null would be read as a default. */
-  function finite(key, value) {
-    if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${key}: must not be ${value}`);
-    return value;
-  }
-
   function json(value, method) {
     try {
-      return JSON.stringify(value, finite);
+      return JSON.stringify(value);
     } catch (error) {
       throw invalid(method, said(error));
     }

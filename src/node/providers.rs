@@ -97,8 +97,7 @@ impl Gateway {
     /// `reload()`, and when a provider is registered, approved or revoked.
     #[napi(catch_unwind, ts_return_type = "ProviderStatus[]")]
     pub fn providers<'env>(&self, env: &'env Env) -> napi::Result<Unknown<'env>> {
-        let json = serde_json::to_string(&self.inner.providers()).map_err(|error| napi::Error::from_reason(error.to_string()))?;
-        glue::call(env, "parse", FnArgs::from((json,)))
+        glue::call(env, "parse", FnArgs::from((self.inner.providers_as_json().to_string(),)))
     }
 
     /// Returns everything that a person must see before the code of a package may run. This method does not run that code. `name` is the

@@ -55,7 +55,10 @@ export interface RunOptions extends Callbacks {
 
 /** Options of `Gateway.callTool`. */
 export interface CallOptions extends Callbacks {
-  /** The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. Default: `limits.callTimeoutMs`. */
+  /**
+   * The time limit in milliseconds. A value above `limits.callTimeoutMs` is reduced to that limit. If it is given, it also limits the look-up
+   * of the server's files before the server is started, counted from the start of the call. Default: `limits.callTimeoutMs`.
+   */
   timeoutMs?: number
   /** A signal that cancels the call, including at the server. */
   signal?: AbortSignal

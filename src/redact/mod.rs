@@ -82,6 +82,16 @@ pub struct Redactor {
     large: Arc<Semaphore>,
 }
 
+/// The secrets that a redactor knew at one moment.
+pub(crate) struct RedactorState(Arc<Known>);
+
+impl RedactorState {
+    /// Returns whether the redactor knew the same secrets at both moments.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl fmt::Debug for Redactor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Redactor").field("secrets", &self.known().count()).finish_non_exhaustive()
@@ -99,6 +109,11 @@ impl Redactor {
             folders: Folders::new(home, workspace),
             large: Arc::new(Semaphore::new(MAX_LARGE_AT_A_TIME)),
         }
+    }
+
+    /// Returns the secrets that are known now, as a value that can be compared with a later one.
+    pub(crate) fn state(&self) -> RedactorState {
+        RedactorState(self.known())
     }
 
     /// Returns the semaphore that limits the number of large values that are redacted at a time. Redactors of one gateway share it.

@@ -202,14 +202,18 @@ impl AddedServer {
     }
 }
 
-/// Returns whether a URL has the scheme `https:` and a host that looks like a name on the public internet.
+/// Returns whether a URL has the scheme `https:` and a host with a name of the public internet: a domain below a known public suffix, such
+/// as `example.com`. A name of the local network, such as `db.corp`, has no such suffix. The name is not looked up, so its address can be
+/// private nevertheless.
 fn is_public(url: &str) -> bool {
-    const PRIVATE: [&str; 6] = ["localhost", "local", "internal", "home", "lan", "arpa"];
+    // These are in the list of public suffixes, but no name below them is public.
+    const PRIVATE: [&str; 2] = ["arpa", "onion"];
     let Ok(url) = url::Url::parse(url) else { return false };
     match url.host() {
         Some(url::Host::Domain(host)) if url.scheme() == "https" => {
             let host = host.trim_end_matches('.').to_ascii_lowercase();
-            host.contains('.') && !host.rsplit('.').next().is_some_and(|last| PRIVATE.contains(&last))
+            let is_below_suffix = psl::domain(host.as_bytes()).is_some_and(|domain| domain.suffix().is_known());
+            is_below_suffix && !host.rsplit('.').next().is_some_and(|last| PRIVATE.contains(&last))
         }
         _ => false,
     }
@@ -390,7 +394,9 @@ mod tests {
             assert!(needs(command(env.clone())), "{env}");
         }
         let url = |url: &str| json!({ "name": "A", "url": url });
-        assert!(!needs(url("https://mcp.example.com/mcp")));
+        for address in ["https://mcp.example.com/mcp", "https://Example.CO.uk./mcp", "https://ada.github.io/mcp", "https://bücher.de/"] {
+            assert!(!needs(url(address)), "{address}");
+        }
         for address in [
             "http://127.0.0.1:9/mcp",
             "https://10.0.0.1/mcp",
@@ -398,6 +404,12 @@ mod tests {
             "https://db.internal/",
             "https://printer/",
             "https://localhost./",
+            "https://wiki.corp/",
+            "https://db.intranet/",
+            "https://mcp.company.test/",
+            "https://nas.home.arpa/",
+            "https://name.onion/",
+            "https://co.uk/",
         ] {
             assert!(needs(url(address)), "{address}");
         }

@@ -2,10 +2,10 @@
 //! from boxes.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use secrecy::ExposeSecret as _;
+use sha2::{Digest as _, Sha256};
 
 use super::Entry;
 use super::merged::Merged;
@@ -16,9 +16,26 @@ const MAX_EARLIER: usize = 10_000;
 /// Maximum number of earlier servers that agents had added. This limit is lower, because models can change these servers often.
 const MAX_OF_AGENTS: usize = 1_000;
 
-/// The servers that existed earlier, oldest first. Each has a text of all files that its entry names (`named_by`).
+/// Maximum size in bytes of all that the entries of earlier servers name. If there is more, the oldest are removed. Anybody can commit a
+/// config of another program with long entries, and change it often.
+const MAX_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+
+/// The servers that existed earlier, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Earlier(VecDeque<(String, Arc<ServerDefinition>)>);
+pub(super) struct Earlier(VecDeque<EarlierServer>);
+
+#[derive(Debug)]
+struct EarlierServer {
+    named: Named,
+    server: Arc<ServerDefinition>,
+}
+
+/// All parts of a server's entry that may name files, as a digest. Two servers with the same digest name the same files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Named {
+    digest: [u8; 32],
+    bytes: usize,
+}
 
 impl Earlier {
     /// Records the servers that a change has removed or replaced. Returns all earlier servers that name other files than the present
@@ -30,32 +47,36 @@ impl Earlier {
         if gone.is_empty() && self.0.is_empty() {
             return Vec::new();
         }
-        let present: HashSet<String> = now.definitions().filter_map(|server| named_by(server)).collect();
-        let mut known: HashSet<String> = self.0.iter().map(|(named, _)| named.clone()).collect();
+        let present: HashSet<Named> = now.definitions().filter_map(|server| named_by(server)).collect();
+        let mut known: HashSet<Named> = self.0.iter().map(|earlier| earlier.named).collect();
         for server in gone {
-            if let Some(named) = named_by(server).filter(|named| !present.contains(named) && known.insert(named.clone())) {
-                self.0.push_back((named, Arc::new(out_of_force(server))));
+            if let Some(named) = named_by(server).filter(|named| !present.contains(named) && known.insert(*named)) {
+                self.0.push_back(EarlierServer { named, server: Arc::new(out_of_force(server)) });
             }
         }
         self.forget_oldest();
-        self.0.iter().filter(|(named, _)| !present.contains(named)).map(|(_, server)| Arc::clone(server)).collect()
+        self.0.iter().filter(|earlier| !present.contains(&earlier.named)).map(|earlier| Arc::clone(&earlier.server)).collect()
     }
 
     fn forget_oldest(&mut self) {
         let is_of_agent = |server: &ServerDefinition| server.source.kind == SourceKind::Agent;
-        let mut of_agents = self.0.iter().filter(|(_, server)| is_of_agent(server)).count();
-        self.0.retain(|(_, server)| {
+        let mut of_agents = self.0.iter().filter(|earlier| is_of_agent(&earlier.server)).count();
+        self.0.retain(|EarlierServer { server, named: _ }| {
             let is_kept = of_agents <= MAX_OF_AGENTS || !is_of_agent(server);
             of_agents -= usize::from(!is_kept);
             is_kept
         });
         self.0.drain(..self.0.len().saturating_sub(MAX_EARLIER));
+        let mut bytes: usize = self.0.iter().map(|earlier| earlier.named.bytes).sum();
+        while bytes > MAX_BYTES {
+            let Some(oldest) = self.0.pop_front() else { break };
+            bytes -= oldest.named.bytes;
+        }
     }
 }
 
-/// Returns a text that is made of all parts of a server's entry that may name files. Two servers with the same text name the same files.
-/// Returns `None` for a server that is not a process.
-fn named_by(server: &ServerDefinition) -> Option<String> {
+/// Returns all parts of a server's entry that may name files. Returns `None` for a server that is not a process.
+fn named_by(server: &ServerDefinition) -> Option<Named> {
     let whole = out_of_force(server);
     let Transport::Stdio { command, arguments, environment, removed_environment: _, working_directory, environment_file } =
         &whole.transport
@@ -66,13 +87,16 @@ fn named_by(server: &ServerDefinition) -> Option<String> {
     let variables = variables.into_iter().flat_map(|(name, value)| [name, value]);
     let single = [Some(command.as_str()), working_directory.as_deref(), environment_file.as_deref()];
     let defaults = whole.input_defaults.iter().flat_map(|(id, value)| [id.as_str(), value.expose_secret()]);
-    let mut text = format!("{} {} {} ", arguments.len(), whole.roots.len(), whole.input_defaults.len());
+    let (mut digest, mut bytes) = (Sha256::new(), 0);
+    digest.update(format!("{} {} {} ", arguments.len(), whole.roots.len(), whole.input_defaults.len()));
     let lists = arguments.iter().chain(&whole.roots).map(String::as_str);
     for part in single.into_iter().map(Option::unwrap_or_default).chain(lists).chain(defaults).chain(variables) {
-        // Writing to a String cannot fail. The length of each part is written too, so that two different lists never have the same text.
-        let _ = write!(text, "{}:{part}", part.len());
+        // The length of each part is included, so that two different lists never have the same digest.
+        digest.update(format!("{}:", part.len()));
+        digest.update(part);
+        bytes += part.len();
     }
-    Some(text)
+    Some(Named { digest: digest.finalize().into(), bytes })
 }
 
 #[cfg(test)]
@@ -145,6 +169,18 @@ mod tests {
         registry.replace(with_default("/ws/2.mjs"));
         let default = |known: &KnownServer| known.server.input_defaults[0].1.expose_secret().to_owned();
         assert_eq!(registry.known_servers().iter().map(default).collect::<Vec<_>>(), ["/ws/2.mjs", "/ws/1.mjs"]);
+    }
+
+    /// The newest entries are those that come back most likely.
+    #[test]
+    fn long_entries_that_change_often_are_kept_up_to_a_size() {
+        let argument = "x".repeat(100 * 1024);
+        let entry =
+            |number: usize| config(&format!(r#"{{ "a": {{ "command": "x", "args": ["{argument}"], "envFile": "/{number:02}" }} }}"#));
+        let registry = Registry::new(entry(0));
+        (1..50).for_each(|number| registry.replace(entry(number)));
+        let known = files(&registry);
+        assert!(known.len() == 11 && known[0] == "/39" && known[10] == "/49", "{known:?}");
     }
 
     #[test]

@@ -288,8 +288,8 @@ impl ApprovalStore {
             if known.command_digest != subject.digest {
                 return Err(Error::DigestChanged { server: subject.server.clone() });
             }
-            // The approval of the command determines the program and its folders. If the approval of the tools has no expiry, the expiry of the command's
-            // approval stays.
+            // The approval of the command determines the program and its folders. It never becomes valid for longer by an approval of the
+            // tools: of two ends, the earlier one counts.
             let fresh = approval(subject, valid_for);
             *known = Approval {
                 executable: known.executable.take(),
@@ -302,7 +302,7 @@ impl ApprovalStore {
                 first_id: known.first_approval_id().to_owned(),
                 manifest: Some(manifest),
                 manifest_digest: Some(digest),
-                expires_at: fresh.expires_at.or(known.expires_at),
+                expires_at: [fresh.expires_at, known.expires_at].into_iter().flatten().min(),
                 ..fresh
             };
             Ok(())

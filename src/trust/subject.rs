@@ -22,8 +22,8 @@ pub struct Subject {
     pub key: String,
     /// The digest of everything that a person decides about before the server is started.
     pub digest: String,
-    /// A digest of `digest`, the current program and its folders, and the other servers that the request names. `approve` compares this
-    /// digest, so that it approves only the request that was shown.
+    /// A digest of `digest`, the current program and its folders, the other servers that the request names, and the missing programs that a
+    /// box could make. `approve` compares this digest, so that it approves only the request that was shown.
     pub shown_digest: String,
     /// The program that would be started now. `None` if it was not looked up or not found.
     pub executable: Option<Executable>,
@@ -33,7 +33,8 @@ pub struct Subject {
     pub present: Present,
     /// The boxes of other servers that can change now what the server runs. Empty if they were not looked up. No digest depends on the sentences.
     pub changeable_by: ChangeableBy,
-    /// The files that the server's entry names now. Empty if they were not looked up. No digest depends on them.
+    /// The files that the server's entry names now. Empty if they were not looked up. Only the digest of the request depends on them, and
+    /// only on the missing ones.
     pub named: NamedFiles,
     /// True if a changed program needs a new approval.
     pub pin_executable: bool,
@@ -121,6 +122,10 @@ impl Subject {
         let lists = [("changes", &self.present.servers), ("changeable by", &self.changeable_by.servers)];
         let named = lists.into_iter().filter(|(_, servers)| !servers.is_empty());
         let form = named.fold(form, |form, (name, servers)| form.text(name).list(servers.iter().map(String::as_str)));
+        // A program that is missing counts as shown at the approval. So one that is removed after the request was shown changes the digest.
+        let missing: &[String] = if self.changeable_by.servers.is_empty() { &[] } else { &self.named.missing };
+        let missing = [("makes", self.present.makes.as_slice()), ("missing", missing)].into_iter().filter(|(_, paths)| !paths.is_empty());
+        let form = missing.fold(form, |form, (name, paths)| form.text(name).list(paths.iter().map(String::as_str)));
         Self { shown_digest: digest(&form), ..self }
     }
 }

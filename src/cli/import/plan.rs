@@ -1,5 +1,7 @@
 //! Computes the servers that an import adds, and the new text of the config. Does not read or write files.
 
+use std::collections::{HashMap, HashSet};
+
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstRootNode};
 use serde::Serialize;
@@ -8,8 +10,8 @@ use serde_json::{Value as Json, json};
 use super::found::{FoundServer, Secret, of_our_config};
 use super::masked::{self, shown_input};
 use crate::config::{
-    ServerDefinition, free_name, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_inputs, servers_of,
-    starts_gateway, valid_name,
+    ServerDefinition, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_inputs, servers_of, starts_gateway,
+    valid_name,
 };
 use crate::error::Error;
 use crate::redact::{Redactor, is_secret};
@@ -39,12 +41,10 @@ impl Addition {
 
     /// Parses the server as part of a config with these inputs. If the server uses other inputs, they are declared for the parser.
     pub(super) fn definition(&self, inputs: &[Json]) -> Option<ServerDefinition> {
-        let mut inputs = inputs.to_vec();
-        for id in inputs_of_entry(&self.entry) {
-            if !inputs.iter().any(|input| input["id"] == id.as_str()) {
-                inputs.push(json!({ "type": "promptString", "id": id }));
-            }
-        }
+        let mut missing: HashSet<String> = inputs_of_entry(&self.entry).into_iter().collect();
+        let used = inputs.iter().filter(|input| input["id"].as_str().is_some_and(|id| missing.remove(id)));
+        let mut inputs: Vec<Json> = used.cloned().collect();
+        inputs.extend(missing.into_iter().map(|id| json!({ "type": "promptString", "id": id })));
         let one = json!({ "mcpServers": { self.name.as_str(): self.entry }, "inputs": inputs });
         parse_object(&one, "import", 1).ok()?.servers.pop()
     }
@@ -68,10 +68,14 @@ pub(in crate::cli) struct Plan {
 }
 
 impl Plan {
-    /// Returns whether an addition uses the input and no input with its id is declared yet.
-    fn uses(&self, input: &Json) -> bool {
-        let is_used = |id: &str| self.additions.iter().any(|addition| inputs_of_entry(&addition.entry).iter().any(|used| used == id));
-        input["id"].as_str().is_some_and(is_used) && !self.inputs.iter().any(|known| known["id"] == input["id"])
+    /// Returns those inputs that the additions use and that are not declared yet.
+    fn used(&self, inputs: Vec<Json>) -> Vec<Json> {
+        let used: HashSet<String> = self.additions.iter().flat_map(|addition| inputs_of_entry(&addition.entry)).collect();
+        let mut wanted = used;
+        for known in &self.inputs {
+            known["id"].as_str().map(|id| wanted.remove(id));
+        }
+        inputs.into_iter().filter(|input| input["id"].as_str().is_some_and(|id| wanted.contains(id))).collect()
     }
 
     /// Returns the additions for printing, without secrets.
@@ -81,13 +85,17 @@ impl Plan {
 
     /// Returns the inputs for printing. A default is masked in the same way as the values in which the input is used.
     pub(in crate::cli) fn shown_inputs(&self) -> Vec<Json> {
-        let definitions: Vec<_> = self.additions.iter().map(|addition| addition.definition(&self.inputs)).collect();
+        let definitions: Option<Vec<_>> = self.additions.iter().map(|addition| addition.definition(&self.inputs)).collect();
+        // An id can contain `=`, so the lines are found by the part before the first one.
+        let start = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
+        let mut lines: HashMap<String, HashSet<String>> = HashMap::new();
+        for line in definitions.iter().flatten().flat_map(input_lines) {
+            lines.entry(start(&line)).or_default().insert(line);
+        }
         let is_shown = |id: &str, default: &str| {
-            let line = format!("{id}={default}");
-            let lines = |definition: &ServerDefinition| {
-                input_lines(definition).iter().all(|shown| !shown.starts_with(&format!("{id}=")) || *shown == line)
-            };
-            !is_secret(id, default) && definitions.iter().all(|definition| definition.as_ref().is_some_and(lines))
+            let (line, beginning) = (format!("{id}={default}"), format!("{id}="));
+            let mut of_id = lines.get(&start(id)).into_iter().flatten();
+            !is_secret(id, default) && definitions.is_some() && of_id.all(|shown| !shown.starts_with(&beginning) || *shown == line)
         };
         self.inputs.iter().map(|input| shown_input(input, &is_shown)).collect()
     }
@@ -111,96 +119,136 @@ pub(super) fn plan(existing: &Json, read: Vec<Read>) -> Plan {
 /// is `None` if the server is not added.
 pub(in crate::cli) fn plan_named(existing: &Json, read: Vec<Read>) -> (Plan, Vec<Option<String>>) {
     let (mut plan, mut names) = (Plan::default(), Vec::new());
-    let mut taken: Vec<(String, Json)> = servers_of(existing).map(|(_, name, entry)| (name.to_owned(), entry.clone())).collect();
+    let mut taken = Taken::default();
+    for (_, name, entry) in servers_of(existing) {
+        taken.add(name, entry);
+    }
     let ours = inputs_in(existing);
     for (from, found, inputs) in read {
         let ids = Ids::of(&found, &inputs, ours.iter().chain(&plan.inputs));
         for found in found {
             names.push(add(&mut plan, &mut taken, &from, found, &ids));
         }
-        let wanted: Vec<Json> = ids.declared(inputs).into_iter().filter(|input| plan.uses(input)).collect();
+        let wanted = plan.used(ids.declared(inputs));
         plan.inputs.extend(wanted);
     }
     (plan, names)
 }
 
+/// The servers that the config has, or that an earlier step of the import adds.
+#[derive(Default)]
+struct Taken {
+    names: HashSet<String>,
+    /// The names of the servers by their entries, as [`normal`] writes them.
+    by_entry: HashMap<Json, String>,
+    /// The number from which the next free name is searched, by the name without a number.
+    numbers: HashMap<String, u64>,
+}
+
+impl Taken {
+    fn add(&mut self, name: &str, entry: &Json) {
+        self.names.insert(name.to_owned());
+        self.by_entry.entry(normal(entry)).or_insert_with(|| name.to_owned());
+    }
+
+    /// Returns the name itself if it is free, or else the name with the first number that makes it free.
+    fn free_name(&mut self, name: &str) -> String {
+        if !self.names.contains(name) {
+            return name.to_owned();
+        }
+        let number = self.numbers.entry(name.to_owned()).or_insert(2);
+        loop {
+            let numbered = format!("{name}-{number}");
+            if !self.names.contains(&numbered) {
+                return numbered;
+            }
+            *number += 1;
+        }
+    }
+}
+
 /// New ids for the inputs of one program. Without them, an answer for an input of the config or of another program could be given to a
 /// server that merely uses the same id.
-struct Ids(Vec<(String, String)>);
+#[derive(Default)]
+struct Ids {
+    by_old: HashMap<String, String>,
+    /// The old and new ids, in the order in which the entries use them.
+    in_order: Vec<(String, String)>,
+}
 
 impl Ids {
     fn of<'i>(found: &[FoundServer], inputs: &[Json], known: impl Iterator<Item = &'i Json>) -> Self {
         let id_of = |input: &Json| input["id"].as_str().map(ToOwned::to_owned);
-        let known: Vec<String> = known.filter_map(id_of).collect();
+        let known: HashSet<String> = known.filter_map(id_of).collect();
         let used: Vec<String> = found.iter().flat_map(|found| inputs_of_entry(&found.entry)).collect();
-        let declared: Vec<String> = inputs.iter().filter_map(id_of).collect();
-        let is_taken = |id: &String| known.contains(id) || used.contains(id) || declared.contains(id);
-        let mut new: Vec<(String, String)> = Vec::new();
-        for id in used.iter().filter(|id| known.contains(id)) {
+        let mut taken: HashSet<String> = known.iter().chain(&used).cloned().chain(inputs.iter().filter_map(id_of)).collect();
+        let mut ids = Self::default();
+        for id in used.into_iter().filter(|id| known.contains(id)) {
             let mut numbered = (2..).map(|number: u64| format!("{id}-{number}"));
-            if !new.iter().any(|(old, _)| old == id)
-                && let Some(free) = numbered.find(|free| !is_taken(free) && !new.iter().any(|(_, taken)| taken == free))
+            if !ids.by_old.contains_key(&id)
+                && let Some(free) = numbered.find(|free| taken.insert(free.clone()))
             {
-                new.push((id.clone(), free));
+                ids.by_old.insert(id.clone(), free.clone());
+                ids.in_order.push((id, free));
             }
         }
-        Self(new)
+        ids
     }
 
     /// Returns an entry with the new ids.
     fn renamed(&self, entry: &Json) -> Json {
-        renamed_inputs(entry, &|id| self.0.iter().find(|(old, _)| old == id).map(|(_, new)| new.clone()))
+        renamed_inputs(entry, &|id| self.by_old.get(id).cloned())
     }
 
     /// Returns the declarations with the new ids. Adds a declaration for an input that its program does not declare, because a person must
     /// answer it.
     fn declared(&self, inputs: Vec<Json>) -> Vec<Json> {
-        let mut all = inputs;
-        for (old, new) in &self.0 {
-            match all.iter_mut().find(|input| input["id"] == old.as_str()) {
-                Some(input) => input["id"] = json!(new),
-                None => all.push(json!({ "type": "promptString", "id": new, "password": true })),
+        let (mut all, mut left) = (inputs, self.by_old.clone());
+        for input in &mut all {
+            if let Some(new) = input["id"].as_str().and_then(|id| left.remove(id)) {
+                input["id"] = json!(new);
             }
         }
+        let undeclared = self.in_order.iter().filter(|(old, _)| left.contains_key(old)).map(|(_, new)| new);
+        all.extend(undeclared.map(|new| json!({ "type": "promptString", "id": new, "password": true })));
         all
     }
 
     fn notes(&self, entry: &Json) -> Vec<String> {
-        let used = inputs_of_entry(entry);
-        let note = |(old, new): &(String, String)| {
-            format!(
+        let note = |old: String| {
+            let new = self.by_old.get(&old)?;
+            Some(format!(
                 "its input \"{old}\" was renamed to \"{new}\", as another server also has an input \"{old}\"; the two inputs have separate values"
-            )
+            ))
         };
-        self.0.iter().filter(|(old, _)| used.contains(old)).map(note).collect()
+        inputs_of_entry(entry).into_iter().filter_map(note).collect()
     }
 }
 
-/// Returns whether two entries are equal, apart from the numbers at the end of input ids. An earlier import may have added such numbers.
-fn is_same(known: &Json, entry: &Json) -> bool {
+/// Returns an entry without the numbers at the end of input ids. An earlier import may have added such numbers.
+fn normal(entry: &Json) -> Json {
     let bare = |id: &str| {
         id.rsplit_once('-').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit())).map_or(id, |(bare, _)| bare).to_owned()
     };
-    let normal = |entry: &Json| renamed_inputs(entry, &|id| Some(bare(id)));
-    known == entry || normal(known) == normal(entry)
+    renamed_inputs(entry, &|id| Some(bare(id)))
 }
 
 /// Adds one server to the plan. Returns its name in the config, or `None` if it is not added.
-fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: FoundServer, ids: &Ids) -> Option<String> {
+fn add(plan: &mut Plan, taken: &mut Taken, from: &str, found: FoundServer, ids: &Ids) -> Option<String> {
     let FoundServer { name, entry, mut notes, secrets } = found;
     let skip = |plan: &mut Plan, why: String| plan.skipped.push(Skipped { name: name.clone(), from: from.to_owned(), why });
     if starts_gateway(&entry) {
         skip(plan, "it starts hyperlight-mcp itself".to_owned());
         return None;
     }
-    if let Some((ours, _)) = taken.iter().find(|(_, known)| is_same(known, &entry)) {
+    if let Some(ours) = taken.by_entry.get(&normal(&entry)) {
         let why = format!("the config already has the same entry as \"{ours}\"");
         skip(plan, why);
         return Some(ours.clone());
     }
     notes.extend(ids.notes(&entry));
     let entry = ids.renamed(&entry);
-    let valid = free_name(&valid_name(&name), |name| taken.iter().any(|(known, _)| known == name));
+    let valid = taken.free_name(&valid_name(&name));
     let one = json!({ "mcpServers": { valid.as_str(): entry } });
     // Errors about unknown inputs are ignored, because the inputs are added together with the server.
     match parse_object(&one, "import", 1) {
@@ -221,7 +269,7 @@ fn add(plan: &mut Plan, taken: &mut Vec<(String, Json)>, from: &str, found: Foun
     if valid != name {
         notes.insert(0, format!("its name \"{name}\" became \"{valid}\""));
     }
-    taken.push((valid.clone(), entry.clone()));
+    taken.add(&valid, &entry);
     plan.additions.push(addition(from, FoundServer { name: valid.clone(), entry, notes, secrets }));
     Some(valid)
 }

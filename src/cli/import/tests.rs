@@ -391,6 +391,30 @@ fn inputs_of_two_programs_stay_apart_and_a_mistake_in_one_text_hides_no_input() 
     assert_eq!(plan.additions[0].entry["env"]["A"], "${input:token-2}");
 }
 
+/// A repository can have a config with very many inputs, and with long entries.
+#[test]
+fn many_servers_and_inputs_are_planned_at_once() {
+    let inputs: Vec<Json> = (0..1_000).map(|id| json!({ "type": "promptString", "id": format!("i{id}"), "default": "x" })).collect();
+    let text = "x".repeat(100);
+    let entry = |id: usize| {
+        let arguments: Vec<String> = (id * 50..(id + 1) * 50).map(|input| format!("{text}${{input:i{}}}", input % 1_000)).collect();
+        json!({ "command": "x", "args": arguments, "cwd": format!("/{id}") })
+    };
+    // All names become the same valid name, with a number.
+    let name = |id: usize| (0..8).map(|bit| if (id >> bit) & 1 == 0 { '!' } else { '?' }).collect::<String>();
+    let servers: serde_json::Map<String, Json> = (0..200).map(|id| (format!("a{}", name(id)), entry(id))).collect();
+    let ours = json!({ "inputs": [{ "type": "promptString", "id": "i7" }] });
+    let (shown, plan) = crate::files::testing::at_once(move || {
+        let text = json!({ "servers": servers, "inputs": inputs }).to_string();
+        let plan = planned(&ours, Program::Vscode, &text);
+        (plan.shown_inputs().len(), plan)
+    });
+    assert_eq!((plan.additions.len(), plan.inputs.len(), shown), (200, 1_000, 1_000), "{:?}", plan.skipped.first());
+    assert_eq!((plan.additions[0].name.as_str(), plan.additions[199].name.as_str()), ("a", "a-200"));
+    let renamed = plan.additions.iter().filter(|addition| addition.entry["args"][7].as_str().unwrap().ends_with("${input:i7-2}"));
+    assert_eq!(renamed.count(), 10);
+}
+
 #[test]
 fn keys_of_other_programs_become_ours() {
     for (entry, expected) in [

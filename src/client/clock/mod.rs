@@ -71,13 +71,6 @@ impl CallClock {
         self.0.changed.notify_waiters();
     }
 
-    /// Restarts the clock from zero.
-    pub(super) fn restart(&self) {
-        let now = Instant::now();
-        self.time().each(|clock| clock.reset(now));
-        self.0.changed.notify_waiters();
-    }
-
     /// Pauses the clock until the returned value is dropped.
     pub(super) fn pause(&self) -> ClockPause {
         let mut time = self.time();

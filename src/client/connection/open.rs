@@ -106,9 +106,25 @@ impl ConnectClock {
         Self { clock: CallClock::start(CallLimits::fixed(limit)), limit }
     }
 
-    /// Restarts the clock when a connection slot is free. The wait for the slot does not count.
-    pub(in crate::client) fn restart(&self) {
-        self.clock.restart();
+    /// Waits for work whose time does not count, such as the wait for a free place.
+    pub(in crate::client) async fn without<T>(&self, work: impl Future<Output = T>) -> T {
+        let _pause = self.pause();
+        work.await
+    }
+
+    /// Waits for work that belongs to the attempt to connect, at most until the time of the attempt has passed.
+    ///
+    /// # Errors
+    /// The errors of the work, and `ERR_CONNECT_TIMEOUT`.
+    pub async fn within<T>(&self, server: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            outcome = work => outcome,
+            _ = self.clock.expired() => {
+                let hint = "; its files were still being looked up".to_owned().into();
+                Err(Error::ConnectTimeout { server: server.to_owned(), limit_ms: millis(self.limit), hint })
+            }
+        }
     }
 
     /// Pauses the clock until the returned value is dropped. Used while a person is asked.

@@ -289,10 +289,9 @@ impl Connections {
         entry.connect_decision().await?;
         let before = if let ConnectionState::Closed(reason) = entry.state() { Some(reason) } else { None };
         let launch = launch.await?;
-        let place = self.connection_permit(wanted).await?;
+        let place = launch.clock.without(self.connection_permit(wanted)).await?;
         entry.on(Transition::Connect);
         let attempt = Attempt(entry);
-        launch.clock.restart();
         let opened = Connection::open(&launch, &self.shared.watchdog, Arc::clone(&self.shared.observer)).await;
         entry.on(if opened.is_ok() { Transition::Ready } else { Transition::Failed });
         drop(attempt);

@@ -10,7 +10,7 @@ mod paths;
 pub use base::{BaseFile, BaseLayer, base_layer};
 pub(crate) use entries::{ProgramServer, converted, inputs_in, servers_in, starts_gateway};
 pub(crate) use inputs::{inputs_of_entry, renamed_inputs};
-pub(crate) use names::{FreeNames, free_name, valid_name};
+pub(crate) use names::{FreeNames, valid_name};
 pub(crate) use paths::config_paths;
 
 /// A program that has MCP servers in its config.

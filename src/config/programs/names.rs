@@ -25,7 +25,7 @@ pub(crate) fn valid_name(name: &str) -> String {
 pub(crate) struct FreeNames(HashMap<String, u64>);
 
 impl FreeNames {
-    /// Chooses a free name as [`free_name`] does, and marks it as taken.
+    /// Chooses the name itself if it is free, or else the name with the first number that makes it free. Marks it as taken.
     pub(crate) fn choose(&mut self, name: &str, is_taken: impl Fn(&str) -> bool) -> String {
         if !self.0.contains_key(name) && !is_taken(name) {
             self.0.insert(name.to_owned(), 2);
@@ -42,12 +42,6 @@ impl FreeNames {
     }
 }
 
-/// Returns the name itself if it is free, or else the name with the first number that makes it free.
-pub(crate) fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
-    let numbered = (2..).map(|number: u64| format!("{name}-{number}"));
-    std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -56,6 +50,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Returns the name itself if it is free, or else the name with the first number that makes it free.
+    fn free_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
+        let numbered = (2..).map(|number: u64| format!("{name}-{number}"));
+        std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_else(|| name.to_owned())
+    }
 
     proptest! {
         #[test]

@@ -2,8 +2,9 @@
 //! the folder of the file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf, absolute};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -12,15 +13,19 @@ use parking_lot::Mutex;
 use super::covered::{Covered, Marked};
 use super::programs::{approved_seen_from, others, seen_from};
 use crate::blocking::blocking;
-use crate::boxes::{Access, Contents, Disk, FileOwner, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, Owner, check_secret};
+use crate::boxes::{
+    Access, Contents, Disk, FileOwner, FileTrust, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, Owner, check_secret,
+    check_variables, place_of,
+};
 use crate::client::{ConnectionState, KeptAlive, Life};
-use crate::config::{ServerDefinition, SourceKind, environment_file};
+use crate::config::{ServerDefinition, SourceKind, Transport, environment_file, read_env_file};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::gateway::core::Core;
 use crate::gateway::ending::EndReason;
+use crate::gateway::subject::FileOnce;
 use crate::registry::{KnownServer, RegistryView};
-use crate::trust::ApprovalSnapshot;
+use crate::trust::{Approval, ApprovalSnapshot};
 
 /// The time between two checks whether a covered file was replaced, or a server was added or approved.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -35,6 +40,10 @@ pub(super) struct OwnFiles {
     /// that each caller continues only after these boxes have ended.
     compared: tokio::sync::Mutex<Option<KnownToBox>>,
     is_watching: AtomicBool,
+    /// The number of starts of servers with an `envFile`. A box that is made during such a start is compared with it.
+    starts: AtomicU64,
+    /// The environment files of servers that are about to start, by the keys of the servers, with the content that they get.
+    starting: Mutex<HashMap<String, FileOnce>>,
     /// True if a config file was replaced in a folder that a box could write. Becomes false when a person or the agent's code requests a
     /// reload of the config.
     is_config_held: AtomicBool,
@@ -53,13 +62,17 @@ struct View {
 pub(super) struct KnownToBox {
     servers: RegistryView,
     approvals: Option<ApprovalSnapshot>,
+    /// The number of starts of servers with an `envFile`, whose content can have changed.
+    starts: u64,
 }
 
 impl KnownToBox {
-    /// Returns whether both values have the same servers and approvals.
+    /// Returns whether both values have the same servers and approvals, and the same environment files.
     fn is(&self, other: &Self) -> bool {
         let same = |(one, two): (&ApprovalSnapshot, &ApprovalSnapshot)| one.has_the_approvals_of(two);
-        self.servers.is(&other.servers) && self.approvals.as_ref().zip(other.approvals.as_ref()).is_some_and(same)
+        self.starts == other.starts
+            && self.servers.is(&other.servers)
+            && self.approvals.as_ref().zip(other.approvals.as_ref()).is_some_and(same)
     }
 }
 
@@ -90,34 +103,55 @@ impl Core {
         configs.chain(bases.filter_map(|path| file(path, OwnFileUse::Base))).chain(self.variables_files(server)).chain(secrets).collect()
     }
 
-    /// Returns the files with variables of all servers (`envFile`), each with one server whose entry names the file. `own` is the server in
-    /// the box.
+    /// Returns the files with variables of all servers (`envFile`), each with the most trusted server whose entry names the
+    /// file. `own` is the server in the box.
     fn variables_files(&self, own: &ServerDefinition) -> Vec<OwnFile> {
-        let of = |server: &ServerDefinition| absolute(environment_file(server, &self.surroundings, self.locality(server))?).ok();
-        let of_own = of(own);
+        let of_own = self.variables_file(own);
         // Entries that cannot be used now are included: they can become usable later, with the same file.
         let servers = self.registry.known_servers();
         let keys: BTreeSet<String> = servers.iter().map(|known| known.server.key()).collect();
-        let known = servers.iter().filter_map(|KnownServer { server, .. }| {
-            let owner = FileOwner { server: seen_from(own, &server.name, &server.source), is_gone: false };
-            Some((of(server)?, owner))
-        });
         // If the approvals cannot be read, no server starts, so their files are not needed.
-        let approvals = self.trust.approvals.snapshot().ok();
-        let approved = approvals.iter().flat_map(|approvals| approvals.named_files(SystemTime::now()));
-        let approved = approved.filter_map(|(key, named)| {
-            let owner = FileOwner { server: approved_seen_from(own, key), is_gone: !keys.contains(key) };
-            Some((PathBuf::from(named.environment_file.as_ref()?), owner))
+        let (approvals, now) = (self.trust.approvals.snapshot().ok(), SystemTime::now());
+        let valid: BTreeMap<&str, &Approval> = approvals.iter().flat_map(|approvals| approvals.valid(now)).collect();
+        let known = servers.iter().filter_map(|KnownServer { server, .. }| {
+            let path = self.variables_file(server)?;
+            let approval = valid.get(server.key().as_str());
+            let is_approved = approval.is_some_and(|approval| self.is_approved_with(server, approval, &path));
+            let trust = match server.source.is_operators_config() {
+                _ if is_approved => FileTrust::Approved,
+                true => FileTrust::Configured,
+                false => FileTrust::Foreign,
+            };
+            Some((path, FileOwner { server: seen_from(own, &server.name, &server.source), is_gone: false, trust }))
         });
-        let mut files = BTreeMap::new();
+        let approved = valid.iter().filter_map(|(key, approval)| {
+            let owner = FileOwner { server: approved_seen_from(own, key), is_gone: !keys.contains(*key), trust: FileTrust::Approved };
+            Some((PathBuf::from(approval.named.environment_file.as_ref()?), owner))
+        });
+        let mut files: BTreeMap<PathBuf, FileOwner> = BTreeMap::new();
         for (path, owner) in known.chain(approved) {
-            files.entry(path).or_insert(owner);
+            if files.get(&path).is_none_or(|known| owner.trust > known.trust) {
+                files.insert(path, owner);
+            }
         }
         let file = |(path, owner)| {
             let by_this = of_own.as_ref() == Some(&path);
             OwnFile { path, use_of: OwnFileUse::Variables { by_this }, server: (!by_this).then_some(owner) }
         };
         files.into_iter().map(file).collect()
+    }
+
+    /// Returns the file from which a server gets its variables (`envFile`).
+    pub(super) fn variables_file(&self, server: &ServerDefinition) -> Option<PathBuf> {
+        // Where a server starts is looked up only for a server that has such a file.
+        let Transport::Stdio { environment_file: Some(_), .. } = &server.transport else { return None };
+        absolute(environment_file(server, &self.surroundings, self.locality(server))?).ok()
+    }
+
+    /// Returns whether an approval of a server allows the server to start with this `envFile`. Variables in the path can lead elsewhere than
+    /// at the approval.
+    fn is_approved_with(&self, server: &ServerDefinition, approval: &Approval, file: &Path) -> bool {
+        approval.named.environment_file.as_deref().map(Path::new) == Some(file) || approval.command_digest == self.subject(server).digest
     }
 
     /// Returns whether a file is the config of this gateway, or a config from which it takes servers.
@@ -276,20 +310,37 @@ impl Core {
         self.end_outdated(&mut compared, starting).await;
     }
 
-    /// Ends boxes that could change the program of a server that is about to start. Such a box may be older than the server's approval. The
-    /// boxes end even if the start is interrupted.
-    pub(in crate::gateway) async fn end_boxes_before(self: &Arc<Self>, starting: &ServerDefinition) {
+    /// Ends boxes that could change the program of a server that is about to start. Such a box may be older than the server's approval, or
+    /// than the `content` of its environment file, which nobody approves. The boxes end even if the start is interrupted.
+    pub(in crate::gateway) async fn end_boxes_before(&self, starting: &ServerDefinition, content: FileOnce) {
+        let Some(core) = self.weak.upgrade() else { return };
         // A task adds its servers without a check of the running boxes, and files may have been created since then.
         let is_of_task = starting.source.kind == SourceKind::Task;
-        let (core, name) = (Arc::clone(self), starting.name.clone());
+        let has_file = matches!(&starting.transport, Transport::Stdio { environment_file: Some(_), .. });
+        let (key, name) = (starting.key(), starting.name.clone());
+        if has_file {
+            core.box_maker.own_files.starting.lock().insert(key.clone(), content.clone());
+            core.box_maker.own_files.starts.fetch_add(1, Ordering::AcqRel);
+        }
         let ending = async move {
             if is_of_task {
                 core.end_boxes_with_new_files(Some(&name)).await;
             } else {
                 core.end_boxes_of_changes(Some(&name)).await;
             }
+            let mut starting = core.box_maker.own_files.starting.lock();
+            if starting.get(&key).is_some_and(|known| known.is(&content)) {
+                starting.remove(&key);
+            }
         };
         drop(tokio::spawn(ending).await);
+    }
+
+    /// Reads an environment file for a comparison with boxes. While a server with this file is about to start, returns the content that its
+    /// process gets.
+    pub(super) fn read_variables_file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let known = self.box_maker.own_files.starting.lock().values().find_map(|content| content.known(path));
+        known.unwrap_or_else(|| read_env_file(path))
     }
 
     async fn end_outdated(self: &Arc<Self>, compared: &mut Option<KnownToBox>, starting: Option<&str>) {
@@ -339,18 +390,19 @@ impl Core {
 
     /// Returns the servers and approvals on which the making of a box is based.
     pub(super) fn known_to_box(&self) -> KnownToBox {
-        KnownToBox { servers: self.registry.view(), approvals: self.trust.approvals.snapshot().ok() }
+        let starts = self.box_maker.own_files.starts.load(Ordering::Acquire);
+        KnownToBox { servers: self.registry.view(), approvals: self.trust.approvals.snapshot().ok(), starts }
     }
 
     /// Returns the outdated boxes among `views`, by the names of their servers. A box is outdated if it contains a file that has become a
-    /// file of this gateway, or if it can write the program of another server. The other server may also be one whose entry is gone but
+    /// file of this gateway, if it can make or replace the `envFile` of a server that was approved since, or if it can write the program of
+    /// another server. The other server may also be one whose entry is gone but
     /// whose approval is valid.
-    async fn outdated(self: &Arc<Self>, mut views: HashMap<String, Arc<View>>) -> Result<HashMap<String, Arc<View>>> {
+    async fn outdated(&self, mut views: HashMap<String, Arc<View>>) -> Result<HashMap<String, Arc<View>>> {
         if views.is_empty() {
             return Ok(views);
         }
-        let core = Arc::clone(self);
-        blocking(move || {
+        self.reading(move |core| {
             let (own_programs, programs) = (core.gateways_programs(), core.code_of_servers());
             let can_write_program = |server: &ServerDefinition, view: &View| {
                 let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);
@@ -363,11 +415,13 @@ impl Core {
             views.retain(|name, view| {
                 let Ok(server) = core.registry.server(name) else { return false };
                 let is_new = |file: &OwnFile| {
-                    let real = file.path.canonicalize().unwrap_or_else(|_| file.path.clone());
-                    let has = view.given.iter().any(|given| real.starts_with(&given.path) && real != given.path);
-                    has && file.use_of != OwnFileUse::Variables { by_this: true } && view.covered.iter().all(|known| known.path != real)
+                    let place = place_of(&file.path);
+                    let has = view.given.iter().any(|given| place.starts_with(&given.path) && place != given.path);
+                    let is_covered = || view.covered.iter().any(|known| known.path == place);
+                    has && file.use_of != OwnFileUse::Variables { by_this: true } && !is_covered() && file.is_hidden_at(&place, &Disk)
                 };
-                core.own_files(&server).iter().any(is_new) || can_write_program(&server, view)
+                let files = core.own_files(&server);
+                files.iter().any(is_new) || check_variables(&files, &view.given, &Disk).is_err() || can_write_program(&server, view)
             });
             Ok(views)
         })

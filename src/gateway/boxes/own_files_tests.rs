@@ -5,10 +5,11 @@ use std::fs;
 use serde_json::json;
 
 use super::*;
-use crate::client::Target;
+use crate::client::{CallLimits, Target};
 use crate::config::read_env_file;
 use crate::gateway::GatewayOptions;
 use crate::gateway::core::Inputs;
+use crate::gateway::look_up::CallDeadline;
 use crate::trust::Subject;
 
 /// Opens a gateway with a server `a`, whose box may write the folder `work`, and with other servers.
@@ -94,4 +95,91 @@ async fn a_box_does_not_start_if_it_could_write_what_a_server_runs_that_was_adde
         assert!(core.check_current(&server, &core.known_to_box()).await.is_ok(), "nothing came meanwhile");
     }
     gateway.close().await;
+}
+
+/// The content of an `envFile` can change after its approval, unless `pinValues` is set.
+#[tokio::test]
+async fn a_box_ends_before_the_start_of_a_server_whose_changed_variables_name_a_program_that_it_could_write() {
+    let home = tempfile::tempdir().unwrap();
+    for folder in ["work", "elsewhere"] {
+        fs::create_dir_all(home.path().join(folder)).unwrap();
+        fs::write(home.path().join(folder).join("b.mjs"), "").unwrap();
+    }
+    let file = home.path().join("b.env");
+    let put = |folder: &str| fs::write(&file, format!("APP={}\n", home.path().join(folder).join("b.mjs").display())).unwrap();
+    let read = || {
+        let content = FileOnce::default();
+        content.read(&file, &read_env_file).unwrap();
+        content
+    };
+    put("elsewhere");
+    let gateway = opened(home.path(), "mcp.json", &json!({ "b": { "command": "/bin/sh", "envFile": file, "box": "off" } }));
+    let core = &gateway.core;
+    let [a, b] = ["a", "b"].map(|name| core.registry.server(name).unwrap());
+    approve(core, &b).await;
+    let subject = approve(core, &a).await;
+    let is_noted = || core.box_maker.own_files.views.lock().contains_key("a");
+    let made = || {
+        let (_, command) = core.approved_command(&a, &Inputs::new(), &read_env_file).unwrap();
+        core.target(&a, command.unwrap(), "/bin/sh".into(), subject.registry.clone())
+    };
+    let box_of_a = made().await.unwrap();
+    core.end_boxes_before(&b, read()).await;
+    assert!(is_noted(), "the file names nothing that the box could write");
+    put("work");
+    core.end_boxes_of_changes(None).await;
+    assert!(is_noted(), "b is not started");
+    core.end_boxes_before(&b, read()).await;
+    assert!(!is_noted());
+    drop(box_of_a);
+    // The content counts that the process gets, even if the file changes again.
+    let used = read();
+    put("elsewhere");
+    let known = core.known_to_box();
+    let box_of_a = made().await.unwrap();
+    core.end_boxes_before(&b, used).await;
+    assert!(!is_noted());
+    // A box that is made during such a start is compared again.
+    assert_eq!(core.check_current(&a, &known).await.unwrap_err().code(), "ERR_BOX_FAILED");
+    assert!(core.box_maker.own_files.starting.lock().is_empty());
+    drop(box_of_a);
+    gateway.close().await;
+}
+
+/// The entries of a base decide how long the look-up takes. The lock stands for a disk that does not answer.
+#[tokio::test]
+async fn no_limit_and_no_close_waits_for_the_look_up_of_files() {
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir_all(home.path().join("work")).unwrap();
+    let gateway = opened(home.path(), "mcp.json", &json!({ "b": { "command": "/bin/sh", "box": "strict", "connectTimeoutMs": 50 } }));
+    let core = Arc::clone(&gateway.core);
+    let [a, b] = ["a", "b"].map(|name| core.registry.server(name).unwrap());
+    approve(&core, &a).await;
+    approve(&core, &b).await;
+    let ((held, is_held), (release, released)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let holder = Arc::clone(&core);
+    let thread = std::thread::spawn(move || {
+        let _lock = holder.box_maker.own_files.secrets.lock();
+        held.send(()).unwrap();
+        // If the look-up ran on the thread of this test, the test would go on only after this time, with other errors.
+        released.recv_timeout(Duration::from_secs(20)).is_ok()
+    });
+    is_held.recv().unwrap();
+    let patience = Duration::from_mins(1);
+    let connect = |server, deadline| {
+        let core = Arc::clone(&core);
+        async move { core.connect(server, &core.people.session, None, patience, deadline).await.map(drop).unwrap_err().code() }
+    };
+    let limits = CallLimits::fixed(Duration::from_millis(50));
+    let deadline = CallDeadline::of(std::time::Instant::now(), ("a", "tool"), limits, Some(50));
+    assert_eq!(connect(&a, deadline).await, "ERR_CALL_TIMEOUT");
+    assert_eq!(connect(&b, None).await, "ERR_CONNECT_TIMEOUT");
+    let request = async { core.full_subject(&a).await.map(drop).unwrap_err().code() };
+    let (code, of_request, ()) = tokio::join!(connect(&a, None), request, async {
+        tokio::task::yield_now().await;
+        gateway.close().await;
+    });
+    assert_eq!([code, of_request], ["ERR_CLOSED"; 2]);
+    release.send(()).unwrap();
+    assert!(thread.join().unwrap(), "the lock was held until now");
 }

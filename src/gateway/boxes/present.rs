@@ -7,7 +7,8 @@ use std::time::SystemTime;
 
 use super::programs::{Outside, approved_seen_from, kept_of, others, seen_from};
 use crate::boxes::{
-    Change, ChangeableBy, Code, Disk, Kept, OtherServer, Owner, Present, changeable_by, changes_by_writing, examine, present,
+    Change, ChangeableBy, Code, Disk, FileOwner, FileTrust, Kept, OtherServer, OwnFile, OwnFileUse, Owner, Present, changeable_by,
+    changes_by_writing, examine, is_hidden_if_given, present,
 };
 use crate::config::{BoxDefinition, ServerDefinition, Transport, server_of_key};
 use crate::gateway::core::Core;
@@ -37,6 +38,13 @@ impl Core {
         }
         let code = self.code_of(server);
         let mut own = kept_of(&OtherServer::Named(server.name.clone()), &code);
+        // Each box that is examined hides this file, if it can.
+        let variables = self.variables_file(server);
+        let own_file = variables.clone().map(|path| OwnFile {
+            path,
+            use_of: OwnFileUse::Variables { by_this: false },
+            server: Some(FileOwner { server: OtherServer::Named(server.name.clone()), is_gone: false, trust: FileTrust::Foreign }),
+        });
         let mut protecting = Vec::new();
         if !self.counts_for_boxes()(server) {
             // The programs of a server that an agent has proposed are not protected from boxes before the approval. So a box may write
@@ -53,7 +61,7 @@ impl Core {
         for KnownServer { server: other, .. } in self.processes().filter(|known| known.is_in_force && known.server.key() != key) {
             let Some(BoxDefinition::On(settings)) = &other.in_box else { continue };
             let kept = || own.iter().cloned().chain(protected(&other, &protecting)).collect();
-            let outside = Outside { files: &[], kept: &kept, is_always_named: &|_| true };
+            let outside = Outside { files: own_file.as_slice(), kept: &kept, is_always_named: &|_| true };
             // A box that cannot be made now may be made later, and this server is not checked again then. So the box is examined as far as
             // possible.
             let examined = self.with_possible_box(&other, settings, &outside, |request, _| examine(request, &Disk));
@@ -61,6 +69,7 @@ impl Core {
             by_box.entry(other.name.clone()).or_default().extend(examined.decided.changes.of_servers);
             writes.insert(other.key(), examined.writes);
         }
+        own.retain(|kept| Some(&kept.path) != variables.as_ref() || !is_hidden_if_given(&kept.path, &Disk));
         for (key, written) in self.written_at_approval(&key) {
             if writes.get(&key).is_none_or(|now| !written.is_subset(now)) {
                 let kept: Vec<Kept> = own.iter().cloned().chain(protecting.iter().flat_map(|(_, code)| kept_programs(code))).collect();

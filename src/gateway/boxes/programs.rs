@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -14,7 +14,7 @@ use crate::boxes::{
 };
 use crate::config::{
     BoxBase, BoxDefinition, BoxPaths, BoxSettings, MAX_KNOWN_BYTES, ResolvedCommand, ServerDefinition, ServerSource, SourceKind, Transport,
-    environment_file, known_box_paths, loads_code, resolve_box_paths, server_of_key, source_of_key, with_known_values,
+    known_box_paths, loads_code, resolve_box_paths, server_of_key, source_of_key, with_known_values,
 };
 use crate::error::Result;
 use crate::gateway::core::Core;
@@ -177,9 +177,10 @@ impl Core {
         let Code { programs, folders, searched, files, is_too_long, work: _ } = self.code_of(server);
         let programs = texts(programs);
         let missing = programs.iter().filter(|program| Disk.kind(Path::new(program)).is_none()).cloned().collect();
-        let (folders, searched, files) = (texts(folders), texts(searched), texts(files));
-        let file = environment_file(server, &self.surroundings, self.locality(server));
-        let environment_file = file.and_then(|file| absolute(file).ok()).and_then(text);
+        let environment_file = self.variables_file(server).and_then(text);
+        // Boxes have another rule for the `envFile` of an approved server than for other files.
+        let files = texts(files).into_iter().filter(|file| Some(file) != environment_file.as_ref()).collect();
+        let (folders, searched) = (texts(folders), texts(searched));
         NamedFiles { programs, missing, folders, searched, files, is_too_long, environment_file }
     }
 
@@ -236,7 +237,8 @@ impl Core {
     pub(super) fn code_of(&self, server: &ServerDefinition) -> Code {
         let standard = BoxSettings::of(BoxBase::Standard);
         let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
-        let Some(command) = self.command_with_defaults(server).or_else(|| self.command_as_written(server)) else { return Code::default() };
+        let known = self.command_with_defaults(server, &|path| self.read_variables_file(path));
+        let Some(command) = known.or_else(|| self.command_as_written(server)) else { return Code::default() };
         let search = search_path(&command);
         let program = locate_program(&command.command, &search, &command.working_directory);
         // A missing program could be created in each folder of `PATH`. The last folder stands for all of them. An entry without a command
@@ -261,7 +263,10 @@ impl Core {
             // Outside of a box, a command starts in the root folder.
             let working_directory =
                 request.working_directory.or((!matches!(server.in_box, Some(BoxDefinition::On(_)))).then_some(Path::new("/")));
-            code(&BoxInput { working_directory, ..request.clone() }, &command, &Disk)
+            let mut code = code(&BoxInput { working_directory, ..request.clone() }, &command, &Disk);
+            let may_be_named = |file: &PathBuf| Disk.kind(file).is_some() || !is_secret(&file.to_string_lossy());
+            code.files.extend(self.variables_file(server).filter(may_be_named));
+            code
         })
     }
 

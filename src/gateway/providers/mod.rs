@@ -41,6 +41,9 @@ pub(super) struct Providers {
     settings: Mutex<ProviderSettings>,
     /// The providers and their servers, as of the last survey. A survey finds all providers and decides whether their code may run.
     known: Mutex<Vec<Known>>,
+    /// The statuses of the known providers as a JSON array. It is written at each survey, as Node's main thread must not write it: there can
+    /// be tens of thousands of packages.
+    list: Mutex<Arc<str>>,
 }
 
 impl Providers {
@@ -50,7 +53,7 @@ impl Providers {
     }
 
     pub(super) fn new(loader: Option<Arc<dyn ProviderLoader>>) -> Self {
-        Self { loader, registered: Mutex::default(), settings: Mutex::default(), known: Mutex::default() }
+        Self { loader, registered: Mutex::default(), settings: Mutex::default(), known: Mutex::default(), list: Mutex::new("[]".into()) }
     }
 
     /// Returns the reason why the policy of the config denies the server of this name or its provider. Returns `None` if the policy allows
@@ -110,6 +113,12 @@ impl Gateway {
     #[must_use]
     pub fn providers(&self) -> Vec<ProviderStatus> {
         self.core.providers.known.lock().iter().map(|known| known.status.clone()).collect()
+    }
+
+    /// Lists the providers as [`Self::providers`] does, as a JSON array. Only copies a pointer.
+    #[must_use]
+    pub fn providers_as_json(&self) -> Arc<str> {
+        Arc::clone(&self.core.providers.list.lock())
     }
 
     /// Returns everything that a person must see before the code of a package may run. `name` is the name of the provider or of its
@@ -238,7 +247,9 @@ impl Core {
         settings.clone_into(&mut self.providers.settings.lock());
         let surveyed = self.survey(settings).await?;
         let now = self.run_all(surveyed, &settings.policy, anew).await;
+        let list = list_of(&now)?;
         let before = std::mem::replace(&mut *self.providers.known.lock(), now.clone());
+        *self.providers.list.lock() = list;
         let source = |known: &Known| known.status.origin.source_of(&known.status.name, known.status.package.as_deref());
         let mut layers: BTreeMap<ServerSource, Vec<Entry>> = before.iter().map(|known| (source(known), Vec::new())).collect();
         for known in now {
@@ -295,6 +306,12 @@ impl Core {
         let known = self.providers.known.lock().iter().map(|known| known.status.name.clone().into()).collect();
         Error::UnknownProvider { provider: name.into(), known }
     }
+}
+
+/// Returns the statuses of providers as a JSON array.
+fn list_of(known: &[Known]) -> Result<Arc<str>> {
+    let statuses: Vec<&ProviderStatus> = known.iter().map(|known| &known.status).collect();
+    serde_json::to_string(&statuses).map(Arc::from).map_err(|error| Error::Internal(error.to_string().into()))
 }
 
 fn catalogue_layer(with_catalogue: bool) -> (ServerSource, Vec<Entry>) {

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use serde_json::Value as Json;
 use tokio::sync::OwnedMutexGuard;
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::gateway::availability::Viewer;
 use crate::gateway::caller::SentNote;
 use crate::gateway::core::Core;
+use crate::gateway::look_up::CallDeadline;
 use crate::registry::AgentId;
 use crate::telemetry::TraceContext;
 
@@ -28,6 +30,7 @@ pub(super) struct Pipeline<'a> {
     pub(super) name: &'a str,
     pub(super) request: &'a Request,
     pub(super) requester: Requester<'a>,
+    started: Instant,
     /// The trace context of the request.
     trace: Option<TraceContext>,
     /// The protocol version of the connection. Set only if the request is traced.
@@ -45,7 +48,7 @@ pub(super) struct FoundItem {
 
 impl<'a> Pipeline<'a> {
     pub(super) fn new(core: &'a Core, name: &'a str, request: &'a Request, requester: Requester<'a>) -> Self {
-        Self { core, name, request, requester, trace: None, protocol: OnceLock::new(), sent: SentNote::default() }
+        Self { core, name, request, requester, started: Instant::now(), trace: None, protocol: OnceLock::new(), sent: SentNote::default() }
     }
 
     pub(super) fn with_trace(self, trace: Option<TraceContext>) -> Self {
@@ -146,7 +149,8 @@ impl<'a> Pipeline<'a> {
 
     async fn lease(&self, found: &FoundItem, limits: CallLimits) -> Result<Lease> {
         let Requester { scope, control, .. } = self.requester;
-        self.core.connect(&found.server, scope, control, limits.timeout).await
+        let deadline = CallDeadline::of(self.started, (self.name, self.request.label()), limits, self.requester.timeout_ms);
+        self.core.connect(&found.server, scope, control, limits.timeout, deadline).await
     }
 
     /// Compares the running server's item with the approved item.

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::gateway::Agent;
 use crate::gateway::approval_cache::ApprovalRead;
 use crate::gateway::core::Core;
+use crate::redact::RedactorState;
 use crate::registry::{Entry, RegistryView, ServerStatus};
 use crate::trust::ApprovalSnapshot;
 
@@ -37,6 +38,8 @@ struct Prepared {
     basis: Basis,
     /// Number of changes of servers' states until the moment before the texts were made.
     state_changes: u64,
+    /// The secrets that were known before the texts were made.
+    secrets: RedactorState,
     /// The texts of all rows, one after another.
     texts: String,
     /// One row for each entry of the view.
@@ -49,6 +52,8 @@ struct Row {
     /// The place of the row's text. `None` if the status must be computed for each list.
     text: Option<Range<usize>>,
     awaits_decision: bool,
+    /// True if secrets were removed from the text. Then it is used only as long as no further secret is known.
+    is_redacted: bool,
 }
 
 impl Basis {
@@ -71,13 +76,13 @@ impl Prepared {
     /// Computes the statuses of all servers for the operator's own agent.
     fn new(agent: &Agent) -> Result<Self> {
         let core = &agent.core;
-        let (state_changes, basis) = (core.registry.state_changes(), Basis::now(agent)?);
+        let (state_changes, secrets, basis) = (core.registry.state_changes(), core.redactor.state(), Basis::now(agent)?);
         let reading = core.cached_approvals(basis.approvals.clone());
         let listing = Listing { agent, granted: &core.grants.everything, reading: &reading, is_on: basis.is_on };
         let (mut moving, mut texts) = (core.moving(), String::new());
         let row = |entry: &Entry| {
             let status = listing.status(entry).filter(|_| is_still(entry, &basis));
-            status.map(|status| Row::written(&status, &mut texts)).unwrap_or_default()
+            status.map(|status| Row { is_redacted: is_redacted(entry), ..Row::written(&status, &mut texts) }).unwrap_or_default()
         };
         let mut rows: Vec<Row> = basis.view.entries().iter().map(row).collect();
         // A server that was added to `Core::moving` in the meantime may have an outdated status in its text.
@@ -85,13 +90,17 @@ impl Prepared {
         for position in moving.iter().filter_map(|name| basis.view.position(name)) {
             rows[position] = Row::default();
         }
-        Ok(Self { basis, state_changes, texts, rows })
+        Ok(Self { basis, state_changes, secrets, texts, rows })
     }
 
     /// Returns the positions of the rows that must be computed for a list.
     fn changed(&self, core: &Core) -> BTreeSet<usize> {
         let moving = core.moving().into_iter().chain(core.registry.changed_since(self.state_changes));
-        moving.filter_map(|name| self.basis.view.position(&name)).collect()
+        let mut changed: BTreeSet<usize> = moving.filter_map(|name| self.basis.view.position(&name)).collect();
+        if !self.secrets.is(&core.redactor.state()) {
+            changed.extend(self.rows.iter().enumerate().filter(|(_, row)| row.is_redacted).map(|(position, _)| position));
+        }
+        changed
     }
 
     /// Returns the statuses of all servers as a JSON array, first those of servers that await a decision.
@@ -135,7 +144,7 @@ impl Row {
     fn written(status: &ServerStatus, texts: &mut String) -> Self {
         let start = texts.len();
         texts.push_str(&json(status));
-        Self { text: Some(start..texts.len()), awaits_decision: status.awaits_decision() }
+        Self { text: Some(start..texts.len()), awaits_decision: status.awaits_decision(), is_redacted: false }
     }
 }
 
@@ -146,6 +155,16 @@ impl Core {
         let is_current = self.prepared(&agent).is_some_and(|prepared| prepared.changed(self).len() <= MAX_CHANGED);
         if !is_current && let Ok(prepared) = Prepared::new(&agent) {
             *self.statuses.0.lock() = Some(Arc::new(prepared));
+        }
+    }
+
+    /// Prepares the statuses again in the background, if a secret has become known that could be in one of them. A server that starts can
+    /// bring secrets, and the next list must not compute the texts of very many entries.
+    pub(in crate::gateway) fn prepare_redacted_soon(self: &Arc<Self>) {
+        let has_redacted = |prepared: &Arc<Prepared>| prepared.rows.iter().any(|row| row.is_redacted);
+        let prepared = self.statuses.0.lock().clone().filter(has_redacted);
+        if prepared.is_some_and(|prepared| !prepared.secrets.is(&self.redactor.state())) {
+            self.read_approvals_soon();
         }
     }
 
@@ -191,16 +210,50 @@ impl Agent {
     }
 }
 
-/// Returns whether the status of a server stays the same as long as the basis does. This is false for an invalid entry and for a server
-/// with a description, because their texts are redacted with the secrets that are known when the list is made. It is also false for an
-/// approval with an end.
+/// Returns whether the status of a server stays the same as long as the basis does. This is false for an approval with an end.
 fn is_still(entry: &Entry, basis: &Basis) -> bool {
     match entry {
-        Entry::Valid(server) => server.description.is_none() && !basis.approvals.expires(&server.key()),
-        Entry::Invalid(_) => false,
+        Entry::Valid(server) => !basis.approvals.expires(&server.key()),
+        Entry::Invalid(_) => true,
+    }
+}
+
+/// Returns whether the status of a server has texts that are redacted with the secrets that are known when it is made: the error of an
+/// invalid entry, or a description.
+fn is_redacted(entry: &Entry) -> bool {
+    match entry {
+        Entry::Valid(server) => server.description.is_some(),
+        Entry::Invalid(_) => true,
     }
 }
 
 fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).expect("a status has only keys that are texts")
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::SecretString;
+    use serde_json::json;
+
+    use crate::gateway::{Gateway, GatewayOptions};
+
+    /// With very many such entries, computing their texts for each list would block Node's main thread.
+    #[tokio::test]
+    async fn the_text_of_an_invalid_entry_is_prepared_until_a_further_secret_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+        options.config = Some(json!({ "mcpServers": { "a": { "command": "x" }, "b": { "command": "x", "timeoutMs": "?" } } }));
+        options.state_dir = Some(folder.path().join("state"));
+        let gateway = Gateway::open(options).unwrap();
+        let core = &gateway.core;
+        gateway.prepare_servers();
+        let prepared = || core.prepared(&gateway).unwrap();
+        let rows: Vec<_> = prepared().rows.iter().map(|row| (row.text.is_some(), row.is_redacted)).collect();
+        assert_eq!(rows, [(true, false), (true, true)]);
+        assert!(prepared().changed(core).is_empty());
+        core.redactor.add([&SecretString::from("correct-horse")]);
+        assert_eq!(prepared().changed(core), [1].into());
+        gateway.close().await;
+    }
 }

@@ -157,6 +157,21 @@ fn a_yes_to_the_tools_keeps_what_was_said_of_the_command() {
 }
 
 #[test]
+fn a_yes_to_the_tools_does_not_prolong_that_to_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let hours = |hours| Some(Duration::from_hours(hours));
+    for (command, tools, expected) in [(1, Some(2), 1), (2, Some(1), 1), (1, None, 1)] {
+        store.revoke("a").unwrap();
+        let basis = store.yes_to_command(&subject("1"), hours(command)).unwrap();
+        store.approve_manifest(&subject("1"), manifest(), tools.and_then(hours), &basis).unwrap();
+        let approval = store.approval("a").unwrap().unwrap();
+        let seconds = approval.expires_at.unwrap() - approval.approved_at;
+        assert!((expected * 3_600 - 5..=expected * 3_600).contains(&seconds), "{command} {tools:?}: {seconds}");
+    }
+}
+
+#[test]
 fn a_revocation_in_another_process_counts_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (here, there) = (open(folder.path()), open(folder.path()));

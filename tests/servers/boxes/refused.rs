@@ -7,8 +7,8 @@ use hyperlight_mcp::Gateway;
 use serde_json::{Value as Json, json};
 
 use super::changes::{data_of, put, put_program, request_of, with_servers};
-use super::options;
-use crate::support::{FIXTURE, TestFolder, told};
+use super::{entry, options};
+use crate::support::{FIXTURE, TestFolder, told, until};
 
 /// What the server `one` of these tests can change of the server `two`, as both requests say it.
 const OF_BOX: &str = "from which the server \"two\" may run code";
@@ -43,6 +43,7 @@ async fn a_box_that_cannot_be_made_now_is_shown_whole_and_not_approved() {
     let file = data_of(&test_folder).join(".env");
     servers["three"] = json!({ "command": "/bin/sh", "envFile": file, "box": "off" });
     let gateway = with_servers(&test_folder, &servers);
+    approve_command(&gateway, "three").await;
     both_requests_say_it(&gateway).await;
     let request = request_of(&gateway, "one").await;
     let reason = format!("{}, the envFile of the server \"three\", does not exist, and this box could make it", file.display());
@@ -61,6 +62,74 @@ async fn a_box_that_cannot_be_made_now_is_shown_whole_and_not_approved() {
     assert!(request.in_box.unwrap().allows.iter().all(|said| !said.contains("cannot be made")));
     gateway.approve("one", Some(&request.digest), None).await.unwrap();
     gateway.approve("one", None, None).await.unwrap();
+    gateway.close().await;
+}
+
+async fn approve_command(gateway: &Gateway, name: &str) {
+    let request = request_of(gateway, name).await;
+    gateway.approve(name, Some(&request.digest), None).await.unwrap();
+}
+
+/// Anybody can commit such an entry to a config of another program.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_environment_file_is_named_until_its_entry_is_approved_and_then_no_box_can_make_it() {
+    let test_folder = TestFolder::new();
+    let data = data_of(&test_folder);
+    let file = data.join("three.env");
+    let servers = json!({
+        "one": entry(&test_folder, &json!({ "write": [data] })),
+        "three": { "command": "/bin/sh", "envFile": file, "box": "off" },
+    });
+    let gateway = with_servers(&test_folder, &servers);
+    let can_make = format!("can make {}, which the server \"three\" uses", file.display());
+    let said = allows(&gateway, "one").await;
+    assert!(said.contains(&can_make) && said.iter().all(|said| !said.contains("cannot be made")), "{said:#?}");
+    let may_make = format!("the server \"one\" may make {}, which this server uses", file.display());
+    let said = request_of(&gateway, "three").await.changeable_by;
+    assert!(said.contains(&may_make), "{said:#?}");
+    gateway.approve("one", None, None).await.unwrap();
+    let is_ended = || test_folder.servers_running().is_empty().then_some(());
+    assert!(is_ended().is_none());
+    // The box that made the file ends, and the next one hides it.
+    put(&file, "X=1\n");
+    until("the end of the box that could make the file", is_ended).await;
+    gateway.approval_request("one").await.unwrap();
+    let said = request_of(&gateway, "three").await.changeable_by;
+    assert!(said.iter().all(|said| !said.contains("three.env")), "{said:#?}");
+    fs::remove_file(&file).unwrap();
+    until("the end of the box whose file is gone", is_ended).await;
+    gateway.approval_request("one").await.unwrap();
+    assert!(is_ended().is_none());
+    approve_command(&gateway, "three").await;
+    until("the end of the box that could make an approved file", is_ended).await;
+    let error = gateway.approval_request("one").await.map(drop).unwrap_err();
+    let reason = "/data/three.env, the envFile of the server \"three\", does not exist, and this box could make it: make it first";
+    assert!(error.code() == "ERR_BOX_FAILED" && told(&error).contains(reason), "{}", told(&error));
+    put(&file, "");
+    gateway.approval_request("one").await.unwrap();
+    gateway.close().await;
+}
+
+/// The file was shown as existing, so nobody has agreed that a box may make it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_removed_after_its_request_was_shown_is_not_approved() {
+    let test_folder = TestFolder::new();
+    let data = data_of(&test_folder);
+    let script = data.join("two.mjs");
+    put(&script, "");
+    let servers = json!({
+        "one": { "command": FIXTURE, "box": { "write": [data] } },
+        "two": { "command": "true", "args": [script], "box": "off" },
+    });
+    let gateway = with_servers(&test_folder, &servers);
+    for name in ["two", "one"] {
+        let request = request_of(&gateway, name).await;
+        fs::remove_file(&script).unwrap();
+        let error = gateway.approve(name, Some(&request.digest), None).await.unwrap_err();
+        assert_eq!(error.code(), "ERR_DIGEST_CHANGED", "{name}: {}", told(&error));
+        put(&script, "");
+        approve_command(&gateway, name).await;
+    }
     gateway.close().await;
 }
 
