@@ -35,10 +35,9 @@ pub struct FileOwner {
 /// The trust in an entry that names an `envFile`. It decides whether a box is refused because of this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileTrust {
-    /// The entry is of another source than the operator's own config, and is not approved with this file. Anybody can commit such an entry
-    /// to a config of another program, so it refuses no box. The approvals of both servers name the file instead.
-    Foreign,
-    /// The entry is in the operator's own config, and is not approved with this file. A box is refused only if the file exists.
+    /// The file belongs to a server whose approval is being requested. It refuses no box. A box hides it if it can.
+    Unapproved,
+    /// The entry is one of the user, and is not approved with this file. A box is refused only if the file exists.
     Configured,
     /// A valid approval of the server covers this file.
     Approved,
@@ -53,15 +52,19 @@ impl OwnFile {
     /// Returns whether a box that could make or replace the file is refused. `place` is where the file's path ends.
     pub(super) fn can_refuse(&self, place: &Path, lookup: &impl Lookup) -> bool {
         match self.server.as_ref().map(|owner| owner.trust) {
+            None if self.use_of == OwnFileUse::LinkedBase => false,
             None | Some(FileTrust::Approved) => true,
             Some(FileTrust::Configured) => lookup.kind(place).is_some() || lookup.is_unknown(place),
-            Some(FileTrust::Foreign) => false,
+            Some(FileTrust::Unapproved) => false,
         }
     }
 
     /// Returns whether a box that has the file's place hides it. A foreign entry can name a folder, which no server can use as its `envFile`,
     /// so that folder stays visible.
     pub(crate) fn is_hidden_at(&self, place: &Path, lookup: &impl Lookup) -> bool {
+        if self.use_of == OwnFileUse::LinkedBase {
+            return false;
+        }
         self.can_refuse(place, lookup) || (matches!(lookup.kind(place), None | Some(Kind::File)) && !lookup.is_unknown(place))
     }
 
@@ -86,6 +89,9 @@ pub enum OwnFileUse {
     Config,
     /// A config of another program, from which the gateway takes entries. They need an approval like all others.
     Base,
+    /// A base in the project that is a link, or lies behind one. The author of the project decides where it leads, so it takes no file away
+    /// from a box.
+    LinkedBase,
     /// Tokens of callers, or a private key. The gateway reads such a file again at any time.
     Secret,
     /// Variables of servers (`envFile`). `by_this` is true if they are for the server in the box, which gets them anyway.
@@ -98,7 +104,7 @@ impl OwnFileUse {
     fn words(self) -> &'static str {
         match self {
             Self::Config => "this gateway's config",
-            Self::Base => "a config from which this gateway takes servers",
+            Self::Base | Self::LinkedBase => "a config from which this gateway takes servers",
             Self::Secret => "a file with tokens or a key of this gateway",
             Self::Variables { by_this: true } => "the envFile of this server",
             Self::Variables { by_this: false } => "the envFile of a server",
@@ -209,7 +215,7 @@ impl BoxPaths<'_> {
             OwnFileUse::Config | OwnFileUse::Variables { .. } if access == Access::Write && lookup.kind(place).is_none() => {
                 Some(format!("{what}, {words}, does not exist, and this box could make it: {}", file.way_out_if_missing()))
             }
-            OwnFileUse::Config | OwnFileUse::Base | OwnFileUse::Variables { .. } => None,
+            OwnFileUse::Config | OwnFileUse::Base | OwnFileUse::LinkedBase | OwnFileUse::Variables { .. } => None,
         }
     }
 }
@@ -255,7 +261,7 @@ pub(crate) fn is_hidden_if_given(path: &Path, lookup: &impl Lookup) -> bool {
 
 /// Returns a sentence for each config that does not exist and that a box can make.
 pub(super) fn makeable(files: &[OwnFile], given: &BTreeMap<PathBuf, Access>, lookup: &impl Lookup) -> Vec<String> {
-    let bases = files.iter().filter(|file| file.use_of == OwnFileUse::Base);
+    let bases = files.iter().filter(|file| matches!(file.use_of, OwnFileUse::Base | OwnFileUse::LinkedBase));
     let can_be_made = |path: &&PathBuf| {
         let (passed, place) = replaceable(path, given, lookup);
         passed.is_some() || (access_of(given, &place) == Some(Access::Write) && lookup.kind(&place).is_none())

@@ -114,7 +114,7 @@ fn the_variables_of_an_entry_that_is_not_approved_refuse_no_box() {
         ("/home/ada/r/other", "/home/ada/p", true, None),
         ("/home/ada/p/.env", "/home/ada/p", true, None),
     ] {
-        let foreign = with(path, FileTrust::Foreign, write);
+        let foreign = with(path, FileTrust::Unapproved, write);
         let (contents, _) = foreign.contents(&machine).unwrap_or_else(|refused| panic!("{path}: {refused}"));
         let present = foreign.present(&machine);
         assert!(said.is_none_or(|said| present.contains(&said.to_owned())), "{path}: {present:#?}");
@@ -129,7 +129,7 @@ fn the_variables_of_an_entry_that_is_not_approved_refuse_no_box() {
         // A box that was made before the approval does not go on after it.
         let given: Vec<Given> = contents.given.iter().filter(|given| given.link != Link::System).cloned().collect();
         let checked = |trust| check_variables(&with(path, trust, write).own_files, &given, &machine).is_err();
-        assert_eq!([checked(FileTrust::Approved), checked(FileTrust::Foreign)], [is_refused, false], "{path}");
+        assert_eq!([checked(FileTrust::Approved), checked(FileTrust::Unapproved)], [is_refused, false], "{path}");
     }
 }
 

@@ -8,6 +8,7 @@ mod own_files;
 mod own_programs;
 mod present;
 mod programs;
+mod protection;
 mod secret_texts;
 mod start_registry;
 

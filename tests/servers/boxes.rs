@@ -7,6 +7,7 @@ mod homes;
 mod named;
 mod refused;
 mod same_name;
+mod strangers;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -100,11 +100,19 @@ impl Core {
         let secrets = self.box_maker.own_files.secrets.lock().clone();
         let secrets = secrets.iter().filter_map(|path| file(path, OwnFileUse::Secret));
         let configs = config.into_iter().filter_map(|path| file(path, OwnFileUse::Config));
-        configs.chain(bases.filter_map(|path| file(path, OwnFileUse::Base))).chain(self.variables_files(server)).chain(secrets).collect()
+        let bases = bases.filter_map(|path| file(path, self.use_of_base(path)));
+        configs.chain(bases).chain(self.variables_files(server)).chain(secrets).collect()
     }
 
-    /// Returns the files with variables of all servers (`envFile`), each with the most trusted server whose entry names the
-    /// file. `own` is the server in the box.
+    fn use_of_base(&self, base: &Path) -> OwnFileUse {
+        let (project, base) = (place_of(&self.surroundings.workspace_folder), absolute(base).unwrap_or_else(|_| base.to_owned()));
+        let within = base.strip_prefix(&self.surroundings.workspace_folder).or_else(|_| base.strip_prefix(&project));
+        if within.is_ok_and(|within| place_of(&base) != project.join(within)) { OwnFileUse::LinkedBase } else { OwnFileUse::Base }
+    }
+
+    /// Returns the files with variables (`envFile`) of the servers of the user and of approved servers, each with the most trusted server
+    /// whose entry names the file. `own` is the server in the box. Other entries take no file away from a box. The approvals of both servers
+    /// name the file instead.
     fn variables_files(&self, own: &ServerDefinition) -> Vec<OwnFile> {
         let of_own = self.variables_file(own);
         // Entries that cannot be used now are included: they can become usable later, with the same file.
@@ -117,10 +125,10 @@ impl Core {
             let path = self.variables_file(server)?;
             let approval = valid.get(server.key().as_str());
             let is_approved = approval.is_some_and(|approval| self.is_approved_with(server, approval, &path));
-            let trust = match server.source.is_operators_config() {
+            let trust = match self.is_of_user(server) {
                 _ if is_approved => FileTrust::Approved,
                 true => FileTrust::Configured,
-                false => FileTrust::Foreign,
+                false => return None,
             };
             Some((path, FileOwner { server: seen_from(own, &server.name, &server.source), is_gone: false, trust }))
         });
@@ -410,7 +418,7 @@ impl Core {
                 let approved = core.approved_code(server);
                 let approved = approved.iter().filter(|kept| matches!(kept.owner, Owner::Server(_)));
                 own_programs.iter().chain(approved).any(|kept| writes(&kept.path))
-                    || others(server, &programs).any(|(_, code)| code.programs.iter().any(writes))
+                    || others(server, &programs).any(|other| core.is_protected(other.server) && other.code.programs.iter().any(writes))
             };
             views.retain(|name, view| {
                 let Ok(server) = core.registry.server(name) else { return false };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::programs::{Outside, approved_seen_from, kept_of, others, seen_from};
+use super::programs::{Outside, approved_seen_from, kept_of, others, seen_from, unprotected};
 use crate::boxes::{
     Change, ChangeableBy, Code, Disk, FileOwner, FileTrust, Kept, OtherServer, OwnFile, OwnFileUse, Owner, Present, changeable_by,
     changes_by_writing, examine, is_hidden_if_given, present,
@@ -38,22 +38,18 @@ impl Core {
         }
         let code = self.code_of(server);
         let mut own = kept_of(&OtherServer::Named(server.name.clone()), &code);
-        // Each box that is examined hides this file, if it can.
-        let variables = self.variables_file(server);
+        // Each box that is examined hides the file of a protected server, if it can.
+        let is_protected = self.is_protected(server);
+        let variables = self.variables_file(server).filter(|_| is_protected);
         let own_file = variables.clone().map(|path| OwnFile {
             path,
             use_of: OwnFileUse::Variables { by_this: false },
-            server: Some(FileOwner { server: OtherServer::Named(server.name.clone()), is_gone: false, trust: FileTrust::Foreign }),
+            server: Some(FileOwner { server: OtherServer::Named(server.name.clone()), is_gone: false, trust: FileTrust::Unapproved }),
         });
         let mut protecting = Vec::new();
-        if !self.counts_for_boxes()(server) {
-            // The programs of a server that an agent has proposed are not protected from boxes before the approval. So a box may write
-            // these programs while a person decides.
-            for kept in &mut own {
-                if let Owner::Server(server) = &kept.owner {
-                    kept.owner = Owner::Runs(server.clone());
-                }
-            }
+        if !is_protected {
+            // A box may write these programs while a person decides.
+            own = unprotected(own);
             protecting = self.programs_above(&code);
         }
         let key = server.key();
@@ -106,6 +102,7 @@ impl Core {
         let all = code.programs.iter().flat_map(|path| [path.clone(), real(path)]);
         let above: BTreeSet<PathBuf> = all.flat_map(|path| path.ancestors().map(PathBuf::from).collect::<Vec<_>>()).collect();
         let mut servers = self.code_of_servers();
+        servers.retain(|(known, _)| self.is_protected(&known.server));
         for (_, code) in &mut servers {
             code.programs.retain(|path| above.contains(path) || above.contains(&real(path)));
         }
@@ -116,7 +113,7 @@ impl Core {
 /// Returns the paths that the box of a server cannot write because other servers run them. The sentences about the examined server do not
 /// name these other servers.
 fn protected(own: &ServerDefinition, servers: &[(KnownServer, Code)]) -> Vec<Kept> {
-    others(own, servers).flat_map(|(_, code)| kept_programs(&code)).collect()
+    others(own, servers).flat_map(|other| kept_programs(&other.code)).collect()
 }
 
 fn kept_programs(code: &Code) -> Vec<Kept> {

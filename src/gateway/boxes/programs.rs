@@ -13,7 +13,7 @@ use crate::boxes::{
     BoxInput, Code, Command, Disk, HOME, Kept, Lookup as _, OtherServer, OwnFile, Owner, Places, Variable, code, is_fixed_program, places,
 };
 use crate::config::{
-    BoxBase, BoxDefinition, BoxPaths, BoxSettings, MAX_KNOWN_BYTES, ResolvedCommand, ServerDefinition, ServerSource, SourceKind, Transport,
+    BoxBase, BoxDefinition, BoxPaths, BoxSettings, MAX_KNOWN_BYTES, ResolvedCommand, ServerDefinition, ServerSource, Transport,
     known_box_paths, loads_code, resolve_box_paths, server_of_key, source_of_key, with_known_values,
 };
 use crate::error::Result;
@@ -145,11 +145,14 @@ impl Core {
         use_input(&request, &command)
     }
 
-    /// Returns the paths that run outside of the box of a server, and that the box must not write: those of the gateway itself, and of the
-    /// programs of all other servers. Reads the disk.
+    /// Returns the paths that run outside of the box of a server: those of the gateway itself, and of the programs of all other servers. The
+    /// box must not write those of the gateway and of protected servers. Reads the disk.
     pub(super) fn kept_from(&self, server: &ServerDefinition) -> Vec<Kept> {
         let servers = self.code_of_servers();
-        let others = others(server, &servers).flat_map(|(other, code)| kept_of(&other, &code));
+        let others = others(server, &servers).flat_map(|other| {
+            let kept = kept_of(&other.name, &other.code);
+            if self.is_protected(other.server) { kept } else { unprotected(kept) }
+        });
         let mut kept: Vec<Kept> = self.gateways_programs().into_iter().chain(others).collect();
         let known: BTreeSet<Kept> = kept.iter().cloned().collect();
         kept.extend(self.approved_code(server).into_iter().filter(|code| !known.contains(code)));
@@ -199,20 +202,6 @@ impl Core {
         let is_process =
             move |KnownServer { server, .. }: &KnownServer| matches!(server.transport, Transport::Stdio { .. }) && counts(server);
         self.registry.known_servers().into_iter().filter(is_process)
-    }
-
-    /// Returns a function that tells whether the programs of a server are protected from the boxes of other servers now.
-    pub(super) fn counts_for_boxes(&self) -> impl Fn(&ServerDefinition) -> bool + 'static {
-        // If the approvals cannot be read, every server is protected.
-        let approvals = self.trust.approvals.snapshot().ok();
-        let is_approved = move |server: &ServerDefinition| approvals.as_ref().is_none_or(|approvals| approvals.has(&server.key()));
-        move |server| server.source.kind != SourceKind::Agent || is_approved(server)
-    }
-
-    /// Returns a function that returns whether a person knows a server: the operator's own config has it, or it has an approval.
-    pub(super) fn is_known_to_person(&self) -> impl Fn(&ServerDefinition) -> bool + 'static {
-        let approvals = self.trust.approvals.snapshot().ok();
-        move |server| server.source == ServerSource::default() || approvals.as_ref().is_some_and(|approvals| approvals.has(&server.key()))
     }
 
     /// Returns all [processes](Self::processes), and the paths from which each takes its code. Reads the disk.
@@ -349,21 +338,27 @@ fn has_inputs_for_packages(server: &ServerDefinition) -> bool {
     texts.chain(search_path).any(|text| text.contains("${input:"))
 }
 
+/// A server beside the one of a box.
+pub(super) struct Other<'a> {
+    pub(super) server: &'a ServerDefinition,
+    /// The server as the request of the box's own server names it.
+    pub(super) name: OtherServer,
+    pub(super) code: Cow<'a, Code>,
+}
+
 /// Returns all servers except the one of a box, and the paths from which they take their code. The box's own server is only the definition
 /// that is used now. Another definition with the same name can be used later, with other rights, so it is another server here. But if the
 /// other entry is of the same source, it needs a new approval before it is used. Therefore it may share code with the box's own entry.
-pub(super) fn others<'a>(
-    own: &'a ServerDefinition,
-    servers: &'a [(KnownServer, Code)],
-) -> impl Iterator<Item = (OtherServer, Cow<'a, Code>)> {
+pub(super) fn others<'a>(own: &'a ServerDefinition, servers: &'a [(KnownServer, Code)]) -> impl Iterator<Item = Other<'a>> {
     let key = own.key();
     let is_own = move |known: &KnownServer| known.is_in_force && known.server.key() == key;
     let own_code = servers.iter().find(|(known, _)| is_own(known)).map(|(_, code)| code);
     servers.iter().filter(move |(known, _)| !is_own(known)).map(move |(KnownServer { server, .. }, code)| {
-        match (seen_from(own, &server.name, &server.source), own_code) {
+        let (name, code) = match (seen_from(own, &server.name, &server.source), own_code) {
             (OtherServer::OtherVersion, Some(own)) => (OtherServer::OtherVersion, Cow::Owned(code.without(own))),
-            (other, _) => (other, Cow::Borrowed(code)),
-        }
+            (name, _) => (name, Cow::Borrowed(code)),
+        };
+        Other { server, name, code }
     })
 }
 
@@ -400,6 +395,12 @@ pub(super) fn kept_of(server: &OtherServer, Code { programs, folders, searched, 
     programs.chain(searched.iter().map(kept(Owner::Searches))).chain(files.iter().map(kept(Owner::Uses))).chain(unexamined).collect()
 }
 
+/// Returns the same paths, for a server whose programs boxes may write until a person has approved it.
+pub(super) fn unprotected(kept: Vec<Kept>) -> Vec<Kept> {
+    let owner = |owner| if let Owner::Server(server) = owner { Owner::Runs(server) } else { owner };
+    kept.into_iter().map(|kept| Kept { owner: owner(kept.owner), ..kept }).collect()
+}
+
 /// Returns whether a server finds its program in the `PATH` of the gateway's own user. The values of a pinned environment file are
 /// approved, but the author of the entry chooses the folders in them.
 fn has_inherited_path(server: &ServerDefinition) -> bool {
@@ -414,7 +415,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::config::parse_text;
+    use crate::config::{SourceKind, parse_text};
 
     fn known(name: &str, source: &ServerSource, is_in_force: bool, program: &str) -> (KnownServer, Code) {
         let text = format!(r#"{{ "mcpServers": {{ "{name}": {{ "command": "x" }} }} }}"#);
@@ -442,7 +443,9 @@ mod tests {
             known("b", &base, true, "/b"),
         ];
         let seen: Vec<_> = others(&servers[0].0.server, &servers)
-            .map(|(other, code)| (other, code.programs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")))
+            .map(|Other { name, code, .. }| {
+                (name, code.programs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "))
+            })
             .collect();
         let expected = [
             // A program of the box's own server stays its own.
@@ -454,7 +457,7 @@ mod tests {
         // A definition that is no longer used is another version of the same server.
         let (stale, _) = &servers[2];
         let of_source = OtherServer::SameName("files".to_owned(), config);
-        let seen: Vec<_> = others(&stale.server, &servers).map(|(other, _)| other).collect();
+        let seen: Vec<_> = others(&stale.server, &servers).map(|other| other.name).collect();
         assert_eq!(seen, [of_source.clone(), of_source, OtherServer::OtherVersion, OtherServer::from("b")]);
     }
 }

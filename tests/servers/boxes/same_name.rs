@@ -13,7 +13,7 @@ use super::options;
 use crate::support::{FIXTURE, TestFolder};
 
 /// Returns the entry of a server that runs a script and then serves, in a box that may write these paths.
-fn scripted(test_folder: &TestFolder, script: &str, write: &[&Path]) -> Json {
+pub(super) fn scripted(test_folder: &TestFolder, script: &str, write: &[&Path]) -> Json {
     let log = test_folder.path("log-one");
     put(&log, "");
     let arguments = json!(["-c", format!("{script}; exec \"$0\" --log \"$1\""), FIXTURE, log]);
@@ -21,7 +21,7 @@ fn scripted(test_folder: &TestFolder, script: &str, write: &[&Path]) -> Json {
 }
 
 /// Opens a gateway whose config, and whose home with the configs of other programs, are elsewhere than the folder `data` of the test.
-fn with_config(test_folder: &TestFolder, config: &Json) -> Gateway {
+pub(super) fn with_config(test_folder: &TestFolder, config: &Json) -> Gateway {
     fs::write(test_folder.path("mcp.json"), config.to_string()).unwrap();
     let mut options: GatewayOptions = options(test_folder, &Json::Null);
     (options.config, options.config_path) = (None, Some(test_folder.path("mcp.json")));
@@ -35,7 +35,7 @@ fn allows(request: Box<CommandRequest>) -> Vec<String> {
     request.in_box.unwrap().allows
 }
 
-fn read(path: impl AsRef<Path>) -> String {
+pub(super) fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.as_ref().display()))
 }
 

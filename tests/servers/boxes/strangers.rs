@@ -1,0 +1,72 @@
+//! Tests of entries that are not the user's own, such as those of a project: they take nothing away from boxes until a person approves them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use hyperlight_mcp::Gateway;
+use serde_json::json;
+
+use super::changes::{data_of, put, put_program, request_of};
+use super::same_name::{read, scripted, with_config};
+use crate::support::{TestFolder, until};
+
+const FILES: [&str; 3] = ["state.db", "app/server.mjs", "x.env"];
+
+/// Returns the contents of the files after the script of the server `one` has run once more.
+async fn written(gateway: &Gateway, data: &Path) -> [String; 3] {
+    for name in FILES {
+        put(&data.join(name), "good\n");
+    }
+    gateway.approval_request("one").await.unwrap();
+    until("the end of the script", || data.join("ran").exists().then_some(())).await;
+    fs::remove_file(data.join("ran")).unwrap();
+    FILES.map(|name| read(data.join(name)))
+}
+
+/// Anybody can commit such entries to a repository. They name the files of an approved server, and programs of the system.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_of_the_project_takes_nothing_away_from_a_box_until_it_is_approved() {
+    let test_folder = TestFolder::new();
+    let data = data_of(&test_folder);
+    for name in FILES {
+        put(&data.join(name), "good\n");
+    }
+    put_program(&data.join("state.db"), "good\n");
+    let shell = fs::canonicalize("/bin/sh").unwrap();
+    let entries = json!({
+        "program": { "command": data.join("state.db"), "box": "off" },
+        "script": { "command": "node", "args": [data.join("app/server.mjs")], "box": "off" },
+        "variables": { "command": "true", "envFile": data.join("x.env"), "box": "off" },
+        "system": { "command": "true", "envFile": shell },
+    });
+    put(&test_folder.path("elsewhere/.mcp.json"), &json!({ "mcpServers": entries }).to_string());
+    fs::create_dir_all(test_folder.path("elsewhere/.vscode")).unwrap();
+    symlink(&shell, test_folder.path("elsewhere/.vscode/mcp.json")).unwrap();
+    fs::create_dir_all(test_folder.path("elsewhere/.cursor")).unwrap();
+    symlink(data.join("state.db"), test_folder.path("elsewhere/.cursor/mcp.json")).unwrap();
+    let script = format!("cd {}; for file in {}; do echo evil > $file; done 2> errors; echo ran > ran", data.display(), FILES.join(" "));
+    let one = scripted(&test_folder, &script, &[&data]);
+    let gateway = with_config(&test_folder, &json!({ "base": ["claude-code", "vscode", "cursor"], "mcpServers": { "one": one } }));
+    let said = request_of(&gateway, "one").await.in_box.unwrap().allows;
+    for (file, server) in [("state.db", "program"), ("app/server.mjs", "script")] {
+        let expected = format!("can change {}/{file}, and so can change what the server \"{server}\" runs", data.display());
+        assert!(said.contains(&expected), "{expected}: {said:#?}");
+    }
+    let expected = format!("can change {}/x.env, which the server \"variables\" uses", data.display());
+    assert!(said.contains(&expected), "{expected}: {said:#?}");
+    gateway.approve("one", None, None).await.unwrap();
+    until("the end of the script", || data.join("ran").exists().then_some(())).await;
+    assert_eq!(FILES.map(|name| read(data.join(name))), ["evil\n", "evil\n", "evil\n"]);
+    fs::remove_file(data.join("ran")).unwrap();
+    for (approved, expected) in [("script", ["evil\n", "good\n", "evil\n"]), ("variables", ["evil\n", "good\n", "good\n"])] {
+        let request = request_of(&gateway, approved).await;
+        let said = &request.changeable_by;
+        assert!(said.iter().any(|said| said.starts_with("the server \"one\" may ")), "{approved}: {said:#?}");
+        // The box that could write the program or the variables ends.
+        gateway.approve(approved, Some(&request.digest), None).await.unwrap();
+        until("the end of the box", || test_folder.servers_running().is_empty().then_some(())).await;
+        assert_eq!(written(&gateway, &data).await, expected, "{approved}");
+    }
+    gateway.close().await;
+}
