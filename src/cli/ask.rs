@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::gateway::{
     Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Form, IssuerQuestion,
 };
-use crate::text::{arguments_text, escaped, sanitise_line, sanitise_text, whole_arguments_text};
+use crate::text::{arguments_text, escaped, sanitise_line, sanitise_text, shell_word, whole_arguments_text};
 use crate::trust::{AllowedWrites, ApprovalRequest, Decision};
 
 const MAX_TEXT_CHARS: usize = 4_000;
@@ -26,6 +26,17 @@ pub(super) struct Person {
     pub(super) allowed: AllowedWrites,
 }
 
+/// Returns a sentence that says how a person can allow calls of a tool in advance. The server chooses the name of the tool, and the person
+/// may copy the option into a shell.
+fn allowing(server: &str, tool: &str) -> String {
+    let is_sayable = !tool.contains(',') && escaped_line(tool) == tool;
+    if is_sayable {
+        format!("To allow it: --allow-writes {}", shell_word(&format!("{server}.{tool}")))
+    } else {
+        "The option --allow-writes cannot name this tool, so a person must be at the terminal".to_owned()
+    }
+}
+
 impl Callbacks for Person {
     fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
         let ApprovalQuestion { server, tool, reason, .. } = question;
@@ -35,8 +46,8 @@ impl Callbacks for Person {
         // The name is shown with escapes, because another tool may have the same name except for invisible characters.
         let call = format!("{server}.{}", escaped_line(tool));
         if !self.can_ask {
-            let text =
-                format!("{call} was not called: {reason}, and there is no terminal to ask a person. To allow it: --allow-writes {call}");
+            let way_out = allowing(server, tool);
+            let text = format!("{call} was not called: {reason}, and there is no terminal to ask a person. {way_out}");
             self.terminal.note(Tone::Warning, "warning:", &text);
             return None;
         }
@@ -248,6 +259,16 @@ fn value_of(typed: &str, kind: &str) -> std::result::Result<Option<Json>, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_reads_the_suggested_option_as_one_word() {
+        assert_eq!(allowing("notes", "write-note"), "To allow it: --allow-writes notes.write-note");
+        assert_eq!(allowing("notes", "$(id); a"), "To allow it: --allow-writes 'notes.$(id); a'");
+        // A comma separates tools, and an escape is not the name itself.
+        for tool in ["x,fixture", "a\nb", "a\u{202e}"] {
+            assert!(allowing("notes", tool).contains("cannot name this tool"), "{tool:?}");
+        }
+    }
 
     #[test]
     fn a_default_is_shown_as_it_would_be_typed() {

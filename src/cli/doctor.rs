@@ -16,7 +16,7 @@ use crate::config::SourceKind;
 use crate::error::Error;
 use crate::gateway::{Gateway, MISSING_FOLDER, ProviderState, ProviderStatus};
 use crate::registry::{ServerState, ServerStatus};
-use crate::text::{NextCommand, sanitise_text};
+use crate::text::{NextCommand, sanitise_text, shell_word};
 use crate::trust::ApprovalRequest;
 
 const MAX_TEXT_CHARS: usize = 2_000;
@@ -257,7 +257,22 @@ fn config(session: &Session, servers: usize) -> Finding {
             format!("{} copies the servers of other programs; or write the file yourself", session.next_command.with("import --write"));
         return Finding::new("config", Status::Warning, format!("there is no config file {}", path.display()), Some(remedy));
     }
-    Finding::ok("config", format!("{}, {}", path.display(), counted(servers, "server")))
+    others_may_change(&path).unwrap_or_else(|| Finding::ok("config", format!("{}, {}", path.display(), counted(servers, "server"))))
+}
+
+/// Returns a warning if other users may change the config. They cannot approve a server, but they decide about toolboxes, agents and limits.
+fn others_may_change(path: &Path) -> Option<Finding> {
+    let status = fs::metadata(path).ok()?;
+    let own = rustix::process::geteuid().as_raw();
+    let (text, remedy) = if status.uid() != own && status.uid() != 0 {
+        ("belongs to another user, who may change it", "make it yours: chown")
+    } else if status.mode() & 0o022 != 0 {
+        ("may be changed by other users", "take this right away: chmod go-w")
+    } else {
+        return None;
+    };
+    let path = path.display().to_string();
+    Some(Finding::new("config", Status::Warning, format!("{path} {text}"), Some(format!("{remedy} {}", shell_word(&path)))))
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -401,75 +416,5 @@ async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &Nex
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_check_is_a_line_with_its_remedy_below() {
-        let finding = Finding::new("server a", Status::Problem, "it is not there", Some("install it".to_owned()));
-        assert_eq!(shown(&finding, &Style::default()), "PROBLEM server a: it is not there\n          → install it\n");
-        assert_eq!(shown(&Finding::ok("config", "fine"), &Style::default()), "ok      config: fine\n");
-    }
-
-    #[test]
-    fn nothing_of_a_config_reaches_the_terminal_as_a_control_sequence_or_a_line_of_its_own() {
-        let evil = "\u{1b}[2J\u{9b}31m\r\nok      server b: fine\u{202e}";
-        let finding = Finding::new(evil, Status::Problem, evil, Some(format!("install {evil}")));
-        let text = shown(&finding, &Style::default());
-        assert!(!text.contains(|next: char| next.is_control() && next != '\n') && !text.contains('\u{202e}'), "{text:?}");
-        assert!(!text.lines().any(|line| line.starts_with("ok ")), "{text}");
-    }
-
-    #[test]
-    fn each_missing_part_of_a_box_has_its_remedy() {
-        let part = |name, available| BoxPart {
-            name,
-            available,
-            detail: available.then(|| "version 7".to_owned()),
-            problem: (!available).then(|| "it is not there".to_owned()),
-            remedy: (!available).then(|| "get it".to_owned()),
-        };
-        let found = |parts| of_boxes(&BoxesReport::of(parts, true));
-        let all = found(vec![part(BoxPartName::Landlock, true), part(BoxPartName::Scopes, false), part(BoxPartName::Cgroup, false)]);
-        let statuses = |found: &[Finding]| found.iter().map(|finding| finding.status).collect::<Vec<_>>();
-        assert_eq!(statuses(&all), [Status::Ok, Status::Warning, Status::Ok], "{all:?}");
-        assert!(all[0].text.contains("Landlock (version 7)") && all[1].remedy.as_deref() == Some("get it"), "{all:?}");
-        let none = found(vec![part(BoxPartName::UserNamespaces, false)]);
-        assert_eq!(statuses(&none), [Status::Problem, Status::Problem]);
-        assert_eq!(statuses(&of_boxes(&BoxesReport::without_program("x".to_owned()))), [Status::Problem]);
-    }
-
-    #[test]
-    fn one_is_not_more() {
-        assert_eq!([0, 1, 2].map(|count| counted(count, "tool")), ["0 tools", "1 tool", "2 tools"]);
-    }
-
-    #[test]
-    fn a_folder_that_others_can_look_into_is_a_warning() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(state_folder(folder.path()).status, Status::Warning);
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(state_folder(folder.path()).status, Status::Ok);
-        assert_eq!(state_folder(&folder.path().join("none/deeper")).status, Status::Ok);
-    }
-
-    #[test]
-    fn a_folder_that_cannot_be_made_is_a_problem_of_the_place_that_forbids_it() {
-        for place in ["/proc", "/dev/null"] {
-            let finding = state_folder(&Path::new(place).join("home/.hyperagent"));
-            assert_eq!(finding.status, Status::Problem, "{finding:?}");
-            assert!(finding.text.contains(&format!("nothing can be written into {place}")), "{finding:?}");
-        }
-    }
-
-    #[test]
-    fn what_keeps_a_gateway_from_opening_is_blamed() {
-        let next = NextCommand::of_library(None, None);
-        let what = |error: Error| not_opened(&error, &next).what;
-        assert_eq!(what(Error::ConfigUnreadable { path: "c".into(), problem: "x".into() }), "config");
-        assert_eq!(what(Error::TooManyServers { count: 2, limit: 1 }), "config");
-        assert_eq!(what(Error::io("the state folder", &std::io::Error::other("x"))), "state folder");
-        assert_eq!(what(Error::Internal("x".into())), "gateway");
-    }
-}
+#[path = "doctor_tests.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::request::quoted;
-use super::text::{Style, Tone, date_time, one_line};
+use super::text::{Style, Tone, date_time, joined, one_line};
 use crate::bridge::ToolMatch;
 use crate::config::ServerSource;
 use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerDetails, ServerInfo, ServerLimits, ToolDetails};
@@ -91,7 +91,7 @@ pub(super) fn list_text(servers: &[ServerStatus], style: &Style) -> String {
         }
         if !server.quarantined.is_empty() {
             let names: Vec<_> = server.quarantined.iter().map(|tool| sanitise_line(tool, MAX_ERROR_CHARS)).collect();
-            text.push_str(&style.wrapped("", &format!("\n{}: changed since their approval: {}", server.name, names.join(", "))));
+            text.push_str(&style.wrapped("", &format!("\n{}: changed since their approval: {}", server.name, joined(&names))));
         }
     }
     text
@@ -171,7 +171,7 @@ fn details_text(details: &ServerDetails, style: &Style) -> String {
     for (name, list) in lists {
         // An empty list of allowed names is shown as well, because an empty list means that nothing is allowed.
         if let Some(list) = list.filter(|list| !list.is_empty() || name.contains("only")) {
-            let names = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+            let names = if list.is_empty() { "none".to_owned() } else { joined(list) };
             text += &field(name, &names);
         }
     }
@@ -212,7 +212,7 @@ pub(super) fn test_text(report: &ConnectionReport, changed: &[String], style: &S
     );
     let warnings = report.warnings.iter().map(|warning| style.wrapped("  ", &format!("warning: {warning}")));
     let names: Vec<_> = changed.iter().map(|tool| sanitise_line(tool, MAX_ERROR_CHARS)).collect();
-    let changed = (!names.is_empty()).then(|| style.wrapped("  ", &format!("changed since their approval: {}", names.join(", "))));
+    let changed = (!names.is_empty()).then(|| style.wrapped("  ", &format!("changed since their approval: {}", joined(&names))));
     [format!("{what}\n")].into_iter().chain(changed).chain(warnings).collect()
 }
 

@@ -10,6 +10,8 @@ use crate::text::is_unseen;
 
 /// Width that is used if the terminal's width is unknown.
 pub const DEFAULT_WIDTH: usize = 80;
+/// The number of columns by which the further lines of an item are indented.
+const HANGING: usize = 2;
 const MIN_WIDTH: usize = 40;
 const MAX_WIDTH: usize = 200;
 /// Maximum number of consecutive spaces and invisible characters that are shown in full. If there are more, their number is shown instead.
@@ -97,12 +99,23 @@ impl Style {
     /// Formats `name   text`. The name takes `column` columns, and the text is wrapped beside it.
     #[must_use]
     pub fn field(&self, name: &str, column: usize, text: &str) -> String {
-        let space = " ".repeat(column);
+        self.hanging(name, column, 0, text)
+    }
+
+    /// Formats the same as [`Self::field`], for one item of a list. Further lines of the item are indented, so that none of them looks like
+    /// another item.
+    #[must_use]
+    pub(crate) fn item(&self, name: &str, column: usize, text: &str) -> String {
+        self.hanging(name, column, HANGING, text)
+    }
+
+    fn hanging(&self, name: &str, column: usize, further: usize, text: &str) -> String {
+        let space = " ".repeat(column + further);
         let wrapped = self.wrapped(&space, text);
         let name = pad(name, column);
         let tone = self.paint(Tone::Quiet, name.trim_end());
         let gap = &name[name.trim_end().len()..];
-        let text = wrapped.get(column..).unwrap_or("\n");
+        let text = wrapped.get(space.len()..).unwrap_or("\n");
         if text == "\n" { format!("{tone}\n") } else { format!("{tone}{gap}{text}") }
     }
 
@@ -172,6 +185,14 @@ fn wrap_line(line: &str, width: usize) -> Vec<String> {
     }
     parts.push(part.trim_end().to_owned());
     parts
+}
+
+/// Joins names. Puts a name in quotes if it is empty or contains white space, a comma or a quote. So one name never looks like several.
+pub(crate) fn joined<N: AsRef<str>>(names: &[N]) -> String {
+    let is_unclear =
+        |name: &str| name.is_empty() || name.contains(|character: char| character.is_whitespace() || ",\"'".contains(character));
+    let shown = names.iter().map(AsRef::as_ref).map(|name| if is_unclear(name) { format!("{name:?}") } else { name.to_owned() });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// Replaces control characters and invisible characters with their numbers, except the characters in `kept`.
@@ -275,6 +296,21 @@ mod tests {
         for line in STYLE.wrapped("    ", &text).lines().chain(STYLE.field("name", 12, &text).lines()) {
             assert!(line.width() <= 40, "{line:?}");
         }
+    }
+
+    #[test]
+    fn the_further_lines_of_an_item_do_not_look_like_another_item() {
+        let long = "x".repeat(28);
+        let of = |items: &[&str]| items.iter().map(|item| STYLE.item("", 12, item)).collect::<Vec<_>>().concat();
+        assert_eq!(of(&[&format!("{long}--safe")]), format!("{:12}{}\n{:14}xx--safe\n", "", "x".repeat(26), ""));
+        assert_ne!(of(&[&format!("{long}--safe")]), of(&[&long, "--safe"]));
+        assert_ne!(of(&["one two three four five six seven eight"]), of(&["one two three four five six", "seven eight"]));
+    }
+
+    #[test]
+    fn one_name_never_looks_like_several() {
+        assert_eq!(joined(&["a", "b"]), "a, b");
+        assert_eq!(joined(&["a, b", "c,d", "", "e\"f"]), r#""a, b", "c,d", "", "e\"f""#);
     }
 
     #[test]

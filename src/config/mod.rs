@@ -35,6 +35,7 @@ mod substitute;
 mod template;
 mod tree;
 mod uri_forms;
+mod user_folders;
 mod variant;
 mod workspace;
 mod yaml;
@@ -89,6 +90,7 @@ pub use substitute::{
 };
 pub(crate) use substitute::{INPUT_ADVICE, MAX_KNOWN_BYTES, TOO_LONG_PATH, environment_file, known_box_paths, with_known_values};
 pub use template::{Part, Placeholder, Template};
+pub(crate) use user_folders::{folder_of_variable, user_home};
 pub use variant::{Changes, ProfileConflict, SetValue, Setting, Variant, variants_of};
 pub use workspace::{Locality, NEUTRAL_FOLDER};
 pub(crate) use workspace::{is_of_workspace, mentions_workspace};

@@ -32,7 +32,7 @@ const OUR_KEYS: [&str; 18] = [
 ];
 /// Maximum depth at which values are read. No field of this program is nearly as deep. The parser refuses text that is more than 512 levels
 /// deep.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 /// The number of bytes that each value counts in addition to its text, so that very many small values exceed a limit too.
 const VALUE_BYTES: usize = 64;
 

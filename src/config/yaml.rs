@@ -5,12 +5,12 @@ use std::collections::HashSet;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use super::tree::{Entry, Node, Tree, Value, is_ours};
+use super::tree::{Entry, MAX_DEPTH, Node, Tree, Value, is_ours};
 use crate::error::{Error, Result};
 use crate::text::{Position, Problem, displayed};
 
-/// Maximum depth of values. The parser of JSON has the same limit.
-const MAX_DEPTH: usize = 512;
+/// Maximum depth of all values, also of those that are skipped. The parser of JSON has the same limit.
+const MAX_NESTING: usize = 512;
 const ALIAS: &str = "aliases are not supported in a config: write the value in full";
 const TAG: &str = "tags are not supported in a config";
 const KEY: &str = "a key must be a text";
@@ -32,8 +32,7 @@ pub fn is_yaml(file: &str) -> bool {
 /// `ERR_CONFIG_SYNTAX` with line and column.
 pub(super) fn from_text(text: &str, file: &str) -> Result<Tree> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut builder =
-        Builder { parser: Parser::new_from_str(text), path: String::new(), depth: 0, is_foreign: false, duplicates: Vec::new() };
+    let mut builder = Builder { parser: Parser::new_from_str(text), path: String::new(), depth: 0, duplicates: Vec::new() };
     let root = builder.document().map_err(|Failure { position, problem }| Error::ConfigSyntax {
         file: file.into(),
         line: position.line,
@@ -70,8 +69,6 @@ struct Builder<'t> {
     parser: Parser<'t, StrInput<'t>>,
     path: String,
     depth: usize,
-    /// True within a value that this program does not read ([`is_ours`]). Such a value may be anything that YAML permits.
-    is_foreign: bool,
     duplicates: Vec<Problem>,
 }
 
@@ -99,29 +96,46 @@ impl<'t> Builder<'t> {
 
     fn node(&mut self, event: Event<'_>, place: &Span) -> std::result::Result<Node, Failure> {
         let value = match event {
-            Event::Scalar(text, style, _, tag) => {
-                scalar(&text, style, tag.as_deref()).or_else(|| self.is_foreign.then_some(Value::Foreign))
-            }
-            Event::SequenceStart(_, None) => Some(Value::List(self.nested(place, Self::items)?)),
-            Event::MappingStart(_, None) => Some(Value::Object(self.nested(place, Self::entries)?)),
-            Event::SequenceStart(_, Some(_)) if self.is_foreign => Some(Value::List(self.nested(place, Self::items)?)),
-            Event::MappingStart(_, Some(_)) if self.is_foreign => Some(Value::Object(self.nested(place, Self::entries)?)),
-            Event::Alias(_) if self.is_foreign => Some(Value::Foreign),
+            Event::Scalar(text, style, _, tag) => scalar(&text, style, tag.as_deref()),
             Event::Alias(_) => return Err(Failure::at(&place.start, ALIAS)),
+            Event::SequenceStart(_, None) | Event::MappingStart(_, None) if self.depth > MAX_DEPTH => {
+                self.skip(event, place)?;
+                Some(Value::Foreign)
+            }
+            Event::SequenceStart(_, None) => Some(Value::List(self.nested(Self::items)?)),
+            Event::MappingStart(_, None) => Some(Value::Object(self.nested(Self::entries)?)),
             _ => None,
         };
         let value = value.ok_or_else(|| Failure::at(&place.start, TAG))?;
         Ok(Node { position: Some(position_of(&place.start)), value })
     }
 
-    fn nested<T>(&mut self, place: &Span, build: fn(&mut Self) -> std::result::Result<T, Failure>) -> std::result::Result<T, Failure> {
-        if self.depth == MAX_DEPTH {
-            return Err(Failure::at(&place.start, "the values are nested too deeply"));
-        }
+    fn nested<T>(&mut self, build: fn(&mut Self) -> std::result::Result<T, Failure>) -> std::result::Result<T, Failure> {
         self.depth += 1;
         let built = build(self)?;
         self.depth -= 1;
         Ok(built)
+    }
+
+    /// Reads the rest of a value that this program does not use. The value may be anything that YAML permits. This is a loop, because a
+    /// person's other program decides how deep the value is, and the stack of this thread may be small.
+    fn skip(&mut self, first: Event<'_>, place: &Span) -> std::result::Result<(), Failure> {
+        let (mut depth, mut next) = (0, (first, *place));
+        loop {
+            match &next.0 {
+                Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
+                Event::SequenceEnd | Event::MappingEnd => depth -= 1,
+                Event::StreamEnd => return Ok(()),
+                _ => {}
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+            if self.depth + depth > MAX_NESTING {
+                return Err(Failure::at(&next.1.start, "the values are nested too deeply"));
+            }
+            next = self.next()?;
+        }
     }
 
     fn items(&mut self) -> std::result::Result<Vec<Node>, Failure> {
@@ -143,28 +157,23 @@ impl<'t> Builder<'t> {
             let name = match event {
                 Event::MappingEnd | Event::StreamEnd => return Ok(entries),
                 Event::Scalar(name, ..) => name.into_owned(),
-                // In a foreign value, a key may be a list or a mapping. Such a key gets an empty name, because nobody reads a foreign
-                // value.
-                other if self.is_foreign => {
-                    self.node(other, &place)?;
-                    String::new()
-                }
                 _ => return Err(Failure::at(&place.start, KEY)),
             };
             let position = Some(position_of(&place.start));
             let dot = if self.path.is_empty() { "" } else { "." };
             let segment = format!("{dot}{}", displayed(&name));
-            if !seen.insert(name.clone()) && !self.is_foreign {
+            if !seen.insert(name.clone()) {
                 let field = format!("{}{segment}", self.path);
                 self.duplicates.push(Problem::new(field, position, "this key is used twice in its object"));
             }
-            let was_foreign = self.is_foreign;
-            let is_read = !was_foreign && is_ours(&name, &self.path, self.depth - 1);
-            self.is_foreign = !is_read;
             let (event, place) = self.next()?;
-            let read = self.within(&segment, event, &place)?;
-            self.is_foreign = was_foreign;
-            entries.push(Entry { name, position, node: if is_read { read } else { Node { position: None, value: Value::Foreign } } });
+            let node = if is_ours(&name, &self.path, self.depth - 1) {
+                self.within(&segment, event, &place)?
+            } else {
+                self.skip(event, &place)?;
+                Node { position: None, value: Value::Foreign }
+            };
+            entries.push(Entry { name, position, node });
         }
     }
 
@@ -240,5 +249,24 @@ mod tests {
         assert!(problem(&format!("servers: {}", "[".repeat(600))).contains("ERR_CONFIG_SYNTAX"));
         assert!(problem(&format!("servers: {}{}", "[".repeat(600), "]".repeat(600))).contains("ERR_CONFIG_SYNTAX"));
         assert!(problem(&format!("{}x", "- ".repeat(600))).contains("ERR_CONFIG_SYNTAX"));
+        assert!(
+            problem(&format!("notes:\n  {}x", "- ".repeat(600)))
+                .contains("ERR_CONFIG_SYNTAX c.yaml:2:1025: the values are nested too deeply")
+        );
+    }
+
+    #[test]
+    fn a_value_that_is_not_read_may_be_anything_that_yaml_permits() {
+        let text = "notes: &all\n  ? [odd]\n  : !!tag x\n  more: [*all, { a: 1, a: 2 }]\nservers:\n  a: { command: x }\n";
+        let config = parse_text(text, "c.yaml", 9).unwrap();
+        assert_eq!((config.servers.len(), config.invalid.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_deep_value_needs_no_deep_stack() {
+        let deep = format!("{}x", "- ".repeat(500));
+        let text = format!("notes:\n  {deep}\nlimits:\n  {deep}\nservers:\n  a: {{ command: x }}\n");
+        let parsed = std::thread::Builder::new().stack_size(1 << 20).spawn(move || parse_text(&text, "c.yaml", 9)).unwrap().join().unwrap();
+        assert!(parsed.unwrap_err().code() == "ERR_CONFIG_INVALID");
     }
 }

@@ -37,6 +37,7 @@ use crate::boxes::{
 use crate::client::{Boxed, Target, border_threads};
 use crate::config::{
     BoxDefinition, BoxHost, BoxNetwork, Locality, NEUTRAL_FOLDER, ResolvedCommand, ServerDefinition, Transport, resolve_box_paths,
+    user_home,
 };
 use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
@@ -78,7 +79,6 @@ pub(super) struct BoxMaker {
 
 impl BoxMaker {
     pub(super) fn new(options: &GatewayOptions) -> Self {
-        let home = options.environment.get("HOME").map_or("/", String::as_str);
         let workspace = options.workspace_folder.as_deref().unwrap_or(Path::new("."));
         Self {
             program: options.box_program.clone(),
@@ -96,7 +96,7 @@ impl BoxMaker {
                 starts: starts(workspace),
                 search_model: options.search_model.as_deref().and_then(|folder| absolute(folder).ok()),
             },
-            services: services(&options.environment, Path::new(home), geteuid().as_raw()),
+            services: services(&options.environment, &user_home(&options.environment), geteuid().as_raw()),
             socket_folders: socket_folders(&options.environment, geteuid().as_raw()),
         }
     }

@@ -11,7 +11,7 @@ use super::callbacks::Callbacks;
 use super::config_source::{ConfigContent, ConfigSource};
 use super::events::{EventListener, Events};
 use super::providers::ProviderLoader;
-use crate::config::{ArgumentCheck, Config, SchemaViolations, SearchRanking, Surroundings};
+use crate::config::{ArgumentCheck, Config, SchemaViolations, SearchRanking, Surroundings, folder_of_variable, user_home};
 use crate::embedding::{Embedder, EmbedderOptions};
 use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
@@ -265,15 +265,14 @@ impl GatewayOptions {
     }
 
     fn home(&self) -> PathBuf {
-        self.environment.get("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+        user_home(&self.environment)
     }
 }
 
-/// Returns the default folder for snapshots in the user's cache folder. The XDG Base Directory Specification requires absolute paths, so
-/// relative paths are ignored.
+/// Returns the default folder for snapshots in the user's cache folder.
 fn cache_folder(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let absolute = |name: &str| environment.get(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    let folder = |name: &str| folder_of_variable(environment, name);
+    let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
     Some(cache.join("hyperlight-mcp/snapshots"))
 }
 

@@ -177,9 +177,15 @@
     throw invalid(method, "signal must be an AbortSignal");
   }
 
+  /** Refuses NaN and Infinity. JSON writes them as null, and null would be read as a default. */
+  function finite(key, value) {
+    if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${key}: must not be ${value}`);
+    return value;
+  }
+
   function json(value, method) {
     try {
-      return JSON.stringify(value);
+      return JSON.stringify(value, finite);
     } catch (error) {
       throw invalid(method, said(error));
     }

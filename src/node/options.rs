@@ -129,7 +129,13 @@ enum EnableWord {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct ApproveOptions {
+    /// Without this key, the approval does not expire. `null` is refused, because it may be the result of a wrong calculation.
+    #[serde(deserialize_with = "number")]
     pub(super) valid_for_ms: Option<std::num::NonZeroU64>,
+}
+
+fn number<'de, D: serde::Deserializer<'de>>(given: D) -> std::result::Result<Option<std::num::NonZeroU64>, D::Error> {
+    std::num::NonZeroU64::deserialize(given).map(Some)
 }
 
 /// The query of `audit`.
@@ -376,7 +382,9 @@ mod tests {
         assert!(error.to_string().starts_with("Gateway.approve: argument 1: "), "{error}");
         let error = arguments::<(Option<AuditQuery>,)>("Gateway.audit", r#"[{ "kind": "calls" }]"#).unwrap_err();
         assert!(error.to_string().starts_with("Gateway.audit: kind: unknown variant `calls`"), "{error}");
-        let error = arguments::<(ApproveOptions,)>("Gateway.approve", r#"[{ "validForMs": "soon" }]"#).unwrap_err();
-        assert!(error.to_string().starts_with("Gateway.approve: validForMs: "), "{error}");
+        for given in [r#""soon""#, "null", "0", "1.5"] {
+            let error = arguments::<(ApproveOptions,)>("Gateway.approve", &format!(r#"[{{ "validForMs": {given} }}]"#)).unwrap_err();
+            assert!(error.to_string().starts_with("Gateway.approve: validForMs: "), "{error}");
+        }
     }
 }

@@ -13,6 +13,7 @@ mod word_text;
 pub(crate) use nearest::comparisons;
 pub use nearest::nearest;
 pub use next_command::NextCommand;
+pub(crate) use next_command::shell_word;
 pub use problem::Problem;
 pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};
 pub(crate) use sanitise::{MAX_LEVELS, hidden, is_tag, is_unseen, visible};

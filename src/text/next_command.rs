@@ -46,11 +46,14 @@ fn is_by_npx(environment: &BTreeMap<String, String>) -> bool {
     is("npm_command", "exec") && is("npm_lifecycle_event", "npx")
 }
 
-/// Quotes a path so that a shell reads it as one word.
 fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
+    shell_word(&path.display().to_string())
+}
+
+/// Quotes a text so that a shell reads it as one word.
+pub(crate) fn shell_word(text: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "@%+=:,./_-".contains(character);
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, 
 use super::calls::{Admitted, InFlight};
 use super::form::Form;
 use super::notification::Notice;
-use super::rate_limit::{NOTICES, RateDecision, RateLimiter};
+use super::rate_limit::{NOTICES, QUESTIONS, RateDecision, RateLimiter};
 use super::roots::narrowed;
 use crate::blocking::blocking;
 use crate::error::Result;
@@ -24,9 +24,13 @@ pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onS
 const OVER: &str = "the call during which the server asked has ended";
 /// Answer to a sampling request. It is sent if the server may be connected, but is not fully approved and enabled.
 pub(in crate::client) const NOBODY_ASKED: &str = "nobody is asked, because this server is not fully approved and enabled";
+const TOO_OFTEN: &str = "it asks too often, so questions are declined until it asks less often";
 const IS_DECLINED: &str = "the server is not fully approved and enabled, so its questions are declined and its notifications are dropped";
-/// Time for which the result of an approval check is reused for notifications. For a question, the approval is checked each time.
+/// Time for which the result of a check is reused, at least. A check looks up the files that the entry of the server names.
 const CHECK_VALID_FOR: Duration = Duration::from_millis(100);
+/// Number of times that the result of a check is reused for as long as the check has taken. So checks for a server with a long entry take at
+/// most a small part of the time of a thread, however many messages it sends.
+const REUSED: u32 = 20;
 
 /// Asks the callers of one server the server's questions.
 #[derive(Clone)]
@@ -37,15 +41,25 @@ pub(in crate::client) struct Questions {
     pub(in crate::client) roots: Vec<String>,
     /// Rate limiter for reports about questions. Without it, a flood of questions would fill the agent's memory.
     report_limiter: Arc<Mutex<RateLimiter>>,
+    question_limiter: Arc<Mutex<RateLimiter>>,
     approval_check: Arc<ApprovalCheck>,
 }
 
-/// Result of the last check whether the server's notifications may be forwarded.
+/// Result of the last check whether the server's messages may be forwarded.
 #[derive(Default)]
 struct ApprovalCheck {
-    until: Mutex<Option<Instant>>,
+    last: Mutex<Option<Checked>>,
     /// True once it was reported that the server's messages are not forwarded. There is only one such report for each connection.
     is_reported: AtomicBool,
+    /// True once it was reported that the server asks too often.
+    is_flood_reported: AtomicBool,
+}
+
+struct Checked {
+    may_send: bool,
+    /// The id of the approval that was checked.
+    approval: String,
+    until: Instant,
 }
 
 /// The caller to ask, and the call to which the question belongs, if any.
@@ -56,13 +70,42 @@ struct Asker {
 
 impl Questions {
     pub(in crate::client) fn new(server: &str, observer: Arc<dyn Observer>, roots: Vec<String>) -> Self {
-        let report_limiter = Arc::new(Mutex::new(RateLimiter::new(NOTICES, Instant::now())));
-        Self { server: server.to_owned(), observer, roots, report_limiter, approval_check: Arc::default() }
+        let limiter = |rate| Arc::new(Mutex::new(RateLimiter::new(rate, Instant::now())));
+        let (report_limiter, question_limiter) = (limiter(NOTICES), limiter(QUESTIONS));
+        Self { server: server.to_owned(), observer, roots, report_limiter, question_limiter, approval_check: Arc::default() }
     }
 
-    /// Returns whether somebody may be asked a question of this server now. The first refusal is reported to the observer.
+    /// Returns whether a question that has just arrived may be asked. The rate is checked before the approval, so that a flood of questions
+    /// costs the other servers no time. The first question that exceeds the rate is reported to the observer.
+    pub(in crate::client) fn admits(&self) -> bool {
+        self.admits_at(Instant::now())
+    }
+
+    fn admits_at(&self, now: Instant) -> bool {
+        if self.question_limiter.lock().admits(1, now) {
+            return self.may_ask_at(now);
+        }
+        if !self.approval_check.is_flood_reported.swap(true, Ordering::AcqRel) {
+            self.observer.question_cancelled(&self.server, TOO_OFTEN);
+        }
+        false
+    }
+
+    /// Returns whether somebody may be asked a question of this server now. The id of the approval is read each time, so that no question
+    /// passes after a revocation. The first refusal is reported to the observer.
     pub(in crate::client) fn may_ask(&self) -> bool {
-        let may = self.observer.may_send_messages(&self.server);
+        self.may_ask_at(Instant::now())
+    }
+
+    fn may_ask_at(&self, now: Instant) -> bool {
+        let approval = self.observer.approval(&self.server).ok();
+        let may = approval.is_some_and(|approval| {
+            let mut last = self.approval_check.last.lock();
+            match last.as_ref().filter(|last| last.until > now && last.approval == approval) {
+                Some(last) => last.may_send,
+                None => self.check(approval, now, &mut last),
+            }
+        });
         if !may && !self.approval_check.is_reported.swap(true, Ordering::AcqRel) {
             self.observer.question_cancelled(&self.server, IS_DECLINED);
         }
@@ -71,12 +114,22 @@ impl Questions {
 
     /// Returns whether a notification of the server may be forwarded now.
     pub(super) fn may_notify(&self) -> bool {
-        let mut until = self.approval_check.until.lock();
         let now = Instant::now();
-        if until.is_none_or(|until| until <= now) {
-            *until = self.observer.may_send_messages(&self.server).then(|| now + CHECK_VALID_FOR);
+        let mut last = self.approval_check.last.lock();
+        match last.as_ref().filter(|last| last.until > now) {
+            Some(last) => last.may_send,
+            None => self.observer.approval(&self.server).is_ok_and(|approval| self.check(approval, now, &mut last)),
         }
-        until.is_some()
+    }
+
+    /// Checks whether messages of the server may be forwarded, and stores the result. `approval` was read before, so a revocation during
+    /// the check is noticed by the next question.
+    fn check(&self, approval: String, now: Instant, last: &mut Option<Checked>) -> bool {
+        let began = Instant::now();
+        let may_send = self.observer.may_send_messages(&self.server);
+        let until = now + CHECK_VALID_FOR.max(began.elapsed() * REUSED);
+        *last = Some(Checked { may_send, approval, until });
+        may_send
     }
 
     /// Asks a person, and returns the answer to the elicitation: `{ action, content? }`. If there is nobody to ask, or the form cannot be
@@ -313,9 +366,14 @@ mod tests {
     use super::*;
     use crate::catalog::Manifest;
 
-    /// Observer that counts the reports about questions, and never asks anybody.
-    #[derive(Default)]
-    struct Counting(AtomicUsize, AtomicU64);
+    /// Observer that counts the reports about questions and the checks, and never asks anybody. The last field is the id of the approval.
+    struct Counting(AtomicUsize, AtomicU64, AtomicU64, Mutex<Option<String>>);
+
+    impl Default for Counting {
+        fn default() -> Self {
+            Self(AtomicUsize::default(), AtomicU64::default(), AtomicU64::default(), Mutex::new(Some("1".to_owned())))
+        }
+    }
 
     impl Observer for Counting {
         fn lost(&self, _server: &str, _reason: &str) {}
@@ -332,7 +390,11 @@ mod tests {
         fn question_cancelled(&self, _server: &str, _reason: &str) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+        fn approval(&self, _server: &str) -> Result<String> {
+            self.3.lock().clone().ok_or(crate::error::Error::Closed { what: "gateway" })
+        }
         fn may_send_messages(&self, _server: &str) -> bool {
+            self.2.fetch_add(1, Ordering::Relaxed);
             true
         }
 
@@ -352,6 +414,33 @@ mod tests {
         assert!(report_limiter < 10_000);
         questions.end();
         assert_eq!(report_limiter + observer.1.load(Ordering::Relaxed), 20_000, "all other reports are counted as dropped");
+    }
+
+    #[test]
+    fn the_approval_is_not_read_for_each_question_of_a_flood() {
+        let observer = Arc::new(Counting::default());
+        let questions = Questions::new("s", Arc::clone(&observer) as Arc<dyn Observer>, Vec::new());
+        let now = Instant::now();
+        let admitted = (0..20_000).filter(|_| questions.admits_at(now)).count();
+        let checks = || observer.2.load(Ordering::Relaxed);
+        assert_eq!((admitted, checks()), (QUESTIONS.burst as usize, 1));
+        assert_eq!(observer.0.load(Ordering::Relaxed), 1, "the flood is reported once");
+        assert!(questions.admits_at(now + Duration::from_secs(1)), "later questions are asked again");
+        assert_eq!(checks(), 2);
+    }
+
+    #[test]
+    fn no_question_passes_after_a_revocation() {
+        let observer = Arc::new(Counting::default());
+        let questions = Questions::new("s", Arc::clone(&observer) as Arc<dyn Observer>, Vec::new());
+        let now = Instant::now();
+        assert!(questions.may_ask_at(now));
+        *observer.3.lock() = None;
+        assert!(!questions.may_ask_at(now));
+        // The server was approved again, under another id.
+        *observer.3.lock() = Some("2".to_owned());
+        let checks = observer.2.load(Ordering::Relaxed);
+        assert!(questions.may_ask_at(now) && observer.2.load(Ordering::Relaxed) == checks + 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::findings::{findings, tally};
 use super::leaves::{differences, leaves};
 use super::schema::show_schema;
 use super::{Page, line};
-use crate::command::text::{Style, Tone, printable};
+use crate::command::text::{Style, Tone, joined, printable};
 use crate::trust::{Changes, HostFieldsSummary, Item, ManifestChanges, ManifestRequest, ToolSummary};
 
 pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String {
@@ -79,7 +79,7 @@ fn show_changes(page: &mut Page, changes: &ManifestChanges) {
             [("new", Tone::Good, &changes.added), ("removed", Tone::Bad, &changes.removed), ("changed", Tone::Warning, &changes.changed)]
         {
             if !names.is_empty() {
-                page.noted(tone, &format!("{word} {kind}: {}", names.join(", ")));
+                page.noted(tone, &format!("{word} {kind}: {}", joined(names)));
             }
         }
     }
@@ -221,7 +221,7 @@ fn resources_and_prompts(page: &mut Page, request: &ManifestRequest) {
     }
     for prompt in &request.prompts {
         let arguments: Vec<_> = prompt.arguments.iter().map(|argument| line(&argument.name)).collect();
-        let head = format!("{}({})", line(&prompt.name), arguments.join(", "));
+        let head = format!("{}({})", line(&prompt.name), joined(&arguments));
         described(page, head, prompt.title.as_ref(), prompt.description.as_ref());
         show_host_fields(page, &prompt.host);
         for argument in &prompt.arguments {

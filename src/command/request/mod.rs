@@ -6,7 +6,7 @@ mod leaves;
 mod manifest;
 mod schema;
 
-use super::text::{Style, Tone, one_line};
+use super::text::{Style, Tone, joined, one_line};
 use crate::config::Confirm;
 use crate::text::has_invisible;
 use crate::trust::{ApprovalRequest, CommandRequest};
@@ -59,10 +59,11 @@ impl Page<'_> {
         self.text.push_str(&self.style.field(&format!("  {name}"), NAMES, &shown));
     }
 
-    /// Adds a field with one line for each item.
+    /// Adds a field with each item on a line of its own. Further lines of an item are indented.
     fn list(&mut self, name: &str, items: &[String]) {
         for (index, item) in items.iter().enumerate() {
-            self.field(if index == 0 { name } else { "" }, item);
+            let name = if index == 0 { name } else { "" };
+            self.text.push_str(&self.style.item(&format!("  {name}"), NAMES, &line(item)));
         }
     }
 
@@ -165,7 +166,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
 fn reads(page: &mut Page, names: &[String]) {
     if !names.is_empty() {
         let told = "of these, tools without annotations that say what they do are called without a question";
-        page.field("reads", &format!("{}: {told}", names.iter().map(|name| bordered(name)).collect::<Vec<_>>().join(", ")));
+        page.field("reads", &format!("{}: {told}", joined(names)));
     }
 }
 
@@ -223,14 +224,14 @@ fn filters(page: &mut Page, request: &CommandRequest) {
     let allowed = [("only tools", &request.allow_tools), ("may read", &request.allow_resources), ("only prompts", &request.allow_prompts)];
     for (name, names) in allowed {
         if let Some(names) = names {
-            page.field(name, if names.is_empty() { "none".to_owned() } else { names.join(", ") }.as_str());
+            page.field(name, if names.is_empty() { "none".to_owned() } else { joined(names) }.as_str());
         }
     }
     let denied =
         [("never tools", &request.deny_tools), ("may not read", &request.deny_resources), ("never prompts", &request.deny_prompts)];
     for (name, names) in denied {
         if !names.is_empty() {
-            page.field(name, &names.join(", "));
+            page.field(name, &joined(names));
         }
     }
 }

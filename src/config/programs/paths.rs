@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::Program;
+use crate::config::user_folders::{folder_of_variable, settings_folder, user_home};
 
 /// Returns the possible config files of these programs, or of all programs if the list is empty. Files of the project come first.
 pub(crate) fn config_paths(programs: &[Program], environment: &BTreeMap<String, String>, workspace: &Path) -> Vec<(Program, PathBuf)> {
-    let home = PathBuf::from(environment.get("HOME").map_or("/", String::as_str));
-    let config = environment.get("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map_or_else(|| home.join(".config"), PathBuf::from);
-    let codex = environment.get("CODEX_HOME").filter(|path| !path.is_empty()).map_or_else(|| home.join(".codex"), PathBuf::from);
+    let (home, config) = (user_home(environment), settings_folder(environment));
+    let codex = folder_of_variable(environment, "CODEX_HOME").unwrap_or_else(|| home.join(".codex"));
     let of = |program: Program| match program {
         Program::Vscode => {
             let user = ["Code", "Code - Insiders", "VSCodium"].map(|name| config.join(name).join("User"));

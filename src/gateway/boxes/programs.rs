@@ -28,7 +28,7 @@ const GENERAL: [&str; 4] = ["PATH", "HOME", "SHELL", "TMPDIR"];
 
 /// Maximum number of lookups for all servers together that are neither in the operator's own config nor approved. Anybody can commit a config
 /// of another program with very many entries.
-const MAX_WORK_FOR_OTHERS: usize = 262_144;
+const MAX_WORK_FOR_OTHERS: usize = 32_768;
 
 /// Files and programs outside of a box that the box must not change. They have no influence on the folders that a box gets for its own
 /// program.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::boxes::{Registry, Runner, RunnerSettings, registry};
-use crate::config::{BoxDefinition, BoxHost, BoxNetwork, ServerDefinition, Surroundings, Transport};
+use crate::config::{BoxDefinition, BoxHost, BoxNetwork, ServerDefinition, Surroundings, Transport, folder_of_variable};
 use crate::files::{Links, read_bounded};
 use crate::gateway::core::Core;
 
@@ -34,7 +34,7 @@ impl Core {
 fn registry_of(command: &str, arguments: &[String], surroundings: &Surroundings) -> Option<Registry> {
     let Surroundings { environment, user_home, workspace_folder: _ } = surroundings;
     let runner = Runner::of(command, arguments)?;
-    let config = environment.get("XDG_CONFIG_HOME").map_or_else(|| user_home.join(".config"), PathBuf::from);
+    let config = folder_of_variable(environment, "XDG_CONFIG_HOME").unwrap_or_else(|| user_home.join(".config"));
     // Reads only files that the package manager reads too.
     let read = |reader: Runner, path: PathBuf| {
         let bytes = if reader == runner { read_bounded(&path, Links::Follow, MAX_SETTINGS_BYTES).ok() } else { None };

@@ -9,6 +9,9 @@ use serde_json::value::RawValue;
 /// Maximum number of values in a body. A host's requests have far fewer: code is one text, and large data comes from the servers and not
 /// from the host.
 const MAX_VALUES: usize = 100_000;
+/// Number of values for which a body counts as one more request of its client. Parsing a value takes some hundred times as long as reading
+/// its bytes.
+const VALUES_OF_REQUEST: usize = 250;
 /// Maximum size in bytes of an `initialize` request. Its contents are kept as long as its session exists.
 const MAX_INITIALIZE_BYTES: usize = 64 * 1024;
 /// Maximum size in bytes of `_meta` of a request. The `_meta` is kept until the call ends.
@@ -41,6 +44,11 @@ pub(super) enum Shape {
     Message,
     /// The body has too many values, or a part of it is too large. It is not parsed.
     TooLarge,
+}
+
+/// Returns the number of requests as which a body counts in addition to its own, because it has many values.
+pub(super) fn further_requests(body: &[u8]) -> u32 {
+    u32::try_from(values_in(body) / VALUES_OF_REQUEST).unwrap_or(u32::MAX)
 }
 
 /// Returns the kind of a body before the body is parsed. If the body is not a JSON object of the expected form, only the number of its values is
@@ -116,6 +124,13 @@ mod tests {
             serde_json::Value::Object(fields) => fields.values().map(values).sum(),
             _ => 0,
         }
+    }
+
+    #[test]
+    fn a_body_with_very_many_values_counts_as_many_requests() {
+        let body = |values: usize| format!("{{\"params\":[{}0]}}", "0,".repeat(values));
+        assert_eq!([10, 400, 99_000].map(|values| further_requests(body(values).as_bytes())), [0, 1, 396]);
+        assert_eq!(further_requests(format!("\"{}\"", "0,".repeat(99_000)).as_bytes()), 0);
     }
 
     #[test]

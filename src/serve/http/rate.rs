@@ -61,6 +61,12 @@ impl Rates {
 
     /// Returns whether the client may send a request now. If it may, counts the request.
     pub(super) fn take(&self, client: Client, now: Instant) -> bool {
+        self.take_many(client, 1, now)
+    }
+
+    /// Returns whether the client may send `count` requests now. If it may, counts them. A count above the rate counts as the rate.
+    pub(super) fn take_many(&self, client: Client, count: u32, now: Instant) -> bool {
+        let count = f64::from(count).min(self.per_second);
         let mut buckets = self.buckets.lock();
         if buckets.len() >= MAX_CLIENTS && !buckets.contains_key(&client) {
             // After one second without requests, a bucket is full again. A full bucket can be removed without effect.
@@ -71,9 +77,9 @@ impl Rates {
         }
         let bucket = buckets.entry(client).or_insert(Bucket { left: self.per_second, at: now });
         *bucket = Bucket { left: self.left_in(bucket, now), at: now };
-        let may = bucket.left >= 1.0;
+        let may = bucket.left >= count;
         if may {
-            bucket.left -= 1.0;
+            bucket.left -= count;
         }
         may
     }
@@ -94,6 +100,16 @@ mod tests {
         assert!(!rates.has_left(&one, start) && rates.has_left(&one, start + Duration::from_millis(400)) && rates.has_left(&third, start));
         assert_eq!(taken(&one, start + Duration::from_millis(400)), 1);
         assert_eq!(taken(&one, start + Duration::from_mins(1)), 3);
+    }
+
+    #[test]
+    fn a_request_can_count_as_many() {
+        let (rates, start) = (Rates::new(10), Instant::now());
+        let take = |count, at| rates.take_many(Client::Caller("one".into()), count, at);
+        assert!(take(6, start) && !take(6, start) && take(4, start) && take(0, start) && !take(1, start));
+        // A count above the rate does not lock the client out.
+        assert!(!take(99, start + Duration::from_millis(900)) && take(99, start + Duration::from_secs(2)));
+        assert!(!take(1, start + Duration::from_secs(2)));
     }
 
     #[test]

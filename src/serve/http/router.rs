@@ -123,7 +123,7 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
         // Requests with wrong tokens are counted for the address, so that nobody can try many tokens.
         _ => address,
     };
-    if !shared.rates.take(client, Instant::now()) {
+    if !shared.rates.take(client.clone(), Instant::now()) {
         return shared.refuse(Refusal::Rate);
     }
     let caller = match identified.caller {
@@ -133,6 +133,7 @@ async fn known_caller<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mu
     // The handler gets the caller's name, but never the token.
     request.headers_mut().remove(header::AUTHORIZATION);
     request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(client);
     next.run(request).await
 }
 
@@ -246,6 +247,14 @@ impl<H: ServerHandler> Shared<H> {
             Ok(Bytes::from_owner(BodyBytes { bytes, _buffer: buffer }))
         };
         let bytes = timeout(self.limits.body_timeout, reading).await.unwrap_or(Err(Refusal::BodyTime))?;
+        // Parsing many small values takes long, and no other client may wait for it.
+        let further = body_shape::further_requests(&bytes);
+        if let Some(client) = parts.extensions.get::<Client>()
+            && further > 0
+            && !self.rates.take_many(client.clone(), further, Instant::now())
+        {
+            return Err(Refusal::Rate);
+        }
         match body_shape::shape(&bytes) {
             Shape::TooLarge => Err(Refusal::BodyShape),
             shape => Ok((http::Request::from_parts(parts, Full::new(bytes)), shape)),
