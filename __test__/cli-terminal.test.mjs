@@ -75,7 +75,7 @@ test('approve names the tools that sound like reads, writes those that a person 
   assert.deepEqual([code, unanswered], [0, 0], text)
   assert.match(
     text,
-    /1 get_a, 2 list_b, 3 read_c\s[\s\S]*please answer[\s\S]*reads of weather is written[\s\S]*stage 1 of 2[\s\S]*reads {2,}get_a, list_b/,
+    /1 get_a, 2 list_b, 3 read_c\s[\s\S]*please answer[\s\S]*setting "reads" of weather was written[\s\S]*stage 1 of 2[\s\S]*reads {2,}get_a, list_b/,
   )
   assert.match(text, /WRITES read_c[\s\S]*weather: approved/)
   assert.match(readFileSync(config, 'utf8'), /^\/\/ mine\n[\s\S]*"reads": \["get_a","list_b"\]|^\/\/ mine\n[\s\S]*"get_a",\s*"list_b"/)
@@ -100,7 +100,7 @@ test('approve does not ask which tools are reads where it cannot write them, and
   write(at, 'based.json', '{ "base": ["cursor"] }')
   for (const [config, where] of [
     ['mcp.yaml', /write this line into its entry in mcp\.yaml, which is not changed as it is YAML:/],
-    ['based.json', /Its entry is from the config of "cursor"\. To change that, copy it into based\.json, with this line:/],
+    ['based.json', /Its entry is in the config of "cursor", which this command does not change\. Copy the entry into based\.json, with this line:/],
   ]) {
     const before = readFileSync(join(at.work, config), 'utf8')
     const words = ['--config', config, '--state', join(at.home, config), 'approve', 'weather']

@@ -123,7 +123,7 @@ impl Lookup for Machine {
 
     fn entries(&self, folder: &Path, most: usize) -> Option<Vec<crate::boxes::Entry>> {
         let within = self.kinds.iter().filter(|(path, _)| path.parent() == Some(folder));
-        // A folder's entry for a mount point has the kind of the hidden file. In these tests, a socket is mounted over a file.
+        // The entry of a folder for a mount point has the kind of the file below the mount. In these tests, a socket is mounted over a file.
         let hidden = |path: &PathBuf| self.mounts.iter().any(|mount| mount.point == *path).then_some(Kind::File);
         let entries = within.map(|(path, kind)| crate::boxes::Entry {
             path: path.clone(),

@@ -254,11 +254,11 @@ fn refusal(owner: &Owner, changeable: &Path) -> String {
     let changeable = changeable.display();
     if matches!(owner, Owner::Host) {
         return format!(
-            "{changeable} cannot be written: your other programs, such as editors, read a file there and start the servers that it names, without a box. Name other folders"
+            "a box must not write {changeable}: your other programs, such as editors, read a file there and start the servers that it names, without a box. Name other folders"
         );
     }
     format!(
-        "{changeable} cannot be written: this gateway's own program is loaded through it, and this program runs without a box. Name other folders, or install \
+        "a box must not write {changeable}: this gateway's own program is loaded through it, and this program runs without a box. Name other folders, or install \
          the program outside of them"
     )
 }

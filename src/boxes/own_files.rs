@@ -243,7 +243,7 @@ pub(super) fn check_own_folders(
         }
         if let Some(other) = name_by_mount(&place, given, mounts, lookup) {
             return Err(format!(
-                "{}, this gateway's own folder, has another name in this box, {}: give folders without it, or put it outside of the folders of this box",
+                "{}, this gateway's own folder, has another name in this box, {}: give the box folders that do not contain this name, or move the gateway's folder outside of them",
                 folder.display(),
                 other.display()
             ));

@@ -22,7 +22,7 @@ pub struct Present {
     pub refusal: Option<String>,
     /// The missing programs of other servers that the box could make. They are among the sentences too.
     pub makes: Vec<String>,
-    /// The other servers that the sentences name, in the form that the sentences have.
+    /// The other servers that the sentences name or count, written as in the sentences.
     pub servers: Vec<String>,
     /// The paths that the box may write, and those in its arguments that do not exist yet.
     pub writes: Vec<String>,

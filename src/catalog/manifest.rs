@@ -62,7 +62,7 @@ impl Tool {
     }
 
     /// Returns whether a call has the same meaning for this tool and for `other`. `_meta` and icons are not compared. A host only gets the
-    /// approved ones, and older versions of this program approved tools without reading them.
+    /// approved ones, and older versions of this program approved tools without reading `_meta` and icons.
     #[must_use]
     pub fn is_called_as(&self, other: &Self) -> bool {
         let Self { name, title, description, input_schema, output_schema, annotations, execution, meta: _, icons: _ } = self;

@@ -163,8 +163,11 @@ async fn offered_reads(session: &Session, dialog: &Dialog<'_>, source: &ServerSo
 /// Writes the reads that a person has chosen into the config. Returns whether this succeeded.
 fn written_reads(session: &Session, dialog: &Dialog<'_>, name: &str, reads: &[String]) -> bool {
     let (is_written, told) = match add_reads(session, name, reads) {
-        Ok(path) => (true, format!("reads of {name} is written into {}. The entry has changed, so it is shown again.", path.display())),
-        Err(error) => (false, format!("reads was not written: {}", error.sentence(&session.next_command))),
+        Ok(path) => (
+            true,
+            format!("the setting \"reads\" of {name} was written into {}. The entry has changed, so it is shown again.", path.display()),
+        ),
+        Err(error) => (false, format!("the setting \"reads\" was not written: {}", error.sentence(&session.next_command))),
     };
     dialog.say(&session.terminal.err.wrapped("", &one_line(&told)));
     is_written

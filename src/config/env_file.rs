@@ -13,7 +13,7 @@ use crate::text::{Position, Problem, displayed_within};
 
 /// Maximum size of an environment file: 1 MiB.
 pub const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
-/// Maximum number of characters in a variable's name that a message shows. The content of the file is not approved.
+/// Maximum number of characters in a variable's name that a message shows. Nobody approves the content of the file, so a name can be any text.
 pub(super) const MAX_NAME_CHARS: usize = 64;
 
 /// Reads an environment file for [`crate::config::resolve_command`]. Reads only a regular file, and at most one byte over the limit.

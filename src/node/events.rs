@@ -87,8 +87,8 @@ impl EventSink {
     pub(super) fn new(listener: Option<Function<Vec<String>, ()>>) -> napi::Result<Option<Self>> {
         let Some(listener) = listener else { return Ok(None) };
         let state = Arc::new(State { queue: Mutex::default(), told: watch::Sender::new(0) });
-        // `ends` is dropped together with the listener, at the latest when the environment ends. Turns that are queued at that time are
-        // never dropped, so they cannot report the end.
+        // `ends` is dropped together with the listener, at the latest when the environment ends. The turns that are queued at that
+        // time are not dropped, so the destructor of a turn could not report the end.
         let ends = Ends(Arc::clone(&state));
         let listener = listener.build_threadsafe_function::<Turn>().weak::<true>().callee_handled::<false>();
         let listener = listener.build_callback(move |mut context| {

@@ -370,7 +370,10 @@ mod tests {
             assert!(error.code() == "ERR_INVALID_OPTION" && error.to_string().contains("Gateway.open"), "{error}");
         }
         let error = check_callbacks("Gateway.agent", r#"["onAproval"]"#, CallbackOwner::Agent).unwrap_err().to_string();
-        assert!(error.contains("onAproval: unknown option") && !error.contains("onInput"), "{error}");
+        assert!(
+            error.contains("onAproval is a function, but no option of this name takes a function") && !error.contains("onInput"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -147,8 +147,8 @@ impl fmt::Display for AttachReason {
         match self {
             Self::Named => formatter.write_str("the task names it"),
             Self::Always => formatter.write_str("it is available for every task"),
-            Self::Capability(capability) => write!(formatter, "the task needs its capability \"{capability}\""),
-            Self::CapabilityInText(capability) => write!(formatter, "the task's text mentions its capability \"{capability}\""),
+            Self::Capability(capability) => write!(formatter, "the task needs the server's capability \"{capability}\""),
+            Self::CapabilityInText(capability) => write!(formatter, "the task's text mentions the server's capability \"{capability}\""),
             Self::Keyword(keyword) => write!(formatter, "the task's text contains the server's keyword \"{keyword}\""),
         }
     }

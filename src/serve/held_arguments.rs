@@ -33,8 +33,8 @@ impl Default for ArgumentMemory {
             of_all: MAX_OF_ALL,
             reserved: RESERVED,
             least_of_caller: LEAST_OF_CALLER,
-            what_of_caller: "bytes of arguments in this caller's calls (or nearly as many)",
-            what_of_all: "bytes of arguments in all calls (or up to a quarter fewer)",
+            what_of_caller: "bytes of arguments in this caller's calls (the limit can be reached a little earlier)",
+            what_of_all: "bytes of arguments in all calls (the limit can be reached up to a quarter earlier)",
         }))
     }
 }

@@ -17,8 +17,8 @@ const LIMITS: MemoryLimits = MemoryLimits {
     of_all: 128 * MIB,
     reserved: 32 * MIB,
     least_of_caller: 4 * MIB,
-    what_of_caller: "bytes of open questions of this caller's calls (or nearly as many)",
-    what_of_all: "bytes of open questions of all calls (or up to a quarter fewer)",
+    what_of_caller: "bytes of open questions of this caller's calls (the limit can be reached a little earlier)",
+    what_of_all: "bytes of open questions of all calls (the limit can be reached up to a quarter earlier)",
 };
 /// The number of messages of a stream over HTTP that are kept, so that a client can ask for the stream again.
 pub(super) const MAX_REPEATED: usize = 16;

@@ -83,7 +83,9 @@ impl Runs {
     pub(super) fn admit(&self, caller: &str) -> Result<RunPermit> {
         let place = self.of_caller(caller).take(1).map_err(|full| match full {
             Full::OfCaller => Error::Busy { what: "runs of this caller", limit: MAX_OF_CALLER },
-            Full::OfAll => Error::Busy { what: "runs of all callers (or up to a quarter fewer)", limit: MAX_OF_ALL },
+            Full::OfAll => {
+                Error::Busy { what: "runs of all callers (the limit can be reached up to a quarter earlier)", limit: MAX_OF_ALL }
+            }
         })?;
         Ok(RunPermit { _place: place, _in_flight: self.metrics.run_started() })
     }

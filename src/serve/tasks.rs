@@ -334,7 +334,10 @@ fn full_of_results(all: &HashMap<String, Entry>, owner: &str, bytes: usize) -> O
         });
     }
     let most = if of_caller > LEAST_BYTES_OF_CALLER { MAX_BYTES_OF_ALL - RESERVED_BYTES } else { MAX_BYTES_OF_ALL };
-    let busy = || Error::Busy { what: "bytes of results that all tasks keep (or up to a quarter fewer)", limit: MAX_BYTES_OF_ALL };
+    let busy = || Error::Busy {
+        what: "bytes of results that all tasks keep (the limit can be reached up to a quarter earlier)",
+        limit: MAX_BYTES_OF_ALL,
+    };
     (of_all > most).then(busy)
 }
 

@@ -13,7 +13,7 @@ pub struct ApprovalBasis {
     pub(super) first_id: Option<String>,
     /// Number of revocations in this process when the person approved.
     pub(super) revocations: u64,
-    /// Number of revocations in all processes that the store contained when the person approved.
+    /// Number of revocations by all processes in the store when the person approved.
     pub(super) recorded: u64,
     /// The ids of the approvals of all other servers, by the keys of the servers, if the request that is approved depends on them.
     pub(super) others: Option<BTreeMap<String, String>>,
@@ -25,8 +25,8 @@ impl ApprovalBasis {
         self.others.as_ref().is_none_or(|others| *others == now.ids_of_others(server))
     }
 
-    /// Returns whether the store contains no revocation since the person approved: neither of the approval that was valid then, nor of one
-    /// that was given and revoked since.
+    /// Returns whether nothing of the server was revoked since the person approved: neither the approval that was valid then, nor a later
+    /// one.
     pub(super) fn is_of(&self, server: &str, now: &Approvals) -> bool {
         let counts = |first_id: &str| now.get(server).is_some_and(|approval| approval.first_approval_id() == first_id);
         self.recorded == now.revocations_of(server) && self.first_id.as_deref().is_none_or(counts)

@@ -373,7 +373,7 @@ fn move_to(machine: Machine, user: u32, group: u32) -> io::Result<()> {
     enter_user_namespace(user, group)?;
     let allowed = if machine == Machine::Full { "1" } else { "0" };
     fs::write("/proc/sys/user/max_user_namespaces", allowed)?;
-    // The one that is allowed is made here, and has no limit of its own.
+    // The one user namespace that is allowed is made here. It has no limit of its own.
     if machine == Machine::Full { enter_user_namespace(user, group) } else { Ok(()) }
 }
 

@@ -35,8 +35,8 @@ pub(super) enum SystemV {
     Refused,
 }
 
-/// Sets the limits through a writable process table. A process of a nested box can make namespaces, and init does not see what is in them.
-/// Therefore a nested box does not have System V.
+/// Sets the limits through a writable `/proc`. A process of a nested box can make namespaces, and init does not see what is in them.
+/// Therefore a nested box cannot use System V IPC.
 pub(super) fn set(processes: &OwnedFd, ceilings: &Ceilings, is_nested: bool) -> SystemV {
     for (name, file) in OF_USER {
         // If this fails, only the limits of the user apply.

@@ -131,7 +131,7 @@ enum Extent {
     Function,
 }
 
-/// A function of a module, whose types are definitions of the module.
+/// A function of a module. The types of the function are among the definitions of the module.
 struct Function<'a> {
     tool: &'a Tool,
     input: usize,

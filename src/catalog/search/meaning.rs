@@ -172,7 +172,7 @@ mod tests {
             let scores = with_meaning(&words, &vec![true; words.len()], &meaning(&cosines));
             for (score, words) in scores.iter().zip(&words) {
                 prop_assert!(score.is_finite() && *score >= 0.0);
-                // A tool with a word and the least meaning has a share of the best score, which may be tiny but is not 0.
+                // A tool that matches a word has a score above 0, even if its vector is as far from the query as possible. The score may be tiny.
                 prop_assert!(*words < 1e-3 || *score > 0.0);
             }
         }

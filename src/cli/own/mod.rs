@@ -110,7 +110,7 @@ pub(super) fn not_writable(session: &Session, source: &ServerSource) -> Option<S
     let options = session.options();
     let path = options.config_path.clone().unwrap_or_else(|| options.default_config()).display().to_string();
     if !is_own(source) {
-        return Some(format!("Its entry is from {source}. To change that, copy it into {path}, with this line"));
+        return Some(format!("Its entry is in {source}, which this command does not change. Copy the entry into {path}, with this line"));
     }
     is_yaml(&path).then(|| format!("To change that, write this line into its entry in {path}, which is not changed as it is YAML"))
 }

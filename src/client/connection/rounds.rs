@@ -134,7 +134,7 @@ impl Connection {
         let never = CancellationToken::new();
         let method = request.get("method").and_then(Json::as_str);
         // The approval is checked before the question is counted against the limits.
-        if method != Some("roots/list") && !questions.admits() {
+        if method != Some("roots/list") && !questions.may_ask() {
             return if method == Some("sampling/createMessage") { refused(NOBODY_ASKED) } else { declined() };
         }
         let wants = if method == Some("sampling/createMessage") { QuestionKind::Model } else { QuestionKind::Person };

@@ -42,7 +42,7 @@ impl Handler {
 
     async fn elicit(&self, params: Json, context: &RequestContext<RoleClient>) -> Json {
         let questions = &self.questions;
-        if !questions.admits() {
+        if !questions.may_ask() {
             self.calls.forget_question(&context.id);
             return declined();
         }
@@ -60,7 +60,7 @@ impl Handler {
     }
 
     async fn sample(&self, params: Json, context: &RequestContext<RoleClient>) -> Result<Json, ErrorData> {
-        if !self.questions.admits() {
+        if !self.questions.may_ask() {
             self.calls.forget_question(&context.id);
             return Err(refused(NOBODY_ASKED.to_owned()));
         }

@@ -14,7 +14,7 @@ use super::caller::{Caller, Elicitation, ElicitationAnswer, Observer, Question, 
 use super::calls::{Admitted, InFlight};
 use super::form::Form;
 use super::notification::Notice;
-use super::rate_limit::{NOTICES, QUESTIONS, RateDecision, RateLimiter};
+use super::rate_limit::{NOTICES, RateDecision, RateLimiter};
 use super::roots::narrowed;
 use crate::blocking::blocking;
 use crate::error::Result;
@@ -24,7 +24,6 @@ pub(super) const NO_MODEL: &str = "sampling is not offered: the agent has no onS
 const OVER: &str = "the call during which the server asked has ended";
 /// Answer to a sampling request. It is sent if the server may be connected, but is not fully approved and enabled.
 pub(in crate::client) const NOBODY_ASKED: &str = "nobody is asked, because this server is not fully approved and enabled";
-const TOO_OFTEN: &str = "it asks too often, so questions are declined until it asks less often";
 const IS_DECLINED: &str = "the server is not fully approved and enabled, so its questions are declined and its notifications are dropped";
 /// Time for which the result of a check is reused, at least. A check looks up the files that the entry of the server names.
 const CHECK_VALID_FOR: Duration = Duration::from_millis(100);
@@ -41,7 +40,6 @@ pub(in crate::client) struct Questions {
     pub(in crate::client) roots: Vec<String>,
     /// Rate limiter for reports about questions. Without it, a flood of questions would fill the agent's memory.
     report_limiter: Arc<Mutex<RateLimiter>>,
-    question_limiter: Arc<Mutex<RateLimiter>>,
     approval_check: Arc<ApprovalCheck>,
 }
 
@@ -51,8 +49,6 @@ struct ApprovalCheck {
     last: Mutex<Option<Checked>>,
     /// True once it was reported that the server's messages are not forwarded. There is only one such report for each connection.
     is_reported: AtomicBool,
-    /// True once it was reported that the server asks too often.
-    is_flood_reported: AtomicBool,
 }
 
 struct Checked {
@@ -70,25 +66,8 @@ struct Asker {
 
 impl Questions {
     pub(in crate::client) fn new(server: &str, observer: Arc<dyn Observer>, roots: Vec<String>) -> Self {
-        let limiter = |rate| Arc::new(Mutex::new(RateLimiter::new(rate, Instant::now())));
-        let (report_limiter, question_limiter) = (limiter(NOTICES), limiter(QUESTIONS));
-        Self { server: server.to_owned(), observer, roots, report_limiter, question_limiter, approval_check: Arc::default() }
-    }
-
-    /// Returns whether a question that has just arrived may be asked. The rate is checked before the approval, so that a flood of questions
-    /// costs the other servers no time. The first question that exceeds the rate is reported to the observer.
-    pub(in crate::client) fn admits(&self) -> bool {
-        self.admits_at(Instant::now())
-    }
-
-    fn admits_at(&self, now: Instant) -> bool {
-        if self.question_limiter.lock().admits(1, now) {
-            return self.may_ask_at(now);
-        }
-        if !self.approval_check.is_flood_reported.swap(true, Ordering::AcqRel) {
-            self.observer.question_cancelled(&self.server, TOO_OFTEN);
-        }
-        false
+        let report_limiter = Arc::new(Mutex::new(RateLimiter::new(NOTICES, Instant::now())));
+        Self { server: server.to_owned(), observer, roots, report_limiter, approval_check: Arc::default() }
     }
 
     /// Returns whether somebody may be asked a question of this server now. The id of the approval is read each time, so that no question
@@ -417,15 +396,13 @@ mod tests {
     }
 
     #[test]
-    fn the_approval_is_not_read_for_each_question_of_a_flood() {
+    fn a_flood_of_questions_does_not_compare_the_approval_for_each_of_them() {
         let observer = Arc::new(Counting::default());
         let questions = Questions::new("s", Arc::clone(&observer) as Arc<dyn Observer>, Vec::new());
-        let now = Instant::now();
-        let admitted = (0..20_000).filter(|_| questions.admits_at(now)).count();
-        let checks = || observer.2.load(Ordering::Relaxed);
-        assert_eq!((admitted, checks()), (QUESTIONS.burst as usize, 1));
-        assert_eq!(observer.0.load(Ordering::Relaxed), 1, "the flood is reported once");
-        assert!(questions.admits_at(now + Duration::from_secs(1)), "later questions are asked again");
+        let (now, checks) = (Instant::now(), || observer.2.load(Ordering::Relaxed));
+        assert!((0..20_000).all(|_| questions.may_ask_at(now)));
+        assert_eq!(checks(), 1);
+        assert!(questions.may_ask_at(now + Duration::from_mins(1)));
         assert_eq!(checks(), 2);
     }
 

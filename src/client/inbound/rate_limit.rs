@@ -21,8 +21,6 @@ pub(in crate::client) const SKIPPED: Rate = Rate { burst: 32 << 20, per_second: 
 pub(in crate::client) const STDERR: Rate = Rate { burst: 512, per_second: 100 };
 /// Rate limit for notices that a listener receives.
 pub(super) const NOTICES: Rate = Rate { burst: 4096, per_second: 100 };
-/// Rate limit for questions. For each question, the approval is read and compared, which takes far longer than the question itself.
-pub(super) const QUESTIONS: Rate = Rate { burst: 512, per_second: 32 };
 /// Number of notices of each call that are reported even if other calls have used up the rate limit.
 const OWN_NOTICES: u32 = 64;
 

@@ -58,7 +58,9 @@ impl GenerationFile {
 
     /// Calls `write` unless the tokens were forgotten since `began`. Blocks the thread.
     pub(super) fn unless_over(&self, began: &Generation, write: impl FnOnce() -> io::Result<()>) -> io::Result<Stored> {
-        let Generation(Some(began)) = began else { return Err(io::Error::other("the folder of tokens could not be used when this began")) };
+        let Generation(Some(began)) = began else {
+            return Err(io::Error::other("the folder of tokens could not be read when this sign-in or renewal began"));
+        };
         files::private_folder(&self.folder)?;
         let _lock = files::lock_within(&self.path("lock"), LOCK_TIME)?;
         if self.read()? != *began {

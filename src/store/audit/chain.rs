@@ -227,7 +227,7 @@ impl<'a> Verification<'a> {
         for (AuditEnd { number, digest }, noted) in self.known_ends() {
             if last < number {
                 let ends = if last == 0 { "is empty".to_owned() } else { format!("ends with row {last}") };
-                self.problem(format!("the audit {ends}, and row {number} was written: it is an older copy, or its end was cut"));
+                self.problem(format!("the audit {ends}, but row {number} was written once: the file is an older copy, or its end was cut"));
             }
             // The limits of the audit have removed the row itself. Its digest must be equal to the digest that the head has for the row
             // before the first one.

@@ -313,7 +313,7 @@ fn an_older_copy_of_the_store_is_told_also_if_no_gateway_was_open_when_it_was_pu
     }
     std::fs::rename(&earlier, scene.folder.path().join("store.sqlite3")).unwrap();
     let report = scene.open().verify().unwrap();
-    assert_eq!(report.problems, ["the audit ends with row 1, and row 2 was written: it is an older copy, or its end was cut"]);
+    assert_eq!(report.problems, ["the audit ends with row 1, but row 2 was written once: the file is an older copy, or its end was cut"]);
     // The damage is still reported after more rows were written.
     for server in ["c", "d", "e"] {
         record(server);

@@ -59,7 +59,7 @@ impl Approval {
     }
 }
 
-/// Assigns a name to a prompt. No other prompt gets a name that looks like it afterwards. `taken` contains the names in the form of
+/// Assigns a name to a prompt. Later prompts get no name that looks like this name. `taken` contains the names in the form of
 /// `likeness`.
 fn assign(taken: &mut HashSet<String>, servers: &BTreeSet<&str>, key: &str, prompt: &str) -> String {
     let server = server_of_key(key);

@@ -59,10 +59,10 @@ fn an_older_copy_and_a_cut_end_are_told_by_the_anchor() {
     }
     assert_eq!(
         problems(&old, &rows[..4], at(5)),
-        ["the audit ends with row 4, and row 5 was written: it is an older copy, or its end was cut"]
+        ["the audit ends with row 4, but row 5 was written once: the file is an older copy, or its end was cut"]
     );
     let empty = verified_with(&key, HeadFound::Missing, &[], at(5)).problems;
-    assert_eq!(empty, ["the audit is empty, and row 5 was written: it is an older copy, or its end was cut"]);
+    assert_eq!(empty, ["the audit is empty, but row 5 was written once: the file is an older copy, or its end was cut"]);
     // The older copy was used again, so it has other rows with the same numbers as the anchored rows.
     let other = AnchoredAudit::At(AuditEnd { number: 7, digest: "00".to_owned() });
     assert!(problems(&head, &rows, other.clone())[0].contains("was continued from an older copy"));
@@ -158,7 +158,7 @@ fn a_chain_that_is_not_the_one_that_a_process_has_seen_is_told_whatever_the_anch
     assert_eq!(problems(head.end().unwrap()), "");
     let other = |number| AuditEnd { number, digest: "00".to_owned() };
     assert_eq!(problems(other(4)), "row 4 is not the row that was seen by this process: the audit was continued from an older copy");
-    assert!(problems(other(6)).contains("the audit ends with row 5, and row 6 was written"));
+    assert!(problems(other(6)).contains("the audit ends with row 5, but row 6 was written once"));
 }
 
 /// The changes that somebody without the key can make to one row.
