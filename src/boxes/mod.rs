@@ -40,7 +40,7 @@ pub(crate) use own_files::{is_hidden_if_given, place_of};
 pub use paths::{Disk, Entry, Identity, Kind, Lookup};
 pub use present::{Present, present};
 pub use registry::{Registry, Runner, RunnerSettings, registry};
-pub(crate) use running::{check_secret, check_variables};
+pub(crate) use running::{check_secret, check_variables, may_write_other_name, sharing};
 pub use sentences::sentences;
 pub use services::{Service, services, socket_folders};
 pub use shown::OtherServer;

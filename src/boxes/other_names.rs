@@ -35,7 +35,7 @@ pub(super) fn check_other_names<'p>(
     let programs = own_programs.cloned().chain(programs).map(|file| (file, words.to_owned()));
     check_names_of(programs, Reach { paths, is_any: false }, lookup)?;
     // A base brings only entries that a person has to approve.
-    let own_files = own_files.iter().filter(|file| file.use_of != OwnFileUse::Base);
+    let own_files = own_files.iter().filter(|file| file.use_of != OwnFileUse::Base && !file.leads_out);
     let own_files = own_files.map(|file| (followed(&file.path, lookup).1, file)).filter(|(place, file)| file.can_refuse(place, lookup));
     let own_files = own_files.map(|(place, file)| (place, file.words()));
     // A file that the box has under its known name is judged by this name.

@@ -21,6 +21,9 @@ pub struct OwnFile {
     pub use_of: OwnFileUse,
     /// The other server that gets its variables from the file. `None` for any other file.
     pub server: Option<FileOwner>,
+    /// True if a link leads from the project to the file, which lies elsewhere. No server gets variables from such a file, so a box keeps the
+    /// file. But no box may replace the link.
+    pub leads_out: bool,
 }
 
 /// Another server that gets its variables from a file (`envFile`).
@@ -46,7 +49,7 @@ pub enum FileTrust {
 impl OwnFile {
     /// Returns a file whose use needs no name of a server.
     pub fn new(path: impl Into<PathBuf>, use_of: OwnFileUse) -> Self {
-        Self { path: path.into(), use_of, server: None }
+        Self { path: path.into(), use_of, server: None, leads_out: false }
     }
 
     /// Returns whether a box that could make or replace the file is refused. `place` is where the file's path ends.
@@ -62,7 +65,7 @@ impl OwnFile {
     /// Returns whether a box that has the file's place hides it. A foreign entry can name a folder, which no server can use as its `envFile`,
     /// so that folder stays visible.
     pub(crate) fn is_hidden_at(&self, place: &Path, lookup: &impl Lookup) -> bool {
-        if self.use_of == OwnFileUse::LinkedBase {
+        if self.use_of == OwnFileUse::LinkedBase || self.leads_out {
             return false;
         }
         self.can_refuse(place, lookup) || (matches!(lookup.kind(place), None | Some(Kind::File)) && !lookup.is_unknown(place))
@@ -184,6 +187,9 @@ impl BoxPaths<'_> {
                 passed.display(),
                 place.display()
             ));
+        }
+        if file.leads_out {
+            return None;
         }
         if let Some((system, real)) = elsewhere.iter().find(|(_, real)| place.starts_with(real)) {
             return Some(format!("{what} is {words}, and lies in {}, which each box has as {system}: move it elsewhere", real.display()));

@@ -67,7 +67,7 @@ fn own_files_of_the_gateway_are_hidden_or_refused() {
 fn a_missing_file_is_told_with_its_server_and_the_way_out() {
     let machine = machine(&["/usr/bin/node", "/home/ada/.state/store", "/home/ada/p/"]);
     let refused = |server: Option<FileOwner>, by_this| {
-        let file = OwnFile { path: "/home/ada/p/.env".into(), use_of: OwnFileUse::Variables { by_this }, server };
+        let file = OwnFile { path: "/home/ada/p/.env".into(), use_of: OwnFileUse::Variables { by_this }, server, leads_out: false };
         Entry { write: vec!["/home/ada/p".into()], own_files: vec![file], ..entry("/usr/bin/node", &[]) }.contents(&machine).unwrap_err()
     };
     let missing = |owner: &str, way_out: &str| {
@@ -99,7 +99,7 @@ fn the_variables_of_an_entry_that_is_not_approved_refuse_no_box() {
     ]);
     let with = |path: &str, trust, write: &str| {
         let server = Some(FileOwner { server: "b".into(), is_gone: false, trust });
-        let own_files = vec![OwnFile { path: path.into(), use_of: OwnFileUse::Variables { by_this: false }, server }];
+        let own_files = vec![OwnFile { path: path.into(), use_of: OwnFileUse::Variables { by_this: false }, server, leads_out: false }];
         let kept = vec![Kept { path: path.into(), owner: Owner::Uses("b".into()) }];
         Entry { write: vec![write.into()], own_files, kept, ..entry("/usr/bin/node", &[]) }
     };

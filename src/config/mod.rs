@@ -57,6 +57,7 @@ pub use definition::{
     ToolFilter, Transport, inputs_of,
 };
 pub(crate) use definition::{inputs_of_text, variables_of_text};
+pub(crate) use env_file::place_out_of_project;
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, UriMatcher, covers};
 pub use generated::{CodeProblem, GeneratedSecret, GeneratedTool, GeneratedTools};

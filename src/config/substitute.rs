@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::boxes::BoxSettings;
 use super::definition::{Origin, ServerDefinition, Transport};
-use super::env_file::{MAX_ENV_FILE_BYTES, MAX_NAME_CHARS, parse_env_file};
+use super::env_file::{MAX_ENV_FILE_BYTES, MAX_NAME_CHARS, parse_env_file, place_out_of_project};
 use super::inserted_value::{InsertedValue, Source};
 use super::loaders::loads_code;
 use super::oauth::{self, OAuthSettings};
@@ -452,6 +452,14 @@ impl<'a> Filler<'a> {
             return Ok(Vec::new());
         }
         let file = path.display().to_string();
+        if let Some(real) = place_out_of_project(path, &self.surroundings.workspace_folder) {
+            let real = real.display();
+            let problem =
+                format!("{file} leads out of the project by a link: if {real} is the file that the server should have, write this path");
+            let problem = self.origin.problem("envFile", problem);
+            self.problems.push(problem);
+            return Ok(Vec::new());
+        }
         let unusable = match read_file(path).map(|bytes| (bytes.len(), String::from_utf8(bytes))) {
             Ok((size, _)) if size > MAX_ENV_FILE_BYTES => {
                 format!("the file {file} is too large: the limit of an environment file is {MAX_ENV_FILE_BYTES} bytes")

@@ -4,6 +4,7 @@ mod covered;
 mod homes;
 mod loaded;
 mod makes;
+mod outdated;
 mod own_files;
 mod own_programs;
 mod present;

@@ -10,6 +10,8 @@ use secrecy::SecretString;
 use super::core::Core;
 use super::inputs::default_of;
 use super::launch::search_path;
+use sha2::{Digest as _, Sha256};
+
 use crate::config::{
     Locality, OAuthSettings, ResolvedCommand, ServerDefinition, Transport, inputs_of, read_env_file, resolve_command, resolve_http,
 };
@@ -36,6 +38,12 @@ impl FileOnce {
     pub(super) fn known(&self, path: &Path) -> Option<io::Result<Vec<u8>>> {
         let (_, content) = self.0.get().filter(|(known, _)| known == path)?;
         Some(content.clone().map_err(io::Error::other))
+    }
+
+    /// Returns the digest of the content. `None` if the file was not read, or could not be read.
+    pub(super) fn digest(&self) -> Option<[u8; 32]> {
+        let (_, content) = self.0.get()?;
+        Some(Sha256::digest(content.as_ref().ok()?).into())
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {

@@ -2,7 +2,6 @@
 //! the folder of the file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,21 +10,19 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 
 use super::covered::{Covered, Marked};
-use super::programs::{approved_seen_from, others, seen_from};
+use super::outdated::KnownToBox;
+use super::programs::{approved_seen_from, seen_from};
 use crate::blocking::blocking;
-use crate::boxes::{
-    Access, Contents, Disk, FileOwner, FileTrust, Given, Lookup as _, OtherMounts, OwnFile, OwnFileUse, Owner, check_secret,
-    check_variables, place_of,
-};
+use crate::boxes::{Access, Contents, Disk, FileOwner, FileTrust, Given, Lookup as _, OwnFile, OwnFileUse, check_secret, place_of};
 use crate::client::{ConnectionState, KeptAlive, Life};
-use crate::config::{ServerDefinition, SourceKind, Transport, environment_file, read_env_file};
+use crate::config::{ServerDefinition, Transport, environment_file, place_out_of_project};
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::gateway::core::Core;
 use crate::gateway::ending::EndReason;
 use crate::gateway::subject::FileOnce;
-use crate::registry::{KnownServer, RegistryView};
-use crate::trust::{Approval, ApprovalSnapshot};
+use crate::registry::KnownServer;
+use crate::trust::Approval;
 
 /// The time between two checks whether a covered file was replaced, or a server was added or approved.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -35,50 +32,46 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct OwnFiles {
     /// Files with tokens or keys of the MCP server that serves this gateway (`serve`).
     secrets: Mutex<Vec<PathBuf>>,
-    views: Mutex<HashMap<String, Arc<View>>>,
+    pub(super) views: Mutex<HashMap<String, Arc<View>>>,
     /// The servers and approvals that the running boxes were compared with last. The lock is held while boxes are compared and ended, so
     /// that each caller continues only after these boxes have ended.
-    compared: tokio::sync::Mutex<Option<KnownToBox>>,
+    pub(super) compared: tokio::sync::Mutex<Option<KnownToBox>>,
     is_watching: AtomicBool,
-    /// The number of starts of servers with an `envFile`. A box that is made during such a start is compared with it.
-    starts: AtomicU64,
+    /// The number of starts of servers with an `envFile` that was not compared yet. A box that is made during such a start is compared with
+    /// it.
+    pub(super) starts: AtomicU64,
+    /// The number of boxes that were made for each server.
+    pub(super) made: Mutex<HashMap<String, u64>>,
+    /// The last start of each server with an `envFile`, by the keys of the servers.
+    pub(super) last_starts: Mutex<HashMap<String, ComparedStart>>,
     /// The environment files of servers that are about to start, by the keys of the servers, with the content that they get.
-    starting: Mutex<HashMap<String, FileOnce>>,
+    pub(super) starting: Mutex<HashMap<String, FileOnce>>,
     /// True if a config file was replaced in a folder that a box could write. Becomes false when a person or the agent's code requests a
     /// reload of the config.
     is_config_held: AtomicBool,
 }
 
+/// A start of a server with an `envFile` with which the boxes were compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ComparedStart {
+    /// The digest of the content of the file.
+    pub(super) content: Option<[u8; 32]>,
+    /// The number of boxes that had been made for other servers.
+    pub(super) made: u64,
+}
+
 /// The paths that the box of a server got at the last start of the server, and the files of this gateway within these paths.
-struct View {
-    given: Vec<Given>,
+pub(super) struct View {
+    pub(super) given: Vec<Given>,
     /// The files of this gateway that are within `given` folders but hidden from the box. Holds the files that existed before the start.
-    covered: Vec<Covered>,
+    pub(super) covered: Vec<Covered>,
     /// Tells whether the box is still about to be made or has processes, or has ended.
     life: Life,
 }
 
-/// The servers and approvals on which the making of a box is based.
-pub(super) struct KnownToBox {
-    servers: RegistryView,
-    approvals: Option<ApprovalSnapshot>,
-    /// The number of starts of servers with an `envFile`, whose content can have changed.
-    starts: u64,
-}
-
-impl KnownToBox {
-    /// Returns whether both values have the same servers and approvals, and the same environment files.
-    fn is(&self, other: &Self) -> bool {
-        let same = |(one, two): (&ApprovalSnapshot, &ApprovalSnapshot)| one.has_the_approvals_of(two);
-        self.starts == other.starts
-            && self.servers.is(&other.servers)
-            && self.approvals.as_ref().zip(other.approvals.as_ref()).is_some_and(same)
-    }
-}
-
 impl View {
     /// Returns whether the box can write a file or folder, because the box may write a folder that contains it.
-    fn writes(&self, path: &Path) -> bool {
+    pub(super) fn writes(&self, path: &Path) -> bool {
         let containing = self.given.iter().filter(|given| path.starts_with(&given.path));
         let innermost = containing.max_by_key(|given| given.path.as_os_str().len());
         // A path that cannot be read now counts as an existing path, because something may be there later.
@@ -144,7 +137,8 @@ impl Core {
         }
         let file = |(path, owner)| {
             let by_this = of_own.as_ref() == Some(&path);
-            OwnFile { path, use_of: OwnFileUse::Variables { by_this }, server: (!by_this).then_some(owner) }
+            let leads_out = place_out_of_project(&path, &self.surroundings.workspace_folder).is_some();
+            OwnFile { path, use_of: OwnFileUse::Variables { by_this }, server: (!by_this).then_some(owner), leads_out }
         };
         files.into_iter().map(file).collect()
     }
@@ -201,6 +195,7 @@ impl Core {
         let is_to_watch = !covered.is_empty() || given.iter().any(|given| given.access == Access::Write);
         let (alive, life) = KeptAlive::new();
         let view = Arc::new(View { given: given.clone(), covered, life });
+        *self.box_maker.own_files.made.lock().entry(server.name.clone()).or_default() += 1;
         self.box_maker.own_files.views.lock().insert(server.name.clone(), view);
         // Another file may have become a file of this gateway while the paths were looked up. Later changes are found by the watch, which
         // has the view from now on.
@@ -298,142 +293,6 @@ impl Core {
     /// Allows automatic reads of the config again, because a person or the agent's code has requested a reload.
     pub(in crate::gateway) fn release_config(&self) {
         self.box_maker.own_files.is_config_held.store(false, Ordering::Release);
-    }
-
-    /// Ends servers whose boxes contain a file that has become a file of this gateway, such as the `envFile` of a new entry, or that can
-    /// write the program of a new entry. `starting` is a server that is about to start, so its box is not checked.
-    pub(in crate::gateway) async fn end_boxes_with_new_files(self: &Arc<Self>, starting: Option<&str>) {
-        let mut compared = self.box_maker.own_files.compared.lock().await;
-        *compared = None;
-        self.end_outdated(&mut compared, starting).await;
-    }
-
-    /// Ends the same servers as [`Self::end_boxes_with_new_files`], if a server was added, or approved by any process, since the boxes were
-    /// compared last. Otherwise only reads the version of the store.
-    pub(in crate::gateway) async fn end_boxes_of_changes(self: &Arc<Self>, starting: Option<&str>) {
-        if self.box_maker.own_files.views.lock().is_empty() {
-            return;
-        }
-        let mut compared = self.box_maker.own_files.compared.lock().await;
-        self.end_outdated(&mut compared, starting).await;
-    }
-
-    /// Ends boxes that could change the program of a server that is about to start. Such a box may be older than the server's approval, or
-    /// than the `content` of its environment file, which nobody approves. The boxes end even if the start is interrupted.
-    pub(in crate::gateway) async fn end_boxes_before(&self, starting: &ServerDefinition, content: FileOnce) {
-        let Some(core) = self.weak.upgrade() else { return };
-        // A task adds its servers without a check of the running boxes, and files may have been created since then.
-        let is_of_task = starting.source.kind == SourceKind::Task;
-        let has_file = matches!(&starting.transport, Transport::Stdio { environment_file: Some(_), .. });
-        let (key, name) = (starting.key(), starting.name.clone());
-        if has_file {
-            core.box_maker.own_files.starting.lock().insert(key.clone(), content.clone());
-            core.box_maker.own_files.starts.fetch_add(1, Ordering::AcqRel);
-        }
-        let ending = async move {
-            if is_of_task {
-                core.end_boxes_with_new_files(Some(&name)).await;
-            } else {
-                core.end_boxes_of_changes(Some(&name)).await;
-            }
-            let mut starting = core.box_maker.own_files.starting.lock();
-            if starting.get(&key).is_some_and(|known| known.is(&content)) {
-                starting.remove(&key);
-            }
-        };
-        drop(tokio::spawn(ending).await);
-    }
-
-    /// Reads an environment file for a comparison with boxes. While a server with this file is about to start, returns the content that its
-    /// process gets.
-    pub(super) fn read_variables_file(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let known = self.box_maker.own_files.starting.lock().values().find_map(|content| content.known(path));
-        known.unwrap_or_else(|| read_env_file(path))
-    }
-
-    async fn end_outdated(self: &Arc<Self>, compared: &mut Option<KnownToBox>, starting: Option<&str>) {
-        let core = Arc::clone(self);
-        // This is read before the boxes are looked up. A box that is recorded later is checked against later changes by `check_current`.
-        let Ok(known) = blocking(move || Ok(core.known_to_box())).await else { return };
-        // While approvals cannot be read, no server starts.
-        if compared.as_ref().is_some_and(|compared| known.approvals.is_none() || compared.is(&known)) {
-            return;
-        }
-        let mut views = self.box_maker.own_files.views.lock().clone();
-        views.retain(|name, _| starting != Some(name));
-        let Ok(outdated) = self.outdated(views).await else { return };
-        for (name, view) in outdated {
-            {
-                let mut views = self.box_maker.own_files.views.lock();
-                // The server may have been started again since the views were copied.
-                if views.get(&name).is_none_or(|now| !Arc::ptr_eq(now, &view)) {
-                    continue;
-                }
-                views.remove(&name);
-            }
-            self.end(&name, EndReason::BoxOutdated).await;
-        }
-        *compared = Some(known);
-    }
-
-    /// Fails if a server was added or approved while the box of another server was made, and this box could write the program of the added
-    /// server.
-    ///
-    /// # Errors
-    /// `ERR_BOX_FAILED`.
-    pub(super) async fn check_current(&self, server: &ServerDefinition, known: &KnownToBox) -> Result<()> {
-        let Some(core) = self.weak.upgrade().filter(|core| !known.is(&core.known_to_box())) else { return Ok(()) };
-        let mut views = core.box_maker.own_files.views.lock().clone();
-        views.retain(|name, _| *name == server.name);
-        // If the box has no view, another check has already found that the box is outdated.
-        let is_noted = !views.is_empty();
-        if is_noted && core.outdated(views).await?.is_empty() {
-            return Ok(());
-        }
-        core.box_maker.own_files.views.lock().remove(&server.name);
-        let problem =
-            "another server was added or approved while the box was made, and the box could write what that server runs: try again";
-        Err(Error::BoxFailed { server: server.name.clone(), problem: problem.into() })
-    }
-
-    /// Returns the servers and approvals on which the making of a box is based.
-    pub(super) fn known_to_box(&self) -> KnownToBox {
-        let starts = self.box_maker.own_files.starts.load(Ordering::Acquire);
-        KnownToBox { servers: self.registry.view(), approvals: self.trust.approvals.snapshot().ok(), starts }
-    }
-
-    /// Returns the outdated boxes among `views`, by the names of their servers. A box is outdated if it contains a file that has become a
-    /// file of this gateway, if it can make or replace the `envFile` of a server that was approved since, or if it can write the program of
-    /// another server. The other server may also be one whose entry is gone but
-    /// whose approval is valid.
-    async fn outdated(&self, mut views: HashMap<String, Arc<View>>) -> Result<HashMap<String, Arc<View>>> {
-        if views.is_empty() {
-            return Ok(views);
-        }
-        self.reading(move |core| {
-            let (own_programs, programs) = (core.gateways_programs(), core.code_of_servers());
-            let can_write_program = |server: &ServerDefinition, view: &View| {
-                let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);
-                let writes = |path: &PathBuf| view.writes(path) || mounts.other_names(path, &Disk).iter().any(|name| view.writes(name));
-                let approved = core.approved_code(server);
-                let approved = approved.iter().filter(|kept| matches!(kept.owner, Owner::Server(_)));
-                own_programs.iter().chain(approved).any(|kept| writes(&kept.path))
-                    || others(server, &programs).any(|other| core.is_protected(other.server) && other.code.programs.iter().any(writes))
-            };
-            views.retain(|name, view| {
-                let Ok(server) = core.registry.server(name) else { return false };
-                let is_new = |file: &OwnFile| {
-                    let place = place_of(&file.path);
-                    let has = view.given.iter().any(|given| place.starts_with(&given.path) && place != given.path);
-                    let is_covered = || view.covered.iter().any(|known| known.path == place);
-                    has && file.use_of != OwnFileUse::Variables { by_this: true } && !is_covered() && file.is_hidden_at(&place, &Disk)
-                };
-                let files = core.own_files(&server);
-                files.iter().any(is_new) || check_variables(&files, &view.given, &Disk).is_err() || can_write_program(&server, view)
-            });
-            Ok(views)
-        })
-        .await
     }
 }
 

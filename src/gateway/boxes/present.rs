@@ -44,6 +44,7 @@ impl Core {
         let own_file = variables.clone().map(|path| OwnFile {
             path,
             use_of: OwnFileUse::Variables { by_this: false },
+            leads_out: false,
             server: Some(FileOwner { server: OtherServer::Named(server.name.clone()), is_gone: false, trust: FileTrust::Unapproved }),
         });
         let mut protecting = Vec::new();

@@ -207,7 +207,8 @@ impl Core {
     /// Returns all [processes](Self::processes), and the paths from which each takes its code. Reads the disk.
     pub(super) fn code_of_servers(&self) -> Vec<(KnownServer, Code)> {
         let is_known = self.is_known_to_person();
-        let (first, others): (Vec<_>, Vec<_>) = self.processes().partition(|known| is_known(&known.server));
+        let (first, others): (Vec<_>, Vec<_>) =
+            self.processes().partition(|known| is_known(&known.server) || self.is_of_user(&known.server));
         let mut left = MAX_WORK_FOR_OTHERS;
         let of_other = |known: KnownServer| {
             let code = if left > 0 { self.code_of(&known.server) } else { Code { is_too_long: true, ..Code::default() } };

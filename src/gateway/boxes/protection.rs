@@ -10,7 +10,9 @@ impl Core {
     /// Returns whether the user has written the entry of a server: in the operator's own config, or in a config of another program outside of
     /// the project. Anybody can commit an entry to a config in the project, and agents and providers bring entries too.
     pub(super) fn is_of_user(&self, server: &ServerDefinition) -> bool {
-        let is_of_project = || Path::new(server.origin.file()).starts_with(&self.surroundings.workspace_folder);
+        // The origin has the path as a text, in which a name that is not Unicode is replaced.
+        let project = self.surroundings.workspace_folder.display().to_string();
+        let is_of_project = || Path::new(server.origin.file()).starts_with(&project);
         server.source.is_operators_config() || (server.is_of_base() && !is_of_project())
     }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::changes::{data_of, put, put_program, request_of};
 use super::same_name::{read, scripted, with_config};
-use crate::support::{TestFolder, until};
+use crate::support::{TestFolder, told, until};
 
 const FILES: [&str; 3] = ["state.db", "app/server.mjs", "x.env"];
 
@@ -45,9 +45,13 @@ async fn an_entry_of_the_project_takes_nothing_away_from_a_box_until_it_is_appro
     symlink(&shell, test_folder.path("elsewhere/.vscode/mcp.json")).unwrap();
     fs::create_dir_all(test_folder.path("elsewhere/.cursor")).unwrap();
     symlink(data.join("state.db"), test_folder.path("elsewhere/.cursor/mcp.json")).unwrap();
+    // The user's own entry names a file of the project, where the project has a link.
+    symlink(&shell, test_folder.path("elsewhere/.env")).unwrap();
+    let own = json!({ "command": "true", "envFile": test_folder.path("elsewhere/.env"), "box": "off" });
     let script = format!("cd {}; for file in {}; do echo evil > $file; done 2> errors; echo ran > ran", data.display(), FILES.join(" "));
     let one = scripted(&test_folder, &script, &[&data]);
-    let gateway = with_config(&test_folder, &json!({ "base": ["claude-code", "vscode", "cursor"], "mcpServers": { "one": one } }));
+    let gateway =
+        with_config(&test_folder, &json!({ "base": ["claude-code", "vscode", "cursor"], "mcpServers": { "one": one, "own": own } }));
     let said = request_of(&gateway, "one").await.in_box.unwrap().allows;
     for (file, server) in [("state.db", "program"), ("app/server.mjs", "script")] {
         let expected = format!("can change {}/{file}, and so can change what the server \"{server}\" runs", data.display());
@@ -68,5 +72,32 @@ async fn an_entry_of_the_project_takes_nothing_away_from_a_box_until_it_is_appro
         until("the end of the box", || test_folder.servers_running().is_empty().then_some(())).await;
         assert_eq!(written(&gateway, &data).await, expected, "{approved}");
     }
+    let request = request_of(&gateway, "own").await;
+    gateway.approve("own", Some(&request.digest), None).await.unwrap();
+    let error = gateway.approval_request("own").await.map(drop).unwrap_err();
+    assert!(error.code() == "ERR_CONFIG_INVALID" && told(&error).contains("leads out of the project by a link"), "{}", told(&error));
+    gateway.close().await;
+}
+
+/// The box can have made the other name while the program was not protected yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_that_may_write_another_name_of_a_program_ends_when_the_program_is_approved() {
+    let test_folder = TestFolder::new();
+    let data = data_of(&test_folder);
+    let side = test_folder.path("side");
+    put(&data.join("b.mjs"), "");
+    put(&side.join("other"), "");
+    let entries = json!({ "b": { "command": "node", "args": [data.join("b.mjs")], "box": "off" } });
+    put(&test_folder.path("elsewhere/.mcp.json"), &json!({ "mcpServers": entries }).to_string());
+    let one = scripted(&test_folder, "true", &[&side]);
+    let gateway = with_config(&test_folder, &json!({ "base": ["claude-code"], "mcpServers": { "one": one } }));
+    gateway.approve("one", None, None).await.unwrap();
+    fs::hard_link(data.join("b.mjs"), side.join("h")).unwrap();
+    assert!(!test_folder.servers_running().is_empty());
+    let request = request_of(&gateway, "b").await;
+    gateway.approve("b", Some(&request.digest), None).await.unwrap();
+    until("the end of the box", || test_folder.servers_running().is_empty().then_some(())).await;
+    let error = gateway.approval_request("one").await.map(drop).unwrap_err();
+    assert!(error.code() == "ERR_BOX_FAILED" && told(&error).contains("is another name (a hard link) of"), "{}", told(&error));
     gateway.close().await;
 }
