@@ -34,6 +34,7 @@ use super::traced::HostTrace;
 use super::{Served, Shared, answers, misfits, stateless, subscriptions};
 use crate::blocking::blocking;
 use crate::gateway::{Agent, CallOptions, Completed};
+use crate::off_runtime::off_the_runtime;
 use crate::sandbox::Stop;
 use crate::text::sanitise_line;
 
@@ -243,7 +244,10 @@ impl ServerHandler for Handler {
     }
 
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Answer<GetTaskResult> {
-        self.served.0.tasks.get(&self.owner(&context).key, &request.task_id)
+        let (served, caller) = (&self.served.0, self.owner(&context).key);
+        // A task can have a large result, and a host may ask for it very often.
+        let _turn = served.task_reads.wait(&caller).await;
+        off_the_runtime(|| served.tasks.get(&caller, &request.task_id))
     }
 
     async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {

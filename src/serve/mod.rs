@@ -129,6 +129,8 @@ struct Shared {
     items: ItemLists,
     /// The turns of calls of this program's tools that run no code and make no list.
     tool_calls: Arc<Turns>,
+    /// The turns of callers that read their tasks, one at a time for each.
+    task_reads: Turns,
     /// The number that the next run will have in events and questions.
     next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
@@ -167,6 +169,7 @@ impl Served {
             code_owners: CodeOwners::new(Arc::clone(&metrics)),
             items: ItemLists::default(),
             tool_calls: Arc::new(Turns::new(MAX_CALLS)),
+            task_reads: Turns::new(1),
             metrics,
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
