@@ -71,7 +71,7 @@ fn a_second_mount_within_what_runs_outside_is_not_written_unseen() {
         kept: vec![Kept { path: "/home/ada/q".into(), owner }],
         ..entry("/usr/bin/node", &[])
     };
-    assert!(with(Owner::Gateway).contents(&machine).unwrap_err().contains("/mnt/data cannot be written"));
+    assert!(with(Owner::Gateway).contents(&machine).unwrap_err().contains("a box must not write /mnt/data"));
     let has = |owner: Owner, sentence: &str| with(owner).present(&machine).iter().any(|said| said == sentence);
     assert!(has(Owner::Server("b".into()), "can change /mnt/data, and so can change what the server \"b\" runs"));
     assert!(has(Owner::MayRun("b".into()), "can change files in /mnt/data, from which the server \"b\" may run code"));
