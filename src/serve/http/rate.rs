@@ -61,12 +61,17 @@ impl Rates {
 
     /// Returns whether the client may send a request now. If it may, counts the request.
     pub(super) fn take(&self, client: Client, now: Instant) -> bool {
-        self.take_many(client, 1, now)
+        self.count(client, 1.0, now)
     }
 
-    /// Returns whether the client may send `count` requests now. If it may, counts them. A count above the rate counts as the rate.
-    pub(super) fn take_many(&self, client: Client, count: u32, now: Instant) -> bool {
-        let count = f64::from(count).min(self.per_second);
+    /// Returns whether the client may send a request that counts as `count` further requests now, in addition to the one that
+    /// [`Self::take`] has counted. If it may, counts them. Together with that one, a request never counts as more than the rate. Otherwise
+    /// it would be refused for ever.
+    pub(super) fn take_further(&self, client: Client, count: u32, now: Instant) -> bool {
+        self.count(client, f64::from(count).min(self.per_second - 1.0), now)
+    }
+
+    fn count(&self, client: Client, count: f64, now: Instant) -> bool {
         let mut buckets = self.buckets.lock();
         if buckets.len() >= MAX_CLIENTS && !buckets.contains_key(&client) {
             // After one second without requests, a bucket is full again. A full bucket can be removed without effect.
@@ -105,11 +110,23 @@ mod tests {
     #[test]
     fn a_request_can_count_as_many() {
         let (rates, start) = (Rates::new(10), Instant::now());
-        let take = |count, at| rates.take_many(Client::Caller("one".into()), count, at);
+        let take = |count, at| rates.take_further(Client::Caller("one".into()), count, at);
         assert!(take(6, start) && !take(6, start) && take(4, start) && take(0, start) && !take(1, start));
-        // A count above the rate does not lock the client out.
-        assert!(!take(99, start + Duration::from_millis(900)) && take(99, start + Duration::from_secs(2)));
-        assert!(!take(1, start + Duration::from_secs(2)));
+        assert!(!take(99, start + Duration::from_millis(800)) && take(99, start + Duration::from_secs(2)));
+        assert!(take(1, start + Duration::from_secs(2)) && !take(1, start + Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn a_request_that_counts_as_more_than_the_rate_passes_after_a_second_without_requests() {
+        let start = Instant::now();
+        for rate in [1, 2, 100, 399] {
+            let (rates, client) = (Rates::new(rate), Client::Caller("one".into()));
+            for second in 0..3 {
+                let at = start + Duration::from_secs(second);
+                assert!(rates.take(client.clone(), at) && rates.take_further(client.clone(), 400, at), "{rate}");
+                assert!(!rates.take(client.clone(), at), "{rate}: it counts as all requests of a second");
+            }
+        }
     }
 
     #[test]

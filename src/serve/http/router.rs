@@ -251,7 +251,7 @@ impl<H: ServerHandler> Shared<H> {
         let further = body_shape::further_requests(&bytes);
         if let Some(client) = parts.extensions.get::<Client>()
             && further > 0
-            && !self.rates.take_many(client.clone(), further, Instant::now())
+            && !self.rates.take_further(client.clone(), further, Instant::now())
         {
             return Err(Refusal::Rate);
         }
