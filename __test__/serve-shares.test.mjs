@@ -159,3 +159,48 @@ test('A host that asks for the stream of its request again gets no question that
   await waitFor('the result', () => resumed.received.some(({ result }) => result), 20_000)
   assert.deepEqual(resumed.received.at(-1).result.structuredContent.value.length, 2)
 })
+
+/** A server whose answers contain a secret of its entry so often that only their redacted form is within the limit. */
+const SECRET = 'q7Zp'.repeat(100)
+const secretive = {
+  command: process.execPath,
+  box: 'off',
+  confirm: 'never',
+  env: { API_KEY: SECRET },
+  args: answering(`const text = Array(8).fill(process.env.API_KEY).join(' ')
+    const give = (name) => ({ name, inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } })
+    const answers = {
+      'tools/list': () => ({ tools: ['give', 'fail'].map(give) }),
+      'tools/call': ({ name }) => ({ content: [{ type: 'text', text }], isError: name === 'fail' }),
+      'resources/list': () => ({ resources: [{ uri: 'note://1', name: 'note' }] }),
+      'resources/templates/list': () => ({ resourceTemplates: [] }),
+      'resources/read': ({ uri }) => ({ contents: [{ uri, text }] }),
+      'prompts/list': () => ({ prompts: [{ name: 'plan' }] }),
+      'prompts/get': () => ({ messages: [{ role: 'user', content: { type: 'text', text } }] }),
+    }`),
+}
+
+test('An answer that is larger than maxResponseBytes is refused before it is redacted', async (t) => {
+  const answered = async (maxResponseBytes, method, params) => {
+    const limits = { maxResponseBytes, maxInputBytes: 4096, maxCodeBytes: 4096 }
+    const gateway = await openApproved(t, { secretive }, { limits })
+    const { url } = await gateway.serve({ http: 0, direct: true })
+    const { result, error } = await asked(url, await opened(url), method, params)
+    return { text: JSON.stringify(result ?? error), code: error?.data?.code ?? result?._meta?.['io.hyperlight-mcp/code'] }
+  }
+  const code = `import { call } from "host:mcp"; export const handler = () => { try { return call('secretive', 'fail') } catch (error) { return { code: error.code } } }`
+  for (const [method, params, isRun] of [
+    ['tools/call', { name: 'mcp_secretive_give', arguments: {} }],
+    ['tools/call', { name: 'mcp_secretive_fail', arguments: {} }],
+    ['resources/read', { uri: 'note://1' }],
+    ['prompts/get', { name: 'secretive_plan' }],
+    ['tools/call', { name: 'run_javascript', arguments: { code, input: null, timeoutMs: null } }, true],
+  ]) {
+    const whole = await answered(1024 * 1024, method, params)
+    assert.ok(whole.text.includes('[redacted]') && !whole.text.includes(SECRET), whole.text)
+    const refused = await answered(1024, method, params)
+    const what = `${method} ${params.name}: ${refused.text}`
+    if (isRun) assert.ok(refused.text.includes('ERR_RESPONSE_TOO_LARGE'), what)
+    else assert.equal(refused.code, 'ERR_RESPONSE_TOO_LARGE', what)
+  }
+})

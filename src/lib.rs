@@ -34,6 +34,7 @@ pub mod boot;
 pub mod booted;
 pub mod boxes;
 pub mod bridge;
+mod caller_memory;
 pub mod catalog;
 pub mod cli;
 pub mod client;

@@ -332,6 +332,7 @@ fn the_ground_knows_nothing_above_it() {
         "blocking",
         "queue",
         "turns",
+        "caller_memory",
         "off_runtime",
         "tls",
         "network",

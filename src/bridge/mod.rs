@@ -24,7 +24,7 @@ pub use arguments::tool_arguments;
 pub(crate) use arguments::{check_sendable, inexact};
 pub use discovery::{ToolFinder, ToolMatch, ToolQuery, ToolSearch};
 pub use fetch::{FETCH_MODULE, FetchCalls};
-pub(crate) use large_redaction::{in_turn, redact_for};
+pub(crate) use large_redaction::{CallerRedaction, LargeTurns};
 pub(crate) use modules::guest_modules;
 pub use modules::{CatalogEntry, MCP_MODULE, server_module};
 pub use resources_and_prompts::{

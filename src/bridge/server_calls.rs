@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use super::arguments::tool_arguments;
 use super::discovery::ToolFinder;
-use super::large_redaction::redact_for;
+use super::large_redaction::{CallerRedaction, LargeTurns};
 use super::modules::{MCP_FUNCTIONS, MCP_MODULE, ServerModules, catalog_entries, server_of};
 use super::parallel::{Concurrency, Lanes, turn_of_call};
 use super::resources_and_prompts::ResourceOrPromptCaller;
@@ -62,6 +62,7 @@ pub struct ServerCalls {
     pub(super) limits: Arc<Limits>,
     errors: ToolErrors,
     redactor: Arc<Redactor>,
+    redaction: CallerRedaction,
     checks: Checks,
     pub(super) tool_finder: ToolFinder,
     pub(super) saved: Arc<Mutex<SavedValues>>,
@@ -87,6 +88,7 @@ impl ServerCalls {
         let resources_and_prompts = Arc::clone(&caller) as Arc<dyn ResourceOrPromptCaller>;
         // Until `with_saved` sets a store, there are no saved values.
         let saved = Arc::new(Mutex::new(SavedValues::new(0, Duration::from_millis(limits.max_saved_age_ms))));
+        let redaction = CallerRedaction::new(Arc::clone(&redactor), Arc::new(LargeTurns::default()), "");
         Self {
             manifests,
             caller,
@@ -94,6 +96,7 @@ impl ServerCalls {
             limits,
             errors,
             redactor,
+            redaction,
             checks,
             tool_finder,
             saved,
@@ -114,6 +117,12 @@ impl ServerCalls {
     #[must_use]
     pub fn with_one_at_a_time(self, servers: BTreeSet<String>) -> Self {
         Self { one_at_a_time: servers, ..self }
+    }
+
+    /// Sets the turns in which large failures are redacted. By default, the run does not share its turns.
+    #[must_use]
+    pub(crate) fn with_redaction(self, redaction: CallerRedaction) -> Self {
+        Self { redaction, ..self }
     }
 
     /// Returns the modules that the run can import.
@@ -146,7 +155,7 @@ impl ServerCalls {
             };
         }
         let server = server_of(&module).unwrap_or(&module).to_owned();
-        let sent = match self.call_tool(&server, &function, arguments, control) {
+        let sent = match self.call_tool(&server, &function, arguments, control, Ok) {
             Ok(sent) => sent,
             Err(error) => return HostAnswer::Ready(self.errors.reply(&self.clean(error))),
         };
@@ -177,14 +186,19 @@ impl ServerCalls {
         shaped.reply
     }
 
-    /// Validates a call, and queues the call behind earlier calls to the same server. The call is sent when it may run.
-    fn call_tool(
+    /// Validates a call, and queues the call behind earlier calls to the same server. The call is sent when it may run. `received` converts
+    /// the result before it is checked and redacted, and may refuse it.
+    fn call_tool<R>(
         self: &Arc<Self>,
         server: &str,
         tool: &str,
         arguments: Arguments,
         control: &RunControl,
-    ) -> Result<impl Future<Output = Result<Json>> + Send + use<>> {
+        received: R,
+    ) -> Result<impl Future<Output = Result<Json>> + Send + use<R>>
+    where
+        R: FnOnce(Json) -> Result<Json> + Send + 'static,
+    {
         let manifest = Arc::clone(self.manifest_for(server, Some(tool))?);
         let Some(approved) = manifest.tool(tool) else {
             self.caller.note_missing(server, Some(tool));
@@ -205,7 +219,7 @@ impl ServerCalls {
         Ok(async move {
             let held = turn.await;
             drop(waiting);
-            let result = sent.await?;
+            let result = received(sent.await?)?;
             // The guard is dropped before the result is checked, so that the next call does not wait for the check.
             drop(held);
             let (result, warning) = this.checks.results.check_in_turn(&server, &manifest, &tool, result).await?;
@@ -227,8 +241,11 @@ impl ServerCalls {
     /// Implements `call(server, tool, arguments?)`. `call` returns a `ToolResult`, or throws an error with a code.
     fn call_raw(self: &Arc<Self>, arguments: Arguments, control: &RunControl) -> HostAnswer {
         let sent = raw_call(arguments, self.limits.max_argument_bytes).and_then(|(server, tool, rest)| {
-            let sent = self.call_tool(&server, &tool, rest, control)?;
-            Ok((format!("the result of {server}.{tool}"), sent))
+            let what = format!("the result of {server}.{tool}");
+            let (this, received) = (Arc::clone(self), what.clone());
+            // A result that is too large is refused before it waits for its redaction.
+            let received = move |result| this.capped(received, tool_result(result));
+            Ok((what, self.call_tool(&server, &tool, rest, control, received)?))
         });
         let (what, sent) = match sent {
             Ok(sent) => sent,
@@ -236,7 +253,7 @@ impl ServerCalls {
         };
         let this = Arc::clone(self);
         HostAnswer::Later(Box::pin(async move {
-            let result = sent.await.and_then(|result| this.capped(what, tool_result(result)));
+            let result = sent.await.and_then(|result| this.capped(what, result));
             result.map_or_else(|error| this.throw(error), |result| HostReply::Value(Value::from(result)))
         }))
     }
@@ -255,7 +272,7 @@ impl ServerCalls {
             return Ok(result);
         }
         self.written.lock().get_or_insert_default().extend(&written);
-        redact_for(&self.redactor, result, written).await
+        self.redaction.redact_for(result, written).await
     }
 
     /// Redacts the error of a run, because it may repeat the error of a tool.

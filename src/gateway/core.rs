@@ -29,6 +29,7 @@ use super::server_facts::ServerFactsStore;
 use super::slots::CallSlots;
 use super::status::PreparedStatuses;
 use super::tasks::BroughtServers;
+use crate::bridge::LargeTurns;
 use crate::catalog::{KnownDeclarations, Manifest};
 use crate::client::{Connections, TokenStore};
 use crate::config::{Config, ServerDefinition, Surroundings};
@@ -134,6 +135,8 @@ pub(super) struct People {
 /// Defaults for runs, and the checks that runs share.
 pub(super) struct RunDefaults {
     pub(super) checks: CheckDefaults,
+    /// The turns in which large answers are redacted.
+    pub(super) large_turns: Arc<LargeTurns>,
     pub(super) max_result_tokens: Option<usize>,
     /// True if shapes of results are learnt.
     pub(super) learn_results: bool,
@@ -147,7 +150,14 @@ impl RunDefaults {
     pub(super) fn new(options: &GatewayOptions, config: &Config) -> Self {
         let (checks, max_result_tokens) = (CheckDefaults::new(options), options.max_result_tokens);
         let learn_results = options.learn_results.or(config.learn_results).unwrap_or(true);
-        Self { checks, max_result_tokens, learn_results, next_command: options.next_command(), declarations: Arc::default() }
+        Self {
+            checks,
+            large_turns: Arc::default(),
+            max_result_tokens,
+            learn_results,
+            next_command: options.next_command(),
+            declarations: Arc::default(),
+        }
     }
 }
 

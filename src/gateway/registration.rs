@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 
 use super::availability::exists_for;
 use super::{Agent, ApprovalRead, CallOptions};
-use crate::bridge::{ToolErrors, in_turn, server_module, shape, tool_arguments};
+use crate::bridge::{ToolErrors, server_module, shape, tool_arguments};
 use crate::error::{Error, Result};
 use crate::redact::{Redactor, WrittenPaths};
 use crate::sandbox::{Arguments, GuestModule, HostReply, Stop, Value};
@@ -68,10 +68,13 @@ impl Agent {
     /// Adds a code to a failure that the tool itself reports, because each rejected promise in Node must have a code.
     async fn coded(&self, server: &str, tool: &str, reply: HostReply, written: WrittenPaths) -> HostReply {
         let HostReply::Throw { code: None, message, .. } = reply else { return reply };
-        let (bytes, server) = (message.len(), server.to_owned());
-        let error = Error::ToolFailed { server, tool: tool.into(), message: message.into() };
-        let redact = move |redactor: &Redactor| ToolErrors::Throw.reply(&error.redacted(&redactor.for_reader(written.texts())));
-        let replied = in_turn(&self.core.redactor, bytes, redact).await;
+        let (server, tool) = (server.to_owned(), tool.to_owned());
+        let redact = move |redactor: &Redactor, message: Json| {
+            let message = if let Json::String(message) = message { message } else { String::new() };
+            let error = Error::ToolFailed { server, tool: tool.into(), message: message.into() };
+            ToolErrors::Throw.reply(&error.redacted(&redactor.for_reader(written.texts())))
+        };
+        let replied = self.redaction().in_turn(Json::String(message), redact).await;
         replied.unwrap_or_else(|error| ToolErrors::Throw.reply(&self.core.redacted(error)))
     }
 }

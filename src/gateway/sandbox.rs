@@ -315,7 +315,12 @@ impl Sandbox {
         drop(servers);
         let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, checks, tool_finder);
         Ok(RunHost {
-            servers: Arc::new(servers.with_saved(Arc::clone(&self.saved)).with_one_at_a_time(one_at_a_time)),
+            servers: Arc::new(
+                servers
+                    .with_saved(Arc::clone(&self.saved))
+                    .with_one_at_a_time(one_at_a_time)
+                    .with_redaction(self.core.redaction(&self.identity)),
+            ),
             fetches: None,
             agent: self.modules().clone(),
             end,

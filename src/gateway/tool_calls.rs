@@ -5,16 +5,22 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
+use super::agent::Identity;
 use super::availability::Viewer;
+use super::core::Core;
 use super::request::Request;
 use super::run_end::until_ended;
 use super::{Agent, ApprovalRead, CallOptions};
-use crate::bridge::{check_sendable, in_turn, redact_for, tool_result};
+use crate::bridge::{CallerRedaction, check_sendable, tool_result};
 use crate::error::{Error, Result};
-use crate::redact::WrittenPaths;
+use crate::off_runtime::off_the_runtime;
+use crate::redact::{Redactor, WrittenPaths};
 use crate::sandbox::Stop;
 use crate::text::json::{approximate_bytes, json_bytes};
 use crate::text::marked_name;
+
+/// The maximum size in bytes of an answer that is counted directly on the caller's thread.
+const MAX_BYTES_TO_COUNT: usize = 1024 * 1024;
 
 impl Agent {
     /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server, even if the tool reports an error.
@@ -22,6 +28,19 @@ impl Agent {
     /// # Errors
     /// Every failure without an answer: refusals, time-outs, crashes, protocol errors.
     pub async fn call_tool(&self, name: &str, tool: &str, arguments: Map<String, Json>, options: CallOptions, stop: &Stop) -> Result<Json> {
+        self.call_and_check(name, tool, arguments, options, stop, |_| Ok(())).await
+    }
+
+    /// Calls a tool as [`Agent::call_tool`] does. `check` may refuse the result before it waits for a long check or for its redaction.
+    async fn call_and_check(
+        &self,
+        name: &str,
+        tool: &str,
+        arguments: Map<String, Json>,
+        options: CallOptions,
+        stop: &Stop,
+        check: impl FnOnce(&Json) -> Result<()>,
+    ) -> Result<Json> {
         self.identity.check_open()?;
         check_sendable(&format!("{name}.{tool}"), &arguments, self.core.limits.max_argument_bytes)
             .map_err(|error| self.core.redacted(error))?;
@@ -31,26 +50,57 @@ impl Agent {
         let arguments = until_ended(&self.identity, stop, self.core.check_arguments(&viewer, name, tool, arguments)).await?;
         let written = WrittenPaths::of(&arguments);
         let request = Request::CallTool { tool: tool.into(), arguments: Arc::new(arguments) };
-        let result = self.request_without_run(name, &request, options, stop).await?;
+        let result = tool_result(self.request_without_run(name, &request, options, stop).await?);
+        check(&result)?;
         let checking = self.core.check_result(self.identity.id, name, tool, result);
         let result = until_ended(&self.identity, stop, checking).await.map_err(|error| self.core.redacted(error))?;
-        let result = tool_result(result);
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
-        if is_error { redact_for(&self.core.redactor, result, written).await } else { Ok(result) }
+        if is_error { self.redaction().redact_for(result, written).await } else { Ok(result) }
     }
 
-    /// Prepares a server's answer for a model: removes secrets, but keeps whole paths, because the model's next call may need them.
+    /// Returns the redactor for large values of this agent's caller.
+    pub(super) fn redaction(&self) -> CallerRedaction {
+        self.core.redaction(&self.identity)
+    }
+
+    /// Checks the size of a server's answer to a request for `item`. An answer that is too large is refused before it waits for its
+    /// redaction, because many such answers would use much memory.
     ///
     /// # Errors
-    /// `ERR_INTERNAL`, if the thread for a large answer has failed.
-    pub(crate) async fn answer_for_model(&self, answer: Json) -> Result<Json> {
-        in_turn(&self.core.redactor, approximate_bytes(&answer), move |redactor| redactor.json_without_secrets(&answer)).await
+    /// `ERR_RESPONSE_TOO_LARGE`.
+    pub(crate) fn check_answer(&self, (server, item): (&str, &str), answer: &Json) -> Result<()> {
+        let is_small = approximate_bytes(answer) <= MAX_BYTES_TO_COUNT;
+        self.check_size((server, item), if is_small { json_bytes(answer) } else { off_the_runtime(|| json_bytes(answer)) })
+    }
+
+    fn check_size(&self, (server, item): (&str, &str), size: usize) -> Result<()> {
+        let limit = self.core.limits.max_response_bytes;
+        if size <= limit {
+            return Ok(());
+        }
+        let (what, size) = (format!("the result of {}.{item}", marked_name(server).0).into(), size.to_string().into());
+        Err(self.core.redacted(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" }))
+    }
+
+    /// Prepares a server's answer for a model: removes secrets, but keeps whole paths, because the model's next call may need them. `of` is
+    /// the server and the item that was asked for.
+    ///
+    /// # Errors
+    /// `ERR_RESPONSE_TOO_LARGE` if the answer is longer than `limits.maxResponseBytes`, before or after this. `ERR_BUSY` if too many
+    /// answers wait, and `ERR_INTERNAL` if the thread for a large answer has failed.
+    pub(crate) async fn answer_for_model(&self, of: (&str, &str), answer: Json) -> Result<Json> {
+        self.check_answer(of, &answer)?;
+        let measured = |answer: Json| (json_bytes(&answer), answer);
+        let redact = move |redactor: &Redactor, answer| measured(redactor.json_without_secrets(&answer));
+        let (size, answer) = self.redaction().in_turn(answer, redact).await.map_err(|error| self.core.redacted(error))?;
+        self.check_size(of, size)?;
+        Ok(answer)
     }
 
     /// Calls a tool for a model. The result contains no secrets, and is at most `limits.maxResponseBytes` long.
     ///
     /// # Errors
-    /// `ERR_RESPONSE_TOO_LARGE`, and the errors of [`Agent::call_tool`].
+    /// The errors of [`Agent::call_tool`] and [`Agent::answer_for_model`].
     pub(crate) async fn call_for_model(
         &self,
         (server, tool): (&str, &str),
@@ -58,16 +108,86 @@ impl Agent {
         options: CallOptions,
         stop: &Stop,
     ) -> Result<Json> {
-        let result = self.call_tool(server, tool, arguments, options, stop).await?;
-        let measured = |result: Json| (json_bytes(&result), result);
-        let (size, result) =
-            in_turn(&self.core.redactor, approximate_bytes(&result), move |redactor| measured(redactor.json_without_secrets(&result)))
-                .await?;
-        let limit = self.core.limits.max_response_bytes;
-        if size <= limit {
-            return Ok(result);
-        }
-        let (what, size) = (format!("the result of {}.{tool}", marked_name(server).0).into(), size.to_string().into());
-        Err(self.core.redacted(Error::ResponseTooLarge { what, size, limit, limit_name: "limits.maxResponseBytes" }))
+        let check = |result: &Json| self.check_answer((server, tool), result);
+        let result = self.call_and_check(server, tool, arguments, options, stop, check).await?;
+        self.answer_for_model((server, tool), result).await
+    }
+}
+
+impl Core {
+    /// Returns the redactor for large values of an agent's caller. All agents with the same owner of code are the same caller.
+    pub(super) fn redaction(&self, identity: &Identity) -> CallerRedaction {
+        let caller = identity.code_owner.parse.key().to_string();
+        CallerRedaction::new(Arc::clone(&self.redactor), Arc::clone(&self.runs.large_turns), &caller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    use super::*;
+    use crate::gateway::{Gateway, GatewayOptions, IdentityOptions};
+    use crate::sandbox::CodeOwner;
+
+    const OF: (&str, &str) = ("s", "t");
+
+    fn gateway(folder: &std::path::Path) -> Gateway {
+        let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+        (options.config, options.state_dir) = (Some(json!({ "mcpServers": {} })), Some(folder.join("state")));
+        options.workspace_folder = Some(folder.to_owned());
+        Gateway::open(options).unwrap()
+    }
+
+    fn answer(bytes: usize) -> Json {
+        json!({ "content": [{ "type": "text", "text": "x".repeat(bytes) }] })
+    }
+
+    /// Occupies the turn of an agent's caller until the returned sender is dropped.
+    fn occupy(agent: &Agent) -> mpsc::Sender<()> {
+        let (sender, receiver) = mpsc::channel::<()>();
+        let redaction = agent.redaction();
+        let mut redacting =
+            Box::pin(async move { redaction.in_turn(answer(100_000), move |_, _| receiver.recv().is_err()).await.unwrap() });
+        // The first poll takes the turn.
+        assert!((&mut redacting).now_or_never().is_none());
+        tokio::spawn(redacting);
+        sender
+    }
+
+    #[tokio::test]
+    async fn large_answers_wait_for_those_of_the_same_caller_in_all_its_sessions_and_not_for_those_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let gateway = gateway(folder.path());
+        let session = |owner: &CodeOwner| {
+            gateway.agent("a", IdentityOptions { code_owner: Some(owner.clone()), ..IdentityOptions::default() }).unwrap()
+        };
+        let (loud, quiet) = (CodeOwner::default(), CodeOwner::default());
+        let turn = occupy(&session(&loud));
+        let other = session(&loud);
+        let mut waiting = Box::pin(other.answer_for_model(OF, answer(100_000)));
+        assert!((&mut waiting).now_or_never().is_none());
+        assert!(other.answer_for_model(OF, answer(10)).now_or_never().unwrap().is_ok(), "a small answer needs no turn");
+        session(&quiet).answer_for_model(OF, answer(100_000)).await.unwrap();
+        gateway.agent("b", IdentityOptions::default()).unwrap().answer_for_model(OF, answer(100_000)).await.unwrap();
+        assert!((&mut waiting).now_or_never().is_none());
+        drop(turn);
+        waiting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_large_is_refused_before_it_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let gateway = gateway(folder.path());
+        let agent = gateway.agent("a", IdentityOptions::default()).unwrap();
+        let _turn = occupy(&agent);
+        let limit = agent.core.limits.max_response_bytes;
+        let refused = agent.answer_for_model(OF, answer(limit)).now_or_never().unwrap().unwrap_err();
+        assert_eq!(refused.code(), "ERR_RESPONSE_TOO_LARGE");
+        let (size, message) = (json_bytes(&answer(limit)), refused.to_string());
+        assert!(message.contains("the result of s.t") && message.contains(&size.to_string()), "{message}");
     }
 }

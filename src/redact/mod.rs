@@ -26,7 +26,6 @@ use std::sync::Arc;
 
 use secrecy::SecretString;
 use serde_json::Value as Json;
-use tokio::sync::Semaphore;
 
 use self::kept::Kept;
 use self::paths::Folders;
@@ -52,9 +51,6 @@ const ROUNDS: usize = 4;
 /// Maximum depth of JSON, which is also the limit of the JSON parser. Deeper lists and objects are replaced completely.
 const JSON_DEPTH: usize = 128;
 
-/// Maximum number of large values that are redacted at a time, for all callers of a gateway together.
-pub(crate) const MAX_LARGE_AT_A_TIME: usize = 2;
-
 /// Minimum number of bytes that are removed from the end of a text that was cut.
 const LEAST_TAIL: usize = 1024;
 
@@ -78,8 +74,6 @@ pub struct Redactor {
     /// Lock that is held while new search data is built.
     building: Mutex<()>,
     folders: Folders,
-    /// Limits the number of large values that are redacted at a time.
-    large: Arc<Semaphore>,
 }
 
 /// The secrets that a redactor knew at one moment.
@@ -102,23 +96,12 @@ impl Redactor {
     /// Makes a redactor that knows no secrets. A folder that is not absolute is ignored, and so is the root folder.
     #[must_use]
     pub fn new(home: Option<&Path>, workspace: Option<&Path>) -> Self {
-        Self {
-            known: RwLock::default(),
-            kept: Mutex::default(),
-            building: Mutex::default(),
-            folders: Folders::new(home, workspace),
-            large: Arc::new(Semaphore::new(MAX_LARGE_AT_A_TIME)),
-        }
+        Self { known: RwLock::default(), kept: Mutex::default(), building: Mutex::default(), folders: Folders::new(home, workspace) }
     }
 
     /// Returns the secrets that are known now, as a value that can be compared with a later one.
     pub(crate) fn state(&self) -> RedactorState {
         RedactorState(self.known())
-    }
-
-    /// Returns the semaphore that limits the number of large values that are redacted at a time. Redactors of one gateway share it.
-    pub(crate) fn large_turns(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.large)
     }
 
     /// Redacts these secrets from now on, for ever. Secrets of fewer than eight characters are ignored. When this method returns, the

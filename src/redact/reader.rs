@@ -1,7 +1,5 @@
 //! Redaction for one reader who has written a part of the text, because a text can repeat the arguments of the reader's call.
 
-use std::sync::Arc;
-
 use parking_lot::{Mutex, RwLock};
 
 use serde_json::{Map, Value as Json};
@@ -28,13 +26,7 @@ impl Redactor {
     #[must_use]
     pub fn for_reader(&self, texts: &[String]) -> Self {
         let known = RwLock::new(self.known());
-        Self {
-            known,
-            kept: Mutex::default(),
-            building: Mutex::default(),
-            folders: self.folders.known_from(texts),
-            large: Arc::clone(&self.large),
-        }
+        Self { known, kept: Mutex::default(), building: Mutex::default(), folders: self.folders.known_from(texts) }
     }
 }
 

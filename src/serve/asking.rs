@@ -12,11 +12,11 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::task::JoinSet;
 
-use super::caller_memory::HeldMemory;
 use super::cited::{asker, cited, cited_form, quoted, visible_messages};
 use super::held_questions::CallerQuestions;
 use super::lacking::{Lacking, Needed};
 use super::waiting_calls::AskingCall;
+use crate::caller_memory::HeldMemory;
 use crate::error::{Error, Result};
 use crate::gateway::{Answer, ApprovalQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Question as Asked, SamplingQuestion};
 use crate::results::{SAVED_ID_BYTES, saved_id};

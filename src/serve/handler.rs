@@ -40,6 +40,8 @@ use crate::text::sanitise_line;
 
 /// The maximum number of questions for one call that wait concurrently, since protocol 2026-07-28.
 pub(super) const MAX_QUESTIONS: usize = 16;
+/// The method of a completion.
+const COMPLETE: &str = "completion/complete";
 /// The number of the next connection. For a client without a token, tasks belong to the connection with this number.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
@@ -325,8 +327,9 @@ impl ServerHandler for Handler {
             let agent = &client.session.agent;
             let read = agent.read_resource(&server, &uri, client.call_options(), &client.stop).await.map(with_meta);
             let read = read.map_err(|error| refused(&error))?;
+            agent.check_answer((&server, &uri), &read).map_err(|error| refused(&error))?;
             let contents = links.contents(agent, &server, read, (&uri, &served)).await.map_err(|error| refused(&error))?;
-            agent.answer_for_model(contents).await.map_err(|error| refused(&error))
+            agent.answer_for_model((&server, &uri), contents).await.map_err(|error| refused(&error))
         });
         Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
             Step::Done(contents) => ReadResourceResponse::from(complete_of::<ReadResourceResult>(&of, "resources/read", contents)?),
@@ -367,8 +370,9 @@ impl ServerHandler for Handler {
             let agent = &client.session.agent;
             let got = agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await.map(with_meta);
             let got = got.map_err(|error| refused(&error))?;
+            agent.check_answer((&server, &prompt), &got).map_err(|error| refused(&error))?;
             let served = links.served(agent, &server, got).await.map_err(|error| refused(&error))?;
-            agent.answer_for_model(served).await.map_err(|error| refused(&error))
+            agent.answer_for_model((&server, &prompt), served).await.map_err(|error| refused(&error))
         });
         Ok(match step.await? {
             Step::Done(prompt) => GetPromptResponse::from(complete_of::<GetPromptResult>(&of, "prompts/get", prompt)?),
@@ -405,7 +409,8 @@ impl ServerHandler for Handler {
         let agent = &client.session.agent;
         let completing = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop);
         let completed = until_cancelled(&context, &client.stop, Box::pin(completing)).await;
-        let completed = agent.answer_for_model(completed.map_err(|error| refused(&error))?).await.map_err(|error| refused(&error))?;
-        complete_of(&server, "completion/complete", json!({ "completion": completed }))
+        let (of, completed) = ((&*server, COMPLETE), completed.map_err(|error| refused(&error))?);
+        let completed = agent.answer_for_model(of, completed).await.map_err(|error| refused(&error))?;
+        complete_of(&server, COMPLETE, json!({ "completion": completed }))
     }
 }

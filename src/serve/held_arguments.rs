@@ -3,8 +3,9 @@
 
 use serde_json::Value as Json;
 
-use super::caller_memory::{CallerMemory, HeldMemory, MemoryLimits};
+use crate::caller_memory::{CallerMemory, HeldMemory, MemoryLimits};
 use crate::error::{Error, Result};
+use crate::text::json::{parts, text_bytes};
 
 /// The maximum memory in bytes for the arguments of one caller's calls.
 const MAX_OF_CALLER: usize = 128 * MIB;
@@ -67,30 +68,6 @@ pub(super) fn check_parts(tool: &str, arguments: Option<&serde_json::Map<String,
         "they have {count} values, and the limit maxValueParts is {most}: pass fewer, or pass them as one text with JSON.stringify"
     );
     Err(Error::InvalidArguments { what: format!("\"{tool}\"").into(), problem: problem.into() })
-}
-
-/// Returns the approximate memory in bytes of a JSON value.
-pub(super) fn memory_bytes(json: &Json) -> usize {
-    text_bytes(json).saturating_add(parts(json).saturating_mul(size_of::<Json>()))
-}
-
-/// Returns the number of values in a JSON value. The value itself is counted too.
-fn parts(json: &Json) -> usize {
-    1 + match json {
-        Json::Array(items) => items.iter().map(parts).sum(),
-        Json::Object(fields) => fields.values().map(parts).sum(),
-        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => 0,
-    }
-}
-
-/// Returns the total length in bytes of all texts and keys.
-fn text_bytes(json: &Json) -> usize {
-    match json {
-        Json::String(text) => text.len(),
-        Json::Array(items) => items.iter().map(text_bytes).sum(),
-        Json::Object(fields) => fields.iter().map(|(key, value)| key.len() + text_bytes(value)).sum(),
-        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
-    }
 }
 
 #[cfg(test)]

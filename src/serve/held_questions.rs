@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use rmcp::model::InputRequest;
 use serde_json::json;
 
-use super::caller_memory::{CallerMemory, HeldMemory, MemoryLimits};
-use super::held_arguments::memory_bytes;
+use crate::caller_memory::{CallerMemory, HeldMemory, MemoryLimits};
 use crate::error::Result;
+use crate::text::json::memory_bytes;
 
 const MIB: usize = 1024 * 1024;
 const LIMITS: MemoryLimits = MemoryLimits {

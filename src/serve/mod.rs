@@ -11,7 +11,6 @@ mod answers;
 mod asking;
 mod backpressure;
 mod call_ids;
-mod caller_memory;
 mod changes;
 mod cited;
 mod direct;

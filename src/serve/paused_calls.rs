@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 use super::answers::{data, refused};
 use super::asking::Question;
 use super::call_ids::{next_number, random_id};
-use super::caller_memory::HeldMemory;
 use super::held_arguments::HeldArguments;
 use super::http::Owner;
 use super::listeners::SentEvents;
+use crate::caller_memory::HeldMemory;
 use crate::error::Error;
 use crate::sandbox::{Stop, StopReason};
 

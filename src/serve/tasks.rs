@@ -18,12 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers;
 use super::asking::Question;
-use super::held_arguments::{HeldArguments, memory_bytes};
+use super::held_arguments::HeldArguments;
 use super::http::Owner;
 use super::paused_calls::Work;
 use crate::error::Error;
 use crate::results::{SAVED_ID_BYTES, saved_id};
 use crate::sandbox::{Stop, StopReason};
+use crate::text::json::memory_bytes;
 
 /// The time within which a run is answered directly.
 const PROMPT: Duration = Duration::from_secs(2);

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use rmcp::model::InputRequest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::caller_memory::HeldMemory;
 use super::held_questions::{CallerQuestions, RepeatedQuestions};
+use crate::caller_memory::HeldMemory;
 use crate::error::{Error, Result};
 
 /// The maximum number of waiting calls for one caller. It is smaller than the default limit of the caller's requests in progress, so that

@@ -63,6 +63,30 @@ pub(crate) fn approximate_bytes(value: &Json) -> usize {
     }
 }
 
+/// Returns the approximate memory in bytes of a JSON value.
+pub(crate) fn memory_bytes(value: &Json) -> usize {
+    text_bytes(value).saturating_add(parts(value).saturating_mul(size_of::<Json>()))
+}
+
+/// Returns the number of values in a JSON value. The value itself is counted too.
+pub(crate) fn parts(value: &Json) -> usize {
+    1 + match value {
+        Json::Array(items) => items.iter().map(parts).sum(),
+        Json::Object(fields) => fields.values().map(parts).sum(),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => 0,
+    }
+}
+
+/// Returns the total length in bytes of all texts and keys.
+pub(crate) fn text_bytes(value: &Json) -> usize {
+    match value {
+        Json::String(text) => text.len(),
+        Json::Array(items) => items.iter().map(text_bytes).sum(),
+        Json::Object(fields) => fields.iter().map(|(key, value)| key.len() + text_bytes(value)).sum(),
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+    }
+}
+
 fn bytes_of(value: &impl Serialize) -> usize {
     let mut counter = Counter::default();
     counter.json(value);

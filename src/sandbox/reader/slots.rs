@@ -43,7 +43,8 @@ impl ParseOwner {
         Arc::strong_count(&self.0) > 1
     }
 
-    fn key(&self) -> usize {
+    /// Returns a number that no other owner has as long as this one exists.
+    pub(crate) fn key(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
 

@@ -9,21 +9,21 @@ use crate::error::{Error, Result};
 
 /// The limits of the memory for data of one kind, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct MemoryLimits {
-    pub(super) of_caller: usize,
-    pub(super) of_all: usize,
+pub(crate) struct MemoryLimits {
+    pub(crate) of_caller: usize,
+    pub(crate) of_all: usize,
     /// The part of `of_all` that only callers may use that take at most `least_of_caller`. This prevents a few callers from using all of
     /// the memory.
-    pub(super) reserved: usize,
-    pub(super) least_of_caller: usize,
+    pub(crate) reserved: usize,
+    pub(crate) least_of_caller: usize,
     /// The words for the two limits in an error.
-    pub(super) what_of_caller: &'static str,
-    pub(super) what_of_all: &'static str,
+    pub(crate) what_of_caller: &'static str,
+    pub(crate) what_of_all: &'static str,
 }
 
 /// The memory that data of one kind uses. Clones are cheap.
 #[derive(Clone)]
-pub(super) struct CallerMemory(Arc<Shared>);
+pub(crate) struct CallerMemory(Arc<Shared>);
 
 struct Shared {
     limits: MemoryLimits,
@@ -37,24 +37,24 @@ struct Taken {
 }
 
 /// Memory that is reserved until this value is dropped.
-pub(super) struct HeldMemory {
+pub(crate) struct HeldMemory {
     memory: CallerMemory,
     caller: String,
     bytes: usize,
 }
 
 impl CallerMemory {
-    pub(super) fn new(limits: MemoryLimits) -> Self {
+    pub(crate) fn new(limits: MemoryLimits) -> Self {
         Self(Arc::new(Shared { limits, taken: Mutex::default() }))
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.0.taken.lock().all
     }
 
     #[cfg(test)]
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         let taken = self.0.taken.lock();
         taken.all == 0 && taken.of_callers.is_empty()
     }
@@ -63,7 +63,7 @@ impl CallerMemory {
     ///
     /// # Errors
     /// `ERR_BUSY` if the caller, or all callers together, already use too much.
-    pub(super) fn hold(&self, caller: &str, bytes: usize) -> Result<HeldMemory> {
+    pub(crate) fn hold(&self, caller: &str, bytes: usize) -> Result<HeldMemory> {
         let limits = &self.0.limits;
         let mut taken = self.0.taken.lock();
         let of_caller = taken.of_callers.get(caller).copied().unwrap_or_default();
