@@ -175,8 +175,9 @@ const secretive = {
       'resources/list': () => ({ resources: [{ uri: 'note://1', name: 'note' }] }),
       'resources/templates/list': () => ({ resourceTemplates: [] }),
       'resources/read': ({ uri }) => ({ contents: [{ uri, text }] }),
-      'prompts/list': () => ({ prompts: [{ name: 'plan' }] }),
+      'prompts/list': () => ({ prompts: [{ name: 'plan', arguments: [{ name: 'topic' }] }] }),
       'prompts/get': () => ({ messages: [{ role: 'user', content: { type: 'text', text } }] }),
+      'completion/complete': () => ({ completion: { values: [text] } }),
     }`),
 }
 
@@ -193,7 +194,8 @@ test('An answer that is larger than maxResponseBytes is refused before it is red
     ['tools/call', { name: 'mcp_secretive_give', arguments: {} }],
     ['tools/call', { name: 'mcp_secretive_fail', arguments: {} }],
     ['resources/read', { uri: 'note://1' }],
-    ['prompts/get', { name: 'secretive_plan' }],
+    ['prompts/get', { name: 'plan' }],
+    ['completion/complete', { ref: { type: 'ref/prompt', name: 'plan' }, argument: { name: 'topic', value: '' } }],
     ['tools/call', { name: 'run_javascript', arguments: { code, input: null, timeoutMs: null } }, true],
   ]) {
     const whole = await answered(1024 * 1024, method, params)
