@@ -20,7 +20,7 @@ use crate::text::json::{approximate_bytes, json_bytes};
 use crate::text::marked_name;
 
 /// The maximum size in bytes of an answer that is counted directly on the caller's thread.
-const MAX_BYTES_TO_COUNT: usize = 1024 * 1024;
+const MAX_BYTES_TO_COUNT: usize = 64 * 1024;
 
 impl Agent {
     /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server, even if the tool reports an error.
@@ -83,13 +83,12 @@ impl Agent {
     }
 
     /// Prepares a server's answer for a model: removes secrets, but keeps whole paths, because the model's next call may need them. `of` is
-    /// the server and the item that was asked for.
+    /// the server and the item that was asked for. The answer must have passed [`Agent::check_answer`] as soon as it came.
     ///
     /// # Errors
-    /// `ERR_RESPONSE_TOO_LARGE` if the answer is longer than `limits.maxResponseBytes`, before or after this. `ERR_BUSY` if too many
-    /// answers wait, and `ERR_INTERNAL` if the thread for a large answer has failed.
+    /// `ERR_RESPONSE_TOO_LARGE` if the prepared answer is longer than `limits.maxResponseBytes`. `ERR_BUSY` if too many answers wait, and
+    /// `ERR_INTERNAL` if the thread for a large answer has failed.
     pub(crate) async fn answer_for_model(&self, of: (&str, &str), answer: Json) -> Result<Json> {
-        self.check_answer(of, &answer)?;
         let measured = |answer: Json| (json_bytes(&answer), answer);
         let redact = move |redactor: &Redactor, answer| measured(redactor.json_without_secrets(&answer));
         let (size, answer) = self.redaction().in_turn(answer, redact).await.map_err(|error| self.core.redacted(error))?;
@@ -100,7 +99,7 @@ impl Agent {
     /// Calls a tool for a model. The result contains no secrets, and is at most `limits.maxResponseBytes` long.
     ///
     /// # Errors
-    /// The errors of [`Agent::call_tool`] and [`Agent::answer_for_model`].
+    /// The errors of [`Agent::call_tool`], [`Agent::check_answer`] and [`Agent::answer_for_model`].
     pub(crate) async fn call_for_model(
         &self,
         (server, tool): (&str, &str),
@@ -176,18 +175,5 @@ mod tests {
         assert!((&mut waiting).now_or_never().is_none());
         drop(turn);
         waiting.await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_is_too_large_is_refused_before_it_waits() {
-        let folder = tempfile::tempdir().unwrap();
-        let gateway = gateway(folder.path());
-        let agent = gateway.agent("a", IdentityOptions::default()).unwrap();
-        let _turn = occupy(&agent);
-        let limit = agent.core.limits.max_response_bytes;
-        let refused = agent.answer_for_model(OF, answer(limit)).now_or_never().unwrap().unwrap_err();
-        assert_eq!(refused.code(), "ERR_RESPONSE_TOO_LARGE");
-        let (size, message) = (json_bytes(&answer(limit)), refused.to_string());
-        assert!(message.contains("the result of s.t") && message.contains(&size.to_string()), "{message}");
     }
 }

@@ -410,6 +410,7 @@ impl ServerHandler for Handler {
         let completing = agent.complete(&server, of, (text("name"), text("value")), known, options, &client.stop);
         let completed = until_cancelled(&context, &client.stop, Box::pin(completing)).await;
         let (of, completed) = ((&*server, COMPLETE), completed.map_err(|error| refused(&error))?);
+        agent.check_answer(of, &completed).map_err(|error| refused(&error))?;
         let completed = agent.answer_for_model(of, completed).await.map_err(|error| refused(&error))?;
         complete_of(&server, COMPLETE, json!({ "completion": completed }))
     }
