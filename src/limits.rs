@@ -79,7 +79,7 @@ pub struct Limits {
     /// Maximum number of questions to a person or a model that one run may cause. Approvals before calls and questions of servers are both
     /// counted.
     pub max_questions: usize,
-    /// Maximum size of a tool's result, in the form that the guest receives.
+    /// Maximum size of a tool's result, in the form that the guest receives. Also that of each answer of a server that `serve` passes on.
     pub max_response_bytes: usize,
     /// Maximum size of a call's arguments. The JSON and the `Uint8Array`s are counted together.
     pub max_argument_bytes: usize,
