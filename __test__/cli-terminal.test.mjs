@@ -100,7 +100,10 @@ test('approve does not ask which tools are reads where it cannot write them, and
   write(at, 'based.json', '{ "base": ["cursor"] }')
   for (const [config, where] of [
     ['mcp.yaml', /write this line into its entry in mcp\.yaml, which is not changed as it is YAML:/],
-    ['based.json', /Its entry is in the config of "cursor", which this command does not change\. Copy the entry into based\.json, with this line:/],
+    [
+      'based.json',
+      /Its entry is in the config of "cursor", which this command does not change\. Copy the entry into based\.json, with this line:/,
+    ],
   ]) {
     const before = readFileSync(join(at.work, config), 'utf8')
     const words = ['--config', config, '--state', join(at.home, config), 'approve', 'weather']

@@ -334,7 +334,7 @@ fn call_function<'env>(
                 Ok(other) => vec![other],
                 Err(error) => return Reply::of_host(errors.reply(&options::invalid_arguments(format!("{server}.{tool}"), error))),
             };
-            let reply = agent.call_function(&server, &tool, arguments, errors, options, &stopped).await;
+            let reply = Box::pin(agent.call_function(&server, &tool, arguments, errors, options, &stopped)).await;
             // A caller that has aborted always gets an error, even if `toolErrors` turns errors into values.
             if stopped.reason().is_some() { Reply::new::<()>(Err(stopped.error("call", 0))) } else { Reply::of_host(reply) }
         };
