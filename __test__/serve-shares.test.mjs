@@ -86,7 +86,8 @@ test('Descriptions that one caller asks for without a session wait for each othe
   await describe(TOKENS.quiet)
   const before = answered
   await Promise.all(loud)
-  assert.ok(before < 12, `${before} of the other caller were answered before`)
+  // Without turns, all 40 would be answered first. How many are depends on how fast this process reads their answers.
+  assert.ok(before < 30, `${before} of the other caller were answered before`)
 })
 
 test('A host is told once of a change, however often it says that it is initialized, and of none that it does not see', async (t) => {
