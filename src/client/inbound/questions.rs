@@ -30,6 +30,8 @@ const CHECK_VALID_FOR: Duration = Duration::from_millis(100);
 /// Number of times that the result of a check is reused for as long as the check has taken. So checks for a server with a long entry take at
 /// most a small part of the time of a thread, however many messages it sends.
 const REUSED: u32 = 20;
+/// Maximum time for which a refusal is reused. A person may approve or enable the server in the meantime.
+const MAX_REFUSED_FOR: Duration = Duration::from_secs(1);
 
 /// Asks the callers of one server the server's questions.
 #[derive(Clone)]
@@ -106,7 +108,9 @@ impl Questions {
     fn check(&self, approval: String, now: Instant, last: &mut Option<Checked>) -> bool {
         let began = Instant::now();
         let may_send = self.observer.may_send_messages(&self.server);
-        let until = now + CHECK_VALID_FOR.max(began.elapsed() * REUSED);
+        // A server that is not enabled is found at once. The first question after it was enabled must reach a person.
+        let reused = began.elapsed() * REUSED;
+        let until = now + if may_send { CHECK_VALID_FOR.max(reused) } else { MAX_REFUSED_FOR.min(reused) };
         *last = Some(Checked { may_send, approval, until });
         may_send
     }
@@ -345,12 +349,19 @@ mod tests {
     use super::*;
     use crate::catalog::Manifest;
 
-    /// Observer that counts the reports about questions and the checks, and never asks anybody. The last field is the id of the approval.
-    struct Counting(AtomicUsize, AtomicU64, AtomicU64, Mutex<Option<String>>);
+    /// Observer that counts the reports about questions and the checks, and never asks anybody. The last fields are the id of the approval, and whether
+    /// the server is disabled.
+    struct Counting(AtomicUsize, AtomicU64, AtomicU64, Mutex<Option<String>>, AtomicBool);
 
     impl Default for Counting {
         fn default() -> Self {
-            Self(AtomicUsize::default(), AtomicU64::default(), AtomicU64::default(), Mutex::new(Some("1".to_owned())))
+            Self(
+                AtomicUsize::default(),
+                AtomicU64::default(),
+                AtomicU64::default(),
+                Mutex::new(Some("1".to_owned())),
+                AtomicBool::new(false),
+            )
         }
     }
 
@@ -374,7 +385,7 @@ mod tests {
         }
         fn may_send_messages(&self, _server: &str) -> bool {
             self.2.fetch_add(1, Ordering::Relaxed);
-            true
+            !self.4.load(Ordering::Relaxed)
         }
 
         fn nobody_in_particular(&self) -> Arc<dyn Caller> {
@@ -404,6 +415,18 @@ mod tests {
         assert_eq!(checks(), 1);
         assert!(questions.may_ask_at(now + Duration::from_mins(1)));
         assert_eq!(checks(), 2);
+    }
+
+    #[test]
+    fn a_server_is_heard_as_soon_as_it_is_enabled() {
+        let observer = Arc::new(Counting::default());
+        let questions = Questions::new("s", Arc::clone(&observer) as Arc<dyn Observer>, Vec::new());
+        let now = Instant::now();
+        observer.4.store(true, Ordering::Relaxed);
+        assert!(!questions.may_ask_at(now));
+        observer.4.store(false, Ordering::Relaxed);
+        // The refusal was found at once, so it is not reused for a time that anybody could notice.
+        assert!(questions.may_ask_at(now + Duration::from_millis(50)));
     }
 
     #[test]
