@@ -58,10 +58,7 @@ export interface Limits {
    * number are denied. Default 100.
    */
   maxQuestions: number
-  /**
-   * The maximum size of the result of a tool, in the form that the guest gets. Also that of each answer of a server that `serve` gives to a
-   * host. Default 1 MiB.
-   */
+  /** The maximum size of a tool's result, as the guest gets it, and of each answer that `serve` gives to a host. Default 1 MiB. */
   maxResponseBytes: number
   /** The maximum size of a call's arguments as JSON. Default 1 MiB. */
   maxArgumentBytes: number
