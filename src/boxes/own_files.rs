@@ -62,8 +62,8 @@ impl OwnFile {
         }
     }
 
-    /// Returns whether a box that has the file's place hides it. A foreign entry can name a folder, which no server can use as its `envFile`,
-    /// so that folder stays visible.
+    /// Returns whether a box that has the file's place hides it. An entry can name a folder, which no server can use as its `envFile`, so the
+    /// folder of an entry that is not approved stays visible.
     pub(crate) fn is_hidden_at(&self, place: &Path, lookup: &impl Lookup) -> bool {
         if self.use_of == OwnFileUse::LinkedBase || self.leads_out {
             return false;

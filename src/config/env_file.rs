@@ -28,11 +28,13 @@ pub(crate) fn place_out_of_project(file: &Path, project: &Path) -> Option<PathBu
             part => written.push(part),
         }
     }
-    if !written.starts_with(project) {
+    // The path of the project may itself lead through a link, and the entry may have the real path.
+    let real_project = project.canonicalize().ok()?;
+    if !written.starts_with(project) && !written.starts_with(&real_project) {
         return None;
     }
-    let (real, project) = (file.canonicalize().ok()?, project.canonicalize().ok()?);
-    (!real.starts_with(&project)).then_some(real)
+    let real = file.canonicalize().ok()?;
+    (!real.starts_with(&real_project)).then_some(real)
 }
 
 /// Reads an environment file for [`crate::config::resolve_command`]. Reads only a regular file, and at most one byte over the limit.

@@ -142,7 +142,10 @@ fn only_a_link_in_the_project_leads_an_environment_file_out_of_it() {
     }
     let place = |file: &str| place_out_of_project(&at(file), &at("project"));
     let other = Some(at("other.env").canonicalize().unwrap());
-    assert_eq!(["project/.env", "project/folder/other.env"].map(place), [other.clone(), other]);
+    assert_eq!(["project/.env", "project/folder/other.env"].map(place), [other.clone(), other.clone()]);
+    std::os::unix::fs::symlink("project", at("alias")).unwrap();
+    let real = at("project/.env").parent().unwrap().canonicalize().unwrap().join(".env");
+    assert_eq!([at("alias/.env"), real].map(|file| place_out_of_project(&file, &at("alias"))), [other.clone(), other.clone()]);
     // The entry says that these files lie elsewhere, or they are in the project.
     let shown = ["project/own.env", "project/within.env", "project/../other.env", "outside.env", "other.env", "project/missing.env"];
     assert!(shown.into_iter().all(|file| place(file).is_none()));
