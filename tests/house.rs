@@ -429,6 +429,34 @@ fn these_rules_can_see() {
     assert!(lengths.len() > 200 && lengths.iter().any(|(_, _, lines)| *lines > 30), "{}", lengths.len());
 }
 
+/// Returns the paragraph of each room in the plan of rooms. A paragraph begins with the name of the room, two columns from the margin.
+fn paragraphs(plan: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut paragraphs = BTreeMap::<String, BTreeSet<String>>::new();
+    let mut room = String::new();
+    for line in plan.lines() {
+        if let Some(begin) = line.strip_prefix("  ").filter(|begin| begin.starts_with(|first: char| first.is_ascii_lowercase())) {
+            room = words(begin).next().unwrap_or_default().to_owned();
+        }
+        paragraphs.entry(room.clone()).or_default().extend(words(line).map(str::to_owned));
+    }
+    paragraphs
+}
+
+#[test]
+fn the_plan_of_rooms_names_each_file_in_the_paragraph_of_its_room() {
+    let text = fs::read_to_string(repository().join("docs/ARCHITECTURE.md")).unwrap();
+    let plan = &text[text.find("\nsrc/\n").unwrap()..text.find("\ntests/ ").unwrap()];
+    let paragraphs = paragraphs(plan);
+    assert!(paragraphs.len() > 20, "{:?}", paragraphs.keys());
+    let is_test = |path: &str| path.contains("tests") || path.contains("testing");
+    let is_named = |source: &Source| {
+        let stem = Path::new(&source.path).file_stem().unwrap().to_string_lossy().into_owned();
+        ["mod", "lib", "build"].contains(&stem.as_str()) || paragraphs.get(source.room()).is_some_and(|paragraph| paragraph.contains(&stem))
+    };
+    let files = sources("src").into_iter().filter(|source| !is_test(&source.path) && !is_named(source));
+    none("not named in the paragraph of its room", &files.map(|source| source.path).collect::<Vec<_>>());
+}
+
 #[test]
 fn every_source_file_that_a_document_names_exists() {
     let documents = fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path());
