@@ -126,7 +126,7 @@ pub(super) fn info_text(info: &ServerInfo, style: &Style) -> String {
         return text;
     };
     text.push_str(&style.field("  module", NAMES, &offer.specifier));
-    text.push_str(&style.field("  calls itself", NAMES, &format!("{} {}", offer.server_name, offer.server_version)));
+    text.push_str(&style.field("  calls itself", NAMES, &format!("{} {}", one_line(&offer.server_name), one_line(&offer.server_version))));
     text.push_str(&style.field("  protocol", NAMES, &offer.protocol_version));
     let counts = [(offer.resources, "resources"), (offer.resource_templates, "resource templates"), (offer.prompts, "prompts")];
     let counts: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
@@ -205,8 +205,8 @@ pub(super) fn test_text(report: &ConnectionReport, changed: &[String], style: &S
         report.server,
         style.paint(Tone::Good, "connected"),
         report.connect_ms,
-        report.server_name,
-        report.server_version,
+        one_line(&report.server_name),
+        one_line(&report.server_version),
         report.era,
         report.tools.len()
     );
