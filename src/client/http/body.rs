@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use reqwest::Response;
+use serde_json::Value as Json;
 
 use super::budget::Reservation;
 use super::failure::HttpFailure;
@@ -55,6 +56,20 @@ pub(super) async fn read_refusal(mut response: Response) -> Vec<u8> {
     // A truncated body is dropped. A cut could split a secret, and the redactor would not recognise the remaining part.
     let is_whole = tokio::time::timeout(REFUSAL_TIME, reading).await.unwrap_or(false);
     if is_whole { body } else { Vec::new() }
+}
+
+/// Returns the text of a refusal. Returns an empty text if the refusal is HTML.
+pub(super) fn detail_of(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim();
+    if text.starts_with('<') { String::new() } else { text.split_whitespace().collect::<Vec<_>>().join(" ") }
+}
+
+/// Returns whether a refusal reports an unknown session. Some servers answer 400 instead of 404, with an error that has no id.
+pub(super) fn names_a_session(body: &[u8]) -> bool {
+    let Ok(message) = serde_json::from_slice::<Json>(body) else { return false };
+    let says = message.pointer("/error/message").and_then(Json::as_str).unwrap_or_default();
+    message.get("id").is_none_or(Json::is_null) && says.to_ascii_lowercase().contains("session")
 }
 
 /// Returns a description of an error without its URL, because the URL may contain a secret.

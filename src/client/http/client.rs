@@ -16,11 +16,12 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::body::{content_type, is_event_stream, is_json, read_answer, read_refusal};
+use super::body::{content_type, detail_of, is_event_stream, is_json, names_a_session, read_answer, read_refusal};
 use super::budget::{Budget, Reservation};
 use super::cancellation::{OpenRequest, Unanswered};
 use super::exchange::Outgoing;
 use super::failure::HttpFailure;
+use super::long_messages::LongMessages;
 use super::raw::{Answer, Awaited, Inbound, Kind, error_in, sort};
 use super::retry::{RetryPolicy, retry_after};
 use super::stream::{Events, Route, event_of, unknown_method};
@@ -61,6 +62,7 @@ pub(super) struct Shared {
     pace: Mutex<Pace>,
     /// Memory budget for unfinished answers and events.
     budget: Budget,
+    pub(super) long_messages: LongMessages,
 }
 
 /// Ids of the server's requests that must be refused.
@@ -110,6 +112,7 @@ impl HttpClient {
             refusals: Mutex::default(),
             pace: Mutex::new(Pace::new(UNSOLICITED, Instant::now())),
             budget,
+            long_messages: LongMessages::default(),
         }))
     }
 
@@ -303,7 +306,9 @@ impl HttpClient {
             _ => reading.await,
         };
         let body = body.map_err(Failed::Client)?;
-        self.sort_all(body, awaited, route).map(|(answer, others)| response_of(*answer, others, session))
+        let body_bytes = body.len();
+        let sorted = || self.sort_all(body, awaited, route).map(|(answer, others)| response_of(*answer, others, session));
+        self.long_messages.handle(body_bytes, sorted).await
     }
 
     /// Parses a JSON body. Returns the answer to the request, and the other messages of the body.
@@ -473,20 +478,6 @@ fn malformed(problem: String) -> Failed {
 pub(super) fn status_failure(response: &Response) -> HttpFailure {
     let retry_after = retry_after(response.headers(), SystemTime::now());
     HttpFailure::Status { status: response.status().as_u16(), retry_after, detail: String::new() }
-}
-
-/// Returns the text of a refusal. Returns an empty text if the refusal is HTML.
-fn detail_of(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let text = text.trim();
-    if text.starts_with('<') { String::new() } else { text.split_whitespace().collect::<Vec<_>>().join(" ") }
-}
-
-/// Returns whether a refusal reports an unknown session. Some servers answer 400 instead of 404, with an error that has no id.
-fn names_a_session(body: &[u8]) -> bool {
-    let Ok(message) = serde_json::from_slice::<Json>(body) else { return false };
-    let says = message.pointer("/error/message").and_then(Json::as_str).unwrap_or_default();
-    message.get("id").is_none_or(Json::is_null) && says.to_ascii_lowercase().contains("session")
 }
 
 fn session_of(response: &Response) -> Option<String> {

@@ -6,7 +6,7 @@
 //! - `client`: implements rmcp's trait, which posts messages, opens streams and ends sessions
 //! - `cancellation`: stores the unanswered requests, and cancels them at the server before MCP 2026-07-28
 //! - `stream`: reads event streams (`sse`) and resumes them (`resume`)
-//! - `body`: reads bodies, and limits how much of them is in memory at once (`budget`)
+//! - `body`: reads bodies, and limits how much of them is in memory at once (`budget`) and is handled at once (`long_messages`)
 //! - `raw`: passes results through rmcp unchanged
 //! - `failure`: failures of requests, with advice for the operator
 
@@ -17,6 +17,7 @@ mod client;
 mod exchange;
 mod failure;
 mod legacy;
+mod long_messages;
 mod raw;
 mod redirect;
 mod resume;

@@ -4,15 +4,18 @@
 //! Results are therefore wrapped as text under a private key. rmcp keeps the wrapped result unchanged in a `CustomResult`, and
 //! [`raw_result`] unwraps it. If rmcp itself needs a result, it gets the result in a form that it can parse.
 
+use std::collections::HashSet;
+
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorData, InitializeResult, JsonRpcError, JsonRpcMessage, JsonRpcResponse,
-    JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage, ServerResult, Tool,
+    JsonRpcVersion2_0, ListToolsResult, RequestId, ServerJsonRpcMessage, ServerResult, Tool,
 };
 use serde_json::{Map, Value as Json, json};
 
 use super::failure::HttpFailure;
 use crate::client::wire::answer::{NO_CONTENT, error_of, is_answer_without_content};
 use crate::limits::MAX_LIST_ENTRIES;
+use crate::off_runtime::off_the_runtime_if_long;
 
 /// The key under which a result is wrapped as text.
 const RAW: &str = "hyperlight-mcp/raw";
@@ -223,31 +226,47 @@ fn wrapped(result: &Json) -> Option<&str> {
     fields.get(RAW)?.as_str()
 }
 
-/// Returns a result in the form in which the server sent it.
+/// Returns a result in the form in which the server sent it. A long one leaves the other tasks of the thread to another thread.
 pub(in crate::client) fn raw_result(result: ServerResult) -> Json {
     match result {
         ServerResult::CustomResult(CustomResult(result)) => match wrapped(&result) {
-            Some(text) => serde_json::from_str(text).unwrap_or_default(),
+            Some(text) => off_the_runtime_if_long(text.len(), || serde_json::from_str(text).unwrap_or_default()),
             None => result,
         },
         ServerResult::ListToolsResult(page) => {
-            let raw = page.meta.as_ref().and_then(|meta| meta.0.get(RAW)).and_then(Json::as_str);
-            let raw = raw.and_then(|text| serde_json::from_str::<Json>(text).ok());
-            let Some(mut raw) = raw else { return serde_json::to_value(page).unwrap_or_default() };
-            // rmcp removes tools whose schemas require invalid headers. They are removed here too.
-            let known = |tool: &Json| page.tools.iter().any(|known| tool.get("name").and_then(Json::as_str) == Some(known.name.as_ref()));
-            if let Some(tools) = raw.get_mut("tools").and_then(Json::as_array_mut) {
-                tools.retain(known);
-            }
-            raw
+            let bytes = raw_page(&page).map_or(0, str::len);
+            off_the_runtime_if_long(bytes, || page_of(page))
         }
         typed => serde_json::to_value(typed).unwrap_or_default(),
     }
 }
 
+/// Returns the text of a page of tools as the server wrote it.
+fn raw_page(page: &ListToolsResult) -> Option<&str> {
+    page.meta.as_ref()?.0.get(RAW)?.as_str()
+}
+
+/// Returns a page of tools in the form in which the server sent it.
+fn page_of(page: ListToolsResult) -> Json {
+    let raw = raw_page(&page).and_then(|text| serde_json::from_str::<Json>(text).ok());
+    let Some(mut raw) = raw else { return serde_json::to_value(page).unwrap_or_default() };
+    // rmcp removes tools whose schemas require invalid headers. They are removed here too.
+    let known: HashSet<&str> = page.tools.iter().map(|tool| tool.name.as_ref()).collect();
+    if let Some(tools) = raw.get_mut("tools").and_then(Json::as_array_mut) {
+        tools.retain(|tool| tool.get("name").and_then(Json::as_str).is_some_and(|name| known.contains(name)));
+    }
+    raw
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
+
     use super::*;
+    use crate::off_runtime::MAX_BYTES_AT_ONCE;
+    use crate::off_runtime::testing::{LONGEST, one_worker};
 
     fn awaited(kind: Kind) -> Awaited {
         Awaited { id: RequestId::Number(7), kind, method: "tools/call".into() }
@@ -321,6 +340,32 @@ mod tests {
     fn a_list_of_tools_that_is_none_reaches_the_caller() {
         for page in [json!({ "tools": 3 }), json!({}), json!(null)] {
             assert_eq!(through(Kind::Tools, &page), [page.clone(), page]);
+        }
+    }
+
+    #[test]
+    fn a_long_result_leaves_the_thread_of_its_caller_to_other_tasks_while_it_is_unwrapped() {
+        for kind in [Kind::Raw, Kind::Tools] {
+            let tool = json!({ "name": "t", "inputSchema": { "type": "object" }, "pad": vec![0; MAX_BYTES_AT_ONCE] });
+            let answer = json!({ "jsonrpc": "2.0", "id": 7, "result": { "tools": [tool] } });
+            let result = move || match sort(&mut answer.clone(), Some(&awaited(kind))) {
+                Inbound::Answer(answer) => match serde_json::from_str::<ServerJsonRpcMessage>(&answer.into_text()).unwrap() {
+                    JsonRpcMessage::Response(response) => response.result,
+                    other => panic!("not a result: {other:?}"),
+                },
+                _ => panic!("not taken for an answer"),
+            };
+            let (runtime, begun, has_run) = (one_worker(), Instant::now(), Arc::<AtomicBool>::default());
+            let seen = Arc::clone(&has_run);
+            // The only worker thread is never free before this task ends.
+            let unwrapping = runtime.spawn(async move {
+                while !seen.load(Ordering::Relaxed) && begun.elapsed() < LONGEST {
+                    raw_result(result());
+                }
+                seen.load(Ordering::Relaxed)
+            });
+            runtime.spawn(async move { has_run.store(true, Ordering::Relaxed) });
+            assert!(runtime.block_on(unwrapping).unwrap(), "no other task has run");
         }
     }
 

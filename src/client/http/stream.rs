@@ -137,9 +137,8 @@ impl Events {
                 let before = open.parser.unfinished();
                 let events = open.parser.push(&chunk).map_err(|large| HttpFailure::TooLarge { bytes: large.bytes, limit })?;
                 let said = (before + chunk.len()).saturating_sub(open.parser.unfinished()) + events.len() * MESSAGE;
-                for event in events {
-                    self.take(event);
-                }
+                let (http, bytes) = (self.http.clone(), events.iter().map(|event| event.data.len()).sum());
+                http.long_messages.handle(bytes, || events.into_iter().for_each(|event| self.take(event))).await;
                 if let Some(open) = &mut self.open {
                     open.place.shrink(open.parser.unfinished());
                 }

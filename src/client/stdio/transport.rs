@@ -29,13 +29,11 @@ use crate::client::inbound::rate_limit::{MESSAGE, Pace, REQUEST, UNSOLICITED};
 use crate::client::inbound::server_requests::{Admission, MAX_REFUSALS};
 use crate::client::wire::answer::{DENSE_MARK, MALFORMED_MARK, NO_CONTENT, OVERSIZE_MARK, error_of, is_answer_without_content};
 use crate::client::wire::json::{self, ParseFailure};
-use crate::off_runtime::off_the_runtime;
+use crate::off_runtime::off_the_runtime_if_long;
 
 /// Number of messages that may wait to be handled or written. A server that sends more messages must wait.
 const QUEUE: usize = 64;
-/// Maximum number of bytes of a message that is parsed without leaving the thread's other tasks to another thread. Parsing it takes at most a
-/// few milliseconds.
-const MAX_BYTES_AT_ONCE: usize = 64 * 1024;
+
 pub(in crate::client) struct StdioTransport {
     incoming: mpsc::Receiver<RxJsonRpcMessage<RoleClient>>,
     outgoing: Option<mpsc::Sender<Queued>>,
@@ -202,8 +200,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             // The bytes of an oversized line have already been counted while the line was skipped.
             let bytes = if let Line::Whole(line) = &line { line.len() } else { 0 };
             self.content = Content::Notice;
-            let is_long = matches!(&line, Line::Whole(text) if text.len() > MAX_BYTES_AT_ONCE);
-            let messages = if is_long { off_the_runtime(|| self.messages_of(line)) } else { self.messages_of(line) };
+            let messages = off_the_runtime_if_long(bytes, || self.messages_of(line));
             for message in messages {
                 if self.messages.send(message).await.is_err() {
                     return;

@@ -9,8 +9,12 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::client::http::HttpTarget;
 use crate::client::http::testing::*;
 use crate::client::inbound::notification::Interceptor;
+use crate::network::{NetworkRuntime, NetworkThreads};
+use crate::off_runtime::MAX_BYTES_AT_ONCE;
+use crate::off_runtime::testing::until_another_task_runs;
 
 /// Returns the processor time of a thread of this process, in nanoseconds. If `thread` is empty, this is the current thread.
 fn processor_time(thread: &str) -> u64 {
@@ -85,4 +89,32 @@ async fn messages_are_read_on_the_threads_of_the_network() {
     let client = Client::with(&target(&server.url), interceptor, quick()).await;
     client.call("t").await.unwrap();
     assert_eq!(*names.lock(), ["mcp-http"]);
+}
+
+/// The connections of this test have one thread. Handling the long message lasts until another task of this thread has run.
+#[tokio::test]
+async fn a_long_message_of_a_server_leaves_the_thread_to_the_connections_of_the_others() {
+    for is_stream in [true, false] {
+        let server = Server::mcp(move |seen, _| {
+            let long = json!({ "level": "info", "data": "x".repeat(MAX_BYTES_AT_ONCE) });
+            let notice = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": long });
+            let batch = json!([notice, seen.result(&json!({ "content": [] }))]);
+            let reply = if is_stream { stream([data(&batch), Piece::End]) } else { json_answer(&batch) };
+            (seen.what() == "tools/call").then_some(reply)
+        })
+        .await;
+        let network = Arc::new(NetworkRuntime::new(NetworkThreads { name: "mcp-test", workers: 1, blocking: 4 }));
+        let (handle, other) = (network.handle().unwrap(), Mutex::new(Some(until_another_task_runs())));
+        let interceptor: Interceptor = Arc::new(move |message| {
+            if message["method"] == "notifications/message"
+                && let Some((waits, other)) = other.lock().take()
+            {
+                handle.spawn(other);
+                waits();
+            }
+            message.get("id").is_none()
+        });
+        let client = Client::with(&HttpTarget { network, ..target(&server.url) }, interceptor, quick()).await;
+        client.call("t").await.unwrap();
+    }
 }
