@@ -81,6 +81,12 @@ impl CallerMemory {
     }
 }
 
+impl HeldMemory {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Drop for HeldMemory {
     fn drop(&mut self) {
         let mut taken = self.memory.0.taken.lock();

@@ -29,8 +29,8 @@ const MEMORY: MemoryLimits = MemoryLimits {
     of_all: 1024 * MIB,
     reserved: 256 * MIB,
     least_of_caller: 64 * MIB,
-    what_of_caller: "bytes of this caller's answers that wait for their redaction (the limit can be reached a little earlier)",
-    what_of_all: "bytes of answers that wait for their redaction (the limit can be reached up to a quarter earlier)",
+    what_of_caller: "bytes of this caller's answers that wait to be redacted or sent (the limit can be reached a little earlier)",
+    what_of_all: "bytes of answers that wait to be redacted or sent (the limit can be reached up to a quarter earlier)",
 };
 
 /// The turns of large values for all callers of a gateway, and the memory of the values that wait. Turns are given in the order in which
@@ -56,6 +56,11 @@ impl Default for LargeTurns {
 }
 
 impl LargeTurns {
+    /// Returns the memory of the values that wait, for other places where they wait.
+    pub(crate) fn memory(&self) -> CallerMemory {
+        self.memory.clone()
+    }
+
     /// Waits first for other values of the same caller, then for those of all. So each caller has at most a few in the queue of all.
     async fn wait(&self, caller: &str) -> [Option<OwnedSemaphorePermit>; 2] {
         let of_caller = self.of_callers.wait(caller).await;

@@ -10,17 +10,15 @@ use super::availability::Viewer;
 use super::core::Core;
 use super::request::Request;
 use super::run_end::until_ended;
-use super::{Agent, ApprovalRead, CallOptions};
+use super::{Agent, ApprovalRead, CallOptions, Gateway};
 use crate::bridge::{CallerRedaction, check_sendable, tool_result};
+use crate::caller_memory::CallerMemory;
 use crate::error::{Error, Result};
-use crate::off_runtime::off_the_runtime;
+use crate::off_runtime::off_the_runtime_if_long;
 use crate::redact::{Redactor, WrittenPaths};
 use crate::sandbox::Stop;
 use crate::text::json::{approximate_bytes, json_bytes};
 use crate::text::marked_name;
-
-/// The maximum size in bytes of an answer that is counted directly on the caller's thread.
-const MAX_BYTES_TO_COUNT: usize = 64 * 1024;
 
 impl Agent {
     /// Calls a tool without a guest. Returns a `ToolResult` for every answer of the server, even if the tool reports an error.
@@ -69,8 +67,7 @@ impl Agent {
     /// # Errors
     /// `ERR_RESPONSE_TOO_LARGE`.
     pub(crate) fn check_answer(&self, (server, item): (&str, &str), answer: &Json) -> Result<()> {
-        let is_small = approximate_bytes(answer) <= MAX_BYTES_TO_COUNT;
-        self.check_size((server, item), if is_small { json_bytes(answer) } else { off_the_runtime(|| json_bytes(answer)) })
+        self.check_size((server, item), off_the_runtime_if_long(approximate_bytes(answer), || json_bytes(answer)))
     }
 
     fn check_size(&self, (server, item): (&str, &str), size: usize) -> Result<()> {
@@ -110,6 +107,14 @@ impl Agent {
         let check = |result: &Json| self.check_answer((server, tool), result);
         let result = self.call_and_check(server, tool, arguments, options, stop, check).await?;
         self.answer_for_model((server, tool), result).await
+    }
+}
+
+impl Gateway {
+    /// Returns the memory of large answers that wait for their redaction, or until they are sent. The key of a caller is the one of its code
+    /// owner.
+    pub(crate) fn answer_memory(&self) -> CallerMemory {
+        self.core.runs.large_turns.memory()
     }
 }
 

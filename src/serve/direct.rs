@@ -9,7 +9,7 @@ use serde::Deserialize as _;
 use serde_json::{Map, Value as Json, json};
 
 use super::answers::{data, refused, with_meta};
-use super::handler::{Answer, Handler, in_rounds};
+use super::handler::{Answer, Client, Handler, in_rounds};
 use super::paused_calls::Step;
 use super::resources_and_prompts::ResourcesAndPrompts;
 use super::{ServeOptions, stateless};
@@ -111,7 +111,7 @@ impl Handler {
             Err(error) => return refusal(&error, stateless),
         };
         let (sign_in, links) = (self.served.0.options.sign_in.clone(), self.links());
-        let step = self.asking(context, input, move |client| async move {
+        let work_of = move |client: Client| async move {
             let options = client.call_options();
             let agent = &client.session.agent;
             let answer = match agent.call_for_model((&server, &tool), arguments, options, &client.stop).await {
@@ -123,11 +123,14 @@ impl Handler {
             // capability. A call that succeeds did not need the capability.
             let refusal = (stateless && answer["isError"] == true).then(|| client.callbacks.lacking.refusal()).flatten();
             refusal.map_or(Ok(answer), Err)
-        });
-        Ok(match step.await? {
-            Step::Done(answer) => CallToolResponse::from(result(answer, stateless)),
-            Step::Ask(questions) => CallToolResponse::from(questions),
-        })
+        };
+        let answer_of = |step| {
+            Ok(match step {
+                Step::Done(answer) => CallToolResponse::from(result(answer, stateless)),
+                Step::Ask(questions) => CallToolResponse::from(questions),
+            })
+        };
+        self.asking(context, input, work_of, answer_of).await
     }
 
     /// Returns the names of the tools that a session can call directly now. A model can change these tools by enabling or disabling servers

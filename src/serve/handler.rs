@@ -22,6 +22,7 @@ use super::asking::{ClientCallbacks, ClientChannel, QuestionSupport};
 use super::direct::MAX_NAME_CHARS;
 use super::http::{Owner, Principal};
 use super::lacking::Lacking;
+use super::large_answers::AnswerOrigin;
 use super::links::Links;
 use super::listeners::{SentEvents, listener};
 use super::paused_calls::Step;
@@ -34,7 +35,6 @@ use super::traced::HostTrace;
 use super::{Served, Shared, answers, misfits, stateless, subscriptions};
 use crate::blocking::blocking;
 use crate::gateway::{Agent, CallOptions, Completed};
-use crate::off_runtime::off_the_runtime;
 use crate::sandbox::Stop;
 use crate::text::sanitise_line;
 
@@ -247,9 +247,14 @@ impl ServerHandler for Handler {
 
     async fn get_task(&self, request: GetTaskParams, context: RequestContext<RoleServer>) -> Answer<GetTaskResult> {
         let (served, caller) = (&self.served.0, self.owner(&context).key);
-        // A task can have a large result, and a host may ask for it very often.
-        let _turn = served.task_reads.wait(&caller).await;
-        off_the_runtime(|| served.tasks.get(&caller, &request.task_id))
+        // A task can have a large result or question, and a host may ask for it very often.
+        let view = served.tasks.get(&caller, &request.task_id)?;
+        let (of, told) = ((view.bytes, AnswerOrigin::Kept), view.is_ended());
+        let result = served.large_answers.convert(&self.answered_request(&context), of, || Ok(view.result())).await?;
+        if told {
+            served.tasks.told(&request.task_id);
+        }
+        Ok(result)
     }
 
     async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Answer<()> {
@@ -323,18 +328,21 @@ impl ServerHandler for Handler {
         let input = self.input(request.request_state, request.input_responses, &json!(["resources/read", served]));
         let input = input.map_err(|error| refused(&error))?;
         let (of, links) = (server.clone(), self.links());
-        let step = self.asking(context, input, move |client| async move {
+        let work_of = move |client: Client| async move {
             let agent = &client.session.agent;
             let read = agent.read_resource(&server, &uri, client.call_options(), &client.stop).await.map(with_meta);
             let read = read.map_err(|error| refused(&error))?;
             agent.check_answer((&server, &uri), &read).map_err(|error| refused(&error))?;
             let contents = links.contents(agent, &server, read, (&uri, &served)).await.map_err(|error| refused(&error))?;
             agent.answer_for_model((&server, &uri), contents).await.map_err(|error| refused(&error))
-        });
-        Ok(match step.await.map_err(|error| answers::about(error, &asked))? {
-            Step::Done(contents) => ReadResourceResponse::from(complete_of::<ReadResourceResult>(&of, "resources/read", contents)?),
-            Step::Ask(questions) => ReadResourceResponse::from(questions),
-        })
+        };
+        let answer_of = |step| {
+            Ok(match step {
+                Step::Done(contents) => ReadResourceResponse::from(complete_of::<ReadResourceResult>(&of, "resources/read", contents)?),
+                Step::Ask(questions) => ReadResourceResponse::from(questions),
+            })
+        };
+        self.asking(context, input, work_of, answer_of).await.map_err(|error| answers::about(error, &asked))
     }
 
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Answer<()> {
@@ -365,7 +373,7 @@ impl ServerHandler for Handler {
         let bound = json!(["prompts/get", server, prompt, arguments]);
         let input = self.input(request.request_state, request.input_responses, &bound).map_err(|error| refused(&error))?;
         let (of, links) = (server.clone(), self.links());
-        let step = self.asking(context, input, move |client| async move {
+        let work_of = move |client: Client| async move {
             let options = client.call_options();
             let agent = &client.session.agent;
             let got = agent.get_prompt(&server, &prompt, arguments, options, &client.stop).await.map(with_meta);
@@ -373,11 +381,14 @@ impl ServerHandler for Handler {
             agent.check_answer((&server, &prompt), &got).map_err(|error| refused(&error))?;
             let served = links.served(agent, &server, got).await.map_err(|error| refused(&error))?;
             agent.answer_for_model((&server, &prompt), served).await.map_err(|error| refused(&error))
-        });
-        Ok(match step.await? {
-            Step::Done(prompt) => GetPromptResponse::from(complete_of::<GetPromptResult>(&of, "prompts/get", prompt)?),
-            Step::Ask(questions) => GetPromptResponse::from(questions),
-        })
+        };
+        let answer_of = |step| {
+            Ok(match step {
+                Step::Done(prompt) => GetPromptResponse::from(complete_of::<GetPromptResult>(&of, "prompts/get", prompt)?),
+                Step::Ask(questions) => GetPromptResponse::from(questions),
+            })
+        };
+        self.asking(context, input, work_of, answer_of).await
     }
 
     async fn complete(&self, request: CompleteRequestParams, context: RequestContext<RoleServer>) -> Answer<CompleteResult> {

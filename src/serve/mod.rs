@@ -24,6 +24,7 @@ pub mod http;
 mod instructions;
 mod items;
 mod lacking;
+mod large_answers;
 mod links;
 mod listeners;
 mod misfits;
@@ -42,6 +43,7 @@ mod standard;
 mod stateless;
 mod stdio;
 mod subscriptions;
+mod task_view;
 mod tasks;
 mod traced;
 mod unanswered;
@@ -76,6 +78,7 @@ use self::held_arguments::ArgumentMemory;
 use self::held_questions::QuestionMemory;
 use self::http::{Metrics, Principal};
 use self::items::ItemLists;
+use self::large_answers::LargeAnswers;
 use self::paused_calls::PausedCalls;
 use self::run_limits::{CodeOwners, Runs};
 use self::saved_shares::SavedShares;
@@ -128,8 +131,7 @@ struct Shared {
     items: ItemLists,
     /// The turns of calls of this program's tools that run no code and make no list.
     tool_calls: Arc<Turns>,
-    /// The turns of callers that read their tasks, one at a time for each.
-    task_reads: Turns,
+    large_answers: LargeAnswers,
     /// The number that the next run will have in events and questions.
     next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
@@ -168,7 +170,7 @@ impl Served {
             code_owners: CodeOwners::new(Arc::clone(&metrics)),
             items: ItemLists::default(),
             tool_calls: Arc::new(Turns::new(MAX_CALLS)),
-            task_reads: Turns::new(1),
+            large_answers: LargeAnswers::default(),
             metrics,
             next_run: AtomicU64::new(1),
             runtime: runtime.clone(),

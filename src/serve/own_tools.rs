@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::answers::{self, refused, typed};
 use super::handler::{Answer, Client, Handler, in_rounds};
 use super::items::ItemLists;
+use super::large_answers::AnswerOrigin;
 use super::paused_calls::{Step, work};
 use super::rounds::{Input, worked};
 use super::run_limits::RunPermit;
@@ -64,23 +65,30 @@ impl Handler {
             let client = self.client(&context, channel)?;
             let run =
                 Run { stop: client.stop.clone(), work: work(worked(client.events.clone(), input.held.take(), work_of(client))), questions };
-            return Ok(match self.served.0.tasks.begin(place, run, &context.ct).await? {
-                Begun::Done(result) => CallToolResponse::from(typed::<CallToolResult>(result)?),
-                Begun::Task(task) => CallToolResponse::from(task),
-            });
+            let request = self.answered_request(&context);
+            return match self.served.0.tasks.begin(place, run, &context.ct).await? {
+                Begun::Done { result, bytes } => {
+                    let converted = move || Ok(CallToolResponse::from(typed::<CallToolResult>(result)?));
+                    self.served.0.large_answers.convert(&request, (bytes, AnswerOrigin::OfRequest), converted).await
+                }
+                Begun::Task(task) => Ok(CallToolResponse::from(task)),
+            };
         }
         let (before, peer) = match tool {
             Tool::Manage => (self.direct_names(&context).await?, context.peer.clone()),
             _ => (None, context.peer.clone()),
         };
-        let step = self.asking(context, input, work_of).await?;
+        let answer_of = |step| {
+            Ok(match step {
+                Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
+                Step::Ask(questions) => CallToolResponse::from(questions),
+            })
+        };
+        let response = self.asking(context, input, work_of, answer_of).await?;
         if let Some(before) = before {
             self.tell_of_direct_tools(&before, &peer).await?;
         }
-        Ok(match step {
-            Step::Done(answer) => CallToolResponse::from(answers::result(answer)),
-            Step::Ask(questions) => CallToolResponse::from(questions),
-        })
+        Ok(response)
     }
 
     /// Checks a call of one of this program's tools, and reserves its share of the limits.

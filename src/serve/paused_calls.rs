@@ -24,6 +24,7 @@ use super::asking::Question;
 use super::call_ids::{next_number, random_id};
 use super::held_arguments::HeldArguments;
 use super::http::Owner;
+use super::large_answers::bytes_of;
 use super::listeners::SentEvents;
 use crate::caller_memory::HeldMemory;
 use crate::error::Error;
@@ -35,8 +36,15 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// end another caller's calls.
 const MAX_CALLS: usize = 256;
 
-/// The result of one round. A round runs until the call ends or asks a question.
-pub(super) type Round = Result<Step, ErrorData>;
+/// The result of one round. A round runs until the call ends or asks a question. All requests of a round share it, because it may be large.
+pub(super) type Round = Result<Arc<Outcome>, ErrorData>;
+
+#[derive(Debug, Clone)]
+pub(super) struct Outcome {
+    pub(super) step: Step,
+    /// The memory of the step in bytes.
+    pub(super) bytes: usize,
+}
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
@@ -96,6 +104,13 @@ struct Paused {
 pub(super) struct Answers {
     pub(super) responses: InputResponses,
     pub(super) held: Option<HeldArguments>,
+}
+
+impl Outcome {
+    pub(super) fn done(answer: Json) -> Arc<Self> {
+        let bytes = bytes_of(&answer);
+        Arc::new(Self { step: Step::Done(answer), bytes })
+    }
 }
 
 type Calls = Arc<Mutex<HashMap<String, Call>>>;
@@ -187,7 +202,7 @@ impl PausedCalls {
                 outcome = &mut work => {
                     let ended = calls.lock().remove(&call);
                     drop(ended);
-                    return outcome.map(Step::Done);
+                    return outcome.map(Outcome::done);
                 }
                 () = owner.ended.cancelled() => None,
                 () = closed.cancelled() => None,
@@ -211,8 +226,9 @@ impl PausedCalls {
             let state = codec
                 .seal_json_with(&State { call: call.clone(), round }, &SealOptions::new().associated_data(&bound).ttl(PATIENCE))
                 .map_err(|error| ErrorData::internal_error(error.to_string(), Some(data("ERR_INTERNAL"))))?;
+            let bytes = asked.iter().map(HeldMemory::bytes).sum();
             keep(&calls, &call, round, Paused { owner, work, stop, events, questions, answers, asked, held }, now())?;
-            Ok(Step::Ask(InputRequiredResult::new(Some(requests), Some(state))))
+            Ok(Arc::new(Outcome { step: Step::Ask(InputRequiredResult::new(Some(requests), Some(state))), bytes }))
         }
     }
 

@@ -13,8 +13,9 @@ use super::asking::{ClientChannel, Question, RequestChannel, RoundChannel};
 use super::handler::{Answer, Client, Handler, MAX_QUESTIONS, in_rounds};
 use super::held_arguments::{HeldArguments, check_parts};
 use super::http::SessionEnd;
+use super::large_answers::AnswerOrigin;
 use super::listeners::SentEvents;
-use super::paused_calls::{Answers, Step, work};
+use super::paused_calls::{Answers, Outcome, Round, Step, work};
 use super::waiting_calls::AskingCall;
 use crate::sandbox::{Stop, StopReason};
 
@@ -29,14 +30,27 @@ pub(super) struct Input {
 }
 
 impl Handler {
-    /// Does the work of a request that may ask questions. Since protocol 2026-07-28, questions are sent in rounds. Before this version,
-    /// each question is a request to the client.
-    pub(super) async fn asking<W>(
+    /// Does the work of a request that may ask questions, and converts its outcome to the answer of this request. Since protocol 2026-07-28,
+    /// questions are sent in rounds. Before this version, each question is a request to the client.
+    pub(super) async fn asking<W, T>(
         &self,
         context: RequestContext<RoleServer>,
         input: Input,
         work_of: impl FnOnce(Client) -> W,
-    ) -> Answer<Step>
+        answer_of: impl FnOnce(Step) -> Answer<T>,
+    ) -> Answer<T>
+    where
+        W: Future<Output = Answer<Json>> + Send + 'static,
+    {
+        let request = self.answered_request(&context);
+        let outcome = self.outcome(context, input, work_of).await?;
+        // The outcome of a repeated round is kept for further requests. So this request needs a copy.
+        let origin = if Arc::strong_count(&outcome) == 1 { AnswerOrigin::OfRequest } else { AnswerOrigin::Kept };
+        let of = (outcome.bytes, origin);
+        self.served.0.large_answers.convert(&request, of, || answer_of(Arc::unwrap_or_clone(outcome).step)).await
+    }
+
+    async fn outcome<W>(&self, context: RequestContext<RoleServer>, input: Input, work_of: impl FnOnce(Client) -> W) -> Round
     where
         W: Future<Output = Answer<Json>> + Send + 'static,
     {
@@ -44,7 +58,9 @@ impl Handler {
         if !in_rounds(&context) {
             let client = self.client(&context, self.request_channel(&context))?;
             let stop = client.stop.clone();
-            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), held, work_of(client)))).await.map(Step::Done);
+            return until_cancelled(&context, &stop, Box::pin(worked(client.events.clone(), held, work_of(client))))
+                .await
+                .map(Outcome::done);
         }
         let paused_calls = &self.served.0.paused_calls;
         if let Some(state) = state {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rmcp::ErrorData;
-use rmcp::model::{CreateTaskResult, DetailedTask, GetTaskResult, InputRequests, InputResponses, JsonObject, Task, TaskPayload};
+use rmcp::model::{CreateTaskResult, InputRequest, InputResponses, JsonObject, Task, TaskPayload, TaskStatus};
 use serde_json::{Value as Json, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::answers;
@@ -21,10 +21,13 @@ use super::asking::Question;
 use super::held_arguments::HeldArguments;
 use super::http::Owner;
 use super::paused_calls::Work;
+use super::task_view::{Shown, TaskView};
+use crate::caller_memory::HeldMemory;
 use crate::error::Error;
+use crate::off_runtime::{MAX_BYTES_AT_ONCE, off_the_runtime};
 use crate::results::{SAVED_ID_BYTES, saved_id};
 use crate::sandbox::{Stop, StopReason};
-use crate::text::json::memory_bytes;
+use crate::text::json::{memory_bytes, takes_more_than};
 
 /// The time within which a run is answered directly.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -71,7 +74,7 @@ struct Entry {
     state: State,
     stop: Stop,
     /// The questions that wait for an answer, in order.
-    questions: BTreeMap<u64, Question>,
+    questions: BTreeMap<u64, OpenQuestion>,
     asked: u64,
     /// The memory that is reserved for the answers that the run has received.
     held: Vec<HeldArguments>,
@@ -85,16 +88,27 @@ struct Entry {
 }
 
 /// The state of a task.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 enum State {
     Working,
-    Ended(TaskPayload),
+    /// The result is shared with the requests that read it, because it may be large.
+    Ended(Arc<TaskPayload>),
+}
+
+/// A question that waits for an answer. Its request is shared with the requests that read it.
+struct OpenQuestion {
+    request: Arc<InputRequest>,
+    answer: oneshot::Sender<Json>,
+    held: HeldMemory,
 }
 
 /// The result of starting a call that can become a task.
 pub(super) enum Begun {
-    /// The run has already ended.
-    Done(Json),
+    /// The run has already ended. `bytes` is the memory of its result.
+    Done {
+        result: Json,
+        bytes: usize,
+    },
     Task(CreateTaskResult),
 }
 
@@ -126,10 +140,11 @@ impl Tasks {
             let of_caller = all.values().filter(|entry| entry.owner.key == owner.key).count();
             all.len() >= MAX_OF_ALL || of_caller >= MAX_OF_CALLER || full_of_results(all, &owner.key, 1).is_some()
         };
-        if is_full(&all) {
-            all.retain(|_, entry| !entry.is_told || entry.owner.key != owner.key);
-        }
-        (!is_full(&all)).then(|| TaskPlace { id: saved_id(random), owner })
+        let removed = if is_full(&all) { remove_told(&mut all, &owner.key) } else { Vec::new() };
+        let is_free = !is_full(&all);
+        drop(all);
+        drop(removed);
+        is_free.then(|| TaskPlace { id: saved_id(random), owner })
     }
 
     /// Starts a run, and waits a short time for its end. `gone` is cancelled when the client cancels its request. If the run is not a task
@@ -175,7 +190,7 @@ impl Tasks {
             entry.is_known = true;
             return Some(Ok(Begun::Task(CreateTaskResult::new(entry.now()))));
         }
-        if entry.state == State::Working {
+        if matches!(entry.state, State::Working) {
             return None;
         }
         let ended = all.remove(id)?;
@@ -187,7 +202,7 @@ impl Tasks {
     fn as_task(&self, id: &str) -> Result<Begun, ErrorData> {
         let mut all = self.all.lock();
         let entry = all.get_mut(id).ok_or_else(unknown)?;
-        if entry.state == State::Working {
+        if matches!(entry.state, State::Working) {
             entry.is_known = true;
             return Ok(Begun::Task(CreateTaskResult::new(entry.now())));
         }
@@ -235,40 +250,50 @@ impl Tasks {
         let mut all = self.all.lock();
         let Some(entry) = all.get_mut(id).filter(|entry| entry.questions.len() < MAX_QUESTIONS) else { return };
         entry.asked += 1;
-        entry.questions.insert(entry.asked, question);
+        let Question { request, answer, held } = question;
+        entry.questions.insert(entry.asked, OpenQuestion { request: Arc::new(request), answer, held });
         entry.touch();
     }
 
     fn settle(&self, id: &str, outcome: Result<Json, ErrorData>, was_stopped: bool) {
-        let payload = match outcome {
-            Ok(answer) => TaskPayload::Completed { result: object(json!(answers::result(answer))) },
-            Err(_) if was_stopped => TaskPayload::Cancelled,
-            Err(error) => TaskPayload::Failed { error: object(json!(error)) },
+        let is_long = outcome.as_ref().is_ok_and(|answer| takes_more_than(answer, MAX_BYTES_AT_ONCE));
+        let ended = || match outcome {
+            Ok(answer) => measured(TaskPayload::Completed { result: object(json!(answers::result(answer))) }),
+            Err(_) if was_stopped => measured(TaskPayload::Cancelled),
+            Err(error) => measured(TaskPayload::Failed { error: object(json!(error)) }),
         };
-        let bytes = memory_of(&payload);
+        let (payload, bytes) = if is_long { off_the_runtime(ended) } else { ended() };
         let mut all = self.all.lock();
-        let refusal = no_room(&mut all, id, bytes);
+        let (refusal, removed) = no_room(&mut all, id, bytes);
         let Some(entry) = all.get_mut(id) else { return };
+        let mut refused = None;
         (entry.state, entry.bytes) = match refusal {
-            None => (State::Ended(payload), bytes),
-            Some(error) => (State::Ended(TaskPayload::Failed { error: object(json!(answers::refused(&error))) }), 0),
+            None => (State::Ended(Arc::new(payload)), bytes),
+            Some(error) => {
+                refused = Some(payload);
+                (State::Ended(Arc::new(TaskPayload::Failed { error: object(json!(answers::refused(&error))) })), 0)
+            }
         };
         let unanswered = std::mem::take(&mut entry.questions);
         entry.held.clear();
         entry.touch();
         drop(all);
-        drop(unanswered);
+        drop((unanswered, removed, refused));
     }
 
-    /// Returns a task of this caller.
+    /// Returns a task of this caller. Nothing large is copied while the tasks are locked.
     ///
     /// # Errors
     /// Invalid params if this caller has no such task.
-    pub(super) fn get(&self, caller: &str, id: &str) -> Result<GetTaskResult, ErrorData> {
-        self.with(caller, id, |entry| {
-            entry.is_told = entry.state != State::Working;
-            GetTaskResult::new(DetailedTask::new(entry.now(), entry.payload()))
-        })
+    pub(super) fn get(&self, caller: &str, id: &str) -> Result<TaskView, ErrorData> {
+        self.with(caller, id, |entry| entry.view())
+    }
+
+    /// Records that the caller of a task gets its result.
+    pub(super) fn told(&self, id: &str) {
+        if let Some(entry) = self.all.lock().get_mut(id) {
+            entry.is_told = true;
+        }
     }
 
     /// Passes answers to the questions of a task. Answers to unknown questions are ignored.
@@ -279,7 +304,7 @@ impl Tasks {
         let answered = self.with(caller, id, |entry| {
             let of_key = |(key, response): (String, Json)| Some((entry.questions.remove(&number(&key)?)?.answer, response));
             let answered: Vec<_> = responses.into_iter().filter_map(of_key).collect();
-            if !answered.is_empty() && entry.state == State::Working {
+            if !answered.is_empty() && matches!(entry.state, State::Working) {
                 entry.held.push(held);
             }
             entry.touch();
@@ -310,12 +335,19 @@ impl Tasks {
 }
 
 /// Makes room for the result of a task by removing other tasks of its caller whose result the caller has seen. Returns the reason if there
-/// is no room. The result of a run that no client knows as a task needs no room, because it is sent at once.
-fn no_room(all: &mut HashMap<String, Entry>, id: &str, bytes: usize) -> Option<Error> {
-    let owner = all.get(id).filter(|entry| entry.is_known)?.owner.key.clone();
-    full_of_results(all, &owner, bytes)?;
-    all.retain(|_, entry| !entry.is_told || entry.owner.key != owner);
-    full_of_results(all, &owner, bytes)
+/// is no room, and the removed tasks. The result of a run that no client knows as a task needs no room, because it is sent at once.
+fn no_room(all: &mut HashMap<String, Entry>, id: &str, bytes: usize) -> (Option<Error>, Vec<Entry>) {
+    let Some(owner) = all.get(id).filter(|entry| entry.is_known).map(|entry| entry.owner.key.clone()) else { return (None, Vec::new()) };
+    if full_of_results(all, &owner, bytes).is_none() {
+        return (None, Vec::new());
+    }
+    let removed = remove_told(all, &owner);
+    (full_of_results(all, &owner, bytes), removed)
+}
+
+/// Removes the tasks of a caller whose result the caller has seen. They are dropped after the lock is released, because they may be large.
+fn remove_told(all: &mut HashMap<String, Entry>, owner: &str) -> Vec<Entry> {
+    all.extract_if(|_, entry| entry.is_told && entry.owner.key == owner).map(|(_, entry)| entry).collect()
 }
 
 /// Returns the limit that results of `bytes` more bytes would exceed.
@@ -342,12 +374,14 @@ fn full_of_results(all: &HashMap<String, Entry>, owner: &str, bytes: usize) -> O
     (of_all > most).then(busy)
 }
 
-fn memory_of(payload: &TaskPayload) -> usize {
-    match payload {
+/// Returns a payload with its memory in bytes.
+fn measured(payload: TaskPayload) -> (TaskPayload, usize) {
+    let bytes = match &payload {
         TaskPayload::Completed { result } => result.values().map(memory_bytes).sum(),
         TaskPayload::Failed { error } => error.values().map(memory_bytes).sum(),
         _ => 0,
-    }
+    };
+    (payload, bytes)
 }
 
 /// Ends a run when it is dropped.
@@ -364,7 +398,7 @@ impl Drop for EndsRun {
 impl Entry {
     fn new(id: &str, owner: Owner, stop: Stop, changed: watch::Sender<()>) -> Self {
         let now = Timestamp::now().to_string();
-        let mut task = Task::new(id, rmcp::model::TaskStatus::Working, now.clone(), now);
+        let mut task = Task::new(id, TaskStatus::Working, now.clone(), now);
         task.ttl_ms = u64::try_from(LIFE.as_millis()).ok();
         task.poll_interval_ms = u64::try_from(POLL.as_millis()).ok();
         Self {
@@ -388,38 +422,40 @@ impl Entry {
         let _ = self.changed.send(());
     }
 
-    fn payload(&self) -> TaskPayload {
-        match &self.state {
-            State::Ended(payload) => payload.clone(),
-            State::Working if self.questions.is_empty() => TaskPayload::Working,
+    fn view(&self) -> TaskView {
+        let (shown, bytes) = match &self.state {
+            State::Ended(payload) => (Shown::Ended(Arc::clone(payload)), self.bytes),
+            State::Working if self.questions.is_empty() => (Shown::Working, 0),
             State::Working => {
-                let requests = self.questions.iter().map(|(number, question)| (key(*number), question.request.clone()));
-                TaskPayload::InputRequired { input_requests: requests.collect::<InputRequests>() }
+                let requests = self.questions.iter().map(|(number, question)| (*number, Arc::clone(&question.request)));
+                (Shown::Asking(requests.collect()), self.questions.values().map(|question| question.held.bytes()).sum())
             }
-        }
+        };
+        TaskView { task: self.task.clone(), shown, bytes }
     }
 
     /// Returns the task with its present status.
     fn now(&self) -> Task {
-        DetailedTask::new(self.task.clone(), self.payload()).task
+        let mut task = self.task.clone();
+        task.status = match &self.state {
+            State::Ended(payload) => payload.status(),
+            State::Working if self.questions.is_empty() => TaskStatus::Working,
+            State::Working => TaskStatus::InputRequired,
+        };
+        task
     }
 
     /// Returns the result of a run that no client knows as a task.
     fn prompt(self) -> Result<Begun, ErrorData> {
-        match self.state {
-            State::Ended(TaskPayload::Completed { result }) => Ok(Begun::Done(Json::Object(result))),
-            State::Ended(TaskPayload::Failed { error }) => Err(serde_json::from_value(Json::Object(error))
+        let Self { state, bytes, .. } = self;
+        // The result is shared with nobody, so it is not copied here.
+        match if let State::Ended(payload) = state { Arc::unwrap_or_clone(payload) } else { TaskPayload::Cancelled } {
+            TaskPayload::Completed { result } => Ok(Begun::Done { result: Json::Object(result), bytes }),
+            TaskPayload::Failed { error } => Err(serde_json::from_value(Json::Object(error))
                 .unwrap_or_else(|_| ErrorData::internal_error("the run failed", Some(answers::data("ERR_INTERNAL"))))),
-            State::Ended(_) | State::Working => {
-                Err(ErrorData::internal_error("the request was cancelled", Some(answers::data("ERR_ABORTED"))))
-            }
+            _ => Err(ErrorData::internal_error("the request was cancelled", Some(answers::data("ERR_ABORTED")))),
         }
     }
-}
-
-/// Returns the key of a question. Keys are unique during the life of a task.
-fn key(number: u64) -> String {
-    format!("q{number}")
 }
 
 fn number(key: &str) -> Option<u64> {

@@ -1,8 +1,9 @@
-use rmcp::model::{ElicitRequest, InputRequest, TaskStatus};
+use rmcp::model::{DetailedTask, ElicitRequest};
 
 use super::super::held_arguments::ArgumentMemory;
 use super::super::held_questions::QuestionMemory;
 use super::super::paused_calls::work;
+use super::super::task_view::key;
 use super::*;
 use tokio::sync::oneshot;
 
@@ -69,18 +70,27 @@ async fn begun(tasks: &Tasks, owner: &Owner, run: Run) -> Begun {
 async fn begin(tasks: &Tasks, owner: &Owner, run: Run) -> String {
     match begun(tasks, owner, run).await {
         Begun::Task(created) => created.task.task_id,
-        Begun::Done(done) => panic!("it has ended: {done}"),
+        Begun::Done { result, .. } => panic!("it has ended: {result}"),
     }
 }
 
 async fn until(tasks: &Tasks, owner: &str, id: &str, status: TaskStatus) -> DetailedTask {
     loop {
-        let task = tasks.get(owner, id).unwrap().task;
+        let task = seen(tasks, owner, id);
         if task.status() == status {
             return task;
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// Returns a task as its caller reads it.
+fn seen(tasks: &Tasks, owner: &str, id: &str) -> DetailedTask {
+    let view = tasks.get(owner, id).unwrap();
+    if view.is_ended() {
+        tasks.told(id);
+    }
+    view.result().task
 }
 
 fn is_gone(tasks: &Tasks, caller: &str, id: &str) -> bool {
@@ -90,7 +100,7 @@ fn is_gone(tasks: &Tasks, caller: &str, id: &str) -> bool {
 #[tokio::test]
 async fn a_run_that_ends_at_once_is_no_task() {
     let (tasks, one) = (tasks(), owner("one"));
-    let Begun::Done(result) = begun(&tasks, &one, asking(0)).await else { panic!("a task") };
+    let Begun::Done { result, .. } = begun(&tasks, &one, asking(0)).await else { panic!("a task") };
     assert_eq!(result["structuredContent"], json!({ "value": [] }));
     assert!(tasks.all.lock().is_empty());
 }
@@ -121,7 +131,7 @@ async fn a_run_that_takes_longer_is_a_task_that_its_caller_can_cancel_and_nobody
     let one = owner("one");
     let tasks = Tasks { times: Times { prompt: Duration::ZERO, ..tasks().times }, ..tasks() };
     let id = begin(&tasks, &one, endless()).await;
-    assert_eq!(tasks.get("one", &id).unwrap().task.status(), TaskStatus::Working);
+    assert_eq!(seen(&tasks, "one", &id).status(), TaskStatus::Working);
     assert!(is_gone(&tasks, "another", &id));
     tasks.cancel("one", &id).unwrap();
     until(&tasks, "one", &id, TaskStatus::Cancelled).await;
@@ -195,13 +205,12 @@ async fn settled(tasks: &Tasks, owner: &Owner, length: usize) -> (String, Option
     let id = begin(tasks, owner, returning(length)).await;
     tasks.answer(&owner.key, &id, [(key(1), json!(null))].into_iter().collect(), held()).unwrap();
     let payload = loop {
-        let state = tasks.all.lock().get(&id).map(Entry::payload).unwrap();
-        match state {
-            TaskPayload::Working | TaskPayload::InputRequired { .. } => tokio::task::yield_now().await,
-            ended => break ended,
+        match tasks.get(&owner.key, &id).unwrap().shown {
+            Shown::Working | Shown::Asking(_) => tokio::task::yield_now().await,
+            Shown::Ended(payload) => break payload,
         }
     };
-    let refused = if let TaskPayload::Failed { error } = payload { error["data"]["code"].as_str().map(str::to_owned) } else { None };
+    let refused = if let TaskPayload::Failed { error } = &*payload { error["data"]["code"].as_str().map(str::to_owned) } else { None };
     (id, refused)
 }
 
@@ -225,7 +234,7 @@ async fn results_that_a_caller_does_not_fetch_have_a_limit_and_make_room_when_th
     assert!((2..8).contains(&kept) && of_caller("one") <= MAX_BYTES_OF_CALLER, "{kept} {}", of_caller("one"));
     assert_eq!(settled(&tasks, &owner("another"), length).await.1, None);
     // The caller fetches a result, so this result makes room.
-    tasks.get("one", &first).unwrap();
+    seen(&tasks, "one", &first);
     assert_eq!(settled(&tasks, &one, length).await.1, None);
     assert!(is_gone(&tasks, "one", &first));
     // A caller whose results fill its share gets answers instead of tasks.
@@ -233,4 +242,39 @@ async fn results_that_a_caller_does_not_fetch_have_a_limit_and_make_room_when_th
         entry.bytes = MAX_BYTES_OF_CALLER;
     }
     assert!(tasks.place(one).is_none() && tasks.place(owner("third")).is_some());
+}
+
+#[tokio::test]
+async fn requests_that_read_a_task_share_its_questions_and_its_result() {
+    let (tasks, one) = (tasks(), owner("one"));
+    let id = begin(&tasks, &one, returning(8)).await;
+    let views = || [(); 2].map(|()| tasks.get("one", &id).unwrap());
+    match views().map(|view| view.shown) {
+        [Shown::Asking(first), Shown::Asking(second)] => assert!(Arc::ptr_eq(&first[0].1, &second[0].1)),
+        _ => panic!("it does not ask"),
+    }
+    assert!(views()[0].bytes > 0);
+    tasks.answer("one", &id, [(key(1), json!(null))].into_iter().collect(), held()).unwrap();
+    while !views()[0].is_ended() {
+        tokio::task::yield_now().await;
+    }
+    assert!(views()[0].bytes > 0);
+    match views().map(|view| view.shown) {
+        [Shown::Ended(first), Shown::Ended(second)] => assert!(Arc::ptr_eq(&first, &second)),
+        _ => panic!("it has not ended"),
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_its_caller_did_not_get_is_kept() {
+    let (tasks, one) = (tasks(), owner("one"));
+    let (first, refused) = settled(&tasks, &one, 8).await;
+    assert_eq!(refused, None);
+    assert!(tasks.get("one", &first).unwrap().is_ended());
+    for _ in 1..MAX_OF_CALLER {
+        begin(&tasks, &one, asking(1)).await;
+    }
+    assert!(tasks.place(one.clone()).is_none(), "reading the task was refused, so its result is still needed");
+    seen(&tasks, "one", &first);
+    assert!(tasks.place(one).is_some() && is_gone(&tasks, "one", &first));
 }

@@ -68,6 +68,20 @@ pub(crate) fn memory_bytes(value: &Json) -> usize {
     text_bytes(value).saturating_add(parts(value).saturating_mul(size_of::<Json>()))
 }
 
+/// Returns whether a JSON value takes more than this memory in bytes. Only a part of a larger value is read.
+pub(crate) fn takes_more_than(value: &Json, bytes: usize) -> bool {
+    fn left(value: &Json, bytes: usize) -> Option<usize> {
+        let bytes = bytes.checked_sub(size_of::<Json>())?;
+        match value {
+            Json::Null | Json::Bool(_) | Json::Number(_) => Some(bytes),
+            Json::String(text) => bytes.checked_sub(text.len()),
+            Json::Array(items) => items.iter().try_fold(bytes, |bytes, item| left(item, bytes)),
+            Json::Object(fields) => fields.iter().try_fold(bytes, |bytes, (key, value)| left(value, bytes.checked_sub(key.len())?)),
+        }
+    }
+    left(value, bytes).is_none()
+}
+
 /// Returns the number of values in a JSON value. The value itself is counted too.
 pub(crate) fn parts(value: &Json) -> usize {
     1 + match value {
@@ -122,6 +136,14 @@ fn is_exact(number: &Number) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_takes_more_than_each_number_below_its_memory() {
+        for value in [serde_json::json!({ "a": [[], {}, "text", null, 1], "key": "x" }), Json::Null, serde_json::json!("x")] {
+            let bytes = memory_bytes(&value);
+            assert!(!takes_more_than(&value, bytes) && takes_more_than(&value, bytes - 1), "{value}");
+        }
+    }
 
     #[test]
     fn an_integer_is_exact_where_javascript_writes_the_same_digits() {

@@ -67,17 +67,24 @@ impl http_body::Body for AnswerBody {
         if self.ended.as_mut().is_some_and(|ended| ended.as_mut().poll(context).is_ready()) {
             return Poll::Ready(None);
         }
-        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let slots = Arc::clone(&self.slots);
+        // A stream writes its messages as JSON when it is polled.
+        let polled = slots.writing(|| Pin::new(&mut self.body).poll_frame(context));
         match &polled {
-            Poll::Ready(Some(Ok(frame))) => self.sent += frame.data_ref().map_or(0, Bytes::len),
+            Poll::Ready(Some(Ok(frame))) => {
+                slots.answer_written();
+                self.sent += frame.data_ref().map_or(0, Bytes::len);
+            }
             Poll::Ready(None) => self.is_whole = true,
             Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
         polled
     }
 
+    /// Returns whether this body may be dropped, because nothing follows. The memory of a large answer is reserved until its last bytes are
+    /// written to the socket, and only then the server asks for more.
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.is_end_stream() && !self.slots.has_large_answer()
     }
 
     fn size_hint(&self) -> http_body::SizeHint {

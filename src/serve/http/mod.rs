@@ -44,3 +44,4 @@ pub(super) use options::invalid;
 pub use options::{HttpLimits, HttpOptions, Listen, ProtectedResource, TlsFiles};
 pub use server::{HttpServer, check, listen};
 pub(super) use sessions::SessionEnd;
+pub(super) use slots::Slots;

@@ -182,7 +182,7 @@ async fn mcp<H: ServerHandler>(State(shared): State<Arc<Shared<H>>>, mut request
     let full = Cell::new(false);
     let (response, full) = NO_SESSION_LEFT
         .scope(full, async {
-            let response = service.mcp.handle(request).await;
+            let response = slots.written(service.mcp.handle(request)).await;
             (response, NO_SESSION_LEFT.with(Cell::get))
         })
         .await;
