@@ -2,17 +2,13 @@
 //! changes these files decides what other servers and callers may do.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::mounts::OtherMounts;
 use super::order::Access;
 use super::paths::{Disk, Identity, Kind, Lookup, SYSTEM, is_system};
 use super::shown::{OtherServer, shown_path};
-
-/// Maximum number of links that lead to one file, as in the kernel.
-const MAX_LINKS: usize = 40;
-/// Maximum number of parts of a path that are followed, with the parts of the links through which it leads. Each link can have very many.
-const MAX_STEPS: usize = 1_024;
+use crate::files::{Followed, MAX_STEPS, follow};
 
 /// A file that the gateway reads, and that no box may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +17,8 @@ pub struct OwnFile {
     pub use_of: OwnFileUse,
     /// The other server that gets its variables from the file. `None` for any other file.
     pub server: Option<FileOwner>,
-    /// True if a link leads from the project to the file, which lies elsewhere. No server gets variables from such a file, so a box keeps the
-    /// file. But no box may replace the link.
+    /// True if others than the user decide which file this is: a link leads out of a project, or to a file of the system. Then a box keeps the
+    /// file. If the server is approved, no box may replace the link.
     pub leads_out: bool,
 }
 
@@ -57,6 +53,7 @@ impl OwnFile {
         match self.server.as_ref().map(|owner| owner.trust) {
             None if self.use_of == OwnFileUse::LinkedBase => false,
             None | Some(FileTrust::Approved) => true,
+            Some(FileTrust::Configured) if self.leads_out => false,
             Some(FileTrust::Configured) => lookup.kind(place).is_some() || lookup.is_unknown(place),
             Some(FileTrust::Unapproved) => false,
         }
@@ -92,8 +89,8 @@ pub enum OwnFileUse {
     Config,
     /// A config of another program, from which the gateway takes entries. They need an approval like all others.
     Base,
-    /// A base in the project that is a link, or lies behind one. The author of the project decides where it leads, so it takes no file away
-    /// from a box.
+    /// A base that is a link, or lies behind one, in a project, or that leads to a file of the system. Others than the user decide where it
+    /// leads, so it takes no file away from a box.
     LinkedBase,
     /// Tokens of callers, or a private key. The gateway reads such a file again at any time.
     Secret,
@@ -300,7 +297,7 @@ pub(super) fn with_system(given: &BTreeMap<PathBuf, Access>) -> BTreeMap<PathBuf
 }
 
 /// Returns the paths of the system that are links to other places, each with its place.
-fn system_elsewhere(lookup: &impl Lookup) -> Vec<(&'static str, PathBuf)> {
+pub(super) fn system_elsewhere(lookup: &impl Lookup) -> Vec<(&'static str, PathBuf)> {
     let real = SYSTEM.into_iter().filter_map(|path| Some((path, lookup.real(Path::new(path))?)));
     real.filter(|(_, real)| !is_system(real)).collect()
 }
@@ -318,53 +315,14 @@ pub(crate) fn place_of(path: &Path) -> PathBuf {
 /// Returns the files that can redirect a path, and the place at which the path ends. The place need not exist. The files are links, and
 /// folders that the path leaves by `..`. A program that replaces one of them decides where the path ends.
 pub(super) fn followed(path: &Path, lookup: &impl Lookup) -> (Vec<PathBuf>, PathBuf) {
-    let Followed { passed, place, steps: _ } = follow(path, lookup);
+    let Followed { passed, place, .. } = follow(path, |at| lookup.link(at));
     (passed, place)
 }
 
 /// Returns the number of parts of a path, including the parts of the links through which it leads. `None` if there are more than
 /// [`MAX_STEPS`].
 pub(super) fn steps_of(path: &Path, lookup: &impl Lookup) -> Option<usize> {
-    Some(follow(path, lookup).steps).filter(|steps| *steps <= MAX_STEPS)
-}
-
-/// A path that was followed.
-struct Followed {
-    passed: Vec<PathBuf>,
-    place: PathBuf,
-    /// The number of parts that were followed. More than [`MAX_STEPS`] if the last parts were not.
-    steps: usize,
-}
-
-fn follow(path: &Path, lookup: &impl Lookup) -> Followed {
-    let (mut passed, mut place, mut links, mut steps) = (Vec::new(), PathBuf::from("/"), 0, 0);
-    let mut rest: Vec<PathBuf> = parts(path);
-    while let Some(part) = rest.pop() {
-        steps += 1;
-        if steps > MAX_STEPS {
-            place.push(part);
-            place.extend(rest.into_iter().rev());
-            break;
-        }
-        if part == Path::new("..") {
-            passed.push(place.clone());
-            place.pop();
-            continue;
-        }
-        let next = place.join(&part);
-        match lookup.link(&next).filter(|_| links < MAX_LINKS) {
-            Some(target) => {
-                if target.is_absolute() {
-                    place = PathBuf::from("/");
-                }
-                rest.extend(parts(&target));
-                passed.push(next);
-                links += 1;
-            }
-            None => place = next,
-        }
-    }
-    Followed { passed, place, steps }
+    Some(follow(path, |at| lookup.link(at)).steps).filter(|steps| *steps <= MAX_STEPS)
 }
 
 /// Returns the error about a path for which nobody can find out what exists there. A box can take away the right to search a folder, and
@@ -385,12 +343,6 @@ fn replaceable(path: &Path, given: &BTreeMap<PathBuf, Access>, lookup: &impl Loo
     // A given path itself cannot be moved from its place.
     let can_be_replaced = |passed: &PathBuf| passed.parent().and_then(|above| access_of(given, above)) == Some(Access::Write);
     (passed.into_iter().find(can_be_replaced), place)
-}
-
-/// Returns the parts of a path, the last one first.
-fn parts(path: &Path) -> Vec<PathBuf> {
-    let named = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
-    path.components().rev().filter(named).map(|part| PathBuf::from(part.as_os_str())).collect()
 }
 
 /// Returns the paths that must stay at their place in a box: folders between a folder that can be written and something in it that cannot.

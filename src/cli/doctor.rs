@@ -20,6 +20,8 @@ use crate::text::{NextCommand, sanitise_text, shell_word};
 use crate::trust::ApprovalRequest;
 
 const MAX_TEXT_CHARS: usize = 2_000;
+/// The sticky bit in the mode of a folder.
+const STICKY: u32 = 0o1000;
 /// The remedy for a server without its folder.
 const MAKE_FOLDER: &str = "make the folder, or fix cwd of its entry in the config";
 
@@ -68,6 +70,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
             findings.extend(old_homes(&gateway, &session.next_command)?);
             let servers = gateway.servers()?;
             findings.push(config(session, servers.len()));
+            findings.extend(gateway.base_files().iter().filter_map(|base| others_may_change(base)));
             // Servers that wait for a decision are shown first.
             let is_pending = |server: &&ServerStatus| server.awaits_decision();
             findings.splice(0..0, servers.iter().filter(is_pending).map(|server| proposed(server, &session.next_command)));
@@ -144,7 +147,7 @@ fn state_folder(path: &Path) -> Finding {
     }
     let (owner, us) = (folder.uid(), rustix::process::geteuid().as_raw());
     if owner != us {
-        let remedy = format!("chown {name} if you trust its contents, or name another folder with --state");
+        let remedy = format!("chown {us} {} if you trust its contents, or name another folder with --state", shell_word(&name.to_string()));
         return Finding::new(
             "state folder",
             Status::Problem,
@@ -260,14 +263,24 @@ fn config(session: &Session, servers: usize) -> Finding {
     others_may_change(&path).unwrap_or_else(|| Finding::ok("config", format!("{}, {}", path.display(), counted(servers, "server"))))
 }
 
-/// Returns a warning if other users may change the config. They cannot approve a server, but they decide about toolboxes, agents and limits.
+/// Returns a warning if other users may change or replace a config. They cannot approve a server, but they decide about toolboxes, agents and
+/// limits.
 fn others_may_change(path: &Path) -> Option<Finding> {
+    let real = path.canonicalize().ok();
+    let files = [Some(path), real.as_deref()].into_iter().flatten();
+    files.clone().chain(files.filter_map(Path::parent)).find_map(others_may_write)
+}
+
+/// Returns a warning if other users may write a config, or a folder that has one.
+fn others_may_write(path: &Path) -> Option<Finding> {
     let status = fs::metadata(path).ok()?;
     let own = rustix::process::geteuid().as_raw();
+    // In a sticky folder, such as `/tmp`, other users replace only their own files.
+    let is_open = status.mode() & 0o022 != 0 && !(status.is_dir() && status.mode() & STICKY != 0);
     let (text, remedy) = if status.uid() != own && status.uid() != 0 {
-        ("belongs to another user, who may change it", "make it yours: chown")
-    } else if status.mode() & 0o022 != 0 {
-        ("may be changed by other users", "take this right away: chmod go-w")
+        (format!("belongs to another user (uid {}), who may change it", status.uid()), format!("make it yours: chown {own}"))
+    } else if is_open {
+        ("may be changed by other users".to_owned(), "take this right away: chmod go-w".to_owned())
     } else {
         return None;
     };

@@ -45,6 +45,7 @@ fn one_is_not_more() {
 #[test]
 fn a_config_that_others_can_change_is_a_warning() {
     let folder = tempfile::tempdir().unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
     let config = folder.path().join("a config.json");
     fs::write(&config, "{}").unwrap();
     let changed = |mode: u32| {
@@ -56,6 +57,18 @@ fn a_config_that_others_can_change_is_a_warning() {
         assert!(status == Status::Warning && remedy.ends_with("a config.json'") && remedy.contains("chmod go-w '"), "{remedy}");
     }
     assert!([0o600, 0o644].into_iter().all(|mode| changed(mode).is_none()));
+    // Whoever may write the folder, also the one to which a link leads, can replace the file.
+    std::os::unix::fs::symlink(&config, elsewhere.path().join("link")).unwrap();
+    let of_folder = |mode: u32| {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+        [config.clone(), elsewhere.path().join("link")].map(|path| others_may_change(&path).is_some())
+    };
+    assert_eq!([0o777, 0o770, 0o1777, 0o755].map(of_folder), [[true; 2], [true; 2], [false; 2], [false; 2]]);
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(folder.path(), Some(12_345), None).unwrap();
+        let remedy = others_may_change(&config).unwrap().remedy.unwrap();
+        assert!(remedy.contains("chown 0 "), "{remedy}");
+    }
 }
 
 #[test]

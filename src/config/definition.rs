@@ -312,7 +312,7 @@ impl Origin {
         }
     }
 
-    pub(super) fn problem(&self, key: &str, problem: impl Into<String>) -> Problem {
+    pub(crate) fn problem(&self, key: &str, problem: impl Into<String>) -> Problem {
         match self.elsewhere.get(key) {
             Some(place) if place.file == self.file => return Problem::new(&place.field, place.position, problem),
             // The profile is in another file, whose name is written before the problem.
@@ -323,7 +323,7 @@ impl Origin {
         Problem::new(format!("{}.{}", self.field, displayed(key)), position, problem)
     }
 
-    pub(super) fn error(&self, problems: Vec<Problem>) -> Error {
+    pub(crate) fn error(&self, problems: Vec<Problem>) -> Error {
         Error::ConfigInvalid { file: self.file.clone().into(), problems: problems.into() }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use secrecy::SecretString;
 
@@ -15,27 +15,6 @@ use crate::text::{Position, Problem, displayed_within};
 pub const MAX_ENV_FILE_BYTES: usize = 1024 * 1024;
 /// Maximum number of characters in a variable's name that a message shows. Nobody approves the content of the file, so a name can be any text.
 pub(super) const MAX_NAME_CHARS: usize = 64;
-
-/// Returns the place of an environment file in the project if a link leads from there out of the project. The author of the project decides
-/// where such a link leads, and could choose any file of the user. A path that leads out without a link is shown to the person who approves
-/// the entry.
-pub(crate) fn place_out_of_project(file: &Path, project: &Path) -> Option<PathBuf> {
-    let mut written = PathBuf::new();
-    for part in file.components() {
-        match part {
-            Component::ParentDir => drop(written.pop()),
-            Component::CurDir => {}
-            part => written.push(part),
-        }
-    }
-    // The path of the project may itself lead through a link, and the entry may have the real path.
-    let real_project = project.canonicalize().ok()?;
-    if !written.starts_with(project) && !written.starts_with(&real_project) {
-        return None;
-    }
-    let real = file.canonicalize().ok()?;
-    (!real.starts_with(&real_project)).then_some(real)
-}
 
 /// Reads an environment file for [`crate::config::resolve_command`]. Reads only a regular file, and at most one byte over the limit.
 ///

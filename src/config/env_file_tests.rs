@@ -2,7 +2,7 @@
 
 use secrecy::ExposeSecret as _;
 
-use super::env_file::{MAX_ENV_FILE_BYTES, parse_env_file, place_out_of_project, read_env_file};
+use super::env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 
 fn parse(text: &str) -> Vec<(String, String)> {
     let variables = parse_env_file(text, ".env").unwrap_or_else(|error| panic!("{error}"));
@@ -125,28 +125,4 @@ fn only_a_regular_file_is_read() {
     assert!(read_env_file(&std::env::temp_dir()).unwrap_err().to_string().contains("not a regular file"));
     assert!(read_env_file(std::path::Path::new("/dev/zero")).is_err());
     assert!(read_env_file(std::path::Path::new("/nowhere/.env")).is_err());
-}
-
-#[test]
-fn only_a_link_in_the_project_leads_an_environment_file_out_of_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |path: &str| folder.path().join(path);
-    std::fs::create_dir_all(at("project/sub")).unwrap();
-    for file in ["other.env", "project/own.env"] {
-        std::fs::write(at(file), "A=1").unwrap();
-    }
-    for (link, target) in
-        [("project/.env", "../other.env"), ("project/within.env", "own.env"), ("project/folder", ".."), ("outside.env", "other.env")]
-    {
-        std::os::unix::fs::symlink(target, at(link)).unwrap();
-    }
-    let place = |file: &str| place_out_of_project(&at(file), &at("project"));
-    let other = Some(at("other.env").canonicalize().unwrap());
-    assert_eq!(["project/.env", "project/folder/other.env"].map(place), [other.clone(), other.clone()]);
-    std::os::unix::fs::symlink("project", at("alias")).unwrap();
-    let real = at("project/.env").parent().unwrap().canonicalize().unwrap().join(".env");
-    assert_eq!([at("alias/.env"), real].map(|file| place_out_of_project(&file, &at("alias"))), [other.clone(), other.clone()]);
-    // The entry says that these files lie elsewhere, or they are in the project.
-    let shown = ["project/own.env", "project/within.env", "project/../other.env", "outside.env", "other.env", "project/missing.env"];
-    assert!(shown.into_iter().all(|file| place(file).is_none()));
 }

@@ -57,7 +57,6 @@ pub use definition::{
     ToolFilter, Transport, inputs_of,
 };
 pub(crate) use definition::{inputs_of_text, variables_of_text};
-pub(crate) use env_file::place_out_of_project;
 pub use env_file::{MAX_ENV_FILE_BYTES, parse_env_file, read_env_file};
 pub use filters::{UriFilter, UriMatcher, covers};
 pub use generated::{CodeProblem, GeneratedSecret, GeneratedTool, GeneratedTools};
@@ -89,7 +88,9 @@ pub use source::{ServerSource, SourceKind, server_of_key, source_of_key};
 pub use substitute::{
     BoxPaths, ResolvedCommand, ResolvedHttp, Surroundings, resolve_box_paths, resolve_command, resolve_http, resolve_roots,
 };
-pub(crate) use substitute::{INPUT_ADVICE, MAX_KNOWN_BYTES, TOO_LONG_PATH, environment_file, known_box_paths, with_known_values};
+pub(crate) use substitute::{
+    INPUT_ADVICE, MAX_KNOWN_BYTES, TOO_LONG_PATH, environment_file, known_box_paths, led_out_problem, with_known_values,
+};
 pub use template::{Part, Placeholder, Template};
 pub(crate) use user_folders::{folder_of_variable, user_home};
 pub use variant::{Changes, ProfileConflict, SetValue, Setting, Variant, variants_of};

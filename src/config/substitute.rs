@@ -9,14 +9,15 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::boxes::BoxSettings;
 use super::definition::{Origin, ServerDefinition, Transport};
-use super::env_file::{MAX_ENV_FILE_BYTES, MAX_NAME_CHARS, parse_env_file, place_out_of_project};
+use super::env_file::{MAX_ENV_FILE_BYTES, MAX_NAME_CHARS, parse_env_file};
 use super::inserted_value::{InsertedValue, Source};
 use super::loaders::loads_code;
 use super::oauth::{self, OAuthSettings};
-use super::template::{Allowed, Part, Placeholder, Template};
+use super::template::{Allowed, Part, Placeholder, Template, shown_name};
 use super::workspace::Locality;
 use super::{address, rules};
 use crate::error::Result;
+use crate::files::Projects;
 use crate::redact::is_secret;
 use crate::text::{Problem, displayed, displayed_within};
 
@@ -400,6 +401,7 @@ impl<'a> Filler<'a> {
                         Ok(default.to_owned())
                     }
                     (None, None) => {
+                        let name = shown_name(name);
                         Err(format!("the environment variable {name} is not set. Set it, or write a default: ${{{name}:-default}}"))
                     }
                 }
@@ -452,11 +454,9 @@ impl<'a> Filler<'a> {
             return Ok(Vec::new());
         }
         let file = path.display().to_string();
-        if let Some(real) = place_out_of_project(path, &self.surroundings.workspace_folder) {
-            let real = real.display();
-            let problem =
-                format!("{file} leads out of the project by a link: if {real} is the file that the server should have, write this path");
-            let problem = self.origin.problem("envFile", problem);
+        let projects = Projects::new(&self.surroundings.workspace_folder, &self.surroundings.user_home, []);
+        if let Some(place) = projects.led_out(path) {
+            let problem = self.origin.problem("envFile", led_out_problem(path, &place));
             self.problems.push(problem);
             return Ok(Vec::new());
         }
@@ -476,6 +476,12 @@ impl<'a> Filler<'a> {
         self.problems.push(problem);
         Ok(Vec::new())
     }
+}
+
+/// Returns the problem of an environment file that a link leads out of its project ([`Projects::led_out`]).
+pub(crate) fn led_out_problem(file: &Path, place: &Path) -> String {
+    let (file, place) = (file.display(), place.display());
+    format!("{file} leads out of the project by a link: if {place} is the file that the server should have, write this path")
 }
 
 #[cfg(test)]

@@ -2,9 +2,12 @@
 
 use std::fmt::{self, Debug, Formatter};
 
+use crate::redact::is_secret_segment;
 use crate::text::displayed_within;
 
 const POSSIBLE: &str = "use ${VAR}, ${env:VAR}, ${VAR:-default}, ${input:id}, ${workspaceFolder} or ${userHome}";
+/// Maximum number of characters of a name in a message.
+const MAX_NAME_CHARS: usize = 40;
 /// Variables of VS Code that have no meaning outside of an editor. An environment variable with such a name must be written as `${env:…}`.
 const EDITOR_VARIABLES: [&str; 18] = [
     "workspaceFolderBasename",
@@ -139,8 +142,8 @@ impl<'t> Template<'t> {
     /// Fails if the text contains a placeholder that `allowed` does not permit.
     pub(super) fn check(&self, allowed: Allowed) -> Result<(), Vec<String>> {
         let refused = |placeholder: Placeholder| match placeholder {
-            Placeholder::Variable { name, .. } => Some(format!("${{{name}}}")),
-            Placeholder::Input(id) => Some(format!("${{input:{}}}", short(id))),
+            Placeholder::Variable { name, .. } => Some(format!("${{{}}}", shown_name(name))),
+            Placeholder::Input(id) => Some(format!("${{input:{}}}", displayed_within(id, MAX_NAME_CHARS))),
             Placeholder::WorkspaceFolder | Placeholder::UserHome => None,
         };
         let problem = |shown: String| {
@@ -199,13 +202,13 @@ fn placeholder(inside: &str) -> Result<Placeholder<'_>, String> {
         (Some(_), Some(_)) => return Err(format!("${{{subject}}} always has a value, so it cannot have a default")),
         // The first closing brace would end the placeholder and change the text silently, so this is an error.
         (None, Some(default)) if default.contains("${") => {
-            return Err(format!("the default of ${{{}:-…}} is literal text and cannot contain another placeholder", short(subject)));
+            return Err(format!("the default of ${{{}:-…}} is literal text and cannot contain another placeholder", shown_name(subject)));
         }
         (None, _) => {}
     }
     let name = subject.strip_prefix("env:").unwrap_or(subject);
     if let Some((prefix, _)) = name.split_once(':') {
-        return Err(format!("${{{}:…}} is not known; {POSSIBLE}", short(prefix)));
+        return Err(format!("${{{}:…}} is not known; {POSSIBLE}", shown_name(prefix)));
     }
     if name == subject && EDITOR_VARIABLES.contains(&name) {
         return Err(format!("${{{name}}} is an editor's variable, which has no value here; {POSSIBLE}"));
@@ -213,7 +216,7 @@ fn placeholder(inside: &str) -> Result<Placeholder<'_>, String> {
     if !is_variable_name(name) {
         return Err(format!(
             "${{{}}} is not known: a variable's name consists of letters, digits and _, and does not start with a digit; {POSSIBLE}",
-            short(name)
+            shown_name(name)
         ));
     }
     Ok(Placeholder::Variable { name, default })
@@ -224,8 +227,16 @@ fn is_variable_name(name: &str) -> bool {
     first && name.chars().all(|next| next.is_ascii_alphanumeric() || next == '_')
 }
 
-fn short(text: &str) -> String {
-    displayed_within(text, 40)
+/// Returns the part of a text that looks like a name, for a message. The text may be a secret that was written in the wrong place, so nothing
+/// is shown of a name that looks like one.
+pub(super) fn shown_name(text: &str) -> String {
+    let is_of_name = |next: &char| next.is_ascii_alphanumeric() || *next == '_';
+    let name: String = text.chars().take_while(is_of_name).take(MAX_NAME_CHARS).collect();
+    match name.len() == text.len() {
+        _ if is_secret_segment(text) || is_secret_segment(&name) => "…".to_owned(),
+        true => name,
+        false => format!("{name}…"),
+    }
 }
 
 #[cfg(test)]
@@ -265,7 +276,7 @@ mod tests {
     #[test]
     fn an_unknown_placeholder_is_named_with_what_is_possible() {
         for (text, shown) in
-            [("${command:pick}", "${command:…}"), ("${file}", "${file}"), ("${}", "${}"), ("${1A}", "${1A}"), ("${A B}", "${A B}")]
+            [("${command:pick}", "${command:…}"), ("${file}", "${file}"), ("${}", "${}"), ("${1A}", "${1A}"), ("${A B}", "${A…}")]
         {
             let problem = problem(text);
             assert!(problem.contains(shown) && problem.contains("${input:id}"), "{problem}");
@@ -278,6 +289,13 @@ mod tests {
     fn nothing_that_may_be_secret_is_in_a_problem_or_in_debug_output() {
         assert!(!problem("${config:s3cret}").contains("s3cret"));
         assert!(!problem("${a b:-s3cret}").contains("s3cret"));
+        let token = "sk_live_51H8xQ2eZvKYlo2C9f3Jd7Rq4";
+        for text in ["${TOKEN-sk-ant-api03-Qx7}", "${sk-live-ant-api03-Qx7}", "${sk-live-ant-api03-Qx7:-x}", "${TOKEN sk-ant-api03-Qx7}"] {
+            let problem = problem(text);
+            assert!(!problem.contains("Qx7") && !problem.contains("api03"), "{problem}");
+        }
+        let check = Template::parse(&format!("${{{token}}}")).unwrap().check(Allowed::Folders).unwrap_err().join(" ");
+        assert!(!check.contains("51H8x"), "{check}");
         assert!(!format!("{:?}", Template::parse("s3cret${A:-s3cret}").unwrap()).contains("s3cret"));
     }
 

@@ -4,6 +4,7 @@
 
 mod lock;
 mod private;
+mod projects;
 mod read;
 mod replace;
 mod stamp;
@@ -14,6 +15,7 @@ mod tree;
 
 pub(crate) use lock::{lock_within, share_within, wait_for};
 pub(crate) use private::{PrivateFolder, append_own, close_own, named_folder, open_own, private_folder, read_own};
+pub(crate) use projects::{Followed, MAX_STEPS, Projects, follow};
 pub(crate) use read::{Links, open_regular, read_bounded, read_open};
 pub(crate) use replace::{Writing, create, replace, replace_kept, replace_with_mode};
 pub(crate) use stamp::Stamp;

@@ -2,6 +2,7 @@
 
 mod covered;
 mod homes;
+mod links;
 mod loaded;
 mod makes;
 mod outdated;

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
+use super::Gateway;
 use crate::config::{BaseFile, Config, Program, Surroundings, base_layer, config_paths, parse_object, parse_text};
 use crate::error::{Error, Result};
 use crate::files::{Links, Stamp, read_bounded};
@@ -38,6 +39,14 @@ pub(super) enum ConfigContent {
     File(PathBuf),
     /// The default file. If it does not exist, the config is empty.
     DefaultFile(PathBuf),
+}
+
+impl Gateway {
+    /// Returns the configs of other programs from which this gateway has taken servers (`base`).
+    pub(crate) fn base_files(&self) -> Vec<PathBuf> {
+        let source = &self.core.source;
+        source.last_read().into_iter().map(|(path, _)| path).filter(|path| Some(path.as_path()) != source.path()).collect()
+    }
 }
 
 impl ConfigSource {

@@ -60,6 +60,7 @@ impl Core {
         // Another process may have revoked the approval while a person typed an answer.
         let resolved = self.reading(move |core| {
             let (subject, command) = core.approved_command(&own, &inputs, &|path| read.read(path, &read_env_file))?;
+            core.check_links(&own)?;
             Ok((subject, command, resolve_http(&own, &core.surroundings, &inputs)?))
         });
         let (subject, command, remote) = resolved.await?;

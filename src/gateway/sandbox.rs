@@ -311,7 +311,7 @@ impl Sandbox {
         let one_at_a_time =
             visible.iter().filter(|(_, server)| server.parallel == Parallel::No).map(|(name, _)| (*name).to_owned()).collect();
         let tool_finder = ToolFinder { catalog, search: Arc::clone(&scope.granted.search), embedder: self.core.embedder.clone() };
-        let checks = self.core.checks(self.identity.id, &visible);
+        let checks = self.core.checks(&self.identity, &visible);
         drop(servers);
         let servers = ServerCalls::new(manifests, Arc::new(caller), Arc::clone(limits), errors, redactor, checks, tool_finder);
         Ok(RunHost {

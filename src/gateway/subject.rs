@@ -75,7 +75,7 @@ impl Core {
     /// disk.
     pub(super) fn whole_subject(&self, server: &ServerDefinition) -> Subject {
         let subject = self.subject_with(server, self.executable(server), &read_env_file);
-        subject.with_places(self.places_in_box(server))
+        subject.with_places(self.places_in_box(server)).with_linked(self.linked_programs(server))
     }
 
     pub(super) fn subject_with(&self, server: &ServerDefinition, executable: Option<Executable>, read_file: ReadFile<'_>) -> Subject {

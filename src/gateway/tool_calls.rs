@@ -45,12 +45,13 @@ impl Agent {
         let granted = self.granted(ApprovalRead::Fresh)?;
         let name = granted.registry_name(name);
         let viewer = Viewer { id: self.identity.id, granted: &granted };
-        let arguments = until_ended(&self.identity, stop, self.core.check_arguments(&viewer, name, tool, arguments)).await?;
+        let arguments =
+            until_ended(&self.identity, stop, self.core.check_arguments((&viewer, &self.identity), name, tool, arguments)).await?;
         let written = WrittenPaths::of(&arguments);
         let request = Request::CallTool { tool: tool.into(), arguments: Arc::new(arguments) };
         let result = tool_result(self.request_without_run(name, &request, options, stop).await?);
         check(&result)?;
-        let checking = self.core.check_result(self.identity.id, name, tool, result);
+        let checking = self.core.check_result(&self.identity, name, tool, result);
         let result = until_ended(&self.identity, stop, checking).await.map_err(|error| self.core.redacted(error))?;
         let is_error = result.get("isError").and_then(Json::as_bool) == Some(true);
         if is_error { self.redaction().redact_for(result, written).await } else { Ok(result) }

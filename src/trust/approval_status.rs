@@ -63,6 +63,8 @@ pub enum NotApprovedReason {
     Executable,
     /// The program, its interpreters or its packages are in folders that were not shown at the approval.
     Places,
+    /// A link leads a program out of a project, to another place than at the approval.
+    Links,
     /// The program cannot be compared with the approved one, and the config contains `pinExecutable`.
     Unreadable,
 }
@@ -88,6 +90,9 @@ impl fmt::Display for NotApprovedReason {
             Self::Executable => "its program changed on disk after it was approved (pinExecutable)",
             Self::Places => {
                 "its program, runtime or package is in other folders than when it was approved, and its box would have these folders: approve it again"
+            }
+            Self::Links => {
+                "a link leads its program out of the project, to another place than when it was approved: approve it again, or name the file itself"
             }
             Self::Unreadable => {
                 return write!(
@@ -123,6 +128,9 @@ pub(super) fn approval_status(approval: Option<&Approval>, subject: &Subject, no
     }
     if subject.places.as_ref().is_some_and(|places| !approval.covers_places(places)) {
         return ApprovalStatus::Unapproved(NotApprovedReason::Places);
+    }
+    if !approval.covers_linked(&subject.linked) {
+        return ApprovalStatus::Unapproved(NotApprovedReason::Links);
     }
     match (&approval.manifest, &approval.manifest_digest) {
         (Some(manifest), Some(_)) => ApprovalStatus::Full(Arc::clone(manifest)),

@@ -112,6 +112,12 @@ impl Approval {
         places.iter().all(|place| self.places.iter().any(|shown| Path::new(place).starts_with(shown)))
     }
 
+    /// Returns whether each of these places was that of a program at the approval, or lies in such a place.
+    #[must_use]
+    pub fn covers_linked(&self, places: &[String]) -> bool {
+        places.iter().all(|place| self.named.programs.iter().any(|program| Path::new(place).starts_with(program)))
+    }
+
     /// Returns whether the approval has expired.
     #[must_use]
     pub fn is_expired(&self, now: SystemTime) -> bool {

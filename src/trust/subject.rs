@@ -29,6 +29,8 @@ pub struct Subject {
     pub executable: Option<Executable>,
     /// The folders that the server's box has for the program, as far as the approval covers them. `None` if they were not looked up.
     pub places: Option<Vec<String>>,
+    /// The places of programs to which links lead out of projects. Empty if they were not looked up.
+    pub linked: Vec<String>,
     /// The contents of the server's box on this machine now. Empty if they were not looked up. No digest depends on the sentences.
     pub present: Present,
     /// The boxes of other servers that can change now what the server runs. Empty if they were not looked up. No digest depends on the sentences.
@@ -87,6 +89,7 @@ impl Subject {
             digest: decided,
             executable,
             places: None,
+            linked: Vec::new(),
             present: Present::default(),
             changeable_by: ChangeableBy::default(),
             named: NamedFiles::default(),
@@ -108,6 +111,11 @@ impl Subject {
         Self { places, ..self }.with_shown_digest()
     }
 
+    /// Returns the subject with other places of programs to which links lead out of projects.
+    pub(crate) fn with_linked(self, linked: Vec<String>) -> Self {
+        Self { linked, ..self }.with_shown_digest()
+    }
+
     /// Returns the subject with what its box has on this machine now, and with the other boxes that can change what it runs.
     pub(crate) fn with_neighbours(self, present: Present, changeable_by: ChangeableBy) -> Self {
         Self { present, changeable_by, ..self }.with_shown_digest()
@@ -118,6 +126,7 @@ impl Subject {
         let form = Canonical::new("hyperlight-mcp request 1").text(&self.digest);
         let form = form.optional(path.as_deref()).optional(self.executable.as_ref().map(|program| program.sha256.as_str()));
         let form = self.places.iter().fold(form, |form, places| form.list(places.iter().map(String::as_str)));
+        let form = if self.linked.is_empty() { form } else { form.text("linked").list(self.linked.iter().map(String::as_str)) };
         // If another server is approved after the request was shown, the sentences do not name this server. So its name changes the digest.
         let lists = [("changes", &self.present.servers), ("changeable by", &self.changeable_by.servers)];
         let named = lists.into_iter().filter(|(_, servers)| !servers.is_empty());

@@ -4,6 +4,7 @@ mod apart;
 mod changes;
 mod entries;
 mod homes;
+mod links;
 mod named;
 mod refused;
 mod same_name;

@@ -464,6 +464,7 @@ async fn a_tool_that_was_approved_in_another_form_while_its_server_connected_is_
             shown_digest: String::new(),
             executable: None,
             places: None,
+            linked: Vec::new(),
             present: hyperlight_mcp::boxes::Present::default(),
             changeable_by: hyperlight_mcp::boxes::ChangeableBy::default(),
             named: NamedFiles::default(),

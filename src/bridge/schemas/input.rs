@@ -22,7 +22,7 @@ pub struct ArgumentChecks {
     modes: BTreeMap<String, ArgumentCheck>,
     redactor: Option<Arc<Redactor>>,
     /// Number of the caller, for the turns of long checks.
-    caller: u64,
+    caller: usize,
 }
 
 impl ArgumentChecks {
@@ -40,7 +40,7 @@ impl ArgumentChecks {
 
     /// Sets the number of the caller, whose long checks wait for each other.
     #[must_use]
-    pub fn of_caller(self, caller: u64) -> Self {
+    pub fn of_caller(self, caller: usize) -> Self {
         Self { caller, ..self }
     }
 

@@ -22,7 +22,7 @@ pub struct OutputChecks {
     schemas: Arc<ToolSchemas>,
     modes: BTreeMap<String, SchemaViolations>,
     /// Number of the caller, for the turns of long checks.
-    caller: u64,
+    caller: usize,
 }
 
 impl OutputChecks {
@@ -34,7 +34,7 @@ impl OutputChecks {
 
     /// Sets the number of the caller, whose long checks wait for each other.
     #[must_use]
-    pub fn of_caller(self, caller: u64) -> Self {
+    pub fn of_caller(self, caller: usize) -> Self {
         Self { caller, ..self }
     }
 

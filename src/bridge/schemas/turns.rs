@@ -29,7 +29,7 @@ pub(super) struct CheckTurns {
 /// The owner of a check: the caller, and the server whose schema is used.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CheckOwner<'a> {
-    pub(super) caller: u64,
+    pub(super) caller: usize,
     pub(super) server: &'a str,
 }
 
@@ -75,7 +75,7 @@ mod tests {
 
     type Turn = [Option<OwnedSemaphorePermit>; 3];
 
-    fn taken(turns: &CheckTurns, caller: u64, server: &str) -> Option<Turn> {
+    fn taken(turns: &CheckTurns, caller: usize, server: &str) -> Option<Turn> {
         turns.wait(CheckOwner { caller, server }).now_or_never()
     }
 

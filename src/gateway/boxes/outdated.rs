@@ -154,14 +154,15 @@ impl Core {
             return Ok(views);
         }
         self.reading(move |core| {
-            let (own_programs, programs) = (core.gateways_programs(), core.code_of_servers());
+            let (own_programs, programs, projects) = (core.gateways_programs(), core.code_of_servers(), core.projects());
             let can_write_program = |server: &ServerDefinition, view: &View| {
                 let mounts = OtherMounts::of(view.given.iter().map(|given| &given.path), &Disk);
                 let writes = |path: &PathBuf| view.writes(path) || mounts.other_names(path, &Disk).iter().any(|name| view.writes(name));
                 let approved = core.approved_code(server);
                 let approved = approved.iter().filter(|kept| matches!(kept.owner, Owner::Server(_)));
-                let protected: Vec<_> = others(server, &programs).filter(|other| core.is_protected(other.server)).collect();
-                let protected = || protected.iter().flat_map(|other| &other.code.programs);
+                let others = others(server, &programs);
+                let protected: Vec<_> = others.flat_map(|other| core.protected_programs(other.server, &other.code, &projects)).collect();
+                let protected = || protected.iter();
                 own_programs.iter().chain(approved).any(|kept| writes(&kept.path))
                     || protected().any(writes)
                     || may_write_other_name(protected(), &view.given, &Disk)

@@ -15,8 +15,9 @@ use super::programs::{approved_seen_from, seen_from};
 use crate::blocking::blocking;
 use crate::boxes::{Access, Contents, Disk, FileOwner, FileTrust, Given, Lookup as _, OwnFile, OwnFileUse, check_secret, place_of};
 use crate::client::{ConnectionState, KeptAlive, Life};
-use crate::config::{ServerDefinition, Transport, environment_file, place_out_of_project};
+use crate::config::{ServerDefinition, Transport, environment_file};
 use crate::error::{Error, Result};
+use crate::files::Projects;
 use crate::gateway::Gateway;
 use crate::gateway::core::Core;
 use crate::gateway::ending::EndReason;
@@ -93,11 +94,16 @@ impl Core {
         let secrets = self.box_maker.own_files.secrets.lock().clone();
         let secrets = secrets.iter().filter_map(|path| file(path, OwnFileUse::Secret));
         let configs = config.into_iter().filter_map(|path| file(path, OwnFileUse::Config));
-        let bases = bases.filter_map(|path| file(path, self.use_of_base(path)));
-        configs.chain(bases).chain(self.variables_files(server)).chain(secrets).collect()
+        let projects = self.projects();
+        let bases = bases.filter_map(|path| file(path, self.use_of_base(path, &projects)));
+        configs.chain(bases).chain(self.variables_files(server, &projects)).chain(secrets).collect()
     }
 
-    fn use_of_base(&self, base: &Path) -> OwnFileUse {
+    fn use_of_base(&self, base: &Path, projects: &Projects) -> OwnFileUse {
+        if Self::is_led_by_others(base, projects) {
+            return OwnFileUse::LinkedBase;
+        }
+        // Within the project too, its author decides which file of the user a link takes away from a box.
         let (project, base) = (place_of(&self.surroundings.workspace_folder), absolute(base).unwrap_or_else(|_| base.to_owned()));
         let within = base.strip_prefix(&self.surroundings.workspace_folder).or_else(|_| base.strip_prefix(&project));
         if within.is_ok_and(|within| place_of(&base) != project.join(within)) { OwnFileUse::LinkedBase } else { OwnFileUse::Base }
@@ -106,7 +112,7 @@ impl Core {
     /// Returns the files with variables (`envFile`) of the servers of the user and of approved servers, each with the most trusted server
     /// whose entry names the file. `own` is the server in the box. Other entries take no file away from a box. The approvals of both servers
     /// name the file instead.
-    fn variables_files(&self, own: &ServerDefinition) -> Vec<OwnFile> {
+    fn variables_files(&self, own: &ServerDefinition, projects: &Projects) -> Vec<OwnFile> {
         let of_own = self.variables_file(own);
         // Entries that cannot be used now are included: they can become usable later, with the same file.
         let servers = self.registry.known_servers();
@@ -135,9 +141,10 @@ impl Core {
                 files.insert(path, owner);
             }
         }
-        let file = |(path, owner)| {
+        let file = |(path, owner): (PathBuf, FileOwner)| {
             let by_this = of_own.as_ref() == Some(&path);
-            let leads_out = place_out_of_project(&path, &self.surroundings.workspace_folder).is_some();
+            let is_doubtful = || !by_this && owner.trust < FileTrust::Approved && projects.has_other_names(&path);
+            let leads_out = Self::is_led_by_others(&path, projects) || is_doubtful();
             OwnFile { path, use_of: OwnFileUse::Variables { by_this }, server: (!by_this).then_some(owner), leads_out }
         };
         files.into_iter().map(file).collect()

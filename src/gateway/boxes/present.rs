@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::programs::{Outside, approved_seen_from, kept_of, others, seen_from, unprotected};
+use super::programs::{Outside, approved_seen_from, others, seen_from};
 use crate::boxes::{
     Change, ChangeableBy, Code, Disk, FileOwner, FileTrust, Kept, OtherServer, OwnFile, OwnFileUse, Owner, Present, changeable_by,
     changes_by_writing, examine, is_hidden_if_given, present,
 };
 use crate::config::{BoxDefinition, ServerDefinition, Transport, server_of_key};
+use crate::files::Projects;
 use crate::gateway::core::Core;
 use crate::registry::KnownServer;
 
@@ -36,23 +37,19 @@ impl Core {
         if !matches!(server.transport, Transport::Stdio { .. }) {
             return ChangeableBy::default();
         }
-        let code = self.code_of(server);
-        let mut own = kept_of(&OtherServer::Named(server.name.clone()), &code);
+        let (code, projects) = (self.code_of(server), self.projects());
+        // A box may write the other programs while a person decides.
+        let mut own = self.kept_of_server(server, &OtherServer::Named(server.name.clone()), &code, &projects);
         // Each box that is examined hides the file of a protected server, if it can.
         let is_protected = self.is_protected(server);
-        let variables = self.variables_file(server).filter(|_| is_protected);
+        let variables = self.variables_file(server).filter(|file| is_protected && !Self::is_led_by_others(file, &projects));
         let own_file = variables.clone().map(|path| OwnFile {
             path,
             use_of: OwnFileUse::Variables { by_this: false },
             leads_out: false,
             server: Some(FileOwner { server: OtherServer::Named(server.name.clone()), is_gone: false, trust: FileTrust::Unapproved }),
         });
-        let mut protecting = Vec::new();
-        if !is_protected {
-            // A box may write these programs while a person decides.
-            own = unprotected(own);
-            protecting = self.programs_above(&code);
-        }
+        let protecting = if is_protected { Vec::new() } else { self.programs_above(&code, &projects) };
         let key = server.key();
         let (mut by_box, mut writes) = (BTreeMap::<String, BTreeSet<Change>>::new(), BTreeMap::new());
         for KnownServer { server: other, .. } in self.processes().filter(|known| known.is_in_force && known.server.key() != key) {
@@ -98,13 +95,13 @@ impl Core {
 
     /// Returns all servers that are protected from boxes. Each has only those of its programs that are, or contain, a program in `code`.
     /// `code` is the code of a server that is not protected.
-    fn programs_above(&self, code: &Code) -> Vec<(KnownServer, Code)> {
+    fn programs_above(&self, code: &Code, projects: &Projects) -> Vec<(KnownServer, Code)> {
         let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
         let all = code.programs.iter().flat_map(|path| [path.clone(), real(path)]);
         let above: BTreeSet<PathBuf> = all.flat_map(|path| path.ancestors().map(PathBuf::from).collect::<Vec<_>>()).collect();
         let mut servers = self.code_of_servers();
-        servers.retain(|(known, _)| self.is_protected(&known.server));
-        for (_, code) in &mut servers {
+        for (known, code) in &mut servers {
+            code.programs = self.protected_programs(&known.server, code, projects);
             code.programs.retain(|path| above.contains(path) || above.contains(&real(path)));
         }
         servers

@@ -8,9 +8,10 @@ use std::time::SystemTime;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::homes::HOMES;
+use super::links::without_unbound;
 use super::{PRIVATE, within};
 use crate::boxes::{
-    BoxInput, Code, Command, Disk, HOME, Kept, Lookup as _, OtherServer, OwnFile, Owner, Places, Variable, code, is_fixed_program, places,
+    BoxInput, Code, Command, Disk, HOME, Kept, Lookup, OtherServer, OwnFile, Owner, Places, Variable, code, is_fixed_program, places,
 };
 use crate::config::{
     BoxBase, BoxDefinition, BoxPaths, BoxSettings, MAX_KNOWN_BYTES, ResolvedCommand, ServerDefinition, ServerSource, Transport,
@@ -148,11 +149,8 @@ impl Core {
     /// Returns the paths that run outside of the box of a server: those of the gateway itself, and of the programs of all other servers. The
     /// box must not write those of the gateway and of protected servers. Reads the disk.
     pub(super) fn kept_from(&self, server: &ServerDefinition) -> Vec<Kept> {
-        let servers = self.code_of_servers();
-        let others = others(server, &servers).flat_map(|other| {
-            let kept = kept_of(&other.name, &other.code);
-            if self.is_protected(other.server) { kept } else { unprotected(kept) }
-        });
+        let (servers, projects) = (self.code_of_servers(), self.projects());
+        let others = others(server, &servers).flat_map(|other| self.kept_of_server(other.server, &other.name, &other.code, &projects));
         let mut kept: Vec<Kept> = self.gateways_programs().into_iter().chain(others).collect();
         let known: BTreeSet<Kept> = kept.iter().cloned().collect();
         kept.extend(self.approved_code(server).into_iter().filter(|code| !known.contains(code)));
@@ -164,9 +162,10 @@ impl Core {
     /// with its approval.
     pub(super) fn approved_code(&self, own: &ServerDefinition) -> Vec<Kept> {
         let Ok(approvals) = self.trust.approvals.snapshot() else { return Vec::new() };
-        let own_key = own.key();
+        let (own_key, projects) = (own.key(), self.projects());
         let named = approvals.named_files(SystemTime::now()).filter(|(key, _)| *key != own_key);
-        named.flat_map(|(key, named)| kept_of(&approved_seen_from(own, key), &code_at_approval(named))).collect()
+        let kept = |(key, named)| without_unbound(named, kept_of(&approved_seen_from(own, key), &code_at_approval(named)), &projects);
+        named.flat_map(kept).collect()
     }
 
     /// Returns the files that a server's entry names, for its approval. Leaves out a name that is not valid Unicode, because rows of the
@@ -177,8 +176,10 @@ impl Core {
         }
         let text = |path: PathBuf| path.into_os_string().into_string().ok();
         let texts = |paths: BTreeSet<PathBuf>| paths.into_iter().filter_map(text).collect::<Vec<String>>();
-        let Code { programs, folders, searched, files, is_too_long, work: _ } = self.code_of(server);
-        let programs = texts(programs);
+        let code = self.code_of(server);
+        let linked = self.linked_in(&code, &self.projects());
+        let Code { programs, folders, searched, files, is_too_long, work: _ } = code;
+        let programs: Vec<String> = texts(programs).into_iter().chain(linked).collect::<BTreeSet<_>>().into_iter().collect();
         let missing = programs.iter().filter(|program| Disk.kind(Path::new(program)).is_none()).cloned().collect();
         let environment_file = self.variables_file(server).and_then(text);
         // Boxes have another rule for the `envFile` of an approved server than for other files.
@@ -225,6 +226,10 @@ impl Core {
     /// Returns the paths from which a server takes its code, as far as they can be known now. The program or values of placeholders may be
     /// missing.
     pub(super) fn code_of(&self, server: &ServerDefinition) -> Code {
+        self.code_with(server, &Disk)
+    }
+
+    pub(super) fn code_with(&self, server: &ServerDefinition, lookup: &impl Lookup) -> Code {
         let standard = BoxSettings::of(BoxBase::Standard);
         let settings = if let Some(BoxDefinition::On(settings)) = &server.in_box { settings } else { &standard };
         let known = self.command_with_defaults(server, &|path| self.read_variables_file(path));
@@ -253,8 +258,8 @@ impl Core {
             // Outside of a box, a command starts in the root folder.
             let working_directory =
                 request.working_directory.or((!matches!(server.in_box, Some(BoxDefinition::On(_)))).then_some(Path::new("/")));
-            let mut code = code(&BoxInput { working_directory, ..request.clone() }, &command, &Disk);
-            let may_be_named = |file: &PathBuf| Disk.kind(file).is_some() || !is_secret(&file.to_string_lossy());
+            let mut code = code(&BoxInput { working_directory, ..request.clone() }, &command, lookup);
+            let may_be_named = |file: &PathBuf| lookup.kind(file).is_some() || !is_secret(&file.to_string_lossy());
             code.files.extend(self.variables_file(server).filter(may_be_named));
             code
         })

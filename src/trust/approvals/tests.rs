@@ -15,6 +15,7 @@ pub(super) fn subject(digest: &str) -> Subject {
         shown_digest: digest.into(),
         executable: None,
         places: None,
+        linked: Vec::new(),
         present: Present::default(),
         changeable_by: ChangeableBy::default(),
         named: NamedFiles::default(),
