@@ -207,7 +207,7 @@ impl ServerHandler for Handler {
         let mut negotiated = self.negotiate_initialize(&request)?;
         // If no session can be opened, the host gets no instructions now. The reason is reported in the answer to its next request.
         let session = self.session(&context).ok();
-        self.first_look.fill(&self.served.0, session.as_deref()).await;
+        self.first_look.fill(&self.served.0, &self.caller.key, session.as_deref()).await;
         if let Some(session) = session {
             negotiated.instructions = self.instructions_of(session).await;
         }

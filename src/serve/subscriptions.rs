@@ -118,14 +118,17 @@ pub(super) struct Look {
 
 impl FirstLook {
     /// Reads what the client of a session sees. Does nothing if this was done before, so that a connection is notified of changes only
-    /// once. `session` is `None` if no session could be opened.
-    pub(super) async fn fill(&self, shared: &Shared, session: Option<&Session>) {
+    /// once. `session` is `None` if no session could be opened. Reads in the caller's turn.
+    pub(super) async fn fill(&self, shared: &Shared, caller: &str, session: Option<&Session>) {
         if self.is_filled.swap(true, Ordering::Relaxed) {
             return;
         }
         let changes = shared.changes.subscribe();
         let seen = match session {
-            Some(session) => Seen::of(session.agent.clone(), shared.options.direct.clone()).await,
+            Some(session) => {
+                let _turn = shared.items.turn(caller).await;
+                Seen::of(session.agent.clone(), shared.options.direct.clone()).await
+            }
             None => None,
         };
         *self.look.lock() = Some(Look { seen, changes });

@@ -22,6 +22,8 @@ const RECEIVED_BYTES: usize = 512 * 1024;
 const SENT_BYTES: usize = 128 * 1024;
 /// The pause after a connection could not be accepted, because this process has no free descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The time for which a refused connection waits for its first bytes.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(200);
 
 /// Accepts connections until the border is dropped.
 pub(super) async fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
@@ -64,9 +66,17 @@ fn refuse(stream: &TcpStream, shared: &Shared) {
     }
 }
 
+/// Refuses a connection after its first bytes. A client may miss a reset that comes at the moment at which it notices that the connection is open:
+/// in 54 of 360 starts of Node 20 on a busy machine, its `fetch` then never ended. A client that waits for the other side to begin gets the
+/// reset after a short pause.
+async fn turn_away(inner: &TcpStream) {
+    let _ = tokio::time::timeout(REFUSAL_PAUSE, inner.readable()).await;
+    reset(inner);
+}
+
 /// Serves one connection until it ends.
 async fn carry(mut inner: TcpStream, shared: &Shared) {
-    let Some((mut outer, destination)) = connected(&inner, shared).await else { return reset(&inner) };
+    let Some((mut outer, destination)) = connected(&inner, shared).await else { return turn_away(&inner).await };
     let is_whole = tokio::select! {
         copied = splice(&mut inner, &mut outer) => copied.is_ok(),
         () = shared.closed(&destination) => false,
@@ -117,7 +127,36 @@ fn reset(stream: &TcpStream) {
 mod tests {
     use rustix::net::sockopt::{socket_recv_buffer_size, socket_send_buffer_size};
 
+    use futures::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
+
+    /// Returns both ends of a connection.
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let (outside, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        (outside.unwrap(), accepted.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_refused_connection_is_reset_after_its_first_bytes_and_never_before() {
+        let (mut client, inner) = pair().await;
+        let mut refusing = Box::pin(turn_away(&inner));
+        assert!(refusing.as_mut().now_or_never().is_none());
+        client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        refusing.await;
+        drop(inner);
+        assert_eq!(client.read(&mut [0; 1]).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    }
+
+    #[tokio::test]
+    async fn a_refused_client_that_sends_nothing_gets_its_reset_too() {
+        let (mut client, inner) = pair().await;
+        turn_away(&inner).await;
+        drop(inner);
+        assert_eq!(client.read(&mut [0; 1]).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    }
 
     #[tokio::test]
     async fn the_kernel_keeps_little_for_a_host() {

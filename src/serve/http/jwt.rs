@@ -9,10 +9,14 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::signature::{self, ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
+use crate::text::is_unseen;
+
 /// The difference between the clocks of the issuer and of this machine that is tolerated.
 const LEEWAY_SECONDS: f64 = 60.0;
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 const MAX_SUBJECT_CHARS: usize = 256;
+/// The beginning of the name of a caller that is a client without a person.
+const CLIENT: &str = "client:";
 pub(super) const MAX_KEYS: usize = 64;
 
 /// The reason why a token is refused.
@@ -168,9 +172,14 @@ impl Claims {
         if self.cnf.is_some() {
             return Err(TokenProblem::Malformed);
         }
-        // The prefix prevents a client from being treated as a person with the same name.
-        let subject = self.sub.or_else(|| self.client_id.map(|client| format!("client:{client}"))).ok_or(TokenProblem::Subject)?;
-        let readable = !subject.is_empty() && subject.chars().count() <= MAX_SUBJECT_CHARS && !subject.chars().any(char::is_control);
+        // The prefix prevents a client from being treated as a person with the same name, so the name of a person must not have it.
+        let subject = match (self.sub, self.client_id) {
+            (Some(person), _) if person.starts_with(CLIENT) => return Err(TokenProblem::Subject),
+            (Some(person), _) => person,
+            (None, client) => format!("{CLIENT}{}", client.ok_or(TokenProblem::Subject)?),
+        };
+        let is_hidden = |character: char| character.is_control() || is_unseen(character);
+        let readable = !subject.is_empty() && subject.chars().count() <= MAX_SUBJECT_CHARS && !subject.chars().any(is_hidden);
         let expires = Duration::try_from_secs_f64(self.exp + LEEWAY_SECONDS).unwrap_or(Duration::MAX).as_secs();
         if readable { Ok(Verified { subject, expires }) } else { Err(TokenProblem::Subject) }
     }

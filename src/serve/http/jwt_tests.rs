@@ -77,6 +77,8 @@ fn each_claim_is_checked() {
         ("scope", json!("mcpx"), TokenProblem::Scope),
         ("sub", json!(null), TokenProblem::Subject),
         ("sub", json!("a\u{1b}[2J"), TokenProblem::Subject),
+        ("sub", json!("a\u{202e}b"), TokenProblem::Subject),
+        ("sub", json!("client:ada"), TokenProblem::Subject),
         ("sub", json!("a".repeat(300)), TokenProblem::Subject),
     ] {
         assert_eq!(issuer.with(claim, value.clone()), Err(problem), "{claim} {value}");
