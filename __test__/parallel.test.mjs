@@ -85,12 +85,14 @@ describe('calls by .async', () => {
   })
 
   test('are cancelled with the run', async (t) => {
-    const { sandbox } = await openGauge(t)
+    const { gateway, sandbox } = await openGauge(t)
+    // A sandbox runs one program at a time.
+    const watcher = await gateway.sandbox()
     const pending = '[1, 2, 3].map((key) => read.async({ key, ms: 600000 }))'
     const abort = new AbortController()
     const aborted = failure(run(sandbox, `await Promise.all(${pending})`, { signal: abort.signal }), 'ERR_ABORTED')
     // The calls must have arrived at the server, or there is nothing to cancel.
-    assert.equal((await seenBy(sandbox, 3)).length, 3)
+    assert.equal((await seenBy(watcher, 3)).length, 3)
     abort.abort()
     await aborted
     const ended = (await seenBy(sandbox, 6)).filter((line) => line.startsWith('cancelled')).sort()
