@@ -162,36 +162,70 @@ mod tests {
         (folder, root)
     }
 
+    /// Files, folders (`/`) and links (`->`; `^` is the root) of the test.
+    const NAMES: [&str; 26] = [
+        "data/state",
+        "ws/own",
+        "ws/file -> ../data/state",
+        "ws/absolute -> ^/data/state",
+        "ws/folder -> ../data",
+        "ws/again -> file",
+        "ws/within -> own",
+        "ws/round -> ../back",
+        "back -> ws/own",
+        "ws/later -> ../data/none",
+        "alias -> ws",
+        "outer -> data/state",
+        "repository/.git/",
+        "repository/sub/package.json",
+        "repository/sub/near -> ../x",
+        "repository/sub/far -> ../../data/state",
+        "package/package.json",
+        "package/sub/far -> ../../data/state",
+        "plain/far -> ../data/state",
+        "written/here/far -> ../../data/state",
+        "written/here/near -> near2",
+        "ws/out/far -> ../own",
+        "home/.git/",
+        "home/work -> ../data",
+        "home/p/.git/",
+        "home/p/far -> ../other",
+    ];
+    /// Paths that a link leads out of their project, and where to.
+    const LED_OUT: [(&str, &str); 13] = [
+        ("ws/file", "data/state"),
+        ("alias/file", "data/state"),
+        ("ws/absolute", "data/state"),
+        ("ws/folder/state", "data/state"),
+        ("ws/folder/none", "data/none"),
+        ("ws/again", "data/state"),
+        ("ws/later", "data/none"),
+        ("ws/folder/../own", "own"),
+        ("repository/sub/far", "data/state"),
+        ("package/sub/far", "data/state"),
+        ("written/here/far", "data/state"),
+        // A box may write a part of the workspace.
+        ("ws/out/far", "ws/own"),
+        ("home/p/far", "home/other"),
+    ];
+    /// Paths that stay in their project, or are in none.
+    const KEPT: [&str; 11] = [
+        "ws/own",
+        "ws/within",
+        "ws/round",
+        "ws/none",
+        "ws/../data/state",
+        "alias/own",
+        "outer",
+        "repository/sub/near",
+        "plain/far",
+        "written/here/near",
+        "home/work/state",
+    ];
+
     #[test]
     fn only_a_link_in_a_project_leads_out_of_it() {
-        let (_folder, root) = made(&[
-            "data/state",
-            "ws/own",
-            "ws/file -> ../data/state",
-            "ws/absolute -> ^/data/state",
-            "ws/folder -> ../data",
-            "ws/again -> file",
-            "ws/within -> own",
-            "ws/round -> ../back",
-            "back -> ws/own",
-            "ws/later -> ../data/none",
-            "alias -> ws",
-            "outer -> data/state",
-            "repository/.git/",
-            "repository/sub/package.json",
-            "repository/sub/near -> ../x",
-            "repository/sub/far -> ../../data/state",
-            "package/package.json",
-            "package/sub/far -> ../../data/state",
-            "plain/far -> ../data/state",
-            "written/here/far -> ../../data/state",
-            "written/here/near -> near2",
-            "ws/out/far -> ../own",
-            "home/.git/",
-            "home/work -> ../data",
-            "home/p/.git/",
-            "home/p/far -> ../other",
-        ]);
+        let (_folder, root) = made(&NAMES);
         let written = ["written/here", "ws/out"].map(|name| root.join(name));
         for workspace in ["ws", "alias"] {
             let projects = Projects::new(&root.join(workspace), &root.join("home"), written.clone());
@@ -199,38 +233,10 @@ mod tests {
                 let place = projects.led_out(&root.join(name))?;
                 Some(place.strip_prefix(&root).unwrap().to_str().unwrap().to_owned())
             };
-            for (name, expected) in [
-                ("ws/file", "data/state"),
-                ("alias/file", "data/state"),
-                ("ws/absolute", "data/state"),
-                ("ws/folder/state", "data/state"),
-                ("ws/folder/none", "data/none"),
-                ("ws/again", "data/state"),
-                ("ws/later", "data/none"),
-                ("ws/folder/../own", "own"),
-                ("repository/sub/far", "data/state"),
-                ("package/sub/far", "data/state"),
-                ("written/here/far", "data/state"),
-                // A box may write a part of the workspace.
-                ("ws/out/far", "ws/own"),
-                ("home/p/far", "home/other"),
-            ] {
+            for (name, expected) in LED_OUT {
                 assert_eq!(place(name).as_deref(), Some(expected), "{workspace}: {name}");
             }
-            let kept = [
-                "ws/own",
-                "ws/within",
-                "ws/round",
-                "ws/none",
-                "ws/../data/state",
-                "alias/own",
-                "outer",
-                "repository/sub/near",
-                "plain/far",
-                "written/here/near",
-                "home/work/state",
-            ];
-            assert!(kept.into_iter().all(|name| place(name).is_none_or(|place| panic!("{workspace}: {name}: {place}"))));
+            assert!(KEPT.into_iter().all(|name| place(name).is_none_or(|place| panic!("{workspace}: {name}: {place}"))));
         }
     }
 

@@ -70,7 +70,8 @@ fn refuse(stream: &TcpStream, shared: &Shared) {
 /// in 54 of 360 starts of Node 20 on a busy machine, its `fetch` then never ended. A client that waits for the other side to begin gets the
 /// reset after a short pause.
 async fn turn_away(inner: &TcpStream) {
-    let _ = tokio::time::timeout(REFUSAL_PAUSE, inner.readable()).await;
+    // Readiness alone may be reported too early.
+    let _ = tokio::time::timeout(REFUSAL_PAUSE, inner.peek(&mut [0])).await;
     reset(inner);
 }
 
