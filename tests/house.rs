@@ -435,7 +435,7 @@ fn paragraphs(plan: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut room = String::new();
     for line in plan.lines() {
         if let Some(begin) = line.strip_prefix("  ").filter(|begin| begin.starts_with(|first: char| first.is_ascii_lowercase())) {
-            room = words(begin).next().unwrap_or_default().to_owned();
+            words(begin).next().unwrap_or_default().clone_into(&mut room);
         }
         paragraphs.entry(room.clone()).or_default().extend(words(line).map(str::to_owned));
     }

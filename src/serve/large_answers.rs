@@ -133,7 +133,12 @@ mod tests {
             let (waits, other) = until_another_task_runs();
             let converting = runtime.spawn(async move {
                 let request = request("one", &memory(LARGE), None);
-                LargeAnswers::default().convert(&request, (LARGE, origin), move || Ok(waits())).await
+                LargeAnswers::default()
+                    .convert(&request, (LARGE, origin), move || {
+                        waits();
+                        Ok(())
+                    })
+                    .await
             });
             runtime.spawn(other);
             runtime.block_on(converting).unwrap().unwrap();

@@ -34,7 +34,9 @@ pub(super) async fn splice(inner: &mut TcpStream, outer: &mut TcpStream) -> io::
     let mut outer = Counted { stream: outer, traffic: &traffic, in_turn: &in_turn[1] };
     let mut copying = std::pin::pin!(copy_bidirectional_with_sizes(&mut inner, &mut outer, IN_FLIGHT_BYTES, IN_FLIGHT_BYTES));
     let in_turns = poll_fn(|context| {
-        in_turn.iter().for_each(|bytes| bytes.store(0, Ordering::Relaxed));
+        for bytes in &in_turn {
+            bytes.store(0, Ordering::Relaxed);
+        }
         copying.as_mut().poll(context)
     });
     tokio::select! {

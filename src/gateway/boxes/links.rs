@@ -59,10 +59,10 @@ impl Core {
             return Vec::new();
         }
         let projects = self.projects();
-        self.linked_in(&self.code_of(server), &projects)
+        Core::linked_in(&self.code_of(server), &projects)
     }
 
-    pub(super) fn linked_in(&self, code: &Code, projects: &Projects) -> Vec<String> {
+    pub(super) fn linked_in(code: &Code, projects: &Projects) -> Vec<String> {
         let places = code.programs.iter().filter_map(|path| projects.led_out(path));
         let is_to_bind = |place: &PathBuf| !is_of_system(place, &Disk) || projects.is_written(place);
         let places: BTreeSet<PathBuf> = places.filter(is_to_bind).collect();

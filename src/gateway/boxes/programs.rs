@@ -177,7 +177,7 @@ impl Core {
         let text = |path: PathBuf| path.into_os_string().into_string().ok();
         let texts = |paths: BTreeSet<PathBuf>| paths.into_iter().filter_map(text).collect::<Vec<String>>();
         let code = self.code_of(server);
-        let linked = self.linked_in(&code, &self.projects());
+        let linked = Core::linked_in(&code, &self.projects());
         let Code { programs, folders, searched, files, is_too_long, work: _ } = code;
         let programs: Vec<String> = texts(programs).into_iter().chain(linked).collect::<BTreeSet<_>>().into_iter().collect();
         let missing = programs.iter().filter(|program| Disk.kind(Path::new(program)).is_none()).cloned().collect();
