@@ -187,7 +187,7 @@ mod tests {
         "written/here/near -> near2",
         "ws/out/far -> ../own",
         "home/.git/",
-        "home/work -> ../data",
+        "home/linked -> ../data",
         "home/p/.git/",
         "home/p/far -> ../other",
     ];
@@ -220,7 +220,7 @@ mod tests {
         "repository/sub/near",
         "plain/far",
         "written/here/near",
-        "home/work/state",
+        "home/linked/state",
     ];
 
     #[test]
