@@ -97,6 +97,14 @@ ended() {
   count_processor_seconds
   timings+=("$(printf '%6d s %6d s   %s%s' $((SECONDS - $3)) $((processor_seconds - before)) "${stage:+$stage: }" "$1")")
   (($2 == 0)) || failed+=("$1 (exit code $2)")
+  note_devices "$1"
+}
+
+# Notes the step after which /dev/null is not a device for all users any more. Its loss makes steps of other programs fail, far from the cause.
+note_devices() {
+  local device
+  device=$(stat -c '%A %U %t:%T' /dev/null)
+  [[ $device == 'crw-rw-rw- root 1:3' ]] || printf '\n/dev/null is "%s" after: %s\n' "$device" "$1" | tee -a "$work/reasons"
 }
 
 # Runs cargo for a step that compiles. At a terminal, cargo shows its progress; elsewhere, it prints nothing. The second argument is the
