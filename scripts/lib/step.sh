@@ -143,10 +143,10 @@ lanes() { # lanes NUMBER COMMAND…
   for ((number = 1; number <= $1; number++)); do lane "$number" take_commands; done
 }
 
-# Runs the next command until there is none. Whoever finds none waits for the lane that may still add some.
+# Runs the next command until there is none.
 take_commands() {
   local command
-  while command=$(next_command || { flock "$commands.more" true && next_command; }); do
+  while command=$(next_command || awaited_command); do
     name_stage "${command#adding }"
     if [[ $command == adding\ * ]]; then
       # If this lane ends early, the lock ends with it.
@@ -157,6 +157,14 @@ take_commands() {
     ${command#adding }
     [[ $command != adding\ * ]] || flock --unlock 8
   done
+}
+
+# Prints the first command that the lane that may add some has added. Fails if that lane ends and has added none.
+awaited_command() {
+  until flock --timeout 1 "$commands.more" true; do
+    next_command && return
+  done
+  next_command
 }
 
 more_commands() {
