@@ -85,6 +85,13 @@ fn what_moves_a_program_a_module_or_a_configuration_that_runs_code_is_known_by_i
         "CMAKE_TOOLCHAIN_FILE",
         "NIX_CONFIG",
         "AWS_PROFILE",
+        "PREFIX",
+        "DESTDIR",
+        "BUN_RUNTIME_TRANSPILER_CACHE_PATH",
+        "CONTAINERS_CONF",
+        "DOCKER_CLI_PLUGIN_EXTRA_DIRS",
+        "MYSQL_HOME",
+        "SWCRC",
     ] {
         assert!(loads_code(name), "{name}");
     }

@@ -40,7 +40,7 @@ pub(super) enum Answer {
 }
 
 /// Parses the answer to the authorization request that has this `state`. Returns `None` for any other URL.
-pub(super) fn read_answer(url: &Url, state: &SecretString) -> Option<Answer> {
+fn read_answer(url: &Url, state: &SecretString) -> Option<Answer> {
     let mut found = [const { None::<String> }; 5];
     for (key, value) in url.query_pairs() {
         let index = ["state", "code", "error", "error_description", "iss"].iter().position(|known| *known == key);
@@ -58,6 +58,15 @@ pub(super) fn read_answer(url: &Url, state: &SecretString) -> Option<Answer> {
         (Some(code), None) => Some(Answer::Code { code: SecretString::from(code), issuer }),
         _ => None,
     }
+}
+
+/// Parses the answer like [`read_answer`]. `target` is a URL, or the part of one after its origin. Returns `None` if it leads to another place
+/// than `redirect_uri`. The path belongs to one issuer: an answer of another issuer must not be used, because its code would be sent to this
+/// one.
+pub(super) fn answer_at(redirect_uri: &Url, target: &str, state: &SecretString) -> Option<Answer> {
+    let url = redirect_uri.join(target).ok()?;
+    let is_ours = url.origin() == redirect_uri.origin() && url.path() == redirect_uri.path();
+    if is_ours { read_answer(&url, state) } else { None }
 }
 
 /// Listener for one answer. Dropping the listener closes its port.
@@ -110,10 +119,7 @@ impl Callback {
 /// Answers one request of a browser with a page. Returns the authorization server's answer if the request contains it.
 async fn serve(mut stream: TcpStream, base: &Url, state: &SecretString) -> Option<Answer> {
     let request = read_request(&mut stream).await?;
-    let answer = target(&request)
-        .and_then(|target| base.join(target).ok())
-        .filter(|url| url.origin() == base.origin() && url.path() == base.path())
-        .and_then(|url| read_answer(&url, state));
+    let answer = target(&request).and_then(|target| answer_at(base, target, state));
     let (status, text) = if answer.is_some() { ("200 OK", RECEIVED) } else { ("404 Not Found", NOT_FOUND) };
     // The page must not contain any part of the request.
     let page = format!("<!doctype html><meta charset=\"utf-8\"><title>hyperlight-mcp</title><p>{text}</p>\n");

@@ -47,16 +47,30 @@ impl Granted {
     pub(super) fn read(body: &Json) -> Option<Self> {
         let text = |key: &str| body.get(key).and_then(Json::as_str).filter(|text| !text.is_empty());
         let bearer = body.get("token_type").and_then(Json::as_str).is_none_or(|kind| kind.eq_ignore_ascii_case("bearer"));
-        // Some authorization servers send the number as a string or with a fraction.
-        let seconds = |json: &Json| json.to_string().trim_matches('"').split('.').next()?.parse().ok();
+        // A token is sent in a header (RFC 6750, 2.1). One that cannot be sent would stay in the store, and block the server until it expires.
+        let can_be_sent = |token: &&str| token.bytes().all(|byte| byte.is_ascii_graphic());
         Some(Self {
-            access: text("access_token").filter(|_| bearer)?.into(),
+            access: text("access_token").filter(|_| bearer).filter(can_be_sent)?.into(),
             refresh: text("refresh_token").map(SecretString::from),
             // Some authorization servers use 0 for a token that does not expire.
-            lifetime: body.get("expires_in").and_then(seconds).filter(|lifetime| *lifetime > 0),
+            lifetime: body.get("expires_in").and_then(whole_seconds).filter(|lifetime| *lifetime > 0),
             scopes: body.get("scope").and_then(Json::as_str).map(|scopes| scopes.split_whitespace().map(ToOwned::to_owned).collect()),
         })
     }
+}
+
+/// Returns a number of seconds. Some authorization servers send it as a string or with a fraction.
+fn whole_seconds(json: &Json) -> Option<u64> {
+    json.to_string().trim_matches('"').split('.').next()?.parse().ok()
+}
+
+/// Returns a token response in which the lifetime is a whole number, because rmcp reads no other one. Returns `None` if nothing has to be
+/// changed.
+pub(super) fn with_whole_seconds(body: &Json) -> Option<Json> {
+    let lifetime = body.get("expires_in").filter(|lifetime| !lifetime.is_u64() && !lifetime.is_null())?;
+    let mut changed = body.clone();
+    changed["expires_in"] = whole_seconds(lifetime).into();
+    Some(changed)
 }
 
 /// Requests a token. `fields` are the form fields of the grant. This function adds the client authentication to them.

@@ -15,6 +15,7 @@ use url::Url;
 use super::OnSecret;
 use super::address::{Policy, Reach, Resolver, origin_of, reach_of_literal};
 use super::documents::{LastDocument, limit_challenge, too_many};
+use super::exchange::with_whole_seconds;
 use super::failure::{Problem, Refusal};
 use super::sent::secrets_of;
 use crate::network::Lookups;
@@ -97,6 +98,10 @@ impl Http {
         let mut answer = self.exchange(request).await;
         if is_post {
             let body = answer.as_ref().ok().and_then(|answer| serde_json::from_slice::<Json>(answer.body()).ok());
+            let changed = body.as_ref().and_then(with_whole_seconds).and_then(|changed| serde_json::to_vec(&changed).ok());
+            if let (Ok(answer), Some(changed)) = (&mut answer, changed) {
+                *answer.body_mut() = changed;
+            }
             if let Some(problem) = body.as_ref().and_then(too_long) {
                 let origin = Url::parse(&url).map_or_else(|_| "the authorization server".to_owned(), |url| origin_of(&url));
                 answer = Err(NoAnswer(format!("{origin} answered with {problem}")));

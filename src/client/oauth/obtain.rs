@@ -3,14 +3,14 @@
 use secrecy::SecretString;
 
 use super::assertion::Signer;
-use super::decide::{Cause, Challenge, TokenHistory};
+use super::decide::{Cause, Challenge, TokenHistory, given_up};
 use super::discovery::Discovery;
 use super::exchange::{self, Issuer, Proof};
 use super::failure::Problem;
 use super::person::Question;
 use super::recipient::{QUIET_SECONDS, Recipient};
 use super::scopes::{Scopes, refused};
-use super::store::{Client, StoredCredentials};
+use super::store::{Client, Login, StoredCredentials};
 use super::task_owner::TaskOwner;
 use super::token_manager::TokenManager;
 use crate::client::inbound::authorization::Credential;
@@ -103,6 +103,12 @@ impl TokenManager {
             return Err(problem);
         }
         let (began, http, file) = (self.began(), self.http()?, self.file(&found.issuer));
+        // Requests for more scopes have a limit of their own.
+        let client = self.settings.client_id.as_ref();
+        let is_recent = turn.login.lock().as_ref().is_some_and(|login| login.is_recent(self.now(), &began, client));
+        if is_recent && history.step_ups == 0 {
+            return Err(Problem::failed(given_up(&Challenge::Unauthorized)));
+        }
         if began.is_over(&self.context.store.generation(&self.context.key)) {
             return Err(Problem::Forgotten);
         }
@@ -133,6 +139,7 @@ impl TokenManager {
             }
         };
         *turn.refused.lock() = None;
+        *turn.login.lock() = Some(Login { at: self.now(), began: began.clone(), client: self.settings.client_id.clone() });
         let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
         self.accept(&file, authorized.client, token, history, began).await
     }

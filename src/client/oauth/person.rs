@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::OnSecret;
-use super::callback::{Answer, Callback, PATH, read_answer};
+use super::callback::{Answer, Callback, PATH, answer_at};
 use super::discovery::{Discovery, parameter, quiet};
 use super::exchange::Granted;
 use super::failure::Problem;
@@ -183,13 +183,12 @@ impl Question<'_> {
             told = asked => told.map_err(|error| Problem::failed(format!("onAuthorize failed: {error}")))?,
         };
         let Some(told) = told.map(SecretString::from) else { return Ok(heard.await) };
-        let url = redirect_uri.join(told.expose_secret().trim()).ok();
         let stray = || {
             Problem::failed(
                 "onAuthorize returned a URL that is not an answer to this authorization: it must be the one to which the browser was redirected",
             )
         };
-        url.and_then(|url| read_answer(&url, state)).ok_or_else(stray)
+        answer_at(&redirect_uri, told.expose_secret().trim(), state).ok_or_else(stray)
     }
 
     /// Converts rmcp's error to a failure that contains the details of the authorization server's answer. rmcp's error does not contain

@@ -43,12 +43,36 @@ pub struct TokenStore {
     confirmed: Arc<Mutex<BTreeSet<String>>>,
 }
 
+/// Time after a login in which no other login is requested for the same server. Without this time, a server that refuses each token after its
+/// first use could open a page for each call.
+const LOGIN_PAUSE_SECONDS: u64 = 60;
+
 /// Right to ask a person about one server and URL. Only one connection at a time has it.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     pub(super) mutex: tokio::sync::Mutex<()>,
     /// The last refusal, and the time until which it is reused, in seconds since 1970.
     pub(super) refused: Mutex<Option<(u64, Problem)>>,
+    /// The last login, and the generation of the tokens at that time.
+    pub(super) login: Mutex<Option<Login>>,
+}
+
+/// A person's successful login.
+#[derive(Debug, Clone)]
+pub(super) struct Login {
+    /// Time of the login, in seconds since 1970.
+    pub(super) at: u64,
+    pub(super) began: Generation,
+    /// Client id from the config. `None` if this program was registered.
+    pub(super) client: Option<String>,
+}
+
+impl Login {
+    /// Returns whether the login is so recent that no other one is requested. If the tokens were forgotten since then, or the config has
+    /// another client, the person has reason to log in again.
+    pub(super) fn is_recent(&self, now: u64, generation: &Generation, client: Option<&String>) -> bool {
+        now.saturating_sub(self.at) < LOGIN_PAUSE_SECONDS && !self.began.is_over(generation) && self.client.as_ref() == client
+    }
 }
 
 /// A client that one authorization server knows.

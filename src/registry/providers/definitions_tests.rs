@@ -163,6 +163,7 @@ fn nothing_passes_a_policy_for_packages_in_a_form_that_hides_what_it_starts() {
         { "name": "url", "command": "npx", "args": ["-y", "@acme/good@https://evil.example/x.tgz"] },
         { "name": "folder", "package": "@acme/good", "cwd": "/tmp/evil" },
         { "name": "env", "package": "@acme/good", "env": { "npm_config_registry": "https://evil.example" } },
+        { "name": "prefix", "package": "@acme/good", "env": { "PREFIX": "/tmp/evil" } },
         { "name": "equals", "command": "npx", "args": ["-y", "--package=@evil/x", "x"] },
         { "name": "short", "command": "npx", "args": ["-y", "-p=@evil/x", "x"] },
         { "name": "npm", "command": "npx", "args": ["-y", "npm:@evil/x"] },
@@ -176,7 +177,7 @@ fn nothing_passes_a_policy_for_packages_in_a_form_that_hides_what_it_starts() {
         let passed: Vec<_> = brought.entries.iter().map(Entry::name).collect();
         assert_eq!((passed, brought.refused.len()), (Vec::<&str>::new(), all.as_array().unwrap().len()));
     }
-    let honest = json!([{ "name": "a", "package": "@acme/good@1.0.0", "env": { "MODE": "quiet" }, "envRequired": ["ACME_KEY"] }]);
+    let honest = json!([{ "name": "a", "package": "@acme/good@1.0.0", "env": { "ACME_MODE": "quiet" }, "envRequired": ["ACME_KEY"] }]);
     for policy in [&allow, &deny] {
         assert_eq!(read_answer(&acme(), &honest, policy).unwrap().entries.len(), 1);
     }

@@ -34,7 +34,8 @@ const OTHER_NAME: &str = "its package is not a plain name with a plain version, 
 const SWITCHED: &str = "its arguments have an option that can name another package; remove -p, --package, --from, --with, -c or --call";
 const PLACEHOLDER: &str = "its command or arguments have a ${…}, whose value is not known yet; pass the value with envRequired";
 const OTHER_FOLDER: &str = "it sets cwd, and the folder can decide what is started; remove it";
-const VARIABLE: &str = "it sets a variable that can decide what is started, like npm_config_registry or PATH; remove it";
+const VARIABLE: &str =
+    "it sets a variable that can decide what is started, like npm_config_registry, PATH or any other name of one word; remove it";
 const NOT_TEXT: &str = "its command, arguments or variables are not texts; write each as a text";
 const MIXED: &str = "it has both a url and a command or arguments; keep one of them";
 
@@ -104,7 +105,9 @@ fn check_variables(definition: &Map<String, Json>) -> Result<(), &'static str> {
 /// Returns whether a variable with this name can change which package npx or uvx starts, or the place from which the package is downloaded.
 fn decides_what_is_started(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
+    // A name of one word is not one of the server alone: npm reads `PREFIX`, and programs that it starts read others.
     loads_code(name)
+        || !name.contains('_')
         || VARIABLE_STARTS.iter().any(|start| lower.starts_with(start))
         || lower.ends_with("_proxy")
         || lower.contains("registry")

@@ -38,7 +38,7 @@ fn a_plain_name_with_a_plain_version_is_certain() {
     ] {
         assert_eq!(name_of(&uvx(&[spec, "--quiet"])), "mcp-server-time", "{spec}");
     }
-    let variables = json!({ "name": "a", "package": "@acme/good", "env": { "MODE": "quiet" }, "envRequired": ["ACME_KEY"] });
+    let variables = json!({ "name": "a", "package": "@acme/good", "env": { "ACME_MODE": "quiet" }, "envRequired": ["ACME_KEY"] });
     assert_eq!(name_of(&variables), "@acme/good");
     for key in ["url", "serverUrl", "httpUrl"] {
         assert_eq!(of(&json!({ "name": "a", "package": "@acme/files", (key): "https://acme.example/mcp" })), Started::Nothing, "{key}");
@@ -108,6 +108,9 @@ fn an_option_a_variable_a_folder_or_a_shell_that_can_start_something_else_is_unc
         "NODE_OPTIONS",
         "HOME",
         "HTTPS_PROXY",
+        "PREFIX",
+        "DESTDIR",
+        "MODE",
     ] {
         assert_eq!(of(&json!({ "package": "@acme/good", "env": { name: "x" } })), Started::Uncertain(VARIABLE), "{name}");
         assert_eq!(of(&json!({ "package": "@acme/good", "envRequired": [name] })), Started::Uncertain(VARIABLE), "{name}");

@@ -32,6 +32,8 @@ pub(crate) struct Rules {
     pub(crate) issuer: Option<String>,
     pub(crate) lifetime: Option<u64>,
     pub(crate) gives_refresh: bool,
+    /// Fields that replace those of each token response.
+    pub(crate) token_fields: Json,
     /// Scopes that are granted instead of the requested scopes.
     pub(crate) grants: Option<String>,
     /// Scopes that a call to the server needs.
@@ -90,6 +92,7 @@ impl World {
             issuer: Some(base.clone()),
             lifetime: Some(3_600),
             gives_refresh: true,
+            token_fields: json!({}),
             grants: None,
             needs: Vec::new(),
             refuses_all: false,
@@ -245,6 +248,9 @@ impl World {
         if rules.gives_refresh && get("grant_type") != "client_credentials" {
             given.refreshes.insert(refresh.clone(), scopes);
             body["refresh_token"] = json!(refresh);
+        }
+        for (field, value) in rules.token_fields.as_object().into_iter().flatten() {
+            body[field] = value.clone();
         }
         Page::json(200, &body)
     }

@@ -74,6 +74,7 @@ async fn a_refused_token_is_renewed_then_a_person_is_asked_then_it_is_an_error()
     world.revoke_tokens();
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);
     assert_eq!((agent.prompts(), world.asked("refresh_token").len()), (1, 1));
+    agent.pass(60);
     world.set(|rules| rules.refuses_all = true);
     let error = refusal(&world, &oauth).await;
     assert_eq!((agent.prompts(), world.asked("refresh_token").len()), (2, 2));
@@ -103,10 +104,57 @@ async fn a_refresh_token_that_is_worth_nothing_any_more_leads_to_a_person() {
     assert!(oauth.token().await.unwrap().is_none(), "an expired token was sent");
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);
     assert_eq!(agent.prompts(), 2);
+    agent.pass(60);
     world.revoke_refreshes();
     world.revoke_tokens();
     assert_eq!(call(&world, &oauth).await.unwrap(), 200);
     assert_eq!(agent.prompts(), 3);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_each_token_after_a_use_opens_one_page_a_minute() {
+    let (world, agent, oauth) = authorized().await;
+    for minute in 1..=2 {
+        for _ in 0..5 {
+            world.revoke_tokens();
+            world.revoke_refreshes();
+            let error = refusal(&world, &oauth).await;
+            assert!(error.to_string().contains("has just issued"), "{error}");
+            assert_eq!(agent.prompts(), minute);
+        }
+        agent.pass(60);
+        assert_eq!(call(&world, &oauth).await.unwrap(), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_no_header_can_hold_is_neither_used_nor_stored() {
+    for token in ["tok\nen", "tok en", "t\u{f6}ken"] {
+        let world = World::new().await;
+        let body = json!({ "access_token": token, "token_type": "Bearer", "expires_in": 315_360_000 });
+        world.set(|rules| drop(rules.pages.insert("/token".to_owned(), Page::json(200, &body))));
+        let agent = Agent::new(Person::Opens);
+        let oauth = agent.oauth(&world, settings());
+        let error = refusal(&world, &oauth).await;
+        assert!(error.to_string().contains("no bearer token"), "{error}");
+        world.set(|rules| rules.pages.clear());
+        agent.pass(60);
+        assert_eq!(call(&world, &oauth).await.unwrap(), 200, "{token:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lifetime_that_is_a_text_or_a_fraction_is_read_at_a_login_too() {
+    for (lifetime, seconds) in [(json!("60"), 60), (json!(60.5), 60), (json!(null), 4_000), (json!("soon"), 4_000)] {
+        let world = World::new().await;
+        world.set(|rules| rules.token_fields = json!({ "expires_in": lifetime }));
+        let agent = Agent::new(Person::Opens);
+        let oauth = agent.oauth(&world, settings());
+        assert_eq!(call(&world, &oauth).await.unwrap(), 200, "{lifetime}");
+        let first = current(&oauth).await;
+        agent.pass(seconds);
+        assert_eq!(current(&oauth).await == first, seconds == 4_000, "{lifetime}");
+    }
 }
 
 #[tokio::test]
@@ -171,6 +219,7 @@ async fn a_server_that_is_never_content_is_given_up_after_two_authorizations_for
 #[tokio::test]
 async fn a_token_of_another_authorization_server_is_neither_used_nor_renewed() {
     let (world, agent, oauth) = authorized().await;
+    agent.pass(60);
     let new = World::new().await;
     let issuer = new.base.clone();
     world.set(|rules| {

@@ -34,6 +34,8 @@ enum Person {
     Opens,
     /// The person opens the page on another machine. They then paste the URL to which the browser was redirected.
     Pastes,
+    /// As `Pastes`, but the URL has this path.
+    PastesFrom(&'static str),
     /// The person always pastes this text instead of the URL.
     PastesAlways(String),
     /// The person never answers.
@@ -237,6 +239,11 @@ async fn answer(agent: Arc<Agent>, prompt: AuthorizationPrompt) -> Result<Option
             Ok(None)
         }
         Some(Person::Pastes) => Ok(fetch(&url, None).await.unwrap().get("Location").map(ToOwned::to_owned)),
+        Some(Person::PastesFrom(path)) => {
+            let mut back = url::Url::parse(fetch(&url, None).await.unwrap().get("Location").unwrap()).unwrap();
+            back.set_path(path);
+            Ok(Some(back.into()))
+        }
         Some(Person::PastesAlways(text)) => Ok(Some(text)),
         Some(Person::Reads) => Ok(None),
         Some(Person::Sleeps) | None => std::future::pending().await,

@@ -38,6 +38,7 @@ async fn this_program_registers_itself_once_and_comes_back_at_the_same_address()
     let agent = Agent::new(Person::Opens);
     for _ in 0..2 {
         call(&world, &agent.oauth(&world, settings())).await.unwrap();
+        agent.pass(60);
         world.revoke_tokens();
         world.revoke_refreshes();
     }
@@ -55,6 +56,7 @@ async fn where_its_port_is_taken_this_program_registers_anew() {
     call(&world, &agent.oauth(&world, settings())).await.unwrap();
     let port = Url::parse(&world.seen("/authorize")[0]["redirect_uri"]).unwrap().port().unwrap();
     let _other = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+    agent.pass(60);
     world.revoke_tokens();
     world.revoke_refreshes();
     assert_eq!(call(&world, &agent.oauth(&world, settings())).await.unwrap(), 200);
@@ -69,6 +71,7 @@ async fn a_registration_that_the_authorization_server_has_forgotten_is_not_used_
     world.revoke_tokens();
     world.revoke_refreshes();
     agent.set_person(Person::Sleeps);
+    agent.pass(60);
     let oauth = agent.oauth(&world, settings());
     assert!(refusal(&world, &oauth).await.to_string().contains("nobody answered"));
     agent.set_person(Person::Opens);
@@ -151,6 +154,17 @@ async fn an_answer_to_another_question_is_refused() {
         let error = refusal(&world, &agent.oauth(&world, settings())).await.to_string();
         assert!(error.contains("not an answer to this authorization"), "{error}");
         assert!(world.seen("/token").is_empty());
+    }
+}
+
+#[tokio::test]
+async fn an_answer_for_another_issuers_path_is_refused_also_if_a_person_pastes_it() {
+    for path in ["/callback", "/callback/another", "/"] {
+        let world = World::new().await;
+        let agent = Agent::new(Person::PastesFrom(path));
+        let error = refusal(&world, &agent.oauth(&world, settings())).await.to_string();
+        assert!(error.contains("not an answer to this authorization"), "{error}");
+        assert!(world.seen("/token").is_empty(), "the code was sent");
     }
 }
 

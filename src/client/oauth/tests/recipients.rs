@@ -82,6 +82,7 @@ async fn a_person_is_asked_once_for_a_server_an_issuer_and_a_client() {
         assert_eq!(prompt.credential, Credential::ClientSecret);
         // The second connection represents another program that the same person starts.
         agent.confirms(None);
+        agent.pass(60);
         world.revoke_tokens();
         world.revoke_refreshes();
         assert_eq!(call(&world, &agent.oauth(&world, settings.clone())).await.unwrap(), 200);
@@ -184,6 +185,7 @@ async fn a_person_confirms_the_issuer_of_a_login_once_and_not_for_a_later_secret
         let prompt = agent.issuers.lock()[0].clone();
         assert_eq!((prompt.issuer, prompt.client_id, prompt.credential), (world.base.clone(), client, Credential::ClientId));
         agent.confirms(None);
+        agent.pass(60);
         world.revoke_tokens();
         world.revoke_refreshes();
         assert_eq!(call(&world, &agent.oauth(&world, settings)).await.unwrap(), 200);

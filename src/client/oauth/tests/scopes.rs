@@ -63,6 +63,7 @@ async fn an_authorization_server_that_grants_more_than_was_requested_is_not_aske
     let next = agent.oauth(&world, only(&["read"]));
     assert_eq!(call(&world, &next).await.unwrap(), 200);
     assert_eq!(agent.prompts(), 1, "the token is used by the next program");
+    agent.pass(60);
     world.revoke_tokens();
     world.revoke_refreshes();
     assert_eq!(call(&world, &next).await.unwrap(), 200);

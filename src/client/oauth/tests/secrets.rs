@@ -70,6 +70,7 @@ async fn a_damaged_file_is_as_if_there_were_none() {
     for entry in std::fs::read_dir(&folder).unwrap() {
         std::fs::write(entry.unwrap().path(), b"{ \"format\": \xff").unwrap();
     }
+    agent.pass(60);
     assert_eq!(call(&world, &agent.oauth(&world, settings())).await.unwrap(), 200);
     assert_eq!(agent.prompts(), 2);
 }
