@@ -2019,7 +2019,7 @@ export interface AuditRow {
   /** Milliseconds since 1970. */
   at: number
   kind: AuditKind
-  /** The agent's name. Missing for the operator's own agent. */
+  /** The agent's name. A name that only its MCP client has given begins with `client:`. Missing for the operator's own agent. */
   agent?: string
   server?: string
   /** The tool's name as the server gives it, or the method of another request. */

@@ -39,6 +39,38 @@ test('a run, a call and an approval are rows that say who, what and how, and a q
   assert.deepEqual([whole, last, head, gaps], [true, calls[1].number, calls[1].digest, 0])
 })
 
+test('refused calls of code in a run are rows too, the first hundred of each run', async (t) => {
+  const gateway = await openApproved(t, { fixture: fixture(), secret: fixture() })
+  await gateway.setToolbox('readers', ['fixture/echo'])
+  await gateway.grant('bob', ['readers'])
+  const agent = gateway.agent('bob')
+  const sandbox = await agent.sandbox()
+  const refused = (server, tool, times = 1) =>
+    sandbox.run(`import { call } from "host:mcp"
+      export const handler = () => {
+        for (let count = 0; count < ${times}; count++) try { call('${server}', '${tool}', { text: 'x' }) } catch {}
+      }`)
+  await refused('fixture', 'write_note')
+  await refused('secret', 'echo')
+  await refused('no-such-server', 'x'.repeat(5_000))
+  await failure(sandbox.run('import "host:mcp-secret"; export const handler = () => 1'), 'ERR_CODE_SYNTAX')
+  const rows = () => gateway.audit({ kind: 'call', agent: 'bob' })
+  assert.deepEqual(
+    (await rows()).map(({ server, tool, outcome }) => [server, tool.slice(0, 10), outcome]),
+    [
+      ['fixture', 'write_note', 'ERR_UNKNOWN_TOOL'],
+      ['secret', 'echo', 'ERR_UNKNOWN_SERVER'],
+      ['no-such-server', 'xxxxxxxxxx', 'ERR_UNKNOWN_SERVER'],
+      ['secret', 'import', 'ERR_UNKNOWN_SERVER'],
+    ],
+  )
+  assert.ok((await rows()).every(({ tool, runId }) => tool.length <= 210 && runId > 0))
+  const before = (await rows()).length
+  await refused('secret', 'echo', 300)
+  assert.equal((await rows()).length - before, 100)
+  assert.ok((await gateway.verifyAudit()).whole)
+})
+
 test('a wrong query is an error that names it', async (t) => {
   const gateway = await openApproved(t, {})
   for (const [query, says] of [

@@ -61,7 +61,7 @@ impl Recording {
 }
 
 impl ToolCaller for Canned {
-    fn note_missing(&self, _: &str, _: Option<&str>) {}
+    fn note_missing(&self, _: &str, _: Option<&str>, _: &str) {}
 
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>> {
         let started = Instant::now();

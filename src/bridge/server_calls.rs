@@ -43,8 +43,8 @@ pub trait ToolCaller: Send + Sync {
     fn call(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Result<Json>> + Send>>;
 
     /// Records that code asked for a tool or a server that its run does not have. `tool` is `None` if the code asked for the whole server.
-    /// Must not block.
-    fn note_missing(&self, server: &str, tool: Option<&str>);
+    /// `code` is the code of the error that the code gets. Must not block.
+    fn note_missing(&self, server: &str, tool: Option<&str>, code: &'static str);
 }
 
 /// Checks of arguments and results against the approved schemas.
@@ -201,8 +201,9 @@ impl ServerCalls {
     {
         let manifest = Arc::clone(self.manifest_for(server, Some(tool))?);
         let Some(approved) = manifest.tool(tool) else {
-            self.caller.note_missing(server, Some(tool));
-            return Err(manifest.unknown_tool(server, tool));
+            let unknown = manifest.unknown_tool(server, tool);
+            self.caller.note_missing(server, Some(tool), unknown.code());
+            return Err(unknown);
         };
         let arguments = tool_arguments(&format!("{server}.{tool}"), arguments, self.limits.max_argument_bytes)?;
         // The check may be long, but this is the run's own thread.
@@ -319,13 +320,18 @@ impl ServerCalls {
 
     fn manifest_for(&self, server: &str, tool: Option<&str>) -> Result<&Arc<Manifest>> {
         self.manifests.get(server).ok_or_else(|| {
-            self.caller.note_missing(server, tool);
-            Error::UnknownServer {
-                server: server.to_owned(),
-                place: "in this run, which can use the servers that were approved and enabled when it started",
-                known: self.manifests.keys().map(ErrorText::from).collect(),
-            }
+            let unknown = self.unknown_server(server);
+            self.caller.note_missing(server, tool, unknown.code());
+            unknown
         })
+    }
+
+    fn unknown_server(&self, server: &str) -> Error {
+        Error::UnknownServer {
+            server: server.to_owned(),
+            place: "in this run, which can use the servers that were approved and enabled when it started",
+            known: self.manifests.keys().map(ErrorText::from).collect(),
+        }
     }
 
     /// Returns whether a run can import a module: the module of one of its servers, or `mcp`. If the server is missing, records this.
@@ -334,7 +340,7 @@ impl ServerCalls {
         match server_of(module) {
             Some(server) if self.manifests.contains_key(server) => true,
             Some(server) => {
-                self.caller.note_missing(server, None);
+                self.caller.note_missing(server, None, self.unknown_server(server).code());
                 false
             }
             None => module == MCP_MODULE,

@@ -280,7 +280,7 @@ impl Agent {
         self.core.audit.record(audit::AuditEvent::Server {
             server: server.to_owned(),
             change,
-            agent: self.identity.name.clone(),
+            agent: self.identity.audit_name(),
             source,
             by,
         });

@@ -28,6 +28,10 @@ use crate::sandbox::CodeOwner;
 /// The id of the operator's own agent.
 const OPERATOR: AgentId = AgentId(0);
 
+/// Start of a name in the audit that only the agent's own client has given. No name of the operator contains a colon, so no client passes for
+/// an agent of the operator.
+const CLIENT_MARK: &str = "client:";
+
 /// Options of an agent.
 #[derive(Default)]
 pub struct IdentityOptions {
@@ -83,6 +87,7 @@ pub struct Agent {
 pub(super) struct Identity {
     pub(super) id: AgentId,
     pub(super) name: Option<Arc<str>>,
+    audit_name: Option<Arc<str>>,
     /// The name under which grants apply to the agent. `None` if the agent's client chose the name.
     pub(super) granted_name: Option<String>,
     /// Names of the profiles with which the agent was opened.
@@ -188,9 +193,14 @@ impl Identity {
         let (allowed_calls, saved, code_owner, work) =
             (AllowedCalls::default(), Mutex::default(), shared_code_owner.clone().unwrap_or_default(), TaskTracker::new());
         let granted_name = name.as_deref().map(str::to_owned).filter(|_| name_origin == NameOrigin::Operator);
+        let audit_name = match name_origin {
+            NameOrigin::Operator => name.clone(),
+            NameOrigin::Client => name.as_deref().map(|name| format!("{CLIENT_MARK}{name}").into()),
+        };
         Self {
             id,
             name,
+            audit_name,
             granted_name,
             profiles,
             only,
@@ -247,6 +257,11 @@ impl Identity {
     /// Returns the name that was given to the agent. The operator's own agent has no name.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// Returns the name of the agent for the audit. A name that only the client has given is marked.
+    pub(super) fn audit_name(&self) -> Option<Arc<str>> {
+        self.audit_name.clone()
     }
 
     /// Returns the source of the servers that the agent adds. Returns `None` if the agent can add no servers, because the agent's name was

@@ -318,7 +318,7 @@ impl Agent {
         self.core.registry.enable(name, decider, self.identity.id)?;
         // Programs enable their servers at each start. If the server is enabled already, there is no decision to record.
         if was_disabled || decider == Decider::Model {
-            self.core.record_decision(name, ServerChange::Enabled, self.identity.name.clone(), decider);
+            self.core.record_decision(name, ServerChange::Enabled, self.identity.audit_name(), decider);
         }
         self.core.connections.forget_failures(name);
         Ok(())
@@ -337,7 +337,7 @@ impl Agent {
             Decider::Person => self.core.disable(name).await,
             Decider::Model => self.core.end_for(name, &self.identity).await,
         }
-        self.core.record_decision(name, ServerChange::Disabled, self.identity.name.clone(), decider);
+        self.core.record_decision(name, ServerChange::Disabled, self.identity.audit_name(), decider);
         Ok(())
     }
 }

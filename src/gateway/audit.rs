@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value as Json;
 
 use super::Gateway;
+use super::agent::Identity;
 use super::approval_cache::ApprovalRead;
 use super::core::Core;
 use super::events::Events;
@@ -57,7 +58,7 @@ impl<'a> RecordedRequest<'a> {
     pub(super) fn begin(core: &'a Core, server: &Arc<str>, request: &Request, requester: Requester<'_>, started: Instant) -> Self {
         let scope = requester.scope;
         let call = core.audit.begin_call(CallRecord {
-            agent: scope.identity.name.clone(),
+            agent: scope.identity.audit_name(),
             run_id: scope.run_id,
             server: Arc::clone(server),
             tool: request.shared_label(),
@@ -87,6 +88,32 @@ impl Drop for RecordedRequest<'_> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
             self.core.audit.end_call(call, self.outcome, self.result_bytes);
+        }
+    }
+}
+
+/// Maximum length in characters of a name that the caller's code has chosen.
+const MAX_NAME_CHARS: usize = 200;
+
+impl Core {
+    /// Records a call that was refused before it became a request, because the agent has no such server or tool. Its arguments are not
+    /// recorded.
+    pub(super) fn record_refused_call(&self, identity: &Identity, run_id: Option<u64>, (server, tool): (&str, &str), code: &'static str) {
+        let now = Instant::now();
+        let name = |text: &str| Arc::from(self.redactor.readable_line(text, MAX_NAME_CHARS));
+        let call = self.audit.begin_call(CallRecord {
+            agent: identity.audit_name(),
+            run_id,
+            server: name(server),
+            tool: name(tool),
+            arguments: Arc::default(),
+            outcome: CallOutcome::Failed(code),
+            started: now,
+            ended: now,
+            result_bytes: None,
+        });
+        if let Some(call) = call {
+            self.audit.end_call(call, CallOutcome::Failed(code), None);
         }
     }
 }

@@ -99,7 +99,7 @@ impl Core {
         self.registry.record(&server.name, outcome);
         if let Err(error) = outcome {
             self.events.server_logs.note(&server.key(), Note::Failed(error.clone()));
-            self.record_connection(&server.name, ConnectionChange::Failed(error.code()), scope.identity.name.clone(), None);
+            self.record_connection(&server.name, ConnectionChange::Failed(error.code()), scope.identity.audit_name(), None);
         }
     }
 
@@ -111,7 +111,7 @@ impl Core {
         if let Some(core) = self.weak.upgrade() {
             core.prepare_redacted_soon();
         }
-        self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.name.clone(), Some(connection.connect_time()));
+        self.record_connection(&server.name, ConnectionChange::Opened, scope.identity.audit_name(), Some(connection.connect_time()));
         self.trace_connection(server, scope, connection.connect_time(), Ok(connection.protocol_version()));
         self.events.trace(Event::Connected { server: server.name.clone(), connect_ms });
         self.server_facts.note(&server.key(), &self.subject(server).digest, |server_facts| server_facts.era = Some(connection.era()));

@@ -54,9 +54,20 @@ impl Agent {
         if let Some(found) = self.find_tool_named(name)? {
             return Ok(found);
         }
+        self.note_unknown_direct_name(None, name);
         let style = if name.contains('-') { NameStyle::Hyphen } else { NameStyle::Underscore };
         let known = self.direct_tools(style)?.into_iter().map(|tool| ErrorText::from(tool.name)).collect();
         Err(self.core.redacted(Error::UnknownDirectName { name: name.into(), known }))
+    }
+
+    /// Records in the audit that the agent has called a direct name that it does not have. `server` is the server that is served alone, if
+    /// there is one. If the name is that of an approved tool that the agent was not granted, its server and its original name are recorded.
+    pub(crate) fn note_unknown_direct_name(&self, server: Option<&str>, name: &str) {
+        let known = if server.is_none() { self.core.trust.approvals.tools_named(name).ok() } else { None };
+        let (key, tool) = known.and_then(|known| known.into_iter().next()).unwrap_or_default();
+        let (server, tool) = if tool.is_empty() { (server.unwrap_or_default(), name) } else { (server_of_key(&key), tool.as_str()) };
+        let unknown = Error::UnknownDirectName { name: name.into(), known: Vec::new() };
+        self.core.record_refused_call(&self.identity, None, (server, tool), unknown.code());
     }
 
     /// Returns the same as [`Agent::tool_named`], or `None` if no tool has this direct name. The cost does not depend on the descriptions of

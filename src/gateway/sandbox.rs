@@ -4,6 +4,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -304,7 +305,8 @@ impl Sandbox {
         let errors = tool_errors.unwrap_or(self.tool_errors);
         let limits = &self.core.limits;
         let seen = self.core.seen_results(&self.identity, &scope.granted, &attached, manifests.keys(), ApprovalRead::Fresh);
-        let caller = RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope), names: attached.0 };
+        let caller =
+            RunRequests { core: Arc::downgrade(&self.core), scope: Arc::clone(scope), names: attached.0, refusals: AtomicUsize::new(0) };
         let redactor = Arc::clone(&self.core.redactor);
         let catalog = Catalog::new(manifests.clone(), self.module_infos(), self.core.declaration_style(errors)).with_seen(seen);
         let catalog = catalog.with_known(&self.core.runs.declarations);

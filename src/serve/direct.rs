@@ -99,7 +99,14 @@ impl Handler {
         }
         let name = request.name.into_owned();
         let (agent, options, wanted) = (self.session(&context)?.agent.clone(), self.served.0.options.clone(), name.clone());
-        let looking = self.served.0.items.look_up(&self.caller.key, move || found(&options, &agent, &wanted));
+        let look_up = move || {
+            let found = found(&options, &agent, &wanted)?;
+            if found.is_none() {
+                agent.note_unknown_direct_name(options.direct.only(), &wanted);
+            }
+            Ok(found)
+        };
+        let looking = self.served.0.items.look_up(&self.caller.key, look_up);
         let found = looking.await.map_err(|error| refused(&error))?;
         let Some((server, tool)) = found else {
             let problem = format!("there is no tool \"{}\"", sanitise_line(&name, MAX_NAME_CHARS));

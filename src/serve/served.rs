@@ -148,8 +148,10 @@ async fn over_http(served: Served, options: HttpOptions, attached: Attached) -> 
             sleep(LAST_WRITES).await;
             killed.cancel();
         };
+        // The run of a task has no request while its client does not poll it.
+        let tasks = served.0.tasks.clone();
         let drain = tokio::select! {
-            drain = server.close() => drain,
+            drain = server.close_after(tasks.until_idle()) => drain,
             () = kills => server.close().await,
         };
         served.close();

@@ -198,6 +198,17 @@ impl Tasks {
         Some(ended.prompt())
     }
 
+    /// Waits until no run makes progress: each has ended, or waits for an answer of its client.
+    pub(super) async fn until_idle(&self) {
+        loop {
+            let is_busy = |entry: &&Entry| matches!(entry.state, State::Working) && entry.questions.is_empty();
+            let changes = self.all.lock().values().find(is_busy).map(|entry| entry.changed.subscribe());
+            let Some(mut changes) = changes else { return };
+            // An error means that the run was removed.
+            let _ = changes.changed().await;
+        }
+    }
+
     /// Returns a run as a task, or its result if it has ended at this moment.
     fn as_task(&self, id: &str) -> Result<Begun, ErrorData> {
         let mut all = self.all.lock();

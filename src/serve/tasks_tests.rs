@@ -278,3 +278,21 @@ async fn a_result_that_its_caller_did_not_get_is_kept() {
     seen(&tasks, "one", &first);
     assert!(tasks.place(one).is_some() && is_gone(&tasks, "one", &first));
 }
+
+#[tokio::test]
+async fn the_end_waits_for_runs_and_not_for_questions() {
+    let (tasks, ada) = (tasks(), owner("ada"));
+    tasks.until_idle().await;
+    let asks = asking(1);
+    let ends = asks.stop.clone();
+    let asked = begin(&tasks, &ada, asks).await;
+    until(&tasks, "ada", &asked, TaskStatus::InputRequired).await;
+    tasks.until_idle().await;
+    let tasks_of_run = Tasks { times: Times { prompt: Duration::ZERO, ..tasks.times }, ..tasks.clone() };
+    let running = begin(&tasks_of_run, &ada, endless()).await;
+    let mut idle = Box::pin(tasks.until_idle());
+    assert!(futures::poll!(&mut idle).is_pending());
+    tasks.cancel("ada", &running).unwrap();
+    idle.await;
+    ends.stop(StopReason::Aborted);
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyperlight_mcp::bridge::ToolErrors;
-use hyperlight_mcp::gateway::{CallOptions, IdentityOptions, RunOptions};
+use hyperlight_mcp::gateway::{CallOptions, IdentityOptions, NameOrigin, RunOptions};
 use hyperlight_mcp::redact::Redactor;
 use hyperlight_mcp::sandbox::{Stop, StopReason};
 use hyperlight_mcp::store::audit::{
@@ -47,6 +47,36 @@ async fn rows(gateway: &Gateway, kind: AuditKind) -> Vec<AuditRow> {
 
 fn outcome(row: &AuditRow) -> (&str, &str) {
     (row.tool.as_deref().unwrap(), row.details.outcome.as_deref().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_only_a_client_has_given_is_not_that_of_an_agent() {
+    let test_folder = TestFolder::new();
+    let gateway = open(&test_folder, json!({})).await;
+    for name_origin in [NameOrigin::Operator, NameOrigin::Client] {
+        let agent = gateway.agent("alice", IdentityOptions { name_origin, ..IdentityOptions::default() }).unwrap();
+        // Without grants in the config, both have all servers.
+        let arguments = json!({ "value": 1 }).as_object().unwrap().clone();
+        agent.call_tool("one", "echo", arguments, CallOptions::default(), &Stop::new()).await.unwrap();
+        assert_eq!(
+            agent.call_direct("no_such_tool", object(json!({})), CallOptions::default(), &Stop::new()).await.unwrap_err().code(),
+            "ERR_UNKNOWN_TOOL"
+        );
+        agent.close().await;
+    }
+    let told: Vec<_> = rows(&gateway, AuditKind::Call).await.iter().map(|row| json!([row.agent, row.server, row.tool])).collect();
+    assert_eq!(
+        json!(told),
+        json!([
+            ["alice", "one", "echo"],
+            ["alice", "", "no_such_tool"],
+            ["client:alice", "one", "echo"],
+            ["client:alice", "", "no_such_tool"],
+        ])
+    );
+    let of_alice = AuditQuery { agent: Some("alice".into()), kind: Some(AuditKind::Call), ..AuditQuery::default() };
+    assert_eq!(gateway.audit(of_alice).await.unwrap().len(), 2);
+    gateway.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

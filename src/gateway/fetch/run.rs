@@ -130,7 +130,7 @@ impl Core {
         let private = self.fetch.private_hosts.texts();
         let mut policy = FetchPolicy::new(hosts.clone(), WAY_OUT);
         policy.private_hosts = hosts.iter().filter(|host| private.contains(&host.to_string())).cloned().collect();
-        let observer = Recorder { core: self.weak.clone(), agent: identity.name.clone(), tool: None, run_id };
+        let observer = Recorder { core: self.weak.clone(), agent: identity.audit_name(), tool: None, run_id };
         let session = self.fetch.fetcher.session(policy, Arc::new(observer)).map_err(|error| Error::Internal(error.to_string().into()))?;
         Ok(Some(RunFetches { calls: FetchCalls::new(session, self.limits.max_argument_bytes), revoked }))
     }
@@ -162,7 +162,7 @@ impl Core {
 
     fn record_refused_run(&self, identity: &Identity, hosts: &AllowedHosts, run_id: Option<u64>) {
         self.audit.record(AuditEvent::Fetch(FetchEntry {
-            agent: identity.name.clone(),
+            agent: identity.audit_name(),
             tool: None,
             run_id,
             host: hosts.texts().join(" "),

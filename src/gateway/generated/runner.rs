@@ -76,7 +76,7 @@ impl ToolCaller {
     fn of(caller: &dyn Caller) -> Option<Self> {
         let scope = &(caller as &dyn Any).downcast_ref::<ScopeCaller>()?.scope;
         let identity = &scope.identity;
-        Some(Self { agent: identity.name.clone(), run_id: scope.run_id, code_owner: identity.code_owner.clone() })
+        Some(Self { agent: identity.audit_name(), run_id: scope.run_id, code_owner: identity.code_owner.clone() })
     }
 }
 

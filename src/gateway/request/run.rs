@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use serde_json::Value as Json;
@@ -21,7 +22,14 @@ pub(in crate::gateway) struct RunRequests {
     pub(in crate::gateway) scope: Arc<CallScope>,
     /// For the servers that the run's tasks attach: maps the names that the run uses to the names in the registry.
     pub(in crate::gateway) names: BTreeMap<String, String>,
+    /// Number of accesses to servers and tools that the run does not have.
+    pub(in crate::gateway) refusals: AtomicUsize,
 }
+
+/// Maximum number of such accesses that the audit has of one run. Code could make any number of them.
+const MAX_RECORDED_REFUSALS: usize = 100;
+/// The name in the audit of an access that names no tool: the import of a server, or a list of its items.
+const NO_TOOL: &str = "import";
 
 impl RunRequests {
     fn request(
@@ -47,9 +55,11 @@ impl ToolCaller for RunRequests {
         self.request(server, Request::CallTool { tool, arguments: Arc::new(arguments) }, control)
     }
 
-    fn note_missing(&self, server: &str, tool: Option<&str>) {
-        if let Some(core) = self.core.upgrade() {
-            core.tell_if_not_granted(&self.scope, server, tool.map(Item::Tool));
+    fn note_missing(&self, server: &str, tool: Option<&str>, code: &'static str) {
+        let Some(core) = self.core.upgrade() else { return };
+        core.tell_if_not_granted(&self.scope, server, tool.map(Item::Tool));
+        if self.refusals.fetch_add(1, Ordering::Relaxed) < MAX_RECORDED_REFUSALS {
+            core.record_refused_call(&self.scope.identity, self.scope.run_id, (server, tool.unwrap_or(NO_TOOL)), code);
         }
     }
 }

@@ -85,10 +85,12 @@ impl Allowed {
     }
 
     /// Returns whether an origin is allowed. The port is compared, because a page on another port of this machine belongs to another
-    /// program.
+    /// program. So does a page at another loopback address, or at `localhost`, which may stand for another address: another user's program
+    /// can listen there on the same port.
     fn origin_is_allowed(&self, text: &str, local: IpAddr) -> bool {
         let Some(origin) = Origin::parse(text) else { return false };
-        let own = origin.scheme == self.scheme && origin.port == self.port && is_here(&origin.host, local);
+        let is_same = origin.host.parse::<IpAddr>().is_ok_and(|host| host.to_canonical() == local.to_canonical());
+        let own = origin.scheme == self.scheme && origin.port == self.port && is_same;
         own || self.origins.contains(&origin)
     }
 }
@@ -166,12 +168,19 @@ mod tests {
     #[test]
     fn only_a_page_of_this_server_may_send_requests() {
         let origin = |origin: &str| decide(&plain(), HERE, &[("host", "localhost:8080"), ("origin", origin)]);
-        for own in ["http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"] {
-            assert_eq!(origin(own), Ok(()), "{own}");
-        }
-        for other in
-            ["http://localhost:3000", "https://localhost:8080", "http://evil.example:8080", "null", "", "file://", "http://localhost"]
-        {
+        assert_eq!(origin("http://127.0.0.1:8080"), Ok(()));
+        for other in [
+            "http://127.0.0.1:3000",
+            "https://127.0.0.1:8080",
+            "http://localhost:8080",
+            "http://[::1]:8080",
+            "http://127.0.0.2:8080",
+            "http://evil.example:8080",
+            "null",
+            "",
+            "file://",
+            "http://127.0.0.1",
+        ] {
             assert_eq!(origin(other), Err(Forbidden::Origin), "{other}");
         }
     }

@@ -166,10 +166,16 @@ impl HttpServer {
     /// Closes the server. From now on new requests get status 503. Requests in progress may continue for the time `limits.drain`, and are
     /// then cancelled. A second call waits for the first.
     pub async fn close(&self) -> Drain {
+        self.close_after(std::future::ready(())).await
+    }
+
+    /// Closes the server like [`HttpServer::close`]. `work` counts as a request in progress.
+    pub(crate) async fn close_after(&self, work: impl Future<Output = ()>) -> Drain {
         self.draining.cancel();
+        let in_progress = futures::future::join(self.requests.until_free(), work);
         let drain = tokio::select! {
             biased;
-            ended = timeout(self.drain, self.requests.until_free()) => if ended.is_ok() { Drain::Complete } else { Drain::CutOff },
+            ended = timeout(self.drain, in_progress) => if ended.is_ok() { Drain::Complete } else { Drain::CutOff },
             () = self.killed.cancelled() => Drain::CutOff,
         };
         self.ended.cancel();
