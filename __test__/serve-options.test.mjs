@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { approved, environment, LIMIT, place, program, run, small } from './command-line.mjs'
+import { ask } from './serve-raw.mjs'
 import { overHttp, overStdio, runs } from './serving.mjs'
 import { afterwards, arrived, endOf, listenTo, waitFor } from './support.mjs'
 
@@ -164,6 +165,50 @@ test('SIGTERM lets a request in progress end', async (t) => {
   assert.equal((await slow).structuredContent.value, 'slept')
   await client.close().catch(() => {})
   assert.equal((await ended).code, 0)
+})
+
+test('SIGTERM lets the run of a task end, which no request waits for', async (t) => {
+  const log = `${place(t).home}/log`
+  const at = await approved(t, { fixture: { ...small('--log', log), confirm: 'never' } })
+  const { url, child, ended } = await serving(t, at)
+  const code = `import { sleep } from "host:mcp-fixture"
+    export const handler = () => { sleep({ ms: 4000 }); return sleep({ ms: 0 }) }`
+  const capabilities = { extensions: { 'io.modelcontextprotocol/tasks': {} } }
+  const created = await ask(
+    url,
+    'tools/call',
+    { name: 'run_javascript', arguments: { code, input: null, timeoutMs: null } },
+    { capabilities },
+  )
+  assert.equal(created.resultType, 'task', JSON.stringify(created))
+  child.kill('SIGTERM')
+  assert.equal((await ended).code, 0)
+  assert.equal(arrived(log, 'sleep').length, 2)
+})
+
+test('A second signal ends the process at once, also if it is of another kind', async (t) => {
+  const log = `${place(t).home}/log`
+  const at = await approved(t, { fixture: { ...small('--log', log), confirm: 'never', box: 'off' } })
+  const { url, child, ended } = await serving(t, at)
+  const client = await overHttp(t, url)
+  const outcome = runs(client, 'fixture.sleep({ ms: 300000 })').catch(() => {})
+  await waitFor('the call', () => arrived(log, 'sleep').length === 1, LIMIT)
+  child.kill('SIGTERM')
+  await waitFor(
+    'the drain',
+    () =>
+      fetch(new URL('/health', url)).then(
+        ({ status }) => status === 503,
+        () => true,
+      ),
+    LIMIT,
+  )
+  child.kill('SIGINT')
+  const { signal, stderr } = await ended
+  assert.equal(signal, 'SIGINT')
+  assert.doesNotMatch(stderr, /did not end in the time/)
+  await client.close().catch(() => {})
+  await outcome
 })
 
 test('A request that outlasts the time after SIGTERM is cancelled, which a warning and exit code 130 tell', async (t) => {

@@ -20,12 +20,15 @@ const model = {
   },
 }
 let stop
-// They are caught before the command begins, and handled after it has begun. A second one ends this process at once; the watchdog ends the servers.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])
-  process.once(signal, () => {
-    ended.abort()
-    stop()
-  })
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP']
+/** Ends the command. A second signal, also of another kind, ends this process at once; the watchdog ends the servers. */
+function end() {
+  for (const signal of signals) process.off(signal, end)
+  ended.abort()
+  stop()
+}
+// They are caught before the command begins, and handled after it has begun.
+for (const signal of signals) process.on(signal, end)
 const launch = [process.execPath, fileURLToPath(import.meta.url)]
 const [exitCode, stopCommand] = addon.commandLine(process.argv.slice(2), columns, launch, model)
 stop = stopCommand
