@@ -76,6 +76,60 @@ describe('an answer of a model', () => {
   })
 })
 
+// Each schema has a few lines, and an example of it takes more steps than any machine can do, or more bytes than a tool may get.
+const ENDLESS = {
+  'a pattern of nested repetitions': { type: 'string', pattern: `^${'('.repeat(40)}|a${')*'.repeat(40)}$`, minLength: 2 },
+  'a long list of different long texts': {
+    type: 'array',
+    uniqueItems: true,
+    minItems: 1_000,
+    items: { type: 'string', default: 'x'.repeat(30_000) },
+  },
+}
+
+describe('a plan', () => {
+  for (const [what, schema] of Object.entries(ENDLESS)) {
+    const tool = planned('add', { properties: { a: schema } })
+    const hostile = () => model({ plans: [plan(tool)], handlers: { add: [code('return 1')] } })
+
+    test(`with ${what} makes a tool that was not tried, and delays no other call`, async (t) => {
+      const gateway = await openGateway(t)
+      // A gateway has two worker threads.
+      const boots = [1, 2, 3].map((number) =>
+        gateway.boot({ prompt: `Add ${number}`, generate: hostile().generate, cache: false }),
+      )
+      const { generate } = model({ plans: [plan(add)], handlers: { add: [GOOD] } })
+      const other = await gateway.boot({ prompt: 'Add', generate, cache: false })
+      assert.deepEqual(other.warnings, [])
+      for (const { warnings } of await Promise.all(boots)) assert.match(warnings.join(), /the code of "add" was not tried: no arguments could be made/)
+    })
+
+    test(`with ${what} does not keep an abort or the end of the gateway waiting`, async (t) => {
+      for (const end of ['abort', 'close']) {
+        const gateway = await openGateway(t)
+        const controller = new AbortController()
+        const onProgress = ({ type }) => {
+          if (type !== 'compiling') return
+          if (end === 'abort') controller.abort()
+          else gateway.close()
+        }
+        const boot = gateway.boot({ prompt: 'Add', generate: hostile().generate, cache: false, signal: controller.signal, onProgress })
+        await assert.rejects(boot, { code: end === 'abort' ? 'ERR_ABORTED' : 'ERR_CLOSED' })
+        await gateway.close()
+      }
+    })
+  }
+
+  test('with more patterns than are compiled is asked for once more', async (t) => {
+    const gateway = await openGateway(t)
+    const patterns = Array.from({ length: 100 }, (_, number) => ({ pattern: `^\\w{1,${50 + number}}$` }))
+    const large = planned('add', { properties: { a: { anyOf: patterns } } })
+    const { generate, asked } = model({ plans: [plan(large), plan(add)], handlers: { add: [GOOD] } })
+    await gateway.boot({ prompt: 'Add', generate, cache: false })
+    assert.match(asked[1].user, /its input schema has more than 64 patterns after its references are replaced/)
+  })
+})
+
 describe('a page', () => {
   test('that names hosts which are none makes tools once, with a warning', async (t) => {
     const local = await service(t)

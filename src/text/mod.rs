@@ -3,6 +3,7 @@
 pub(crate) mod json;
 mod nearest;
 mod next_command;
+mod pattern_cost;
 mod problem;
 mod sanitise;
 mod server_name;
@@ -14,6 +15,7 @@ pub(crate) use nearest::comparisons;
 pub use nearest::nearest;
 pub use next_command::NextCommand;
 pub(crate) use next_command::shell_word;
+pub(crate) use pattern_cost::is_quick_pattern;
 pub use problem::Problem;
 pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};
 pub(crate) use sanitise::{MAX_LEVELS, hidden, is_tag, is_unseen, visible};

@@ -1,14 +1,18 @@
 //! Makes a value that a schema allows, for the first run of a handler.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value as Json, json};
 
+use super::budget::Budget;
 use super::pattern::text_matching;
-use crate::boot::plan::{MAX_EXPANDED_PARTS, described, validator};
+use crate::boot::plan::{InputSchema, MAX_EXPANDED_PARTS, referenced};
 
 /// The maximum length of a text and of a list in an example.
 const MAX_LENGTH: u64 = 1_000;
 
-/// Returns arguments that a tool's input schema allows: its required properties, and others that have a default or an example.
+/// Returns arguments that a tool's input schema allows: its required properties, and others that have a default or an example. The work is
+/// limited by a number of steps, which takes some tenths of a second, so it must not be done on a thread of a runtime.
 ///
 /// # Errors
 /// The reason why no such value could be made, as a part of a sentence.
@@ -20,42 +24,58 @@ const MAX_LENGTH: u64 = 1_000;
 /// ```
 pub fn example_of(schema: &Json) -> Result<Json, String> {
     // A schema that was checked has no cycle and a limited number of parts. The same is true of its example.
-    let validator = validator(schema)?;
-    let mut maker = Maker { root: schema, left: MAX_EXPANDED_PARTS };
-    let value = maker.value(schema).ok_or("a value has too many parts, or a part of the schema allows no value")?;
-    validator.validate(&value).map_err(|error| described(&error))?;
+    let compiled = InputSchema::compile(schema)?;
+    let value = made(schema, &mut Budget::new())?;
+    compiled.check(&value)?;
     Ok(value)
+}
+
+/// Makes a value within a budget, and does not check it.
+fn made(schema: &Json, budget: &mut Budget) -> Result<Json, String> {
+    let value = Maker { root: schema, left: MAX_EXPANDED_PARTS, budget }.value(schema);
+    let reason = if budget.is_spent() {
+        "a value would be too large, or take too many steps to make"
+    } else {
+        "a value has too many parts, or a part of the schema allows no value"
+    };
+    value.ok_or_else(|| reason.to_owned())
 }
 
 struct Maker<'a> {
     root: &'a Json,
     /// Number of values that may still be made.
     left: usize,
+    budget: &'a mut Budget,
 }
 
 impl Maker<'_> {
     fn value(&mut self, schema: &Json) -> Option<Json> {
         self.left = self.left.checked_sub(1)?;
+        self.budget.take_steps(1)?;
         let Json::Object(fields) = schema else { return (schema != &Json::Bool(false)).then(|| json!("text")) };
         if let Some(value) = given(fields) {
-            return Some(value);
+            return self.copy(value);
         }
         if let Some(reference) = fields.get("$ref").and_then(Json::as_str) {
-            let target = self.root.pointer(reference.strip_prefix('#')?)?;
-            return self.value(target);
+            self.budget.take_steps_for(reference.len())?;
+            return self.value(referenced(self.root, reference)?);
         }
         if let Some(all) = fields.get("allOf").and_then(Json::as_array) {
-            return self.value(&merged(fields, all));
+            let merged = self.merged(fields, all)?;
+            return self.value(&merged);
         }
         for alternatives in ["oneOf", "anyOf"] {
             if let Some(alternatives) = fields.get(alternatives).and_then(Json::as_array) {
-                return alternatives.iter().find_map(|alternative| self.value(&merged(fields, std::slice::from_ref(alternative))));
+                return alternatives.iter().find_map(|alternative| {
+                    let merged = self.merged(fields, std::slice::from_ref(alternative))?;
+                    self.value(&merged)
+                });
             }
         }
         match kind(fields) {
             "object" => self.object(fields),
             "array" => self.array(fields),
-            "string" => Some(Json::from(text(fields))),
+            "string" => self.text(fields).map(Json::from),
             "integer" => integer(number(fields, 1.0)),
             "number" => serde_json::Number::from_f64(number(fields, 0.5)).map(Json::Number),
             "boolean" => Some(Json::Bool(true)),
@@ -63,19 +83,53 @@ impl Maker<'_> {
         }
     }
 
+    /// Returns a copy of a value of the schema, as a part of the example.
+    fn copy(&mut self, value: &Json) -> Option<Json> {
+        let bytes = self.budget.take_copy(value)?;
+        self.budget.take_bytes(bytes)?;
+        Some(value.clone())
+    }
+
+    /// Returns a schema to which the keywords of other schemas were added, if they can be added.
+    fn merged(&mut self, fields: &Map<String, Json>, others: &[Json]) -> Option<Json> {
+        self.budget.take_steps(1)?;
+        let kept = fields.iter().filter(|(key, _)| !matches!(key.as_str(), "allOf" | "oneOf" | "anyOf"));
+        let mut merged = Map::new();
+        for (key, value) in kept {
+            self.budget.take_copy(value)?;
+            merged.insert(key.clone(), value.clone());
+        }
+        for other in others.iter().filter_map(Json::as_object) {
+            for (key, value) in other {
+                self.budget.take_copy(value)?;
+                match (merged.get_mut(key), value) {
+                    (Some(Json::Object(own)), Json::Object(more)) => own.extend(more.clone()),
+                    (Some(Json::Array(own)), Json::Array(more)) if key == "required" => own.extend(more.clone()),
+                    _ => drop(merged.insert(key.clone(), value.clone())),
+                }
+            }
+        }
+        Some(Json::Object(merged))
+    }
+
     fn object(&mut self, fields: &Map<String, Json>) -> Option<Json> {
-        let required: Vec<_> = fields.get("required").and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_str).collect();
+        let names = fields.get("required").and_then(Json::as_array);
         let empty = Map::new();
         let properties = fields.get("properties").and_then(Json::as_object).unwrap_or(&empty);
+        self.budget.take_steps(names.map_or(0, Vec::len) + properties.len())?;
+        let names = names.into_iter().flatten().filter_map(Json::as_str);
+        let required: HashSet<_> = names.clone().collect();
         let mut object = Map::new();
         for (name, schema) in properties {
             let is_given = schema.as_object().is_some_and(|schema| given(schema).is_some());
-            if is_given || required.contains(&name.as_str()) {
+            if is_given || required.contains(name.as_str()) {
+                self.budget.take_bytes(name.len())?;
                 object.insert(name.clone(), self.value(schema)?);
             }
         }
-        for name in required {
+        for name in names {
             if !object.contains_key(name) {
+                self.budget.take_bytes(name.len())?;
                 object.insert(name.to_owned(), json!("text"));
             }
         }
@@ -90,38 +144,75 @@ impl Maker<'_> {
         }
         let more = fields.get("items").unwrap_or(&Json::Bool(true));
         let most = fields.get("maxItems").and_then(Json::as_u64).unwrap_or(u64::MAX);
-        let is_unique = fields.get("uniqueItems") == Some(&Json::Bool(true));
-        while (items.len() as u64) < least.min(most) && more != &Json::Bool(false) {
-            let value = self.value(more)?;
-            items.push(if is_unique && items.contains(&value) { another(more, &value, &items)? } else { value });
+        let missing = usize::try_from(least.min(most)).ok()?.saturating_sub(items.len());
+        if missing == 0 || more == &Json::Bool(false) {
+            return Some(Json::Array(items));
+        }
+        if fields.get("uniqueItems") == Some(&Json::Bool(true)) {
+            self.add_different(&mut items, more, missing)?;
+        } else {
+            for _ in 0..missing {
+                items.push(self.value(more)?);
+            }
         }
         Some(Json::Array(items))
+    }
+
+    /// Adds items that differ from each other: the schema's first value, the others that it lists, and then values that differ a little from
+    /// the first one. Each candidate is looked at once, as text, so the work is proportional to the size of the candidates.
+    fn add_different(&mut self, items: &mut Vec<Json>, schema: &Json, missing: usize) -> Option<()> {
+        let mut known = HashSet::new();
+        for item in items.iter() {
+            self.budget.take_copy(item)?;
+            known.insert(item.to_string());
+        }
+        let first = self.value(schema)?;
+        let most = items.len() + missing;
+        let listed = ["enum", "examples"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
+        let listed = std::iter::once(&first).chain(listed).map(|value| (value, None));
+        let mut candidates = listed.chain((1..=most).map(|number| (&first, Some(number))));
+        while items.len() < most {
+            let (value, number) = candidates.next()?;
+            self.budget.take_copy(value)?;
+            let Some(candidate) = number.map_or_else(|| Some(value.clone()), |number| varied(value, number)) else { continue };
+            let text = candidate.to_string();
+            if known.contains(&text) {
+                continue;
+            }
+            self.left = self.left.checked_sub(1)?;
+            self.budget.take_bytes(text.len())?;
+            known.insert(text);
+            items.push(candidate);
+        }
+        Some(())
+    }
+
+    fn text(&mut self, fields: &Map<String, Json>) -> Option<String> {
+        let least = usize::try_from(fields.get("minLength").and_then(Json::as_u64).unwrap_or(0).min(MAX_LENGTH)).unwrap_or(0);
+        let most = fields.get("maxLength").and_then(Json::as_u64).and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+        let pattern = fields.get("pattern").and_then(Json::as_str);
+        let matching = pattern.and_then(|pattern| text_matching(pattern, least, most, self.budget));
+        let text = matching.unwrap_or_else(|| sample(fields, least, most));
+        self.budget.take_bytes(text.len())?;
+        Some(text)
     }
 }
 
 /// Returns a value that the schema itself contains, for example as its default.
-fn given(fields: &Map<String, Json>) -> Option<Json> {
+fn given(fields: &Map<String, Json>) -> Option<&Json> {
     let first = |key: &str| fields.get(key).and_then(Json::as_array).and_then(|values| values.first());
     let value = fields.get("const").or_else(|| fields.get("default")).or_else(|| first("examples")).or_else(|| fields.get("example"));
-    value.or_else(|| first("enum")).cloned()
+    value.or_else(|| first("enum"))
 }
 
-/// Returns a schema to which the keywords of other schemas were added, if they can be added.
-fn merged(fields: &Map<String, Json>, others: &[Json]) -> Json {
-    let mut merged = fields.clone();
-    for key in ["allOf", "oneOf", "anyOf"] {
-        merged.shift_remove(key);
+/// Returns a value that differs a little from another one. Each number gives another value, if the type has so many.
+fn varied(value: &Json, number: usize) -> Option<Json> {
+    match value {
+        Json::String(text) => Some(Json::from(format!("{text}{number}"))),
+        Json::Number(first) => first.as_f64().and_then(|first| integer(first + f64::from(u32::try_from(number).ok()?))),
+        Json::Bool(first) => Some(Json::Bool(!first)),
+        _ => None,
     }
-    for other in others.iter().filter_map(Json::as_object) {
-        for (key, value) in other {
-            match (merged.get_mut(key), value) {
-                (Some(Json::Object(own)), Json::Object(more)) => own.extend(more.clone()),
-                (Some(Json::Array(own)), Json::Array(more)) if key == "required" => own.extend(more.clone()),
-                _ => drop(merged.insert(key.clone(), value.clone())),
-            }
-        }
-    }
-    Json::Object(merged)
 }
 
 fn kind(fields: &Map<String, Json>) -> &str {
@@ -135,25 +226,8 @@ fn kind(fields: &Map<String, Json>) -> &str {
     }
 }
 
-/// Returns a value that is not among `items`: the schema's next given value, or one that differs a little from `value`.
-fn another(schema: &Json, value: &Json, items: &[Json]) -> Option<Json> {
-    let listed = ["enum", "examples"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten().cloned();
-    let other = |number: usize| match value {
-        Json::String(text) => Some(Json::from(format!("{text}{number}"))),
-        Json::Number(first) => first.as_f64().and_then(|first| integer(first + f64::from(u32::try_from(number).ok()?))),
-        Json::Bool(first) => Some(Json::Bool(!first)),
-        _ => None,
-    };
-    listed.chain((1..=items.len()).filter_map(other)).find(|value| !items.contains(value))
-}
-
-fn text(fields: &Map<String, Json>) -> String {
-    let least = usize::try_from(fields.get("minLength").and_then(Json::as_u64).unwrap_or(0).min(MAX_LENGTH)).unwrap_or(0);
-    let most = fields.get("maxLength").and_then(Json::as_u64).and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
-    let pattern = fields.get("pattern").and_then(Json::as_str);
-    if let Some(text) = pattern.and_then(|pattern| text_matching(pattern, least, most)) {
-        return text;
-    }
+/// Returns a text of a known format, or any other, with `least` to `most` characters.
+fn sample(fields: &Map<String, Json>, least: usize, most: usize) -> String {
     let sample = match fields.get("format").and_then(Json::as_str) {
         Some("date") => "2024-05-17",
         Some("date-time") => "2024-05-17T12:00:00Z",
@@ -165,10 +239,9 @@ fn text(fields: &Map<String, Json>) -> String {
         Some("hostname") => "example.com",
         _ => "text",
     };
-    let mut text: String = sample.chars().take(most).collect();
-    while text.chars().count() < least {
-        text.push('x');
-    }
+    // The samples are ASCII, so each of their characters is one byte.
+    let mut text = sample[..sample.len().min(most)].to_owned();
+    text.push_str(&"x".repeat(least.saturating_sub(text.len())));
     text
 }
 
@@ -239,6 +312,57 @@ mod tests {
             assert!(problem.contains(reason), "{problem}");
         }
         assert_eq!(example_of(&json!({ "type": "object" })), Ok(json!({})));
+    }
+
+    fn property(schema: &Json) -> Json {
+        json!({ "type": "object", "properties": { "a": schema }, "required": ["a"] })
+    }
+
+    fn steps(schema: &Json) -> usize {
+        let mut budget = Budget::new();
+        let _ = made(&property(schema), &mut budget);
+        budget.taken_steps()
+    }
+
+    #[test]
+    fn the_steps_for_a_list_of_different_items_grow_as_the_list_does() {
+        let list = |items: usize| steps(&json!({ "type": "array", "uniqueItems": true, "minItems": items, "items": { "type": "string" } }));
+        assert!(list(1_000) < 2 * list(500) + 100 && list(1_000) < 20_000, "{} and {}", list(500), list(1_000));
+        let listed = |items: u32| {
+            let values: Vec<_> = (0..items).collect();
+            steps(&json!({ "type": "array", "uniqueItems": true, "minItems": items, "items": { "enum": values } }))
+        };
+        assert!(listed(1_000) < 2 * listed(500) + 100 && listed(1_000) < 20_000, "{} and {}", listed(500), listed(1_000));
+    }
+
+    #[test]
+    fn a_schema_whose_example_would_be_too_large_has_none() {
+        let text = "x".repeat(30_000);
+        let schema = property(&json!({ "type": "array", "uniqueItems": true, "minItems": 1_000, "items": { "type": "string", "default": text } }));
+        let mut budget = Budget::new();
+        assert!(made(&schema, &mut budget).unwrap_err().contains("too large"));
+        assert!(budget.taken_steps() < 10_000, "{}", budget.taken_steps());
+        let properties: Map<_, _> = (0..5).map(|number| (format!("p{number}"), json!({ "$ref": "#/$defs/a" }))).collect();
+        let schema = json!({ "type": "object", "properties": properties, "required": properties.keys().collect::<Vec<_>>(), "$defs": { "a": { "default": text } } });
+        assert!(example_of(&schema).unwrap_err().contains("too large"));
+    }
+
+    #[test]
+    fn a_schema_whose_example_takes_too_many_steps_has_none_and_no_other_alternative_is_tried() {
+        let nested = |inner: &Json| json!({ "type": "array", "items": inner, "minItems": 60 });
+        let large = json!({ "allOf": [{ "type": "string", "enum": vec!["word"; 2_000], "enum2": vec!["word"; 2_000] }, { "enum": [], "type": "string" }] });
+        let schema = property(&json!({ "anyOf": [nested(&nested(&large)), { "type": "string" }] }));
+        let mut budget = Budget::new();
+        assert!(made(&schema, &mut budget).unwrap_err().contains("too many steps"));
+    }
+
+    #[test]
+    fn a_pattern_of_nested_repetitions_takes_few_steps_and_has_an_example_or_a_reason() {
+        let pattern = format!("^{}|a{}$", "(".repeat(40), ")*".repeat(40));
+        assert!(steps(&json!({ "type": "string", "pattern": pattern, "minLength": 2 })) < 5_000);
+        assert!(example_of(&property(&json!({ "type": "string", "pattern": pattern, "minLength": 2 }))).unwrap_err().contains("does not match"));
+        let other = format!("^{}a|{}$", "(".repeat(40), ")*".repeat(40));
+        assert_eq!(example_of(&property(&json!({ "type": "string", "pattern": other, "minLength": 1 }))), Ok(json!({ "a": "a" })));
     }
 
     #[test]

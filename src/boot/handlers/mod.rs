@@ -1,5 +1,6 @@
 //! The handlers: the code of each tool, as a model wrote it once.
 
+mod budget;
 mod example;
 mod generated;
 mod openapi;

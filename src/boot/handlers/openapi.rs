@@ -9,6 +9,9 @@ use crate::boot::plan::Endpoint;
 
 /// The largest number of references that are followed.
 const MAX_REFERENCES: usize = 500;
+/// The largest number of parts in which references are searched. The targets of references may contain each other, so that without this limit
+/// the whole document could be read once for each reference.
+const MAX_SEARCHED_PARTS: usize = 200_000;
 
 /// Parses a text as JSON, and returns the part of this `OpenAPI` or Swagger document that describes these endpoints, like [`operations`].
 pub(super) fn operations_in(document: &str, endpoints: &[Endpoint]) -> Option<String> {
@@ -20,7 +23,11 @@ pub(super) fn operations_in(document: &str, endpoints: &[Endpoint]) -> Option<St
 pub(super) fn operations(document: &Json, endpoints: &[Endpoint]) -> Option<String> {
     let fields = document.as_object().filter(|_| is_description(document))?;
     let paths = fields.get("paths")?.as_object()?;
-    let matching = paths.iter().filter(|(path, _)| endpoints.iter().any(|endpoint| ends_with(&endpoint.url, path)));
+    let endpoints: Vec<_> = endpoints.iter().map(|endpoint| parts_of(&endpoint.url)).collect();
+    let matching = paths.iter().filter(|(path, _)| {
+        let path = parts_of(path);
+        endpoints.iter().any(|endpoint| endpoint.ends_with(&path))
+    });
     let kept: Map<_, _> = matching.map(|(path, item)| (path.clone(), item.clone())).collect();
     if kept.is_empty() {
         return None;
@@ -36,43 +43,54 @@ pub(super) fn operations(document: &Json, endpoints: &[Endpoint]) -> Option<Stri
     Some(Json::Object(reduced).to_string())
 }
 
-/// Returns whether a URL ends with a path of the document. Parts in braces are equal even if their names differ.
-fn ends_with(url: &str, path: &str) -> bool {
-    let parts = |text: &str| -> Vec<String> {
-        let text = text.split(['?', '#']).next().unwrap_or_default();
-        let plain = |part: &str| if part.starts_with('{') { "{}".to_owned() } else { part.to_owned() };
-        text.split('/').filter(|part| !part.is_empty()).map(plain).collect()
-    };
-    let (url, path) = (parts(url), parts(path));
-    url.ends_with(&path)
+/// Returns the parts of a path or URL. Parts in braces are equal even if their names differ.
+fn parts_of(text: &str) -> Vec<&str> {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    text.split('/').filter(|part| !part.is_empty()).map(|part| if part.starts_with('{') { "{}" } else { part }).collect()
 }
 
 /// Adds the parts of the document to which its references lead, and recursively the parts to which those refer.
 fn add_references(reduced: &mut Map<String, Json>, document: &Json) {
-    let (mut known, mut open) = (BTreeSet::new(), Vec::new());
-    reduced.values().for_each(|value| collect(value, &mut open));
-    while let Some(reference) = open.pop() {
-        if known.len() >= MAX_REFERENCES || !known.insert(reference.clone()) {
+    let (mut known, mut found) = (BTreeSet::new(), References { open: Vec::new(), left: MAX_SEARCHED_PARTS });
+    reduced.values().for_each(|value| found.collect(value));
+    while let Some(reference) = found.open.pop() {
+        if known.len() >= MAX_REFERENCES || found.left == 0 {
+            break;
+        }
+        if !known.insert(reference.clone()) {
             continue;
         }
         let Some(pointer) = reference.strip_prefix('#') else { continue };
         let Some(target) = document.pointer(pointer) else { continue };
-        collect(target, &mut open);
+        found.collect(target);
         let keys: Vec<_> = pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~")).collect();
         insert_at(reduced, &keys.iter().map(String::as_str).collect::<Vec<_>>(), target.clone());
     }
 }
 
-fn collect(value: &Json, references: &mut Vec<String>) {
-    match value {
-        Json::Array(items) => items.iter().for_each(|item| collect(item, references)),
-        Json::Object(fields) => {
-            if let Some(reference) = fields.get("$ref").and_then(Json::as_str) {
-                references.push(reference.to_owned());
-            }
-            fields.values().for_each(|value| collect(value, references));
+/// The references that were found and not followed yet.
+struct References {
+    open: Vec<String>,
+    /// The number of parts that may still be searched.
+    left: usize,
+}
+
+impl References {
+    fn collect(&mut self, value: &Json) {
+        if self.left == 0 {
+            return;
         }
-        _ => {}
+        self.left -= 1;
+        match value {
+            Json::Array(items) => items.iter().for_each(|item| self.collect(item)),
+            Json::Object(fields) => {
+                if let Some(reference) = fields.get("$ref").and_then(Json::as_str) {
+                    self.open.push(reference.to_owned());
+                }
+                fields.values().for_each(|value| self.collect(value));
+            }
+            _ => {}
+        }
     }
 }
 
@@ -122,6 +140,18 @@ mod tests {
         assert!(reduced["paths"]["/users"].is_null() && reduced["components"]["schemas"]["User"].is_null());
         assert!(reduced["paths"]["/items/{id}"].is_object() && reduced["components"]["schemas"]["Item"].is_object());
         assert!(reduced["components"]["securitySchemes"]["key"].is_object() && reduced["servers"].is_array());
+    }
+
+    #[test]
+    fn references_to_parts_within_each_other_are_searched_within_a_limit() {
+        let items: Vec<_> = (0..1_000).map(|_| json!(1)).collect();
+        let references: Vec<_> = (0..400).map(|number| json!({ "$ref": format!("#/components/all/{number}") })).collect();
+        let all: Vec<_> = (0..400).map(|_| json!(items)).collect();
+        let document = json!({ "openapi": "3.1.0", "paths": { "/x": { "get": references } }, "components": { "all": all } });
+        let (mut found, target) = (References { open: Vec::new(), left: 1_500 }, document.pointer("/components/all").unwrap());
+        found.collect(target);
+        assert_eq!(found.left, 0);
+        assert!(operations(&document, &endpoint("https://a.example/x")).unwrap().len() < 3_000 * 400);
     }
 
     #[test]

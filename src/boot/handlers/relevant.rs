@@ -10,6 +10,10 @@ use crate::boot::plan::PlannedTool;
 pub(super) const MAX_RELEVANT_CHARS: usize = 40_000;
 /// The number of characters after which a part ends at the next end of a line. A part with a longer line ends at twice this number.
 const PART_CHARS: usize = 1_500;
+/// The largest number of bytes of a page, or of the operations in a description, in which parts are searched.
+const MAX_SEARCHED_BYTES: usize = 1024 * 1024;
+/// The largest number of words that are searched for. The endpoints of a plan may have many more.
+const MAX_WORDS: usize = 200;
 const GAP: &str = "\n[…]\n";
 /// Words that nearly every documentation has.
 const COMMON: [&str; 24] = [
@@ -32,17 +36,25 @@ pub(super) fn relevant<'a>(pages: &'a [Page], tool: &PlannedTool) -> Vec<(&'a Pa
             None => None,
         };
         let text = operations.as_deref().unwrap_or(&page.text);
-        (page, parts_of(text, &words, share))
+        (page, parts_of(&text[..text.floor_char_boundary(MAX_SEARCHED_BYTES)], &words, share))
     });
     parts.filter(|(_, text)| !text.is_empty()).collect()
 }
 
-/// Returns the words with which a tool is searched in the documentation: the words in its name and in the paths of its endpoints.
+/// Returns the words with which a tool is searched in the documentation: the words in its name and then in the paths of its endpoints, up to
+/// [`MAX_WORDS`].
 fn words_of(tool: &PlannedTool) -> BTreeSet<String> {
     let paths = tool.endpoints.iter().filter_map(|endpoint| endpoint.url.split_once("://")).filter_map(|(_, rest)| rest.split_once('/'));
-    let texts = paths.map(|(_, path)| path).chain([tool.name.as_str()]);
+    let texts = std::iter::once(tool.name.as_str()).chain(paths.map(|(_, path)| path));
     let words = texts.flat_map(|text| text.split(|next: char| !next.is_alphanumeric())).map(str::to_lowercase);
-    words.filter(|word| word.chars().count() > 2 && !COMMON.contains(&word.as_str())).collect()
+    let mut found = BTreeSet::new();
+    for word in words.filter(|word| word.chars().count() > 2 && !COMMON.contains(&word.as_str())) {
+        if found.len() >= MAX_WORDS {
+            break;
+        }
+        found.insert(word);
+    }
+    found
 }
 
 /// Returns the beginning of a text, and the parts that contain most of the words in `words`, in the text's order.
@@ -155,6 +167,15 @@ mod tests {
         let page = Page { kind: PageKind::Json, document: Some(std::sync::Arc::new(document)), ..page(cut) };
         let text = relevant(&[page], &tool())[0].1.clone();
         assert!(text.contains("The forecast itself") && !text.contains("/other"), "{text}");
+    }
+
+    #[test]
+    fn the_number_of_searched_words_is_limited_and_those_of_the_name_come_first() {
+        let path: String = (100_000..101_000).map(|word| format!("/{word}")).collect();
+        let endpoint = |number: usize| Endpoint { method: "GET".to_owned(), url: format!("https://a.example/{number}{path}") };
+        let words = words_of(&PlannedTool { endpoints: (0..32).map(endpoint).collect(), ..tool() });
+        assert_eq!(words.len(), MAX_WORDS);
+        assert!(words.contains("forecast"));
     }
 
     #[test]

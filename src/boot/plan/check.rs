@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::schema::validator;
+use super::schema::InputSchema;
 use super::{Plan, PlannedTool};
 use crate::boot::whitelist::outside;
 use crate::fetch::AllowedHosts;
@@ -20,8 +20,14 @@ const MAX_PROBLEMS: usize = 20;
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// Returns the problems of a plan as at most 20 sentences. The list is empty if the plan can be used. `hosts` is the whitelist.
+/// The check of a hostile plan takes seconds, so it must not be made on a thread of a runtime.
 #[must_use]
 pub fn problems_of(plan: &Plan, hosts: &AllowedHosts) -> Vec<String> {
+    problems_while(plan, hosts, &|| true)
+}
+
+/// Returns the problems of a plan like [`problems_of`]. Ends before the next tool if `goes_on` returns false.
+pub(in crate::boot) fn problems_while(plan: &Plan, hosts: &AllowedHosts, goes_on: &dyn Fn() -> bool) -> Vec<String> {
     let mut problems = Vec::new();
     if plan.tools.is_empty() {
         problems.push("the plan has no tool: plan at least one".to_owned());
@@ -31,7 +37,7 @@ pub fn problems_of(plan: &Plan, hosts: &AllowedHosts) -> Vec<String> {
         return problems;
     }
     let mut names = HashSet::new();
-    for (index, tool) in plan.tools.iter().enumerate() {
+    for (index, tool) in plan.tools.iter().enumerate().take_while(|_| goes_on()) {
         if !names.insert(tool.name.as_str()) {
             problems.push(format!("two tools have the name \"{}\": give each its own", sanitise_line(&tool.name, MAX_NAME_BYTES)));
         }
@@ -65,7 +71,7 @@ fn problems_of_tool(tool: &PlannedTool, hosts: &AllowedHosts) -> Vec<String> {
     if notes > MAX_NOTES_CHARS {
         problems.push(format!("its implementation notes have {notes} characters; at most {MAX_NOTES_CHARS} are allowed"));
     }
-    if let Err(problem) = validator(input_schema) {
+    if let Err(problem) = InputSchema::compile(input_schema) {
         problems.push(format!("its input schema {problem}"));
     }
     match (needs_network, endpoints.is_empty()) {
@@ -161,6 +167,15 @@ mod tests {
             assert!(found.len() == 1 && found[0].starts_with("tool 1 (\"") && found[0].contains(part), "{part}: {found:?}");
         }
         assert!(problems(vec![tool("a"), tool("a")])[0].contains("two tools"));
+    }
+
+    #[test]
+    fn a_check_ends_before_the_next_tool_if_nothing_waits_for_it() {
+        let plan = Plan { tools: (0..10).map(|_| tool("WRONG")).collect() };
+        let checked = std::cell::Cell::new(0);
+        let goes_on = || checked.replace(checked.get() + 1) < 3;
+        let found = problems_while(&plan, &AllowedHosts::parse(["*.example.com"]).unwrap(), &goes_on);
+        assert!(found.iter().any(|problem| problem.starts_with("tool 3 ")) && !found.iter().any(|problem| problem.starts_with("tool 4 ")));
     }
 
     #[test]

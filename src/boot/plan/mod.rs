@@ -4,14 +4,17 @@ mod check;
 mod parse;
 mod request;
 mod schema;
+mod size;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 pub use check::problems_of;
+pub(super) use check::problems_while;
 pub use parse::{Parsed, parse_plan};
 pub(super) use request::{PlanMaterial, plan_request};
-pub(super) use schema::{MAX_EXPANDED_PARTS, described, validator};
+pub(super) use schema::InputSchema;
+pub(super) use size::{MAX_EXPANDED_PARTS, referenced};
 
 /// The tools that a model has planned.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

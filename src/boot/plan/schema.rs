@@ -1,79 +1,74 @@
-//! Judges the input schemas that a model wrote. A schema of a few lines can take hours to compile, so its size is checked first.
+//! Judges the input schemas that a model wrote. A schema of a few lines can take hours to compile, or to compare with a value, so it is measured
+//! first.
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value as Json;
 
+use super::size::{MAX_PATTERN_BYTES, SchemaSize};
 use crate::text::sanitise_line;
 
 const MAX_SCHEMA_BYTES: usize = 32 * 1024;
-/// The largest number of parts in a schema after each reference is replaced by the part to which it refers.
-pub(in crate::boot) const MAX_EXPANDED_PARTS: usize = 5_000;
-const MAX_PATTERN_BYTES: usize = 256 * 1024;
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
-/// Keywords with which a schema can refer to other schemas, or with which a reference means something else in another place.
-const REFUSED: [&str; 6] = ["$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$anchor", "$id"];
 
-/// Returns the validator of a tool's input schema.
-///
-/// # Errors
-/// Fails with the problem of the schema, as the end of a sentence.
-pub(in crate::boot) fn validator(schema: &Json) -> Result<Validator, String> {
-    let bytes = serde_json::to_vec(schema).map_or(0, |text| text.len());
-    if bytes > MAX_SCHEMA_BYTES {
-        return Err(format!("has {bytes} bytes; at most {MAX_SCHEMA_BYTES} are allowed"));
+/// The compiled input schema of a tool.
+pub(in crate::boot) struct InputSchema {
+    validator: Validator,
+    size: SchemaSize,
+}
+
+impl InputSchema {
+    /// Compiles a tool's input schema.
+    ///
+    /// # Errors
+    /// Fails with the problem of the schema, as the end of a sentence.
+    pub(in crate::boot) fn compile(schema: &Json) -> Result<Self, String> {
+        let bytes = serde_json::to_vec(schema).map_or(0, |text| text.len());
+        if bytes > MAX_SCHEMA_BYTES {
+            return Err(format!("has {bytes} bytes; at most {MAX_SCHEMA_BYTES} are allowed"));
+        }
+        if schema.get("type").and_then(Json::as_str) != Some("object") {
+            return Err("must be an object with \"type\": \"object\"".to_owned());
+        }
+        if let Some(draft) = schema.get("$schema").filter(|draft| draft.as_str().map(|draft| draft.trim_end_matches('#')) != Some(DRAFT)) {
+            return Err(format!(
+                "names another version than JSON Schema 2020-12: leave out \"$schema\": {}",
+                sanitise_line(&draft.to_string(), 100)
+            ));
+        }
+        let size = SchemaSize::of(schema)?;
+        jsonschema::draft202012::meta::validate(schema)
+            .map_err(|error| format!("is not valid JSON Schema 2020-12: {}", described(&error)))?;
+        let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+        let options =
+            jsonschema::options().with_draft(Draft::Draft202012).offline().should_validate_formats(false).with_pattern_options(patterns);
+        let validator = options.build(schema).map_err(|error| format!("cannot be used: {}", described(&error)))?;
+        Ok(Self { validator, size })
     }
-    if schema.get("type").and_then(Json::as_str) != Some("object") {
-        return Err("must be an object with \"type\": \"object\"".to_owned());
+
+    /// Checks a value against the schema.
+    ///
+    /// # Errors
+    /// Fails with the first problem of the value, or if the check could take too long.
+    pub(in crate::boot) fn check(&self, value: &Json) -> Result<(), String> {
+        let cost = self.size.cost_of(value);
+        if cost.is_too_long() {
+            return Err("the check of a value could take too long".to_owned());
+        }
+        if self.validator.is_valid(value) {
+            return Ok(());
+        }
+        if cost.is_too_long_to_describe() {
+            return Err("the schema does not allow the value that was made".to_owned());
+        }
+        self.validator.validate(value).map_err(|error| described(&error))
     }
-    if let Some(draft) = schema.get("$schema").filter(|draft| draft.as_str().map(|draft| draft.trim_end_matches('#')) != Some(DRAFT)) {
-        return Err(format!(
-            "names another version than JSON Schema 2020-12: leave out \"$schema\": {}",
-            sanitise_line(&draft.to_string(), 100)
-        ));
-    }
-    let mut parts = 0;
-    measure(schema, schema, &mut Vec::new(), &mut parts)?;
-    jsonschema::draft202012::meta::validate(schema).map_err(|error| format!("is not valid JSON Schema 2020-12: {}", described(&error)))?;
-    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-    let options =
-        jsonschema::options().with_draft(Draft::Draft202012).offline().should_validate_formats(false).with_pattern_options(patterns);
-    options.build(schema).map_err(|error| format!("cannot be used: {}", described(&error)))
 }
 
 /// Returns the problem of a value, with its place.
-pub(in crate::boot) fn described(error: &jsonschema::ValidationError<'_>) -> String {
+fn described(error: &jsonschema::ValidationError<'_>) -> String {
     let path = error.instance_path().to_string();
     let place = if path.is_empty() { String::new() } else { format!(" at {path}") };
     format!("{}{}", sanitise_line(&error.to_string(), 300), sanitise_line(&place, 200))
-}
-
-/// Counts the parts of a schema with its references replaced. `open` contains the references that lead to this part.
-fn measure<'a>(root: &'a Json, part: &'a Json, open: &mut Vec<&'a str>, parts: &mut usize) -> Result<(), String> {
-    *parts += 1;
-    if *parts > MAX_EXPANDED_PARTS {
-        return Err(format!("has more than {MAX_EXPANDED_PARTS} parts after its references are replaced: write it shorter"));
-    }
-    match part {
-        Json::Array(items) => items.iter().try_for_each(|item| measure(root, item, open, parts)),
-        Json::Object(fields) => {
-            if let Some(refused) = REFUSED.iter().find(|refused| fields.get(**refused).is_some_and(Json::is_string)) {
-                return Err(format!("uses {refused}: write the part out where it is used"));
-            }
-            if let Some(reference) = fields.get("$ref").and_then(Json::as_str) {
-                let pointer = reference.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
-                let target = pointer.and_then(|pointer| root.pointer(pointer));
-                let target = target.ok_or_else(|| format!("has the reference {}, which is not in it", sanitise_line(reference, 100)))?;
-                if open.contains(&reference) || reference == "#" {
-                    return Err(format!("refers to itself by {}: write it without recursion", sanitise_line(reference, 100)));
-                }
-                open.push(reference);
-                measure(root, target, open, parts)?;
-                open.pop();
-            }
-            fields.values().try_for_each(|value| measure(root, value, open, parts))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -83,7 +78,7 @@ mod tests {
     use super::*;
 
     fn problem(schema: &Json) -> String {
-        validator(schema).err().unwrap_or_default()
+        InputSchema::compile(schema).err().unwrap_or_default()
     }
 
     #[test]
@@ -95,7 +90,7 @@ mod tests {
             "required": ["city"],
             "$defs": { "n": { "type": "integer", "minimum": 1 } },
         });
-        let validator = validator(&schema).unwrap();
+        let validator = InputSchema::compile(&schema).unwrap().validator;
         assert!(
             validator.is_valid(&json!({ "city": "Bonn", "pair": [1] })) && !validator.is_valid(&json!({ "city": "Bonn", "pair": [0] }))
         );

@@ -1,5 +1,6 @@
 //! Asks a model to write the code of each tool, checks the code, and asks once more if the code cannot be used.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::FutureExt as _;
@@ -7,6 +8,8 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::Value as Json;
 
 use super::model::{Answer, Asking, ask, joined};
+use crate::blocking::blocking;
+use crate::boot::generate::GenerateRequest;
 use crate::boot::handlers::{Handler, HandlerMaterial, HandlerTrial, ParsedCode, example_of, generated_tool, handler_request, parse_code};
 use crate::boot::plan::{Plan, PlannedTool};
 use crate::boot::progress::Progress;
@@ -48,10 +51,9 @@ pub(super) async fn write_handlers(asking: Asking<'_>, plan: &Plan) -> Result<Ve
 }
 
 async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Written> {
-    let Asking { prompt, material, options, parts } = asking;
-    let first = handler_request(HandlerMaterial { prompt, pages: &material.pages, secrets: &options.secrets, tool });
+    let parts = asking.parts;
+    let (first, example) = begin(asking, tool).await?;
     let mut request = first.clone();
-    let example = example_of(&tool.input_schema);
     let untried =
         |reason| format!("the code of \"{}\" was not tried: no arguments could be made that its schema allows ({reason})", tool.name);
     let written = |body, doubt| Ok(Written { handler: Handler { tool: tool.name.clone(), body }, doubt });
@@ -78,6 +80,18 @@ async fn write_handler(asking: Asking<'_>, tool: &PlannedTool) -> Result<Written
         request = first.again(&text, &problems);
     }
     Err(Error::Internal("the model was asked for the code more than twice".into()))
+}
+
+/// Makes the request for the code of a tool, and the arguments for its trial. Both can take long for a hostile plan, so a thread for blocking
+/// work makes them.
+async fn begin(asking: Asking<'_>, tool: &PlannedTool) -> Result<(GenerateRequest, std::result::Result<Json, String>)> {
+    let Asking { prompt, material, options, parts: _ } = asking;
+    let (prompt, material, secrets, tool) = (prompt.to_owned(), Arc::clone(material), options.secrets.clone(), tool.clone());
+    blocking(move || {
+        let request = handler_request(HandlerMaterial { prompt: &prompt, pages: &material.pages, secrets: &secrets, tool: &tool });
+        Ok((request, example_of(&tool.input_schema)))
+    })
+    .await
 }
 
 /// The result of checking an answer.

@@ -6,6 +6,7 @@ mod plan;
 mod reading;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -153,7 +154,7 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
         return Ok(from_cache(entry, Origin::Cache, notes));
     }
     let material = match (reading.finish(prompt, parts, &mut notes).await, newest) {
-        (Ok(material), _) => material,
+        (Ok(material), _) => Arc::new(material),
         (Err(missed), Some(entry)) => {
             for missed in missed {
                 notes.warn(format!("{missed}; another page has changed, and the tools stay as they are until all pages can be read"));
@@ -171,8 +172,8 @@ pub async fn prepare(prompt: &str, options: &PrepareOptions, parts: BootParts<'_
     let prepared = Prepared {
         plan,
         handlers,
-        hosts: material.hosts,
-        pages: material.facts,
+        hosts: material.hosts.clone(),
+        pages: material.facts.clone(),
         secrets: options.secrets.clone(),
         origin: Origin::Model,
         created_at_ms,

@@ -1,5 +1,7 @@
 //! Asks a model, within a time limit.
 
+use std::sync::Arc;
+
 use super::reading::Material;
 use super::{BootParts, PrepareOptions};
 use crate::boot::generate::GenerateRequest;
@@ -13,7 +15,8 @@ const MAX_PROBLEM_BYTES: usize = 1_000;
 #[derive(Clone, Copy)]
 pub(super) struct Asking<'a> {
     pub(super) prompt: &'a str,
-    pub(super) material: &'a Material,
+    /// Shared with threads for blocking work.
+    pub(super) material: &'a Arc<Material>,
     pub(super) options: &'a PrepareOptions,
     pub(super) parts: BootParts<'a>,
 }

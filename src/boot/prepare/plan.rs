@@ -1,7 +1,10 @@
 //! Asks a model for the plan, and asks once more if the plan cannot be used.
 
+use std::sync::Arc;
+
 use super::model::{Answer, Asking, ask, joined};
-use crate::boot::plan::{Parsed, Plan, PlanMaterial, parse_plan, plan_request, problems_of};
+use crate::blocking::{Wait, blocking_while_awaited};
+use crate::boot::plan::{Parsed, Plan, PlanMaterial, parse_plan, plan_request, problems_while};
 use crate::boot::progress::Progress;
 use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
@@ -14,7 +17,11 @@ pub(super) async fn make_plan(asking: Asking<'_>) -> Result<Plan> {
         (parts.progress)(Progress::Planning { attempt, request_bytes: request.bytes() });
         let Answer { text, ms } = ask(asking, &request).await?;
         (parts.progress)(Progress::Answered { tool: None, attempt, answer_bytes: text.len(), ms });
-        let problems = match judge(&text, &material.hosts)? {
+        let text = Arc::new(text);
+        let (answer, hosts) = (Arc::clone(&text), material.hosts.clone());
+        // An answer may be made to take long.
+        let judged = blocking_while_awaited(move |wait| judge(&answer, &hosts, wait)).await?;
+        let problems = match judged {
             Judged::Sound(plan) => {
                 (parts.progress)(Progress::Planned { tools: plan.tools.len(), answer_bytes: text.len(), ms });
                 return Ok(plan);
@@ -36,13 +43,13 @@ enum Judged {
     Wrong(Vec<String>),
 }
 
-fn judge(answer: &str, hosts: &AllowedHosts) -> Result<Judged> {
+fn judge(answer: &str, hosts: &AllowedHosts, wait: &Wait) -> Result<Judged> {
     let plan = match parse_plan(answer) {
         Parsed::Plan(plan) if plan.tools.is_empty() => return Ok(Judged::Empty),
         Parsed::Plan(plan) => plan,
         Parsed::Refused(reason) => return Err(Error::BootRefused { what: "plan the tools".into(), reason: reason.into() }),
         Parsed::Unusable(problems) => return Ok(Judged::Wrong(problems)),
     };
-    let problems = problems_of(&plan, hosts);
+    let problems = problems_while(&plan, hosts, &|| wait.goes_on());
     Ok(if problems.is_empty() { Judged::Sound(plan) } else { Judged::Wrong(problems) })
 }

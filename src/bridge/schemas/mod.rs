@@ -35,7 +35,7 @@ use serde_json::Value as Json;
 use self::guard::{Bound, Cost, Guarded, guard};
 use self::turns::{CheckTurns, MAX_COST_AT_ONCE};
 use crate::catalog::{Manifest, Tool};
-use crate::text::sanitise_line;
+use crate::text::{is_quick_pattern, sanitise_line};
 
 pub use input::ArgumentChecks;
 pub use output::OutputChecks;
@@ -186,7 +186,7 @@ impl CompiledSchemas {
 
 impl Compiled {
     fn new(schema: &Json) -> Self {
-        let compiled = guard(schema, &|pattern| compile(&serde_json::json!({ "pattern": pattern })).is_ok())
+        let compiled = guard(schema, &|pattern| is_quick_pattern(pattern) && compile(&serde_json::json!({ "pattern": pattern })).is_ok())
             .and_then(|Guarded { schema, bound }| Ok((compile(&schema)?, schema, bound)));
         match compiled {
             Ok((validator, schema, bound)) => {

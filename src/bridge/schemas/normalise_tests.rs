@@ -130,3 +130,10 @@ fn a_long_name_and_many_references_to_what_is_in_it_take_little() {
     let schema = json!({ "properties": { long: { "$anchor": "x" }, "b": { "prefixItems": references } } });
     assert_eq!(problem(schema, json!({ "b": [1] })), "");
 }
+
+#[test]
+fn a_pattern_that_takes_long_to_compile_is_left_out() {
+    let schema = json!({ "properties": { "a": { "pattern": r"\d".repeat(1_000) }, "b": { "type": "string" } } });
+    assert_eq!(problem(schema.clone(), json!({ "a": "x" })), "");
+    assert_eq!(problem(schema, json!({ "b": 1 })), "b: expected string, got 1 (integer)");
+}
