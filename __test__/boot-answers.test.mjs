@@ -95,13 +95,12 @@ describe('a plan', () => {
     test(`with ${what} makes a tool that was not tried, and delays no other call`, async (t) => {
       const gateway = await openGateway(t)
       // A gateway has two worker threads.
-      const boots = [1, 2, 3].map((number) =>
-        gateway.boot({ prompt: `Add ${number}`, generate: hostile().generate, cache: false }),
-      )
+      const boots = [1, 2, 3].map((number) => gateway.boot({ prompt: `Add ${number}`, generate: hostile().generate, cache: false }))
       const { generate } = model({ plans: [plan(add)], handlers: { add: [GOOD] } })
       const other = await gateway.boot({ prompt: 'Add', generate, cache: false })
       assert.deepEqual(other.warnings, [])
-      for (const { warnings } of await Promise.all(boots)) assert.match(warnings.join(), /the code of "add" was not tried: no arguments could be made/)
+      for (const { warnings } of await Promise.all(boots))
+        assert.match(warnings.join(), /the code of "add" was not tried: no arguments could be made/)
     })
 
     test(`with ${what} does not keep an abort or the end of the gateway waiting`, async (t) => {

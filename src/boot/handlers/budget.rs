@@ -77,17 +77,13 @@ impl Budget {
     }
 
     fn spend(&mut self, left: Option<usize>, set: impl FnOnce(&mut Self, usize)) -> Option<()> {
-        match left.filter(|_| !self.is_spent) {
-            Some(left) => {
-                set(self, left);
-                Some(())
-            }
-            None => {
-                // Other alternatives of the schema must not be tried with what is left.
-                self.is_spent = true;
-                None
-            }
-        }
+        let Some(left) = left.filter(|_| !self.is_spent) else {
+            // Other alternatives of the schema must not be tried with what is left.
+            self.is_spent = true;
+            return None;
+        };
+        set(self, left);
+        Some(())
     }
 }
 

@@ -338,7 +338,8 @@ mod tests {
     #[test]
     fn a_schema_whose_example_would_be_too_large_has_none() {
         let text = "x".repeat(30_000);
-        let schema = property(&json!({ "type": "array", "uniqueItems": true, "minItems": 1_000, "items": { "type": "string", "default": text } }));
+        let schema =
+            property(&json!({ "type": "array", "uniqueItems": true, "minItems": 1_000, "items": { "type": "string", "default": text } }));
         let mut budget = Budget::new();
         assert!(made(&schema, &mut budget).unwrap_err().contains("too large"));
         assert!(budget.taken_steps() < 10_000, "{}", budget.taken_steps());
@@ -360,7 +361,9 @@ mod tests {
     fn a_pattern_of_nested_repetitions_takes_few_steps_and_has_an_example_or_a_reason() {
         let pattern = format!("^{}|a{}$", "(".repeat(40), ")*".repeat(40));
         assert!(steps(&json!({ "type": "string", "pattern": pattern, "minLength": 2 })) < 5_000);
-        assert!(example_of(&property(&json!({ "type": "string", "pattern": pattern, "minLength": 2 }))).unwrap_err().contains("does not match"));
+        assert!(
+            example_of(&property(&json!({ "type": "string", "pattern": pattern, "minLength": 2 }))).unwrap_err().contains("does not match")
+        );
         let other = format!("^{}a|{}$", "(".repeat(40), ")*".repeat(40));
         assert_eq!(example_of(&property(&json!({ "type": "string", "pattern": other, "minLength": 1 }))), Ok(json!({ "a": "a" })));
     }

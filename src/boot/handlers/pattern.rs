@@ -91,7 +91,8 @@ impl TextMaker<'_> {
 
 fn character_of(class: &ClassUnicode) -> Option<char> {
     let ranges = class.ranges();
-    let is_in = |wanted: char| ranges.get(ranges.partition_point(|range| range.end() < wanted)).is_some_and(|range| range.start() <= wanted);
+    let is_in =
+        |wanted: char| ranges.get(ranges.partition_point(|range| range.end() < wanted)).is_some_and(|range| range.start() <= wanted);
     PREFERRED.into_iter().find(|wanted| is_in(*wanted)).or_else(|| ranges.first().map(ClassUnicodeRange::start))
 }
 
@@ -139,7 +140,8 @@ mod tests {
 
     #[test]
     fn a_pattern_of_nested_repetitions_takes_few_steps() {
-        let nested = |levels: usize, inner: &str, times: &str| format!("^{}{inner}{}$", "(".repeat(levels), format!("){times}").repeat(levels));
+        let nested =
+            |levels: usize, inner: &str, times: &str| format!("^{}{inner}{}$", "(".repeat(levels), format!("){times}").repeat(levels));
         for (inner, times) in [("|a", "*"), ("a|", "*"), ("", "{1000}"), ("|a", "+"), ("a*", "*"), ("[a-z]", "{2,}")] {
             let at = |levels| steps(&nested(levels, inner, times), 2);
             assert!(at(40) < 2 * at(20) + 100 && at(40) < 2_000, "{inner} {times}: {} and {}", at(20), at(40));

@@ -108,13 +108,17 @@ impl SchemaSize {
             return Err(format!("has more than {MAX_EXPANDED_PARTS} parts after its references are replaced: write it shorter"));
         }
         if self.compared > MAX_COMPARED_PARTS {
-            return Err("has too many parts within \"unevaluatedProperties\" or \"unevaluatedItems\": use \"additionalProperties\"".to_owned());
+            return Err(
+                "has too many parts within \"unevaluatedProperties\" or \"unevaluatedItems\": use \"additionalProperties\"".to_owned()
+            );
         }
         if self.patterns > MAX_PATTERNS {
             return Err(format!("has more than {MAX_PATTERNS} patterns after its references are replaced: leave some out"));
         }
         if self.pattern_text > MAX_PATTERN_TEXT {
-            return Err(format!("has more than {MAX_PATTERN_TEXT} bytes of patterns after its references are replaced: write them shorter"));
+            return Err(format!(
+                "has more than {MAX_PATTERN_TEXT} bytes of patterns after its references are replaced: write them shorter"
+            ));
         }
         Ok(())
     }
@@ -182,7 +186,10 @@ impl<'a> Measure<'a> {
         let names = fields.get("patternProperties").and_then(Json::as_object);
         for pattern in own.into_iter().chain(names.into_iter().flat_map(Map::keys).map(String::as_str)) {
             if !is_quick_pattern(pattern) {
-                return Err(format!("has the pattern {}, which has too many classes such as \\s: write it shorter", sanitise_line(pattern, 60)));
+                return Err(format!(
+                    "has the pattern {}, which has too many classes such as \\s: write it shorter",
+                    sanitise_line(pattern, 60)
+                ));
             }
             self.size.patterns = self.size.patterns.saturating_add(inner.times);
             self.size.pattern_text += pattern.len();
@@ -243,7 +250,8 @@ mod tests {
             let schema = json!({ "$ref": "#/$defs/a", "$defs": { "a": { "items": { "$ref": reference } }, "%61": true } });
             assert!(problem(&schema).contains("recursion"), "{reference}: {}", problem(&schema));
         }
-        let other = json!({ "items": { "$schema": "http://json-schema.org/draft-04/schema#", "id": "x:/", "$ref": "#/items/not", "not": {} } });
+        let other =
+            json!({ "items": { "$schema": "http://json-schema.org/draft-04/schema#", "id": "x:/", "$ref": "#/items/not", "not": {} } });
         assert!(problem(&other).contains("$schema"));
     }
 
