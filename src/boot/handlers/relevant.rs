@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn the_number_of_searched_words_is_limited_and_those_of_the_name_come_first() {
-        let path: String = (100_000..101_000).map(|word| format!("/{word}")).collect();
+        let words: Vec<_> = (100_000..100_250).map(|word: u32| word.to_string()).collect();
+        let path = format!("/{}", words.join("/"));
         let endpoint = |number: usize| Endpoint { method: "GET".to_owned(), url: format!("https://a.example/{number}{path}") };
         let words = words_of(&PlannedTool { endpoints: (0..32).map(endpoint).collect(), ..tool() });
         assert_eq!(words.len(), MAX_WORDS);
