@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::Exit;
 use super::args::Approve;
-use super::error::{CliError, message, told};
+use super::error::{CliError, WORD, message, told};
 use super::own::{add_reads, not_writable};
 use super::pages;
 use super::reads::{chosen_reads, tell_reads};
@@ -119,10 +119,6 @@ async fn review(session: &Session, gateway: &Gateway, name: &str, all: bool) -> 
             return Ok(Reviewed { server: name.to_owned(), approved: false, request: Some(request), error: None });
         }
         let status = gateway.server_info(name)?.status;
-        if let Some(display_name) = &status.display_name {
-            let text = format!("{} has added this server, and calls it \"{}\".", status.source, one_line(display_name));
-            session.terminal.say(&session.terminal.err.wrapped("", &text));
-        }
         let dialog = session.terminal.dialog().await;
         pages::show(&dialog, &request_text(&request, &session.terminal.err), all).await;
         if let ApprovalRequest::Manifest(manifest) = &request
@@ -177,7 +173,7 @@ fn tell(session: &Session, reviewed: &Reviewed) {
     let Reviewed { server, approved, request, error } = reviewed;
     let terminal = &session.terminal;
     if let Some(error) = error {
-        return terminal.note_own(Tone::Bad, "hyperlight-mcp:", &printable(&told(error, &session.next_command), &['\n']));
+        return terminal.note_own(Tone::Bad, WORD, &printable(&told(error, &session.next_command, terminal), &['\n']));
     }
     if let Some(request) = request {
         let digest = is_approved(request).1;

@@ -7,8 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::pages;
 use super::terminal::{Dialog, Terminal};
-use super::untrusted::indented;
-use crate::command::{Tone, request_text};
+use crate::command::{Style, Tone, one_line, request_text};
 use crate::error::Error;
 use crate::gateway::{
     Answer, ApprovalQuestion, AuthorizationQuestion, Callbacks, ElicitationAnswer, ElicitationQuestion, Form, IssuerQuestion,
@@ -17,6 +16,8 @@ use crate::text::{arguments_text, escaped, sanitise_line, sanitise_text, shell_w
 use crate::trust::{AllowedWrites, ApprovalRequest, Decision};
 
 const MAX_TEXT_CHARS: usize = 4_000;
+/// Width of the column with the names of what is shown.
+const NAMES: usize = 12;
 
 /// The person at the terminal. If `can_ask` is false, nobody can answer.
 pub(super) struct Person {
@@ -56,14 +57,16 @@ impl Callbacks for Person {
             0 => (String::new(), ""),
             _ => (format!("The arguments are not shown in full: {cuts} of the values are cut.\n"), ", show [a]ll arguments"),
         };
-        let choices = format!("Call {call}? [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ");
-        let text = format!("the code wants to call {call} ({reason}) with\n{arguments}\n{cut}{choices}");
-        let (terminal, reason, whole) = (Arc::clone(&self.terminal), reason.clone(), (cuts > 0).then(|| question.args.clone()));
+        let (terminal, whole) = (Arc::clone(&self.terminal), (cuts > 0).then(|| question.args.clone()));
+        // The server chooses the tool's name and a model the arguments, so the rows that continue them are marked.
+        let wish = format!("{}\n({reason}) with", terminal.marked(0, &format!("the code wants to call {call}")));
+        let choices = terminal.marked(0, &format!("Call {call}? [o]nce, for this [r]un, for this [s]ession{all}, [N]o:"));
+        let text = format!("{wish}\n{}\n{cut}{choices} ", terminal.marked_lines(0, &arguments));
         Some(Box::pin(async move {
             let dialog = terminal.dialog().await;
             let mut answer = dialog.ask(&text).await.unwrap_or_default().to_lowercase();
             while let (Some(whole), "a" | "all") = (&whole, answer.as_str()) {
-                let text = format!("the code wants to call {call} ({reason}) with\n{}\n{choices}", whole_arguments_text(whole));
+                let text = format!("{wish}\n{}\n{choices} ", terminal.marked_lines(0, &whole_arguments_text(whole)));
                 answer = dialog.ask(&text).await.unwrap_or_default().to_lowercase();
             }
             // In other questions, `y` is the usual answer. Here it allows the least: this call.
@@ -96,12 +99,7 @@ impl Callbacks for Person {
         if !self.can_ask {
             return None;
         }
-        let issuer = sanitise_line(&question.issuer, MAX_TEXT_CHARS);
-        let text = format!(
-            "server \"{}\" needs your authorization at {issuer}. Open this page in a browser, sign in, then come back here:\n  {url}\n",
-            question.server
-        );
-        self.terminal.say(&text);
+        self.terminal.say(&authorization_text(url, question, &self.terminal.err));
         Some(Box::pin(async { Ok(None) }))
     }
 
@@ -113,13 +111,7 @@ impl Callbacks for Person {
         if !self.can_ask {
             return None;
         }
-        let IssuerQuestion { server, issuer, client_id, credential } = question;
-        let line = |text: &str| sanitise_line(text, MAX_TEXT_CHARS);
-        let text = format!(
-            "server \"{server}\" names the authorization server {}, which is not in the config (oauth.issuer). Send the {credential} of client {} there?",
-            line(issuer),
-            line(client_id)
-        );
+        let text = issuer_text(question, &self.terminal.err);
         let terminal = Arc::clone(&self.terminal);
         Some(Box::pin(async move { Ok(terminal.confirm(&text).await) }))
     }
@@ -145,8 +137,9 @@ impl Callbacks for Person {
             return None;
         }
         let description = if description.is_empty() { id } else { description };
-        let text = format!("{} (for server \"{server}\"; what you type is not shown): ", sanitise_line(description, MAX_TEXT_CHARS));
         let terminal = Arc::clone(&self.terminal);
+        let text = format!("{} (for server \"{server}\"; what you type is not shown):", sanitise_line(description, MAX_TEXT_CHARS));
+        let text = format!("{} ", terminal.marked(0, &text));
         let id = id.to_owned();
         Some(Box::pin(async move {
             let given = terminal.ask_secret(&text).await;
@@ -158,23 +151,61 @@ impl Callbacks for Person {
     }
 }
 
+/// Returns the sentence about the page of an authorization, and the page. The issuer and the page are addresses that a server chooses. So the
+/// part of each that says where it leads has a line of its own.
+fn authorization_text(url: &str, question: &AuthorizationQuestion, style: &Style) -> String {
+    let AuthorizationQuestion { server, issuer } = question;
+    let told = format!("server \"{server}\" needs your authorization. Open this page in a browser, sign in, then come back here:");
+    [style.wrapped("", &told), address_text("issuer", issuer, style), page_text(url, style)].concat()
+}
+
+/// Returns the question before a credential is sent to an authorization server that is not in the config.
+fn issuer_text(question: &IssuerQuestion, style: &Style) -> String {
+    let IssuerQuestion { server, issuer, client_id, credential } = question;
+    let told = format!("server \"{server}\" names an authorization server that oauth.issuer does not name:");
+    let client = style.item("  client", NAMES, &one_line(&sanitise_line(client_id, MAX_TEXT_CHARS)));
+    let question = format!("Send the {credential} of this client there?");
+    [style.wrapped("", &told), address_text("issuer", issuer, style), client, question].concat()
+}
+
+/// Formats an address of others in two fields: its scheme, host and port, which decide who gets what is sent there, and the whole address.
+/// Otherwise a long address could begin a row with the address of somebody else.
+fn address_text(name: &str, address: &str, style: &Style) -> String {
+    let whole = one_line(&sanitise_line(address, MAX_TEXT_CHARS));
+    [style.item(&format!("  {name} at"), NAMES, &origin_of(address)), style.item("  in full", NAMES, &whole)].concat()
+}
+
+/// Returns the scheme, the host in ASCII, and the port of an address.
+fn origin_of(address: &str) -> String {
+    let origin = url::Url::parse(address).ok().map(|url| url.origin()).filter(url::Origin::is_tuple);
+    origin.map_or_else(|| "unknown, as this is no address of HTTP".to_owned(), |origin| origin.ascii_serialization())
+}
+
+/// Formats a page to open: the server that has it, and the address in one piece and unchanged, so that a person can copy it or click on it. The
+/// terminal breaks a long address itself. An address has no blanks, so no row of it is a sentence; a text with blanks is marked.
+fn page_text(url: &str, style: &Style) -> String {
+    let url = escaped_line(url);
+    let shown = if url.contains(char::is_whitespace) { style.quoted("  ", &url) } else { format!("  {url}\n") };
+    [style.item("  page at", NAMES, &origin_of(&url)), shown].concat()
+}
+
 /// Asks a server's question: shows a form field by field, or a page to open. An empty answer to a required field declines the question.
 async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     let text = |value: &Json| sanitise_text(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
     let line = |value: &Json| sanitise_line(value.as_str().unwrap_or_default(), MAX_TEXT_CHARS);
     let who = question["server"].as_str().unwrap_or_default();
     let dialog = terminal.dialog().await;
-    dialog.say(&format!("server \"{who}\" asks: {}\n", indented(&text(&question["message"]))));
+    let asks = format!("server \"{who}\" asks:");
+    dialog.say(&format!("{asks} {}\n", terminal.after_word(&asks, &text(&question["message"]))));
     if let Some(url) = question["url"].as_str() {
-        // The address is shown in full and not changed, because a person opens it.
-        dialog.say(&format!("  {}\n", escaped_line(url)));
+        dialog.say(&page_text(url, &terminal.err));
         let agreed = dialog.confirm(&format!("Have you opened this page of server \"{who}\", and do you agree?")).await;
         return if agreed { ElicitationAnswer::Accept(None) } else { ElicitationAnswer::Decline };
     }
     let schema = &question["requestedSchema"];
     let form = match Form::parse(schema) {
         Ok(form) => form,
-        Err(problem) => return refused(&dialog, &problem),
+        Err(problem) => return refused(terminal, &dialog, &problem),
     };
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
     let mut answers = Map::new();
@@ -185,21 +216,23 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
         let default = form.default_of(name);
         let must = if required.contains(&name.as_str()) { ", required" } else { "" };
         let otherwise = default.map(|value| format!(" [{}]", shown_default(value))).unwrap_or_default();
-        let Some(typed) = dialog.ask(&format!("  {label} ({}{must}){otherwise}: ", choices(field, kind))).await else {
+        let asked = terminal.marked(2, &format!("{label} ({}{must}){otherwise}:", choices(field, kind)));
+        let Some(typed) = dialog.ask(&format!("  {asked} ")).await else {
             return ElicitationAnswer::Cancel;
         };
         match value_of(&typed, kind) {
             Ok(Some(value)) => drop(answers.insert(name.clone(), value)),
             Ok(None) if must.is_empty() || default.is_some() => {}
-            Ok(None) | Err(()) => return refused(&dialog, "the value has the wrong type, or is missing"),
+            Ok(None) | Err(()) => return refused(terminal, &dialog, "the value has the wrong type, or is missing"),
         }
     }
     // Defaults are inserted before the form is shown, so that only values which were shown are sent.
     let content = match form.fill(Some(&Json::Object(answers))) {
         Ok(content) => content,
-        Err(problems) => return refused(&dialog, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+        Err(problems) => return refused(terminal, &dialog, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
     };
-    dialog.say(&format!("This would be sent to \"{who}\":\n{}\n", whole_arguments_text(&content)));
+    let shown = terminal.marked_lines(0, &whole_arguments_text(&content));
+    dialog.say(&format!("This would be sent to \"{who}\":\n{shown}\n"));
     if dialog.confirm(&format!("Send this to server \"{who}\"?")).await {
         ElicitationAnswer::Accept(Some(Json::Object(content)))
     } else {
@@ -207,9 +240,9 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
     }
 }
 
-fn refused(dialog: &Dialog<'_>, problem: &str) -> ElicitationAnswer {
-    dialog
-        .say(&format!("  This answer does not fit the form ({}), so the question is declined.\n", sanitise_line(problem, MAX_TEXT_CHARS)));
+fn refused(terminal: &Terminal, dialog: &Dialog<'_>, problem: &str) -> ElicitationAnswer {
+    let told = format!("This answer does not fit the form ({}), so the question is declined.", sanitise_line(problem, MAX_TEXT_CHARS));
+    dialog.say(&format!("  {}\n", terminal.marked(2, &told)));
     ElicitationAnswer::Decline
 }
 
@@ -259,6 +292,8 @@ fn value_of(typed: &str, kind: &str) -> std::result::Result<Option<Json>, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::columns_in;
+    use crate::gateway::Credential;
 
     #[test]
     fn a_shell_reads_the_suggested_option_as_one_word() {
@@ -268,6 +303,44 @@ mod tests {
         for tool in ["x,fixture", "a\nb", "a\u{202e}"] {
             assert!(allowing("notes", tool).contains("cannot name this tool"), "{tool:?}");
         }
+    }
+
+    #[test]
+    fn the_address_of_an_authorization_server_cannot_begin_a_row_with_another_one() {
+        let style = Style::new(false, Some(80));
+        for dots in 0..90 {
+            let issuer = format!("http://127.0.0.1:38011/{}https://login.bank.example", ".".repeat(dots));
+            let text = issuer_text(
+                &IssuerQuestion {
+                    server: "x".to_owned(),
+                    issuer: issuer.clone(),
+                    client_id: "me".to_owned(),
+                    credential: Credential::ClientSecret,
+                },
+                &style,
+            );
+            let sign_in =
+                authorization_text("https://a.example/authorize?b=c", &AuthorizationQuestion { server: "x".to_owned(), issuer }, &style);
+            for shown in [&text, &sign_in] {
+                assert!(shown.contains("\n  issuer at http://127.0.0.1:38011\n"), "{shown}");
+                assert!(
+                    shown.lines().all(|row| columns_in(row) <= 80
+                        && !row.trim_start_matches(' ').starts_with("https://login") | row.starts_with(&" ".repeat(NAMES))),
+                    "{shown}"
+                );
+            }
+            assert!(text.ends_with("\nSend the client secret of this client there?"), "{text}");
+            assert!(sign_in.ends_with("\n  page at   https://a.example\n  https://a.example/authorize?b=c\n"), "{sign_in}");
+        }
+    }
+
+    #[test]
+    fn a_page_with_blanks_is_no_sentence_of_this_program() {
+        let text =
+            page_text(&format!("https://a.example/{} server \"bank\" asks: your code", "x".repeat(70)), &Style::new(false, Some(80)));
+        assert!(text.lines().skip(1).all(|row| row.starts_with("  | ")), "{text}");
+        assert_eq!(origin_of("https://login.bank.example@evil.example/"), "https://evil.example");
+        assert!(origin_of("data:text/html,x").starts_with("unknown"));
     }
 
     #[test]

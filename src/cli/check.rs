@@ -22,7 +22,7 @@ pub(super) async fn check(session: &Session, arguments: &Check) -> Result<Exit, 
     } else {
         for problem in &report.problems {
             let text = printable(&problem_text(&file, problem), &['\n']);
-            session.terminal.say(&format!("{}\n", text.trim_end()));
+            session.terminal.say(&format!("{}\n", session.terminal.marked_lines(0, text.trim_end())));
         }
         for server in gateway.servers()?.iter().filter(|server| !server.approved && code.contains(&format!("host:mcp-{}", server.name))) {
             let approve = session.next_command.with(&format!("approve {}", server.name));

@@ -4,8 +4,8 @@ use serde_json::{Value as Json, json};
 
 use super::Exit;
 use super::session::Session;
-use super::untrusted::indented;
-use crate::command::{Tone, printable};
+use super::terminal::Terminal;
+use crate::command::{Tone, columns_in, printable};
 use crate::config::INPUT_ADVICE;
 use crate::error::{Error, MissingCallback};
 use crate::text::NextCommand;
@@ -14,8 +14,12 @@ use crate::text::NextCommand;
 pub(super) const NO_CONFIG: &str = "ERR_NO_CONFIG";
 /// Error code for a file that cannot be read or written.
 pub(super) const FILE: &str = "ERR_FILE";
+/// Error code for a terminal that is too narrow for a question.
+pub(super) const TERMINAL: &str = "ERR_TERMINAL";
 /// Error code for wrong arguments.
 pub(super) const USAGE: &str = "ERR_USAGE";
+/// The word before the message of an error.
+pub(super) const WORD: &str = "hyperlight-mcp:";
 
 /// An error of the program.
 #[derive(Debug)]
@@ -42,7 +46,7 @@ impl CliError {
     /// Returns the message for a person.
     pub(super) fn sentence(&self, next_command: &NextCommand) -> String {
         match self {
-            Self::Error(error) => told(error, next_command),
+            Self::Error(error) => message(error, next_command),
             Self::Explained { text, .. } | Self::Message(_, text) | Self::Usage(text) => text.clone(),
             Self::Interrupted => "the program was interrupted".to_owned(),
         }
@@ -51,9 +55,12 @@ impl CliError {
     /// Prints the error. Returns the exit status of the program.
     pub(super) fn tell(self, session: &Session) -> Exit {
         let exit = if matches!(self, Self::Usage(_)) { Exit::Usage } else { Exit::Failed };
-        let next_command = &session.next_command;
+        let (next_command, terminal) = (&session.next_command, &session.terminal);
+        let plain = |text: &str| terminal.marked_lines(columns_in(WORD) + 1, &printable(text, &['\n']));
         let (text, mut json) = match self {
-            Self::Error(error) => (told(&error, next_command), json!({ "code": error.code(), "message": message(&error, next_command) })),
+            Self::Error(error) => {
+                (told(&error, next_command, terminal), json!({ "code": error.code(), "message": message(&error, next_command) }))
+            }
             Self::Explained { error, text, more } => {
                 let mut json = json!({ "code": error.code(), "message": message(&error, next_command) });
                 if let (Some(json), Json::Object(more)) = (json.as_object_mut(), more) {
@@ -61,15 +68,15 @@ impl CliError {
                 }
                 (text, json)
             }
-            Self::Message(code, text) => (text.clone(), json!({ "code": code, "message": text })),
-            Self::Usage(text) => (text.clone(), json!({ "code": USAGE, "message": text })),
+            Self::Message(code, text) => (plain(&text), json!({ "code": code, "message": text })),
+            Self::Usage(text) => (plain(&text), json!({ "code": USAGE, "message": text })),
             Self::Interrupted => return Exit::Interrupted,
         };
         if session.json() {
             json = json!({ "error": json });
-            session.terminal.print_json(&json);
+            terminal.print_json(&json);
         }
-        session.terminal.note_own(Tone::Bad, "hyperlight-mcp:", &printable(&text, &['\n']));
+        terminal.note_own(Tone::Bad, WORD, &printable(&text, &['\n']));
         exit
     }
 }
@@ -79,19 +86,27 @@ pub(super) fn message(error: &Error, next_command: &NextCommand) -> String {
     worded(error, next_command, |text| text)
 }
 
-/// Returns the message for a person. Indents untrusted lines, because an error may contain text of a script, a server or a config.
-pub(super) fn told(error: &Error, next_command: &NextCommand) -> String {
-    worded(error, next_command, |text| indented(&text))
+/// Returns the message for a person, which is printed after [`WORD`]. Marks untrusted rows, because an error may contain text of a script, a
+/// server or a config. A command is not broken into rows, so that it can be copied.
+pub(super) fn told(error: &Error, next_command: &NextCommand, terminal: &Terminal) -> String {
+    told_at("", error, next_command, terminal)
+}
+
+/// Returns the same message as [`told`], with the place of the error before it.
+pub(super) fn told_at(place: &str, error: &Error, next_command: &NextCommand, terminal: &Terminal) -> String {
+    let used = columns_in(WORD) + 1 + columns_in(place);
+    let text = worded(error, next_command, |text| terminal.marked(used, &printable(&text, &['\n'])));
+    format!("{place}{text}")
 }
 
 /// Builds a message that suggests the next command. `others` formats texts that may be untrusted.
 fn worded(error: &Error, next_command: &NextCommand, others: impl Fn(String) -> String) -> String {
     let about = |command: &str, server: &str| next_command.with(&format!("{command} {server}"));
     match error {
-        Error::NotApproved { server, reason } => others(format!(
-            "server \"{server}\" is not approved: {reason}. To read its approval request and decide: {}",
-            about("approve", server)
-        )),
+        Error::NotApproved { server, reason } => {
+            let text = others(format!("server \"{server}\" is not approved: {reason}. To read its approval request and decide:"));
+            format!("{text} {}", about("approve", server))
+        }
         Error::DigestChanged { server } => {
             format!(
                 "this digest does not match what server \"{server}\" would run or offer now. To read the current request: {}",

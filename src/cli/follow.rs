@@ -30,7 +30,7 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, CliEr
                 session.terminal.print(&format!("{}\n", json!(line)));
             }
         } else if !fresh.is_empty() {
-            session.terminal.print(&logs_text(fresh, &session.terminal.out));
+            session.terminal.print(&logs_text(fresh, &session.terminal.unbroken()));
         }
         // Ctrl-C stops this loop from outside. If the reader closes the output, the loop ends here.
         if session.terminal.output_end().is_some() {

@@ -191,6 +191,16 @@ async fn stop_of(command: &CliCommand, stop: &Stop) {
     }
 }
 
+/// Returns whether a command shows an approval request to a person. With a digest, the person has read the request before.
+fn shows_request(command: &CliCommand) -> bool {
+    match command {
+        CliCommand::Approve(arguments) => arguments.digest.is_none(),
+        CliCommand::Boot(arguments) => arguments.digest.is_none(),
+        CliCommand::Enable(_) => true,
+        _ => false,
+    }
+}
+
 /// Returns whether a command serves hosts until it is told to end.
 fn serves(command: &CliCommand) -> bool {
     matches!(command, CliCommand::Serve(_) | CliCommand::Boot(_))
@@ -202,6 +212,9 @@ fn is_interrupted(stop: &Stop) -> bool {
 }
 
 async fn dispatch(session: &Session, command: &CliCommand) -> Result<Exit, CliError> {
+    if shows_request(command) {
+        session.check_width()?;
+    }
     match command {
         CliCommand::Add(arguments) => own::add(session, arguments),
         CliCommand::Set(arguments) => own::set(session, arguments),
@@ -267,7 +280,8 @@ async fn servers_as(session: &Session, command: &Command, as_agent: &AsAgent) ->
         let waiting = agent.clone();
         blocking(move || Ok(waiting.wait_for_meaning(MEANING_PATIENCE))).await?;
     }
-    let outcome = command::perform_as(&gateway, &agent, command, &session.terminal.out, Speaker::Person).await?;
+    let style = if matches!(command, Command::Logs(_)) { session.terminal.unbroken() } else { session.terminal.out };
+    let outcome = command::perform_as(&gateway, &agent, command, &style, Speaker::Person).await?;
     if session.json() {
         session.terminal.print_json(&outcome.data);
     } else {

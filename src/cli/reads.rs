@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::terminal::Dialog;
-use crate::command::{Style, one_line};
+use crate::command::{Style, joined, one_line};
 
 /// Names the tools that sound like reads, and returns those that the person chooses.
 pub(super) async fn chosen_reads(dialog: &Dialog<'_>, names: &[String], style: &Style) -> Vec<String> {
@@ -11,8 +11,9 @@ pub(super) async fn chosen_reads(dialog: &Dialog<'_>, names: &[String], style: &
         return Vec::new();
     }
     let told = told(names);
-    let numbered = (1..).zip(names).map(|(number, name)| format!("{number} {name}")).collect::<Vec<_>>().join(", ");
-    dialog.say(&format!("\n{}{}", style.wrapped("", &told), style.wrapped("  ", &numbered)));
+    // A server chooses the names. A name that could look like several is in quotes.
+    let numbered = (1..).zip(names).map(|(number, name)| format!("{number} {}", joined(&[name]))).collect::<Vec<_>>().join(", ");
+    dialog.say(&format!("\n{}{}", style.wrapped("", &told), style.marked("  ", &one_line(&numbered))));
     loop {
         let answer = dialog.ask("Which of them are reads, to be called without a question? [a]ll, [N]one, or numbers (1,3-5): ").await;
         match choice(answer.as_deref().unwrap_or_default(), names) {
@@ -26,8 +27,13 @@ pub(super) async fn chosen_reads(dialog: &Dialog<'_>, names: &[String], style: &
 /// `way_out` says where.
 pub(super) fn tell_reads(dialog: &Dialog<'_>, names: &[String], way_out: &str, style: &Style) {
     let line = format!("\"reads\": {}", json!(names));
-    let texts = [style.wrapped("", &told(names)), style.wrapped("  ", &names.join(", "))];
-    dialog.say(&format!("\n{}{}{}", texts.concat(), style.wrapped("", &one_line(&format!("{way_out}:"))), style.wrapped("  ", &line)));
+    let texts = [style.wrapped("", &told(names)), style.marked("  ", &one_line(&joined(names)))];
+    dialog.say(&format!(
+        "\n{}{}{}",
+        texts.concat(),
+        style.wrapped("", &one_line(&format!("{way_out}:"))),
+        style.marked("  ", &one_line(&line))
+    ));
 }
 
 /// Returns the beginning of a text about tools that sound like reads.

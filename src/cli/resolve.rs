@@ -57,7 +57,7 @@ fn show(session: &Session, resolution: &Resolution, entries: Option<&Json>, writ
     }
     let mut text = String::new();
     for server in &resolution.servers {
-        text.push_str(&terminal.out.wrapped("", &one_line(&server.reason)));
+        text.push_str(&terminal.out.marked("", &one_line(&server.reason)));
     }
     if resolution.servers.is_empty() {
         text.push_str("no server is in force\n");

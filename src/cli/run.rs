@@ -6,14 +6,13 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::args::Run;
-use super::error::{CliError, told};
+use super::error::{CliError, WORD, told_at};
 use super::resolve::{show_for_run, task_of};
 use super::session::{Opening, Session, hosts_of, name_in_code};
 use super::terminal::Terminal;
-use super::untrusted::indented;
 use super::{Exit, files};
 use crate::bridge::{ToolErrors, inexact};
-use crate::command::{Tone, printable};
+use crate::command::{Tone, columns_in, printable};
 use crate::error::Error;
 use crate::gateway::{Agent, Gateway, RunFetch, RunOptions, RunReport, Sandbox};
 use crate::limits::LimitChanges;
@@ -78,7 +77,7 @@ pub(super) async fn run(session: &Session, arguments: &Run) -> Result<Exit, CliE
             Ok(Exit::Done)
         }
         Err(Error::Aborted { .. }) => Ok(Exit::Interrupted),
-        Err(error) => Err(explained(&agent, &session.next_command, error, (&arguments.file, &code), more)),
+        Err(error) => Err(explained(&agent, session, error, (&arguments.file, &code), more)),
     }
 }
 
@@ -159,25 +158,26 @@ fn print(session: &Session, raw: bool, value: Json, more: Json) {
 }
 
 /// Adds the line of the script to an error, and hints about servers that are not approved.
-fn explained(agent: &Agent, next_command: &NextCommand, error: Error, (file, code): (&Path, &str), mut more: Json) -> CliError {
+fn explained(agent: &Agent, session: &Session, error: Error, (file, code): (&Path, &str), mut more: Json) -> CliError {
+    let (terminal, next_command) = (&session.terminal, &session.next_command);
     let place = match &error {
         Error::GuestThrew { line: Some(line), column, .. } | Error::CodeSyntax { line: Some(line), column, .. } => Some((*line, *column)),
         _ => None,
     };
-    let what = match &error {
-        Error::GuestThrew { name, message, .. } => indented(&format!("{}: {}", name.shown(), message.shown())),
-        Error::CodeSyntax { message, .. } => indented(message.shown()),
-        other => told(other, next_command),
+    let at = match place {
+        Some((line, column)) => format!("{}:{line}{}: ", file.display(), column.map(|column| format!(":{column}")).unwrap_or_default()),
+        None => format!("{}: ", file.display()),
     };
-    let mut text = match place {
-        Some((line, column)) => format!(
-            "{}:{line}{}: {what}\n{}",
-            file.display(),
-            column.map(|column| format!(":{column}")).unwrap_or_default(),
-            excerpt(code, line, column)
-        ),
-        None => format!("{}: {what}", file.display()),
+    let marked = |text: &str| terminal.after_word(WORD, &printable(&format!("{at}{text}"), &['\n']));
+    let mut text = match &error {
+        Error::GuestThrew { name, message, .. } => marked(&format!("{}: {}", name.shown(), message.shown())),
+        Error::CodeSyntax { message, .. } => marked(message.shown()),
+        other => told_at(&at, other, next_command, terminal),
     };
+    if let Some((line, column)) = place {
+        let columns = terminal.screens.error.then_some(terminal.err.width);
+        text.extend(["\n", &excerpt(code, line, column, columns)]);
+    }
     if let Some((line, column)) = place {
         more["line"] = line.into();
         more["column"] = column.into();
@@ -204,15 +204,24 @@ fn imports(code: &str, server: &str) -> bool {
 }
 
 /// Formats a line of code with its number, and a caret under the column.
-fn excerpt(code: &str, line: u32, column: Option<u32>) -> String {
+fn excerpt(code: &str, line: u32, column: Option<u32>, columns: Option<usize>) -> String {
     let Some(text) = code.lines().nth((line as usize).saturating_sub(1)) else { return String::new() };
     // A tab would be wider than one column and move the caret to a wrong place, so it is replaced.
     let text = text.replace('\t', " ");
     let number = line.to_string();
-    let shown: String = text.chars().take(MAX_LINE_CHARS).collect();
+    // A terminal would break a longer line, and the rest of it could look like a line of this program.
+    let mut room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(number.len() + 5));
+    let fits = |character: &char| {
+        let needed = columns_in(&printable(&character.to_string(), &[]));
+        needed <= room && {
+            room -= needed;
+            true
+        }
+    };
+    let shown: String = text.chars().take(MAX_LINE_CHARS).take_while(fits).collect();
     // An escaped character is longer than the original and would move the caret to a wrong place, so then there is no caret.
     let same = printable(&shown, &[]) == shown;
-    let column = column.filter(|column| same && (1..=MAX_LINE_CHARS).contains(&(*column as usize)));
+    let column = column.filter(|column| same && (1..=shown.chars().count() + 1).contains(&(*column as usize)));
     let caret = column.map(|column| format!("\n  {} | {}^", " ".repeat(number.len()), " ".repeat(column as usize - 1)));
     format!("  {number} | {shown}{}", caret.unwrap_or_default())
 }
@@ -223,10 +232,13 @@ mod tests {
 
     #[test]
     fn the_line_is_shown_with_a_caret_under_the_place() {
-        assert_eq!(excerpt("a\n\tfoo.bar()", 2, Some(6)), "  2 |  foo.bar()\n    |      ^");
-        assert_eq!(excerpt("a", 1, None), "  1 | a");
-        assert_eq!(excerpt("a", 9, Some(1)), "");
-        assert!(!excerpt(&"x".repeat(500), 1, Some(400)).contains('^'));
+        assert_eq!(excerpt("a\n\tfoo.bar()", 2, Some(6), None), "  2 |  foo.bar()\n    |      ^");
+        assert_eq!(excerpt("a", 1, None, None), "  1 | a");
+        assert_eq!(excerpt("a", 9, Some(1), None), "");
+        assert!(!excerpt(&"x".repeat(500), 1, Some(400), None).contains('^'));
+        let narrow = excerpt(&"天".repeat(500), 1, Some(17), Some(40));
+        assert_eq!(narrow, format!("  1 | {}\n    | {}^", "天".repeat(17), " ".repeat(16)));
+        assert!(!excerpt(&"天".repeat(500), 1, Some(30), Some(40)).contains('^'));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use serde_json::{Value as Json, json};
 use super::ProcessContext;
 use super::args::Global;
 use super::ask::Person;
-use super::error::{CliError, NO_CONFIG};
+use super::error::{CliError, NO_CONFIG, TERMINAL};
 use super::grants::{AsAgent, agent_of};
 use super::terminal::Terminal;
-use crate::command::Tone;
+use crate::command::{MIN_WIDTH, Tone};
 use crate::error::{Error, Result};
 use crate::fetch::AllowedHosts;
 use crate::gateway::{Agent, Callbacks, EventListener, Gateway, GatewayOptions};
@@ -73,6 +73,15 @@ impl Session {
     /// Returns whether a person at the terminal can be asked. This is false with `--json`.
     pub(super) fn can_ask(&self) -> bool {
         self.context.screens.can_ask() && !self.json()
+    }
+
+    /// Checks that the terminal is wide enough for a request or a question.
+    pub(super) fn check_width(&self) -> std::result::Result<(), CliError> {
+        let Some(columns) = self.context.screens.too_few_columns().filter(|_| !self.json()) else { return Ok(()) };
+        let text = format!(
+            "this terminal has {columns} columns, and a question needs at least {MIN_WIDTH}: make it wider, and run the command again"
+        );
+        Err(CliError::Message(TERMINAL, text))
     }
 
     pub(super) fn options(&self) -> GatewayOptions {
@@ -212,6 +221,9 @@ impl Session {
     /// Returns options for a gateway that asks the person at the terminal.
     fn asking(&self, allowed: AllowedWrites) -> GatewayOptions {
         let mut options = self.options();
+        if let Err(error) = self.check_width() {
+            self.terminal.note(Tone::Warning, "warning:", &format!("nobody is asked: {}", error.sentence(&self.next_command)));
+        }
         let person = Person { terminal: Arc::clone(&self.terminal), can_ask: self.can_ask(), allowed };
         let person = Arc::new(person) as Arc<dyn Callbacks>;
         let _ = self.person.set(Arc::clone(&person));
@@ -317,50 +329,49 @@ fn enable(gateway: &Gateway, servers: Option<&[String]>, unapproved: Unapproved)
     }
 }
 
-/// Returns the line about a server that an agent has added or changed.
-fn proposed_server(next_command: &NextCommand, event: &Json) -> String {
+/// Returns the line about a server that an agent has added or changed, and the commands after it.
+fn proposed_server(next_command: &NextCommand, event: &Json) -> (String, String) {
     let text = |key: &str| sanitise_text(event[key].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
     let server = text("server");
     let agent = event["agent"].as_str().map_or_else(|| "the operator's own agent".to_owned(), |_| format!("agent \"{}\"", text("agent")));
     if event["approved"] == true {
-        return format!("{agent} has added server \"{server}\", which is approved without a person, as requireApproval is false");
+        let text = format!("{agent} has added server \"{server}\", which is approved without a person, as requireApproval is false");
+        return (text, String::new());
     }
     let [approve, remove] = ["approve", "remove"].map(|command| next_command.with(&format!("{command} {server}")));
-    format!("{agent} proposes server \"{server}\". To read what would run, and decide: {approve}; to refuse it: {remove}")
+    (format!("{agent} proposes server \"{server}\". To read what would run, and decide:"), format!("{approve}; to refuse it: {remove}"))
 }
 
-/// Returns the line about a server that a model wants to be approved.
-fn proposed_approval(next_command: &NextCommand, request: &Json) -> String {
+/// Returns the line about a server that a model wants to be approved, and the command after it.
+fn proposed_approval(next_command: &NextCommand, request: &Json) -> (String, String) {
     let server = sanitise_text(request["server"].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
     let what = if request["stage"] == "manifest" { "what it offers" } else { "what would run" };
     let approve = next_command.with(&format!("approve {server}"));
-    format!("a model asks you to approve server \"{server}\". To read {what}, and decide: {approve}")
+    (format!("a model asks you to approve server \"{server}\". To read {what}, and decide:"), approve)
 }
 
 fn tell(terminal: &Terminal, next_command: &NextCommand, event: &Json) {
     let text = |key: &str| sanitise_text(event[key].as_str().unwrap_or_default(), MAX_EVENT_CHARS);
     let warn = |message: String| terminal.note(Tone::Warning, "warning:", &message);
+    // A command is not broken into rows, so that it can be copied.
+    let advise = |(message, command): (String, String)| {
+        let text = format!("{} {command}", terminal.after_word("warning:", &message));
+        terminal.note_own(Tone::Warning, "warning:", text.trim_end());
+    };
     let server = || text("server");
     match event["type"].as_str().unwrap_or_default() {
         "warning" | "approvals-damaged" => warn(text("message")),
-        "server-proposed" => warn(proposed_server(next_command, event)),
-        "approval-proposed" => warn(proposed_approval(next_command, &event["request"])),
+        "server-proposed" => advise(proposed_server(next_command, event)),
+        "approval-proposed" => advise(proposed_approval(next_command, &event["request"])),
         "executable-changed" => warn(format!("the program of server \"{}\" has changed since its approval: {}", server(), text("path"))),
         "tools-changed" => {
-            warn(format!(
-                "server \"{0}\" has changed since its approval. To read the changes: {1}",
-                server(),
-                next_command.with(&format!("approve {}", server()))
-            ));
+            let told = format!("server \"{}\" has changed since its approval. To read the changes:", server());
+            advise((told, next_command.with(&format!("approve {}", server()))));
         }
         "elicitation-cancelled" => warn(format!("a question of server \"{}\" was not shown to anybody: {}", server(), text("reason"))),
         "connection-lost" => {
-            warn(format!(
-                "the connection to server \"{}\" was lost: {}. To read its output: {}",
-                server(),
-                text("reason"),
-                next_command.with(&format!("logs {}", server()))
-            ));
+            let told = format!("the connection to server \"{}\" was lost: {}. To read its output:", server(), text("reason"));
+            advise((told, next_command.with(&format!("logs {}", server()))));
         }
         "config-reloaded" => {
             let names = |what: &str| match event[what].as_array().map_or(&[][..], Vec::as_slice) {

@@ -14,7 +14,7 @@ use super::args::ColorChoice;
 use super::held_output::{HeldOutput, Stream};
 use super::typed_line;
 use super::untrusted::{indented, without_controls};
-use crate::command::{Style, Tone};
+use crate::command::{MIN_WIDTH, Style, Tone, columns_in};
 use crate::text::{is_unseen, sanitise_line};
 
 /// The standard streams of this process that are terminals, and the width of the terminal.
@@ -37,7 +37,12 @@ impl Screens {
     /// Returns whether a person can read a question and type an answer.
     #[must_use]
     pub fn can_ask(&self) -> bool {
-        self.input && self.error
+        self.input && self.error && self.too_few_columns().is_none()
+    }
+
+    /// Returns the width of the terminal if it is too narrow for a question.
+    pub(super) fn too_few_columns(&self) -> Option<usize> {
+        self.columns.filter(|columns| (1..MIN_WIDTH).contains(columns) && (self.output || self.error))
     }
 }
 
@@ -93,6 +98,11 @@ impl Terminal {
             asking: tokio::sync::Mutex::default(),
             visible: Mutex::default(),
         }
+    }
+
+    /// Returns the layout of standard output for lines that programs search, such as those of a log. In a file or a pipe, no line is broken.
+    pub(super) fn unbroken(&self) -> Style {
+        if self.screens.output { self.out } else { Style { width: usize::MAX, ..self.out } }
     }
 
     /// Prints text on standard output. A file or a pipe gets the text unchanged. A terminal gets it without control characters, and only
@@ -160,7 +170,23 @@ impl Terminal {
 
     /// Prints a coloured word and untrusted text on standard error.
     pub(super) fn note(&self, tone: Tone, word: &str, text: &str) {
-        self.note_own(tone, word, &indented(text));
+        self.note_own(tone, word, &self.after_word(word, text));
+    }
+
+    /// Formats untrusted text that is printed on standard error after `used` columns. Each further row has a mark.
+    pub(super) fn marked(&self, used: usize, text: &str) -> String {
+        indented(self.screens.error.then_some(&self.err), used, text)
+    }
+
+    /// Formats lines that may be too long for the terminal, such as those of a JSON document. Only the rows that continue a line have a mark.
+    pub(super) fn marked_lines(&self, used: usize, text: &str) -> String {
+        let lines = text.split('\n').enumerate();
+        lines.map(|(index, line)| self.marked(if index == 0 { used } else { 0 }, line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Formats untrusted text that is printed by [`Self::note_own`] after this word.
+    pub(super) fn after_word(&self, word: &str, text: &str) -> String {
+        self.marked(columns_in(word) + 1, text)
     }
 
     /// Prints a coloured word and trusted text on standard error.
@@ -355,6 +381,29 @@ mod tests {
         assert!(!is_progress);
         drop(dialog);
         assert!(terminal.screen().held.is_none());
+    }
+
+    #[test]
+    fn nobody_is_asked_at_a_terminal_that_is_too_narrow_for_a_question() {
+        let screens = |columns| Screens { input: true, output: true, error: true, columns };
+        for columns in [None, Some(0), Some(MIN_WIDTH), Some(80)] {
+            assert!(screens(columns).can_ask(), "{columns:?}");
+        }
+        assert!(!screens(Some(MIN_WIDTH - 1)).can_ask() && !screens(Some(1)).can_ask());
+        assert!(Screens { input: false, ..screens(None) }.too_few_columns().is_none());
+    }
+
+    #[test]
+    fn only_at_a_terminal_long_lines_are_broken_into_rows_with_a_mark() {
+        let terminal = |error| {
+            let screens = Screens { input: false, output: error, error, columns: Some(40) };
+            Terminal::new(screens, ColorChoice::Never, &BTreeMap::new())
+        };
+        let text = format!("{}notes: approved", ".".repeat(32));
+        assert_eq!(terminal(true).after_word("log:", &text), format!("{}not\n  | es: approved", ".".repeat(32)));
+        assert_eq!(terminal(false).after_word("log:", &text), text);
+        assert_eq!(terminal(true).marked_lines(0, "{\n  \"a\": 1\n}"), "{\n  \"a\": 1\n}");
+        assert_eq!((terminal(true).unbroken().width, terminal(false).unbroken().width), (40, usize::MAX));
     }
 
     #[test]

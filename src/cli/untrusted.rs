@@ -3,12 +3,23 @@
 
 use std::borrow::Cow;
 
+use crate::command::{MARK, Style};
+
 /// The escape codes with which `Style` colours a text, and the code that ends a colour.
 const COLOURS: [&str; 6] = ["[0m", "[1m", "[2m", "[31m", "[32m", "[33m"];
 
-/// Indents each line of untrusted text except the first, so that no line looks like a line of this program.
-pub(super) fn indented(text: &str) -> String {
-    text.trim_end_matches('\n').replace('\n', "\n  | ")
+/// Puts a mark before each line of untrusted text except the first, so that no line looks like a line of this program.
+///
+/// `screen` is the layout of a terminal. There, the text is also broken into rows, because the terminal itself would begin a row at the first
+/// column, without a mark. The first row is printed after `used` columns. A file or a pipe (`None`) has no rows, and programs search there
+/// for whole lines, so lines stay as they are.
+pub(super) fn indented(screen: Option<&Style>, used: usize, text: &str) -> String {
+    let further = format!("  {MARK}");
+    match screen {
+        // A tab can take up to 8 columns, depending on where it is.
+        Some(style) => style.rows(used, &further, &text.replace('\t', "    ")).join("\n"),
+        None => text.trim_end_matches('\n').replace('\n', &format!("\n{further}")),
+    }
 }
 
 /// Replaces control characters in a text with their numbers, except line ends, tabs and our own colours. Each text is already made safe
@@ -34,8 +45,10 @@ pub(super) fn without_controls(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr as _;
+
     use super::*;
-    use crate::command::{Style, Tone};
+    use crate::command::Tone;
 
     #[test]
     fn a_terminal_gets_our_colours_and_no_other_control_sequence() {
@@ -49,7 +62,26 @@ mod tests {
 
     #[test]
     fn no_line_of_others_begins_like_one_of_this_program() {
-        assert_eq!(indented("a\nhyperlight-mcp: b\n\n"), "a\n  | hyperlight-mcp: b");
-        assert_eq!(indented("a"), "a");
+        for screen in [None, Some(&Style::default())] {
+            assert_eq!(indented(screen, 0, "a\nhyperlight-mcp: b\n\n"), "a\n  | hyperlight-mcp: b");
+            assert_eq!(indented(screen, 0, "a"), "a");
+        }
+    }
+
+    #[test]
+    fn no_row_that_a_terminal_would_break_begins_like_a_line_of_this_program() {
+        let style = Style::new(false, Some(40));
+        let prefix = "server \"evil\" asks: ";
+        for filler in [".", "\t", "天", "e\u{301}", "\u{1f600}"] {
+            for count in 0..60 {
+                let text = format!("{}server \"bank\" asks: your code", filler.repeat(count));
+                let shown = format!("{prefix}{}", indented(Some(&style), prefix.len(), &text));
+                for (index, row) in shown.lines().enumerate() {
+                    assert!(row.width() <= 40 && (index == 0 || row.starts_with("  | ")), "{row:?} of {text:?}");
+                }
+            }
+        }
+        let long = "x".repeat(200);
+        assert_eq!(indented(None, 0, &long), long);
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn test(session: &Session, server: &Server) -> Result<Exit, Cli
         return Ok(Exit::Done);
     };
     if !wanted_by(session, &gateway, &server.server).is_empty() {
-        session.terminal.say(&format!("{}\n", told(&error, &session.next_command)));
+        session.terminal.say(&format!("{}\n", told(&error, &session.next_command, &session.terminal)));
         if offer_hosts(session, &gateway, &server.server).await? {
             return Ok(Exit::Done);
         }

@@ -21,6 +21,6 @@ pub(crate) use providers::{provider_approved_text, provider_list_text, provider_
 pub use render::{logs_text, problem_text};
 pub(crate) use request::{LOOKALIKE, bordered, quoted};
 pub use request::{request_text, stage_of};
-pub(crate) use text::one_line;
-pub use text::{DEFAULT_WIDTH, Style, Tone, date_time, printable};
+pub use text::{DEFAULT_WIDTH, MIN_WIDTH, Style, Tone, date_time, printable};
+pub(crate) use text::{MARK, columns_in, joined, one_line};
 pub use words::{MAX_LINE_BYTES, Words, split};

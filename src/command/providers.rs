@@ -6,7 +6,8 @@ use serde_json::json;
 use super::args::Providers;
 use super::execute::{Outcome, Speaker};
 use super::parse::METHOD;
-use super::text::{Style, Tone, one_line};
+use super::request::bordered;
+use super::text::{Style, Tone, one_line, printable};
 use crate::error::{Error, Result};
 use crate::gateway::{Gateway, ProviderRequest, ProviderState, ProviderStatus};
 
@@ -54,7 +55,7 @@ pub(super) async fn providers(gateway: &Gateway, arguments: &Providers, style: &
 /// Formats a provider whose code a person has just approved. `approve` returns the command that approves a server.
 pub(crate) fn provider_approved_text(status: &ProviderStatus, approve: &dyn Fn(&str) -> String) -> String {
     if let Some(problem) = &status.problem {
-        return format!("{}: {}: {problem}\n", status.name, status.state.as_str());
+        return format!("{}: {}: {}\n", status.name, status.state.as_str(), printable(problem, &[]));
     }
     let names = if status.servers.is_empty() { "no servers".to_owned() } else { one_line(&status.servers.join(", ")) };
     let mut text = format!("{}: approved. It brings: {names}\n", status.name);
@@ -76,19 +77,21 @@ pub(crate) fn provider_list_text(all: &[ProviderStatus], style: &Style, approve:
     let mut text = style.table(&["PROVIDER", "STATE", "PACKAGE", "SERVERS"], all.iter().map(row).collect());
     for status in all {
         if let Some(description) = &status.description {
-            text.push_str(&style.wrapped("", &format!("\n{} describes itself as: \"{}\"", status.name, one_line(description))));
+            text.push('\n');
+            text.push_str(&style.marked("", &format!("{} describes itself as: \"{}\"", status.name, one_line(description))));
         }
         if let Some(problem) = &status.problem {
             let title = style.paint(Tone::Warning, &format!("{}: {}", status.name, status.state.as_str()));
             text.extend(["\n", &title, "\n"]);
-            text.push_str(&style.wrapped("  ", problem));
+            // The problem can have texts of the package, and the command below is to be copied.
+            text.push_str(&style.quoted("  ", &printable(problem, &['\n'])));
         }
         if status.state == ProviderState::Unapproved {
             // The command is not wrapped, so that it can be copied.
             text.extend(["  ", &approve(&status.name), "\n"]);
         }
         for refused in &status.refused {
-            text.push_str(&style.wrapped("  ", &one_line(&format!("{} is denied: {}", refused.name, refused.reason))));
+            text.push_str(&style.marked("  ", &one_line(&format!("{} is denied: {}", refused.name, refused.reason))));
         }
     }
     text
@@ -98,14 +101,14 @@ pub(crate) fn provider_list_text(all: &[ProviderStatus], style: &Style, approve:
 pub(crate) fn provider_request_text(request: &ProviderRequest, style: &Style) -> String {
     let ProviderRequest { name, package, version, folder, file, files, bytes, digest, approved: _, approved_before } = request;
     let mut text = format!("\n{}\n", style.paint(Tone::Warning, &format!("Provider {name}: the code of a package")));
-    let mut field = |name: &str, value: &str| text.push_str(&style.field(name, NAMES, value));
+    let mut field = |name: &str, value: &str| text.push_str(&style.field(name, NAMES, &one_line(value)));
     field("package", package);
     field("version", version);
     if let Some(before) = approved_before {
         field("approved before", &format!("version {before}, with other files"));
     }
-    field("folder", folder);
-    field("runs", file);
+    field("folder", &bordered(folder));
+    field("runs", &bordered(file));
     field("covers", &format!("all {files} files of the folder, {bytes} bytes. Imports from outside of the folder are refused"));
     field("digest", digest);
     text.push_str(&style.wrapped("", WARNING));
@@ -130,6 +133,10 @@ mod tests {
             approved: false,
             approved_before: Some("1.1.0".into()),
         };
+        let hostile = ProviderRequest { file: "provider\u{200b}.js".into(), folder: "/a\nruns  b ".into(), ..request.clone() };
+        let text = provider_request_text(&hostile, &Style::default());
+        assert!(text.contains("\nruns            provider\\u{200b}.js\n"), "{text}");
+        assert!(text.contains("\nfolder          \"/a\\nruns  b \"\n"), "{text}");
         let text = provider_request_text(&request, &Style::new(false, Some(80)));
         for part in ["1.2.0", "1.1.0", "/project/node_modules/acme-mcp", "provider.js", "512 bytes", &"d".repeat(64), "all rights"] {
             assert!(text.contains(part), "{part}: {text}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::request::quoted;
-use super::text::{Style, Tone, date_time, joined, one_line};
+use super::text::{MARK, Style, Tone, columns_in, date_time, joined, one_line};
 use crate::bridge::ToolMatch;
 use crate::config::ServerSource;
 use crate::gateway::{ConnectionReport, LogLine, ReloadReport, ServerDetails, ServerInfo, ServerLimits, ToolDetails};
@@ -13,6 +13,8 @@ use crate::text::sanitise_line;
 
 /// Length limit of an error in a table.
 const MAX_ERROR_CHARS: usize = 300;
+/// Length limit of the word that says what a line of a log is.
+const MAX_KIND_CHARS: usize = 40;
 /// Width of the column with the field names.
 const NAMES: usize = 16;
 
@@ -81,17 +83,19 @@ pub(super) fn list_text(servers: &[ServerStatus], style: &Style) -> String {
     let mut text = style.table(columns, servers.iter().map(row).collect());
     for server in servers {
         for line in [hidden_text(server), missing_text(server)].into_iter().flatten() {
-            text.push_str(&style.wrapped("", &format!("\n{}: {line}", server.name)));
+            text.push('\n');
+            text.push_str(&style.marked("", &format!("{}: {line}", server.name)));
         }
         if let Some(error) = &server.last_error {
             text.push('\n');
             text.push_str(&style.paint(Tone::Bad, &format!("{}: {}", server.name, error.code)));
             text.push('\n');
-            text.push_str(&style.wrapped("  ", &sanitise_line(&error.message, MAX_ERROR_CHARS)));
+            text.push_str(&style.quoted("  ", &sanitise_line(&error.message, MAX_ERROR_CHARS)));
         }
         if !server.quarantined.is_empty() {
             let names: Vec<_> = server.quarantined.iter().map(|tool| sanitise_line(tool, MAX_ERROR_CHARS)).collect();
-            text.push_str(&style.wrapped("", &format!("\n{}: changed since their approval: {}", server.name, joined(&names))));
+            text.push('\n');
+            text.push_str(&style.marked("", &format!("{}: changed since their approval: {}", server.name, joined(&names))));
         }
     }
     text
@@ -193,7 +197,7 @@ fn details_text(details: &ServerDetails, style: &Style) -> String {
 fn tools_text(details: &ServerDetails, style: &Style) -> String {
     let tool = |tool: &ToolDetails| {
         let names = tool.direct_names.as_ref().map(|names| format!("{}, {}", names.underscore, names.hyphen));
-        let signature = style.wrapped("  ", &one_line(&tool.signature));
+        let signature = style.marked("  ", &one_line(&tool.signature));
         format!("{signature}{}", names.map(|names| style.wrapped("    ", &format!("direct: {names}"))).unwrap_or_default())
     };
     details.tools.iter().map(tool).collect()
@@ -210,10 +214,10 @@ pub(super) fn test_text(report: &ConnectionReport, changed: &[String], style: &S
         report.era,
         report.tools.len()
     );
-    let warnings = report.warnings.iter().map(|warning| style.wrapped("  ", &format!("warning: {warning}")));
+    let warnings = report.warnings.iter().map(|warning| style.marked("  ", &format!("warning: {}", one_line(warning))));
     let names: Vec<_> = changed.iter().map(|tool| sanitise_line(tool, MAX_ERROR_CHARS)).collect();
-    let changed = (!names.is_empty()).then(|| style.wrapped("  ", &format!("changed since their approval: {}", joined(&names))));
-    [format!("{what}\n")].into_iter().chain(changed).chain(warnings).collect()
+    let changed = (!names.is_empty()).then(|| style.marked("  ", &format!("changed since their approval: {}", joined(&names))));
+    [style.marked("", &what)].into_iter().chain(changed).chain(warnings).collect()
 }
 
 pub(super) fn search_text(matches: &[ToolMatch], style: &Style) -> String {
@@ -235,7 +239,7 @@ pub(super) fn reload_text(report: &ReloadReport) -> String {
     if lines.is_empty() { "nothing has changed\n".to_owned() } else { lines }
 }
 
-/// Formats the lines of a server's log, each with its time (UTC).
+/// Formats the lines of a server's log, each with its time (UTC). A line that is too long for the width continues in rows with a mark.
 ///
 /// ```
 /// use hyperlight_mcp::command::{Style, logs_text};
@@ -253,8 +257,10 @@ pub fn logs_text(lines: &[LogLine], style: &Style) -> String {
             _ => Tone::Quiet,
         };
         // Another version or another program may have written the log file, so its text is sanitised again.
-        let (kind, text) = (sanitise_line(&line.kind, MAX_ERROR_CHARS), sanitise_line(&line.text, 10 * MAX_ERROR_CHARS));
-        format!("{} {} {text}\n", style.paint(Tone::Quiet, &date_time(line.at)), style.paint(tone, &kind))
+        let (kind, text) = (sanitise_line(&line.kind, MAX_KIND_CHARS), sanitise_line(&line.text, 10 * MAX_ERROR_CHARS));
+        let at = date_time(line.at);
+        let rows = style.rows(columns_in(&at) + columns_in(&kind) + 2, &format!("  {MARK}"), &text).join("\n");
+        format!("{} {} {rows}\n", style.paint(Tone::Quiet, &at), style.paint(tone, &kind))
     };
     lines.iter().map(line).collect()
 }

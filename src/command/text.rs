@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthChar as _;
 
 use crate::text::is_unseen;
 
@@ -12,8 +12,16 @@ use crate::text::is_unseen;
 pub const DEFAULT_WIDTH: usize = 80;
 /// The number of columns by which the further lines of an item are indented.
 const HANGING: usize = 2;
-const MIN_WIDTH: usize = 40;
+/// The smallest width for which texts are laid out. On a narrower terminal, the terminal itself would break rows, and a part of a text of others
+/// could look like a row of this program. So nobody is asked there.
+pub const MIN_WIDTH: usize = 20;
 const MAX_WIDTH: usize = 200;
+/// The smallest number of columns for the text of a field beside its name. If there are fewer, the text is below the name.
+const MIN_BESIDE: usize = 16;
+/// Indentation of a field's text below its name. No name of a field begins there.
+const BELOW: usize = 4;
+/// Mark at the begin of a row with a text of others, behind the row's indentation. No row of this program begins with it.
+pub(crate) const MARK: &str = "| ";
 /// Maximum number of consecutive spaces and invisible characters that are shown in full. If there are more, their number is shown instead.
 const MAX_BLANKS: usize = 8;
 /// Maximum number of different invisible characters that are named when a run of such characters is replaced by its length.
@@ -45,15 +53,15 @@ impl Default for Style {
 }
 
 impl Style {
-    /// Creates a style. An unknown width becomes 80. A known width is changed to at least 40 and at most 200.
+    /// Creates a style. An unknown width (`None` or 0) becomes 80. A known width is changed to at least 20 and at most 200.
     ///
     /// ```
     /// use hyperlight_mcp::command::Style;
-    /// assert_eq!((Style::new(false, None).width, Style::new(false, Some(7)).width), (80, 40));
+    /// assert_eq!((Style::new(false, None).width, Style::new(false, Some(7)).width), (80, 20));
     /// ```
     #[must_use]
     pub fn new(color: bool, width: Option<usize>) -> Self {
-        Self { color, width: width.unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH) }
+        Self { color, width: width.filter(|width| *width > 0).unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH) }
     }
 
     /// Colours the text according to its tone, if colours are on.
@@ -110,6 +118,9 @@ impl Style {
     }
 
     fn hanging(&self, name: &str, column: usize, further: usize, text: &str) -> String {
+        if self.width < column + further + MIN_BESIDE {
+            return self.below(name, further, text);
+        }
         let space = " ".repeat(column + further);
         let wrapped = self.wrapped(&space, text);
         let name = pad(name, column);
@@ -119,17 +130,79 @@ impl Style {
         if text == "\n" { format!("{tone}\n") } else { format!("{tone}{gap}{text}") }
     }
 
+    /// Formats a field on a narrow terminal: the text is below the name, and indented more than any name.
+    fn below(&self, name: &str, further: usize, text: &str) -> String {
+        let mut out = String::new();
+        if !name.trim().is_empty() {
+            out.extend([self.paint(Tone::Quiet, name.trim_end()).as_str(), "\n"]);
+        }
+        let space = " ".repeat(BELOW + further);
+        let wrapped = self.wrapped(&space, text);
+        // The first row of an item begins further to the left than the other rows of the item.
+        out.extend([&space[further..], wrapped.get(space.len()..).unwrap_or("\n")]);
+        out
+    }
+
+    /// Formats an item of a list, such as a tool, that begins at the indentation `first`. Each row that continues the item has a mark, so that it
+    /// looks neither like another item nor like a row of this program.
+    #[must_use]
+    pub(crate) fn marked(&self, first: &str, text: &str) -> String {
+        let first = self.fitted(first);
+        let further = format!("{first}  {MARK}");
+        let rows = self.rows(columns_in(first), self.fitted(&further), text);
+        [first, &rows.join("\n"), "\n"].concat()
+    }
+
+    /// Formats a text of others, with a mark at the begin of each row.
+    #[must_use]
+    pub(crate) fn quoted(&self, indent: &str, text: &str) -> String {
+        let mark = format!("{indent}{MARK}");
+        let mark = self.fitted(&mark);
+        let rows = self.rows(columns_in(mark), mark, text);
+        let mut out = String::new();
+        for (index, row) in rows.iter().enumerate() {
+            let row = if index == 0 { format!("{mark}{row}") } else { row.clone() };
+            out.extend([row.trim_end(), "\n"]);
+        }
+        out
+    }
+
+    /// Breaks a text into rows that fit the width. The first row is printed after `used` columns. Each other row begins with `further`, also
+    /// after a line break of the text.
+    pub(crate) fn rows(&self, used: usize, further: &str, text: &str) -> Vec<String> {
+        let room = self.width.saturating_sub(columns_in(further)).max(MIN_WIDTH / 2);
+        let (mut first, mut rows) = (self.width.saturating_sub(used), Vec::new());
+        if first < MIN_WIDTH / 2 && first < columns_in(text) {
+            rows.push(String::new());
+            first = room;
+        }
+        for line in text.trim_end_matches('\n').split('\n') {
+            for part in wrap_line(line, first, room) {
+                rows.push(if rows.is_empty() { part } else { format!("{further}{part}") });
+            }
+            first = room;
+        }
+        rows
+    }
+
+    /// Removes leading blanks of an indentation if too few columns would be left for the text.
+    fn fitted<'i>(&self, indent: &'i str) -> &'i str {
+        let excess = (columns_in(indent) + MIN_WIDTH / 2).saturating_sub(self.width);
+        let blanks = indent.len() - indent.trim_start_matches(' ').len();
+        &indent[excess.min(blanks)..]
+    }
+
     /// Breaks a line of code into parts that fit the width, without changing a character. The first part begins with `mark`, and each
     /// further part with `further`.
     #[must_use]
     pub(crate) fn broken(&self, mark: &str, further: &str, code: &str) -> Vec<String> {
-        let (mut parts, mut part, mut used) = (Vec::new(), mark.to_owned(), mark.width());
+        let (mut parts, mut part, mut used) = (Vec::new(), mark.to_owned(), columns_in(mark));
         let mut is_empty = true;
         for character in code.chars() {
-            let columns = character.width().unwrap_or(0);
+            let columns = columns_of(character);
             if used + columns > self.width && !is_empty {
                 parts.push(std::mem::replace(&mut part, further.to_owned()));
-                used = further.width();
+                used = columns_in(further);
             }
             part.push(character);
             used += columns;
@@ -142,10 +215,11 @@ impl Style {
     /// Wraps each line of the text, and indents all lines by `indent`.
     #[must_use]
     pub fn wrapped(&self, indent: &str, text: &str) -> String {
-        let width = self.width.saturating_sub(indent.width()).max(MIN_WIDTH / 2);
+        let indent = self.fitted(indent);
+        let width = self.width.saturating_sub(columns_in(indent)).max(MIN_WIDTH / 2);
         let mut out = String::new();
         for line in text.lines() {
-            for part in wrap_line(line, width) {
+            for part in wrap_line(line, width, width) {
                 out.push_str(indent);
                 out.push_str(&part);
                 out.push('\n');
@@ -158,26 +232,38 @@ impl Style {
     }
 }
 
-/// Pads the text with spaces to this number of columns. Adds at least one space, even if the text is wider.
-fn pad(text: &str, columns: usize) -> String {
-    format!("{text}{}", " ".repeat(columns.saturating_sub(text.width()).max(1)))
+/// Returns the number of columns that a terminal may use for a character. A mark, which is drawn over the character before it, counts as one:
+/// a terminal that does not know the mark gives it a column of its own, and would break a row that is too long for it.
+fn columns_of(character: char) -> usize {
+    character.width().map_or(0, |columns| columns.max(1))
 }
 
-/// Breaks a line into parts that fit the width: between words, or within a word that is too long.
-fn wrap_line(line: &str, width: usize) -> Vec<String> {
-    let (mut parts, mut part, mut used) = (Vec::new(), String::new(), 0);
+/// Returns the number of columns that a terminal may use for a text.
+pub(crate) fn columns_in(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+/// Pads the text with spaces to this number of columns. Adds at least one space, even if the text is wider.
+fn pad(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(columns_in(text)).max(1)))
+}
+
+/// Breaks a line into parts: between words, or within a word that is too long. The first part has at most `first` columns, and each other part
+/// at most `width`.
+fn wrap_line(line: &str, first: usize, width: usize) -> Vec<String> {
+    let (mut parts, mut part, mut used, mut room) = (Vec::new(), String::new(), 0, first);
     for word in line.split_inclusive(' ') {
-        let needed = word.trim_end().width();
+        let needed = columns_in(word.trim_end());
         // A run of spaces never starts a new line, because many spaces could push the text before them off the screen.
-        if used > 0 && needed > 0 && used + needed > width {
+        if used > 0 && needed > 0 && used + needed > room {
             parts.push(part.trim_end().to_owned());
-            (part, used) = (String::new(), 0);
+            (part, used, room) = (String::new(), 0, width);
         }
         for character in word.chars() {
-            let columns = character.width().unwrap_or(0);
-            if used + columns > width && character != ' ' {
+            let columns = columns_of(character);
+            if used + columns > room && character != ' ' {
                 parts.push(part.trim_end().to_owned());
-                (part, used) = (String::new(), 0);
+                (part, used, room) = (String::new(), 0, width);
             }
             part.push(character);
             used += columns;
@@ -214,9 +300,12 @@ pub fn printable(text: &str, kept: &[char]) -> String {
     out
 }
 
-/// Returns whether a character is visible, so that it is printed unchanged.
+/// Returns whether a character is visible, so that it is printed unchanged. A character without a width of its own is not, whatever it is: two
+/// texts that differ must not look the same. So the marks and single letters of decomposed text, also of Hangul, are shown as numbers here.
 fn is_seen(character: char) -> bool {
-    "'\"\\".contains(character) || (character.escape_debug().len() == 1 && !is_unseen(character))
+    // U+1171E is a mark too. It has a width in newer tables, but not in those of common C libraries.
+    let is_drawn = || character.width().is_some_and(|columns| columns > 0) && character != '\u{1171e}' && !is_unseen(character);
+    "'\"\\".contains(character) || (character.escape_debug().len() == 1 && is_drawn())
 }
 
 /// Returns the usual escape of a character, such as `\n`, or an escape with its number, such as `\u{202e}`.
@@ -264,6 +353,8 @@ pub fn date_time(at: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr as _;
+
     use super::*;
 
     const STYLE: Style = Style { color: false, width: 40 };
@@ -279,7 +370,8 @@ mod tests {
     #[test]
     fn no_character_that_looks_like_a_blank_is_printed_and_a_run_of_them_takes_no_lines() {
         for blank in
-            ['\u{115f}', '\u{1160}', '\u{3164}', '\u{ffa0}', '\u{2800}', '\u{a0}', '\u{200b}', '\u{fff0}', '\u{1d173}', '\u{e0fff}']
+            "\u{115f}\u{1160}\u{3164}\u{ffa0}\u{2800}\u{a0}\u{200b}\u{fff0}\u{1d173}\u{e0fff}\u{1161}\u{11ff}\u{d7b0}\u{d7fb}\u{1171e}\u{13441}\u{13442}"
+                .chars()
         {
             let name = format!("\\u{{{:x}}}", u32::from(blank));
             assert_eq!(printable(&format!("a{blank}b"), &[]), format!("a{name}b"));
@@ -288,6 +380,53 @@ mod tests {
         }
         assert_eq!(one_line(&format!("a{}b", "\u{3164} \n".repeat(100))), "a[300 blanks: \\n \\u{3164}]b");
         assert_eq!(one_line(&format!("a{}b", "\u{3164}\u{2800}")), "a\\u{3164}\\u{2800}b");
+    }
+
+    #[test]
+    fn every_character_that_is_printed_as_it_is_has_a_width() {
+        let seen = |character: &char| printable(&character.to_string(), &[]) == character.to_string();
+        let without: Vec<char> = ('\0'..=char::MAX).filter(seen).filter(|character| character.width().unwrap_or(0) == 0).collect();
+        assert!(without.is_empty(), "{without:?}");
+        // Words of languages whose characters have a width stay as they are.
+        for word in ["한글", "naïve", "Ελληνικά", "日本語", "עברית", "русский"] {
+            assert_eq!(printable(word, &[]), word);
+        }
+    }
+
+    #[test]
+    fn a_row_of_others_has_a_mark_also_where_it_is_wrapped() {
+        let long = "one two three four five six seven eight";
+        assert_eq!(STYLE.marked("  ", long), "  one two three four five six seven\n    | eight\n");
+        assert_eq!(
+            STYLE.quoted("      ", &format!("a\n\n{long}")),
+            "      | a\n      |\n      | one two three four five six\n      | seven eight\n"
+        );
+        assert_eq!(STYLE.rows(36, "  | ", long), ["", "  | one two three four five six seven", "  | eight"]);
+        assert_eq!(STYLE.rows(25, "  | ", "ab\ncd"), ["ab", "  | cd"]);
+        let narrow = Style { width: MIN_WIDTH, ..STYLE };
+        for text in [narrow.marked(&" ".repeat(14), long), narrow.quoted(&" ".repeat(14), long)] {
+            assert!(text.lines().all(|row| columns_in(row) <= MIN_WIDTH && row.starts_with("    ")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mark_counts_as_a_column_because_some_terminals_give_it_one() {
+        let text = format!("{}notes: approved", "e\u{301}".repeat(40));
+        assert!(STYLE.rows(0, "  | ", &text).iter().all(|row| row.chars().count() <= 40));
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_no_part_of_an_argument_looks_like_a_field() {
+        let argument = "aaa  program       /b xx  folder        /tmp x";
+        for width in MIN_WIDTH..40 {
+            let style = Style { width, ..STYLE };
+            let text = style.item("  arguments", 16, argument) + &style.item("", 16, argument) + &style.field("  folder", 16, argument);
+            for row in text.lines() {
+                assert!(columns_in(row) <= width, "{row:?} at {width}");
+                assert!(row.starts_with("    ") || row.starts_with("  arguments") || row.starts_with("  folder"), "{row:?} at {width}");
+            }
+        }
+        assert_eq!(Style { width: 20, ..STYLE }.item("  runs", 16, "a b c d e f g h i"), "  runs\n    a b c d e f g\n      h i\n");
     }
 
     #[test]

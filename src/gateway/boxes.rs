@@ -45,7 +45,7 @@ use crate::error::{Error, Result as GatewayResult};
 use crate::fetch::{Resolve, SystemResolver};
 use crate::network::NetworkRuntime;
 use crate::text::escaped;
-use crate::trust::{CommandRequest, NotApprovedReason, Subject, deciding_folder};
+use crate::trust::{Added, CommandRequest, NotApprovedReason, Subject, deciding_folder};
 use homes::{HeldHome, Homes};
 pub use homes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
 use loaded::loaded_files;
@@ -277,6 +277,8 @@ impl Core {
     /// Returns the part of the approval request for the command that depends only on the entry.
     pub(super) fn request_of_entry(&self, server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> CommandRequest {
         let mut request = CommandRequest::new(server, subject, lack);
+        let added = self.display_name(server);
+        request.added = added.map(|name| Added { by: in_one_line(&server.source.to_string()), display_name: in_one_line(&name) });
         if let Some(in_box) = &mut request.in_box {
             for sentence in &mut in_box.allows {
                 *sentence = in_one_line(sentence);

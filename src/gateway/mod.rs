@@ -74,7 +74,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use crate::client::{Completed, Elicitation, ElicitationAnswer, Form, Question, Sampling};
+pub use crate::client::{Completed, Credential, Elicitation, ElicitationAnswer, Form, Question, Sampling};
 pub use agent::{Agent, IdentityOptions, NameOrigin};
 pub use agent_modules::AgentModule;
 pub use approval_cache::ApprovalRead;

@@ -18,7 +18,7 @@ pub(crate) use next_command::shell_word;
 pub(crate) use pattern_cost::is_quick_pattern;
 pub use problem::Problem;
 pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};
-pub(crate) use sanitise::{MAX_LEVELS, hidden, is_tag, is_unseen, visible};
+pub(crate) use sanitise::{MAX_LEVELS, hidden, is_stray_jamo, is_tag, is_unseen, visible};
 pub use sanitise::{escape_comment_end, has_invisible, sanitise_json, sanitise_line, sanitise_text};
 pub use server_name::{NameMark, is_server_name, marked_name, variant_of};
 pub(crate) use server_name::{PROFILE_SIGN, TASK_MARK, check_server_name, is_registry_name, server_name_for, server_name_of, with_mark};

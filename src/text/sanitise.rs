@@ -128,6 +128,7 @@ pub fn hidden(text: &str) -> Hidden {
             _ if is_direction(character) => found.directions = true,
             _ if is_tag(character) => found.tags = true,
             _ if is_invisible(character) => found.zero_width |= !is_needed(before, character, next),
+            _ if is_stray_jamo(before, character) => found.zero_width = true,
             _ => {}
         }
         before = character;
@@ -163,14 +164,34 @@ pub(crate) fn is_tag(character: char) -> bool {
     matches!(character, '\u{e0000}'..='\u{e007f}')
 }
 
-/// Returns whether a character is a zero-width character, a filler, an annotation, a sign without a form of its own (in hieroglyphs and music), or a
-/// variation selector.
+/// Returns whether a character is a zero-width character, a filler, a blank, an annotation, a sign without a form of its own (in hieroglyphs and
+/// music), or a variation selector.
 fn is_invisible(character: char) -> bool {
     matches!(character,
         '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{ad}' | '\u{34f}'
         | '\u{180b}'..='\u{180f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' | '\u{ffa0}'
-        | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' | '\u{1d159}' | '\u{fe00}'..='\u{fe0f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' | '\u{13441}' | '\u{13442}' | '\u{16fe4}' | '\u{1d159}' | '\u{fe00}'..='\u{fe0f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
         | '\u{e0080}'..='\u{e0fff}')
+}
+
+/// Returns whether a character is a vowel or a final consonant of Hangul without the letter that it belongs to. Such a character has no width
+/// and is mostly drawn as nothing. After its letter it is a part of a visible syllable, so decomposed Hangul stays as it is. Syllables that are
+/// one character are not concerned.
+pub(crate) fn is_stray_jamo(before: char, character: char) -> bool {
+    match character {
+        '\u{1161}'..='\u{11a7}' | '\u{d7b0}'..='\u{d7c6}' => !matches!(before, '\u{1100}'..='\u{115e}' | '\u{a960}'..='\u{a97c}'),
+        '\u{11a8}'..='\u{11ff}' | '\u{d7cb}'..='\u{d7fb}' => !ends_in_vowel(before),
+        _ => false,
+    }
+}
+
+/// Returns whether a character is a vowel of Hangul, or a syllable without a final consonant.
+fn ends_in_vowel(character: char) -> bool {
+    match character {
+        '\u{1161}'..='\u{11a7}' | '\u{d7b0}'..='\u{d7c6}' => true,
+        '\u{ac00}'..='\u{d7a3}' => (u32::from(character) - 0xac00).is_multiple_of(28),
+        _ => false,
+    }
 }
 
 /// Returns whether a character is invisible, looks like a blank although it is a letter or a symbol, or changes the order of others. Some
@@ -199,6 +220,10 @@ fn clean(text: &str, manner: SanitiseMode) -> String {
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
         let Some(mut visible) = next_visible(character, &mut characters) else { continue };
+        // The letter before it is the one that stays, so that a second pass changes nothing.
+        if is_stray_jamo(out.chars().next_back().unwrap_or('\n'), visible) {
+            continue;
+        }
         let breaks = manner == SanitiseMode::Line && matches!(visible, '\n' | '\t');
         if breaks {
             if broke {

@@ -46,7 +46,7 @@ fn line_breaks_become_one_kind() {
 
 #[test]
 fn what_cannot_be_seen_is_removed() {
-    let invisible = "\u{202e}\u{2066}\u{200f}\u{61c}\u{200b}\u{2060}\u{feff}\u{ad}\u{180e}\u{115f}\u{3164}\u{ffa0}\u{fffa}\u{fe0f}\u{e0100}\u{e0041}\0\u{7f}\u{1160}\u{13430}\u{1343f}\u{1d159}";
+    let invisible = "\u{202e}\u{2066}\u{200f}\u{61c}\u{200b}\u{2060}\u{feff}\u{ad}\u{180e}\u{115f}\u{3164}\u{ffa0}\u{fffa}\u{fe0f}\u{e0100}\u{e0041}\0\u{7f}\u{1160}\u{13430}\u{1343f}\u{1d159}\u{13441}\u{13442}\u{16fe4}\u{1161}\u{11a7}\u{11a8}\u{11ff}\u{d7b0}\u{d7c6}\u{d7cb}\u{d7fb}";
     for character in invisible.chars() {
         assert_eq!(text(&format!("a{character}b")), "ab", "{character:?}");
         assert!(has_invisible(&format!("a{character}b")), "{character:?}");
@@ -59,6 +59,25 @@ fn writing_that_needs_joiners_is_not_called_invisible() {
     {
         assert_eq!(hidden(ordinary), Hidden::default(), "{ordinary:?}");
     }
+}
+
+#[test]
+fn hangul_of_single_letters_stays_and_a_letter_without_a_syllable_does_not() {
+    // "한글" and "가" of single letters, syllables of one character, one with a separate end, and an old letter.
+    for ordinary in
+        ["\u{1112}\u{1161}\u{11ab}\u{1100}\u{1173}\u{11af}", "\u{1100}\u{1161}", "한글", "\u{ac00}\u{11a8}", "\u{a960}\u{d7b0}\u{d7cb}"]
+    {
+        assert_eq!((text(ordinary), has_invisible(ordinary)), (ordinary.to_owned(), false), "{ordinary:?}");
+    }
+    for (stray, left) in [
+        ("a\u{1161}\u{11a8}b", "ab"),
+        ("\u{1100}\u{1161}\u{1161}", "\u{1100}\u{1161}"),
+        ("\u{ac01}\u{11a8}", "\u{ac01}"),
+        ("\u{115f}\u{1161}", ""),
+    ] {
+        assert_eq!((text(stray), has_invisible(stray)), (left.to_owned(), true), "{stray:?}");
+    }
+    assert_eq!(text("\u{1100}\u{200b}\u{1161}"), "\u{1100}\u{1161}");
 }
 
 #[test]
@@ -135,6 +154,9 @@ fn hostile() -> impl Strategy<Value = String> {
         "_2",
         "\0",
         "(",
+        "\u{1100}",
+        "\u{1161}",
+        "\u{11a8}",
     ]);
     prop::collection::vec(prop_oneof![4 => pieces.prop_map(str::to_owned), 1 => any::<char>().prop_map(String::from)], 0..40)
         .prop_map(|parts| parts.concat())

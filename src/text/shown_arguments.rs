@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::is_unseen;
+use super::{is_stray_jamo, is_unseen};
 
 /// Length in characters up to which the shown arguments are not cut.
 const MAX_CHARS: usize = 4_000;
@@ -97,7 +97,8 @@ fn shortened(json: &Json, limit: usize, cuts: &mut usize) -> Json {
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
-        if is_unseen(character) || (character.is_control() && character != '\n') {
+        let is_stray = is_stray_jamo(out.chars().next_back().unwrap_or('\n'), character);
+        if is_stray || is_unseen(character) || (character.is_control() && character != '\n') {
             out.extend(character.escape_unicode());
         } else {
             out.push(character);

@@ -33,7 +33,7 @@ pub use fetch_approval::{FetchApproval, FetchHosts, fetch_row};
 pub use folder::{command_depends_on_workspace, deciding_folder};
 pub use gate::{Decision, Gate, gate, read_gate};
 pub use reads::is_read;
-pub use request::{ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
+pub use request::{Added, ApprovalRequest, CommandRequest, ManifestChanges, ManifestRequest, ToolSummary};
 pub use resources_and_prompts::{
     HostFieldsSummary, PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_manifest, filter_warnings, shown_prompt,
     shown_resource, shown_template,

@@ -26,7 +26,7 @@ use crate::config::{
 };
 use crate::fetch::{normal_host_entry, unicode_entries};
 use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
-use crate::text::{has_invisible, is_unseen, sanitise_json, sanitise_line, sanitise_text};
+use crate::text::{escaped, has_invisible, sanitise_json, sanitise_line, sanitise_text};
 
 const BOX_WARNING: &str =
     "the server's process runs in a box: it can read, change and send what is listed under box, and nothing else of yours";
@@ -76,6 +76,9 @@ pub struct CommandRequest {
     pub approved: bool,
     /// The digest to pass to `approve(server, digest)`.
     pub digest: String,
+    /// The agent that has added the server, if one has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub added: Option<Added>,
     /// The reason why an earlier approval is no longer valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lapsed: Option<String>,
@@ -164,6 +167,16 @@ pub struct CommandRequest {
     #[serde(skip)]
     pub is_without_box: bool,
     pub warning: &'static str,
+}
+
+/// How an agent has added a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Added {
+    /// The agent, in words.
+    pub by: String,
+    /// The agent's own name for the server, which a model can choose. Invisible characters are written as escapes.
+    pub display_name: String,
 }
 
 /// The box of a server, as it is shown.
@@ -301,6 +314,7 @@ impl CommandRequest {
             server: server.name.clone(),
             approved: lack.is_none(),
             digest: subject.shown_digest.clone(),
+            added: None,
             lapsed: lack.filter(|lack| *lack != NotApprovedReason::Never).map(|lack| lack.to_string()),
             command,
             args,
@@ -358,12 +372,11 @@ fn has_invisible_text(tool: &GeneratedTool) -> bool {
 /// Returns generated tools as they are shown. Invisible characters are written as escapes, and all other characters stay.
 fn shown_tools(tools: &GeneratedTools) -> GeneratedTools {
     let GeneratedTools { tools, hosts, private_hosts, secrets } = tools;
-    let line = |text: &String| visible(text);
     let shown = |tool: &GeneratedTool| GeneratedTool {
         name: visible(&tool.name),
         description: visible(&tool.description),
         input_schema: told(&tool.input_schema),
-        endpoints: tool.endpoints.iter().map(line).collect(),
+        endpoints: tool.endpoints.iter().map(|endpoint| visible(endpoint)).collect(),
         notes: visible(&tool.notes),
         needs_network: tool.needs_network,
         read_only: tool.read_only,
@@ -483,13 +496,5 @@ fn told(json: &Json) -> Json {
 
 /// Returns the complete text with invisible and control characters written as escapes. Line breaks stay.
 fn visible(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.replace("\\u{", "\\\\u{").chars() {
-        if is_unseen(character) || (character.is_control() && character != '\n') {
-            out.extend(character.escape_unicode());
-        } else {
-            out.push(character);
-        }
-    }
-    out
+    escaped(&text.replace("\\u{", "\\\\u{"))
 }

@@ -91,7 +91,7 @@ impl Display {
         }
         let lines = lines(step, Shown { verbose: self.verbose, bar: self.drawing.is_some() });
         for line in lines {
-            self.terminal.say(&format!("{}\n", sanitise_line(&line, MAX_LINE_CHARS)));
+            self.terminal.say(&format!("{}\n", self.terminal.marked(0, &sanitise_line(&line, MAX_LINE_CHARS))));
         }
     }
 }

@@ -171,20 +171,20 @@ fn show_plan(session: &Session, booted: &Booted) {
     if session.json() {
         return session.terminal.print_json(&json!(booted));
     }
-    let mut text = String::new();
+    let (mut text, style) = (String::new(), session.terminal.unbroken());
+    let line = |text: &str| style.marked("  ", &one_line(text));
     for tool in &booted.plan.tools {
         let network = match (tool.needs_network, tool.read_only_hint) {
             (false, _) => "no network",
             (true, true) => "requests that only read",
             (true, false) => "requests of any kind",
         };
-        let description = one_line(&tool.description);
-        let _ = write!(text, "{} ({network})\n  {description}\n  arguments: {}\n", tool.name, tool.input_schema);
-        for endpoint in &tool.endpoints {
-            let _ = writeln!(text, "  {} {}", one_line(&endpoint.method), one_line(&endpoint.url));
-        }
+        let _ = writeln!(text, "{} ({network})", tool.name);
+        text += &line(&format!("description: {}", tool.description));
+        text += &line(&format!("arguments: {}", tool.input_schema));
+        text.extend(tool.endpoints.iter().map(|endpoint| line(&format!("endpoint: {} {}", endpoint.method, endpoint.url))));
         if !tool.implementation_notes.is_empty() {
-            let _ = writeln!(text, "  notes: {}", one_line(&tool.implementation_notes));
+            text += &line(&format!("notes: {}", tool.implementation_notes));
         }
     }
     let hosts = if booted.hosts.is_empty() { "nothing".to_owned() } else { shown_hosts(&booted.hosts) };

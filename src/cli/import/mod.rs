@@ -140,8 +140,9 @@ fn show(session: &Session, plan: &Plan, looked: &[PathBuf]) {
         session.terminal.print(&shown(addition, &plan.inputs, &style));
     }
     for skipped in &plan.skipped {
-        let text = format!("{} from {} is left out: {}", skipped.name, skipped.from, skipped.why);
-        session.terminal.print(&style.wrapped("", &one_line(&text)));
+        // The name is any text of another program's config.
+        let text = format!("{} from {} is left out: {}", quoted(&skipped.name), skipped.from, skipped.why);
+        session.terminal.print(&style.marked("", &one_line(&text)));
     }
 }
 
@@ -152,10 +153,13 @@ pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> Stri
     let masked = addition.shown_entry();
     let definition = addition.definition(inputs);
     let what = starts(entry, &masked, definition.as_ref());
-    let mut text = format!("{} from {}\n", style.paint(Tone::Heading, &addition.name), one_line(&addition.from));
+    let heading = style.marked("", &one_line(&format!("{} from {}", addition.name, addition.from)));
+    let rest = heading.strip_prefix(&addition.name);
+    let mut text = rest.map_or_else(|| heading.clone(), |rest| format!("{}{rest}", style.paint(Tone::Heading, &addition.name)));
     let mut line = |tone: Option<Tone>, line: &str| {
-        let line = one_line(line);
-        text.push_str(&style.wrapped("  ", &tone.map_or_else(|| line.clone(), |tone| style.paint(tone, &line))));
+        for row in style.marked("  ", &one_line(line)).lines() {
+            text.extend([tone.map_or_else(|| row.to_owned(), |tone| style.paint(tone, row)).as_str(), "\n"]);
+        }
     };
     line(None, &what);
     for (key, title) in [("cwd", "in the folder"), ("envFile", "with the variables of")] {

@@ -19,7 +19,7 @@ use super::error::{CliError, FILE};
 use super::import::{self, Plan, Skipped, converted, edited, plan_named, warn_of_readers};
 use super::session::Session;
 use super::{Exit, files};
-use crate::command::{Tone, one_line};
+use crate::command::{Tone, one_line, quoted};
 use crate::config::{inputs_in, inputs_of_entry, servers_of, starts_gateway};
 use crate::files::{lock_within, replace_kept, target_in_project, target_of_user};
 
@@ -335,7 +335,8 @@ fn show(session: &Session, target_config: &TargetConfig, change: &Change, change
         session.terminal.print(&import::shown(addition, &change.plan.inputs, &style));
     }
     for (name, why) in stays(target_config, change)? {
-        session.terminal.print(&style.wrapped("", &one_line(&format!("{name} stays in {}: {why}", target_config.host.path.display()))));
+        let text = format!("{} stays in {}: {why}", quoted(&name), target_config.host.path.display());
+        session.terminal.print(&style.marked("", &one_line(&text)));
     }
     for (file, names) in other_configs::servers(session, target_config) {
         let text = format!(
@@ -343,7 +344,7 @@ fn show(session: &Session, target_config: &TargetConfig, change: &Change, change
             target_config.host.program.title(),
             names.join(", ")
         );
-        session.terminal.print(&style.wrapped("", &one_line(&text)));
+        session.terminal.print(&style.marked("", &one_line(&text)));
     }
     if changes {
         let after = edit::servers(target_config.host.shape, &change.text).map_err(|problem| target_config.unusable(&problem))?;

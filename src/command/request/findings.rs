@@ -66,8 +66,7 @@ fn kind(page: &mut Page, (word, tone): (&str, Tone), findings: &[&Finding]) {
         };
         let excerpt = if finding.excerpt.is_empty() { String::new() } else { format!(": {}", finding.excerpt) };
         let shown = line(&format!("{}, {}{excerpt}{more}", finding.subject(), finding.field));
-        let wrapped = page.style.wrapped("      ", &shown);
-        page.text.push_str(&wrapped);
+        page.item("      ", &shown);
     }
     let rest = findings.len().saturating_sub(max_shown);
     if rest > 0 {

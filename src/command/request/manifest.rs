@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::findings::{findings, tally};
 use super::leaves::{differences, leaves};
 use super::schema::show_schema;
-use super::{Page, line};
+use super::{Page, bare, line};
 use crate::command::text::{Style, Tone, joined, printable};
 use crate::trust::{Changes, HostFieldsSummary, Item, ManifestChanges, ManifestRequest, ToolSummary};
 
@@ -24,7 +24,7 @@ pub(super) fn manifest_text(request: &ManifestRequest, style: &Style) -> String 
     }
     if let Some(instructions) = &request.instructions {
         page.heading("Instructions");
-        page.text.push_str(&style.wrapped("      ", &lines(instructions)));
+        page.quoted(&lines(instructions));
     }
     page.heading(&format!("Tools ({})", request.tools.len()));
     if request.tools.is_empty() {
@@ -84,14 +84,18 @@ fn show_changes(page: &mut Page, changes: &ManifestChanges) {
         }
     }
     for difference in &changes.differences {
-        let name = match &difference.item {
-            Item::Server(_) => "the server",
-            Item::Tool(name) | Item::Resource(name) | Item::ResourceTemplate(name) | Item::Prompt(name) => name,
+        // The first word is always one of this program, because a server can give an item the name of a field of this page.
+        let item = match &difference.item {
+            Item::Server(_) => "the server".to_owned(),
+            Item::Tool(name) => format!("tool {name}"),
+            Item::Resource(name) => format!("resource {name}"),
+            Item::ResourceTemplate(name) => format!("template {name}"),
+            Item::Prompt(name) => format!("prompt {name}"),
         };
-        page.noted(Tone::Heading, &format!("{name}, {}", difference.field));
+        page.noted(Tone::Heading, &format!("{item}, {}", difference.field));
         for place in differences(difference.before.as_ref(), difference.after.as_ref()) {
             if !place.at.is_empty() {
-                page.text.push_str(&page.style.wrapped("    ", &line(&place.at)));
+                page.item("    ", &line(&place.at));
             }
             side(page, Tone::Bad, "- ", place.before.as_ref());
             side(page, Tone::Good, "+ ", place.after.as_ref());
@@ -118,10 +122,12 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
     }
     show_fields(page, &[("annotations", &tool.annotations), ("icons", &tool.icons), ("_meta", &tool.meta)]);
     if let Some(title) = &tool.title {
-        page.text.push_str(&page.style.wrapped("      ", &line(title)));
+        page.quoted(&line(title));
     }
-    let description = tool.description.as_deref().unwrap_or("(no description)");
-    page.text.push_str(&page.style.wrapped("      ", &lines(description)));
+    match &tool.description {
+        Some(description) => page.quoted(&lines(description)),
+        None => page.text.push_str(&page.style.wrapped("      ", "(no description)")),
+    }
     show_schema(page, "takes", &tool.input_schema);
     if let Some(output) = &tool.output_schema {
         show_schema(page, "gives", output);
@@ -132,17 +138,16 @@ fn show_tool(page: &mut Page, tool: &ToolSummary) {
 fn tool_heading(page: &mut Page, (kind, tone): (&str, Tone), name: &str, code: &str) {
     let style = page.style;
     let plain = format!("{kind} {name}{code}");
-    let wrapped = style.wrapped("  ", &plain);
+    let wrapped = style.marked("  ", &plain);
     if wrapped.lines().count() == 1 {
         let shown = [style.paint(tone, kind).as_str(), " ", &style.paint(Tone::Heading, name), code].concat();
         page.text.push_str(&["  ", &shown, "\n"].concat());
         return;
     }
-    for (index, part) in style.wrapped("      ", &plain).lines().enumerate() {
-        let part = part.trim_start();
-        let shown = match part.strip_prefix(kind).filter(|_| index == 0) {
+    for (index, row) in wrapped.lines().enumerate() {
+        let shown = match row.trim_start().strip_prefix(kind).filter(|_| index == 0) {
             Some(rest) => ["  ", &style.paint(tone, kind), &style.paint(Tone::Heading, rest)].concat(),
-            None => ["      ", &style.paint(Tone::Heading, part)].concat(),
+            None => style.paint(Tone::Heading, row),
         };
         page.text.push_str(&shown);
         page.text.push('\n');
@@ -162,7 +167,7 @@ fn show_fields(page: &mut Page, fields: &[(&str, &Option<Json>)]) {
     for (word, fields) in fields {
         let listed = fields.as_ref().map(listed).unwrap_or_default();
         if !listed.is_empty() {
-            page.text.push_str(&page.style.wrapped("      ", &format!("{word}: {listed}")));
+            page.item("      ", &format!("{word}: {listed}"));
         }
     }
 }
@@ -190,9 +195,9 @@ fn listed(fields: &Json) -> String {
 /// Shows the resources and prompts. After the approval, a model can use all of them without a further question.
 fn resources_and_prompts(page: &mut Page, request: &ManifestRequest) {
     let described = |page: &mut Page, head: String, title: Option<&String>, description: Option<&String>| {
-        page.text.push_str(&page.style.wrapped("  ", &head));
+        page.item("  ", &head);
         for text in [title, description].into_iter().flatten() {
-            page.text.push_str(&page.style.wrapped("      ", &lines(text)));
+            page.quoted(&lines(text));
         }
     };
     let count = request.resources.len() + request.resource_templates.len();
@@ -203,7 +208,7 @@ fn resources_and_prompts(page: &mut Page, request: &ManifestRequest) {
         let kind = resource.mime_type.as_ref().map(|kind| format!(" ({})", line(kind))).unwrap_or_default();
         described(
             page,
-            format!("{} {}{kind}", line(&resource.uri), line(&resource.name)),
+            format!("resource {} {}{kind}", line(&resource.uri), line(&resource.name)),
             resource.title.as_ref(),
             resource.description.as_ref(),
         );
@@ -212,7 +217,7 @@ fn resources_and_prompts(page: &mut Page, request: &ManifestRequest) {
     for template in &request.resource_templates {
         let kind = template.mime_type.as_ref().map(|kind| format!(" ({})", line(kind))).unwrap_or_default();
         let usable = if template.usable { "" } else { " (unsupported template: nothing can be read with it)" };
-        let head = format!("{} {}{kind}{usable}", line(&template.uri_template), line(&template.name));
+        let head = format!("template {} {}{kind}{usable}", line(&template.uri_template), line(&template.name));
         described(page, head, template.title.as_ref(), template.description.as_ref());
         show_host_fields(page, &template.host);
     }
@@ -221,13 +226,13 @@ fn resources_and_prompts(page: &mut Page, request: &ManifestRequest) {
     }
     for prompt in &request.prompts {
         let arguments: Vec<_> = prompt.arguments.iter().map(|argument| line(&argument.name)).collect();
-        let head = format!("{}({})", line(&prompt.name), joined(&arguments));
+        let head = format!("prompt {}({})", line(&prompt.name), joined(&arguments));
         described(page, head, prompt.title.as_ref(), prompt.description.as_ref());
         show_host_fields(page, &prompt.host);
         for argument in &prompt.arguments {
             let texts: Vec<_> = [&argument.title, &argument.description].into_iter().flatten().map(|text| line(text)).collect();
             if !texts.is_empty() {
-                page.text.push_str(&page.style.wrapped("        ", &format!("{}: {}", line(&argument.name), texts.join("  "))));
+                page.item("        ", &format!("{}: {}", bare(&argument.name), texts.join("  ")));
             }
         }
     }

@@ -6,10 +6,10 @@ mod leaves;
 mod manifest;
 mod schema;
 
-use super::text::{Style, Tone, joined, one_line};
+use super::text::{MARK, Style, Tone, joined, one_line};
 use crate::config::Confirm;
 use crate::text::has_invisible;
-use crate::trust::{ApprovalRequest, CommandRequest};
+use crate::trust::{Added, ApprovalRequest, CommandRequest};
 
 /// The warning about a host with letters outside of ASCII.
 pub(crate) const LOOKALIKE: &str =
@@ -84,6 +84,16 @@ impl Page<'_> {
         }
     }
 
+    /// Adds an item, such as a resource, whose text a server or a config chooses. The rows that continue it have a mark.
+    fn item(&mut self, indent: &str, text: &str) {
+        self.text.push_str(&self.style.marked(indent, text));
+    }
+
+    /// Adds a text of a server with its line breaks. Each row has a mark, so that none can look like a row of this program.
+    fn quoted(&mut self, text: &str) {
+        self.text.push_str(&self.style.quoted("      ", text));
+    }
+
     /// Adds a line of code with its number. Text that does not fit into the width follows on the next line, after a mark. Numbers and marks
     /// are in columns that code never uses. Leading blanks are kept, and tabs are replaced by blanks.
     fn code(&mut self, number: usize, text: &str) {
@@ -99,6 +109,11 @@ impl Page<'_> {
     }
 }
 
+/// Formats the name of a property or an argument at the begin of a row. Puts it in quotes if it begins like the mark of another row.
+fn bare(name: &str) -> String {
+    if name.trim_start().starts_with(MARK.trim_end()) { line(&format!("{name:?}")) } else { line(name) }
+}
+
 /// Converts a text to one line. Replaces control characters and invisible characters with their numbers.
 fn line(text: &str) -> String {
     one_line(text)
@@ -110,6 +125,9 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     warning(&mut page, request, true);
     if let Some(lapsed) = &request.lapsed {
         page.field("asked again", lapsed);
+    }
+    if let Some(Added { by, display_name }) = &request.added {
+        page.field("added by", &format!("{by}, which calls it \"{display_name}\""));
     }
     if let Some(url) = &request.url {
         page.field("connects to", url);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value as Json;
 
 use super::leaves::{leaves, pointer};
-use super::{Page, line};
+use super::{Page, bare, line};
 
 /// Maximum nesting depth of the properties that the short form of a schema shows.
 const MAX_DEPTH: usize = 3;
@@ -28,7 +28,7 @@ pub(super) fn show_schema(page: &mut Page, label: &str, schema: &Json) {
     page.text.push_str(&page.style.wrapped("      ", &format!("{label}, the rest of the schema:")));
     for (at, value) in rest {
         // The value is shown as JSON, so that quotes mark the start and end of a text.
-        page.text.push_str(&page.style.wrapped("        ", &line(&format!("{at}: {value}"))));
+        page.item("        ", &line(&format!("{at}: {value}")));
     }
 }
 
@@ -88,7 +88,7 @@ impl Outline<'_, '_> {
                 self.shown.insert(at.clone());
             }
             let description = description.map(|text| format!("  {}", line(text))).unwrap_or_default();
-            self.print(&format!("{indent}  "), &format!("{}{optional}: {kind}{description}", line(name)));
+            self.print(&format!("{indent}  "), &format!("{}{optional}: {kind}{description}", bare(name)));
             if depth < MAX_DEPTH {
                 self.show_inner(property, &at, depth + 1, 0);
             }
@@ -121,8 +121,7 @@ impl Outline<'_, '_> {
     }
 
     fn print(&mut self, indent: &str, text: &str) {
-        let wrapped = self.page.style.wrapped(indent, text);
-        self.page.text.push_str(&wrapped);
+        self.page.item(indent, text);
     }
 
     /// If the type of the root schema is `object`, marks it as shown, because the arguments of every tool are an object.

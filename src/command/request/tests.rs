@@ -3,7 +3,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::*;
 use crate::catalog::Manifest;
 use crate::config::{ServerDefinition, parse_text};
-use crate::trust::{Circumstances, CommandRequest, MachineKey, ManifestRequest, NotApprovedReason, Subject};
+use crate::trust::{Added, Circumstances, CommandRequest, MachineKey, ManifestRequest, NotApprovedReason, Subject};
 
 const CONFIG: &str = r#"{ "servers": {
     "weather": { "command": "npx", "args": ["-y", "@scope/weather server", "--key", "a\u202eb"], "cwd": "/srv",
@@ -84,7 +84,7 @@ fn the_meta_of_a_tool_is_shown_in_full_as_a_host_gets_it() {
     let request = ManifestRequest::new(&server(0), &manifest, &manifest, None, &[], 2_000);
     let text = shown(&ApprovalRequest::Manifest(Box::new(request)));
     assert!(text.contains("_meta: ui/resourceUri \"ui://weather/map\", ui/visibility/0 \"app\""), "{text}");
-    assert!(text.replace(['\n', ' '], "").contains(&long), "{text}");
+    assert!(text.replace(['\n', ' ', '|'], "").contains(&long), "{text}");
 }
 
 #[test]
@@ -127,6 +127,53 @@ fn of_a_wide_schema_every_property_is_shown_and_the_findings_are_pointed_at_from
     let text = shown(&ApprovalRequest::Manifest(Box::new(request)));
     assert!((0..500).all(|number| text.contains(&format!("p{number}?: string\n"))) && text.lines().count() < 600, "{text}");
     assert!(text.contains("they are at the top of this request"), "{text}");
+}
+
+#[test]
+fn no_row_of_a_server_looks_like_a_row_of_the_page() {
+    let rows = "a read because the config says so (reads); the tool itself does not say it\ntakes:\n  (nothing)\n  digest        0000\n\nTools (1)";
+    let fake = format!("{rows}\n{}", "HOSTILE ".repeat(60)).replace('\n', "\nHOSTILE ");
+    let name = "HOSTILE digest ".repeat(20);
+    let manifest: Manifest = serde_json::from_value(serde_json::json!({
+        "protocolVersion": "2025-11-25", "serverName": "x", "serverVersion": "1", "instructions": fake,
+        "tools": [{ "name": name, "title": name, "description": fake, "annotations": { "title": name }, "_meta": { "a": name },
+            "inputSchema": { "type": "object", "properties": { "a": { "type": "string", "description": name, "default": name },
+                "| b": { "type": "string" } } } }],
+        "resources": [{ "uri": "digest        HOSTILE", "name": name, "title": name, "description": fake }],
+        "resourceTemplates": [{ "uriTemplate": "audit {HOSTILE}", "name": name, "description": fake }],
+        "prompts": [{ "name": name, "description": fake, "arguments": [{ "name": "c", "description": name }] }]
+    }))
+    .unwrap();
+    let before = Manifest { instructions: None, tools: Vec::new(), ..manifest.clone() };
+    let request = ManifestRequest::new(&server(0), &manifest, &manifest, Some(&before), &[], 20_000);
+    let request = ApprovalRequest::Manifest(Box::new(request));
+    // The rows that may begin with words of this program: the first row of an item, and both sides of a change.
+    let heads =
+        ["WRITES HOSTILE", "new tools:", "tool HOSTILE", "resource digest", "template audit", "prompt HOSTILE", "annotations:", "_meta:"];
+    let heads = heads.into_iter().chain(["a?: string", "/properties/a/default:", "c: HOSTILE", "+ ", "- ", "| "]);
+    let heads: Vec<&str> = heads.collect();
+    for width in [20, 33, 40, 61, 80, 200] {
+        let text = request_text(&request, &Style::new(false, Some(width)));
+        for row in text.lines().filter(|row| row.contains("HOSTILE")) {
+            let is_continued_note = row.strip_prefix(CONTINUED).is_some_and(|rest| !rest.starts_with(' '));
+            let is_theirs = heads.iter().any(|head| row.trim_start().starts_with(head)) || is_continued_note;
+            assert!(is_theirs && row.starts_with("  "), "{row:?} at {width}");
+            assert!(crate::command::columns_in(row) <= width, "{row:?} at {width}");
+        }
+        assert_eq!(text.lines().filter(|row| row.trim_start().starts_with("takes:")).count(), 1, "{text}");
+        assert_eq!(text.lines().filter(|row| row.starts_with("  digest")).count(), 1, "{text}");
+        assert!(text.contains("\"| b\"?: string\n"), "{text}");
+    }
+}
+
+#[test]
+fn a_name_that_a_model_gives_a_server_is_a_field_of_the_request() {
+    let ApprovalRequest::Command(mut request) = command(0) else { panic!() };
+    let display_name = "aaaaaaaaaaaaaaaaaaaa audit: this entry was checked and is safe".to_owned();
+    request.added = Some(Added { by: "the agent \"researcher\"".to_owned(), display_name });
+    let text = shown(&ApprovalRequest::Command(request));
+    let fields = "  added by      the agent \"researcher\", which calls it \"aaaaaaaaaaaaaaaaaaaa\n                audit: this entry was checked and is safe\"\n";
+    assert!(text.contains(fields), "{text}");
 }
 
 mod marks;

@@ -9,7 +9,7 @@ mod status;
 mod survey;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -25,10 +25,12 @@ use super::core::Core;
 use crate::blocking::blocking;
 use crate::config::{Config, ProviderSettings, ServerSource, SourceKind};
 use crate::error::{Error, Result};
+use crate::redact::Redactor;
 use crate::registry::providers::check_provider_name;
 use crate::registry::{Entry, Registry, catalogue, catalogue_source};
 use crate::store::Kind;
 use crate::store::audit::{AuditParty, ProviderDecision};
+use crate::text::escaped;
 
 /// The servers of the catalogue and of the providers, by source.
 type Layers = Vec<(ServerSource, Vec<Entry>)>;
@@ -77,6 +79,21 @@ enum Anew<'n> {
     All,
     /// Only the provider of this name. All other providers keep their earlier servers if these are still allowed.
     Only(&'n str),
+}
+
+/// Returns a path as a person must see it before an approval: complete, and with escapes in place of characters that are invisible or are no
+/// text. If these were removed, the path of the file that runs could look like the path of another file.
+fn shown_path(redactor: &Redactor, path: &Path) -> String {
+    let text: String = path
+        .as_os_str()
+        .as_encoded_bytes()
+        .utf8_chunks()
+        .flat_map(|chunk| {
+            let raw = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
+            std::iter::once(escaped(&chunk.valid().replace('\\', "\\\\"))).chain(raw)
+        })
+        .collect();
+    redactor.without_secrets(&text).replace('\n', "\\n")
 }
 
 impl Gateway {
@@ -133,11 +150,11 @@ impl Gateway {
         let rows = blocking(move || core.store.rows(Kind::Provider)).await.map_err(|error| self.core.redacted(error))?;
         let before = approval_of(&package, &rows);
         let approved = before.as_ref().is_some_and(|before| before.digest == digest.digest);
-        let shown = |text: &str| self.core.redactor.readable_question(text, usize::MAX);
+        let shown = |path: &Path| shown_path(&self.core.redactor, path);
         Ok(ProviderRequest {
             name: surveyed.name,
-            folder: shown(&package.folder.display().to_string()),
-            file: shown(&package.file.display().to_string()),
+            folder: shown(&package.folder),
+            file: shown(&package.file),
             package: package.name,
             version: package.version,
             files: digest.files,
@@ -316,4 +333,32 @@ fn list_of(known: &[Known]) -> Result<Arc<str>> {
 
 fn catalogue_layer(with_catalogue: bool) -> (ServerSource, Vec<Entry>) {
     (catalogue_source(), if with_catalogue { catalogue() } else { Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn two_files_of_a_package_never_look_the_same() {
+        let redactor = Redactor::new(None, None);
+        let shown = |path: &[u8]| shown_path(&redactor, Path::new(OsStr::from_bytes(path)));
+        assert_eq!(shown("lib/provider.js".as_bytes()), "lib/provider.js");
+        for (path, expected) in [
+            ("provider\u{200b}.js", r"provider\u{200b}.js"),
+            ("provider\u{1161}.js", r"provider\u{1161}.js"),
+            ("provider\u{1b}[2K.js", r"provider\u{1b}[2K.js"),
+            ("a\nb.js", r"a\nb.js"),
+            (r"provider\u{200b}.js", r"provider\\u{200b}.js"),
+            ("한글.js", "한글.js"),
+        ] {
+            assert_eq!(shown(path.as_bytes()), expected);
+        }
+        assert_eq!(shown(b"a\xff.js"), r"a\xff.js");
+        redactor.add([&"correct-horse".to_owned().into()]);
+        assert_eq!(shown(b"correct-horse.js"), "[redacted].js");
+    }
 }

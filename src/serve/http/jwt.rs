@@ -9,7 +9,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::signature::{self, ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
-use crate::text::is_unseen;
+use crate::text::{has_invisible, is_unseen};
 
 /// The difference between the clocks of the issuer and of this machine that is tolerated.
 const LEEWAY_SECONDS: f64 = 60.0;
@@ -179,7 +179,8 @@ impl Claims {
             (None, client) => format!("{CLIENT}{}", client.ok_or(TokenProblem::Subject)?),
         };
         let is_hidden = |character: char| character.is_control() || is_unseen(character);
-        let readable = !subject.is_empty() && subject.chars().count() <= MAX_SUBJECT_CHARS && !subject.chars().any(is_hidden);
+        let is_seen = !subject.chars().any(is_hidden) && !has_invisible(&subject);
+        let readable = !subject.is_empty() && subject.chars().count() <= MAX_SUBJECT_CHARS && is_seen;
         let expires = Duration::try_from_secs_f64(self.exp + LEEWAY_SECONDS).unwrap_or(Duration::MAX).as_secs();
         if readable { Ok(Verified { subject, expires }) } else { Err(TokenProblem::Subject) }
     }
