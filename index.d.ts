@@ -1231,6 +1231,11 @@ export interface CommandRequest {
   approved: boolean
   /** The digest to pass to `approve(server, digest)`. */
   digest: string
+  /**
+   * The agent that has added the server (`by`, like `the agent "researcher"`), and its own name for the server, which a model can choose. Missing
+   * for a server that no agent has added.
+   */
+  added?: { by: string; displayName: string }
   /** The reason why an earlier approval is no longer valid. Missing if there was none. */
   lapsed?: string
   command?: string

@@ -42,7 +42,7 @@ test('a start that failed is told by the line that tells most, and where the oth
   const [{ lastError }] = gateway.servers()
   assert.match(lastError.message, /exited with code 3\. It said: ModuleNotFoundError: No module named y\. Its log has more: logs bad$/)
   for (const line of ['/mcp list', '/mcp info bad']) {
-    const words = (await typed(gateway, line)).text.replace(/\s+/g, ' ')
+    const words = (await typed(gateway, line)).text.replace(/[\s|]+/g, ' ')
     assert.match(words, /No module named y\. Its log has more: logs bad/)
     assert.doesNotMatch(words, /Traceback/)
   }

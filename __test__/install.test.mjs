@@ -157,7 +157,7 @@ test('servers of the host in other files are named', async (t) => {
     { file: join(at.home, '.claude.json'), servers: ['local'] },
   ]
   assert.deepEqual(elsewhere, expected)
-  assert.match((await run(at, ['install', 'claude-code'])).stdout, /Claude Code also starts servers from[\s\S]*:\s+local\n/)
+  assert.match((await run(at, ['install', 'claude-code'])).stdout, /Claude Code also starts servers from[\s\S]*:[\s|]+local\n/)
 })
 
 test('bad input is one line, and nothing is written', async (t) => {

@@ -197,7 +197,7 @@ test('what agents propose comes first in list and doctor, and a person decides a
     ['Approve? [y/N]', 'y\n'],
   ]
   const approved = await atTerminal(at, ['approve', 'zeta'], yes)
-  assert.match(approved.text, /added by {6}the agent "researcher", which calls it "Zeta"[\s\S]*zeta: approved/)
+  assert.match(approved.text, /the agent "researcher", which calls it "Zeta"[\s\S]*zeta: approved/)
   // Another agent can use the server if a toolbox names it. A wider pattern is not enough.
   const has = async () => /zeta/.test((await run(at, ['list', '--agent', 'reader', '--json'])).stdout)
   for (const [pattern, granted] of [

@@ -60,13 +60,13 @@ impl Callbacks for Person {
         let (terminal, whole) = (Arc::clone(&self.terminal), (cuts > 0).then(|| question.args.clone()));
         // The server chooses the tool's name and a model the arguments, so the rows that continue them are marked.
         let wish = format!("{}\n({reason}) with", terminal.marked(0, &format!("the code wants to call {call}")));
-        let choices = terminal.marked(0, &format!("Call {call}? [o]nce, for this [r]un, for this [s]ession{all}, [N]o:"));
-        let text = format!("{wish}\n{}\n{cut}{choices} ", terminal.marked_lines(0, &arguments));
+        let choices = format!("{} [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ", terminal.marked(0, &format!("Call {call}?")));
+        let text = format!("{wish}\n{}\n{cut}{choices}", terminal.broken(&arguments));
         Some(Box::pin(async move {
             let dialog = terminal.dialog().await;
             let mut answer = dialog.ask(&text).await.unwrap_or_default().to_lowercase();
             while let (Some(whole), "a" | "all") = (&whole, answer.as_str()) {
-                let text = format!("{wish}\n{}\n{choices} ", terminal.marked_lines(0, &whole_arguments_text(whole)));
+                let text = format!("{wish}\n{}\n{choices}", terminal.broken(&whole_arguments_text(whole)));
                 answer = dialog.ask(&text).await.unwrap_or_default().to_lowercase();
             }
             // In other questions, `y` is the usual answer. Here it allows the least: this call.
@@ -231,7 +231,7 @@ async fn fill_in(terminal: &Terminal, question: &Json) -> ElicitationAnswer {
         Ok(content) => content,
         Err(problems) => return refused(terminal, &dialog, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
     };
-    let shown = terminal.marked_lines(0, &whole_arguments_text(&content));
+    let shown = terminal.broken(&whole_arguments_text(&content));
     dialog.say(&format!("This would be sent to \"{who}\":\n{shown}\n"));
     if dialog.confirm(&format!("Send this to server \"{who}\"?")).await {
         ElicitationAnswer::Accept(Some(Json::Object(content)))

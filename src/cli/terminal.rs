@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use super::args::ColorChoice;
 use super::held_output::{HeldOutput, Stream};
 use super::typed_line;
-use super::untrusted::{indented, without_controls};
+use super::untrusted::{CONTINUED, indented, without_controls};
 use crate::command::{MIN_WIDTH, Style, Tone, columns_in};
 use crate::text::{is_unseen, sanitise_line};
 
@@ -178,10 +178,20 @@ impl Terminal {
         indented(self.screens.error.then_some(&self.err), used, text)
     }
 
-    /// Formats lines that may be too long for the terminal, such as those of a JSON document. Only the rows that continue a line have a mark.
+    /// Formats lines that may be too long for the terminal. Only the rows that continue a line have a mark.
     pub(super) fn marked_lines(&self, used: usize, text: &str) -> String {
         let lines = text.split('\n').enumerate();
         lines.map(|(index, line)| self.marked(if index == 0 { used } else { 0 }, line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Breaks the lines of a JSON document that are too long for the terminal, without changing a character. Each row that continues a line has a
+    /// mark.
+    pub(super) fn broken(&self, json: &str) -> String {
+        if !self.screens.error {
+            return json.to_owned();
+        }
+        let rows: Vec<String> = json.split('\n').flat_map(|line| self.err.broken("", CONTINUED, line)).collect();
+        rows.join("\n")
     }
 
     /// Formats untrusted text that is printed by [`Self::note_own`] after this word.
@@ -199,12 +209,15 @@ impl Terminal {
         if !self.screens.error {
             return;
         }
+        // A second row would stay on the screen, and could look like a line of this program.
         let line = sanitise_line(text, self.err.width.saturating_sub(2));
+        let line = self.err.broken(" ", "", &line).swap_remove(0);
+        let line = line.trim_start();
         let mut screen = self.screen();
         if screen.held.is_some() {
             return;
         }
-        let _ = write!(io::stderr().lock(), "\r\u{1b}[K{}", self.err.paint(Tone::Quiet, &line));
+        let _ = write!(io::stderr().lock(), "\r\u{1b}[K{}", self.err.paint(Tone::Quiet, line));
         let _ = io::stderr().flush();
         screen.progress = true;
     }
@@ -402,7 +415,10 @@ mod tests {
         let text = format!("{}notes: approved", ".".repeat(32));
         assert_eq!(terminal(true).after_word("log:", &text), format!("{}not\n  | es: approved", ".".repeat(32)));
         assert_eq!(terminal(false).after_word("log:", &text), text);
-        assert_eq!(terminal(true).marked_lines(0, "{\n  \"a\": 1\n}"), "{\n  \"a\": 1\n}");
+        assert_eq!(terminal(true).marked_lines(7, "a\nb"), "a\nb");
+        let json = format!("{{\n  \"a\": \"{}Call bank.pay? [o]nce\"\n}}", "x".repeat(32));
+        assert_eq!(terminal(true).broken(&json).replace("\n  | ", ""), json);
+        assert!(terminal(true).broken(&json).contains("\n  | Call bank.pay?") && terminal(false).broken(&json) == json);
         assert_eq!((terminal(true).unbroken().width, terminal(false).unbroken().width), (40, usize::MAX));
     }
 

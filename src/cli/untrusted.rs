@@ -3,7 +3,10 @@
 
 use std::borrow::Cow;
 
-use crate::command::{MARK, Style};
+use crate::command::Style;
+
+/// The begin of a row that continues a text of others. Its mark is that of an approval request.
+pub(super) const CONTINUED: &str = "  | ";
 
 /// The escape codes with which `Style` colours a text, and the code that ends a colour.
 const COLOURS: [&str; 6] = ["[0m", "[1m", "[2m", "[31m", "[32m", "[33m"];
@@ -14,11 +17,10 @@ const COLOURS: [&str; 6] = ["[0m", "[1m", "[2m", "[31m", "[32m", "[33m"];
 /// column, without a mark. The first row is printed after `used` columns. A file or a pipe (`None`) has no rows, and programs search there
 /// for whole lines, so lines stay as they are.
 pub(super) fn indented(screen: Option<&Style>, used: usize, text: &str) -> String {
-    let further = format!("  {MARK}");
     match screen {
         // A tab can take up to 8 columns, depending on where it is.
-        Some(style) => style.rows(used, &further, &text.replace('\t', "    ")).join("\n"),
-        None => text.trim_end_matches('\n').replace('\n', &format!("\n{further}")),
+        Some(style) => style.rows(used, CONTINUED, &text.replace('\t', "    ")).join("\n"),
+        None => text.trim_end_matches('\n').replace('\n', &format!("\n{CONTINUED}")),
     }
 }
 

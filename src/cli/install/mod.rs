@@ -348,7 +348,7 @@ fn show(session: &Session, target_config: &TargetConfig, change: &Change, change
     }
     if changes {
         let after = edit::servers(target_config.host.shape, &change.text).map_err(|problem| target_config.unusable(&problem))?;
-        session.terminal.print(&shown::difference(&target_config.host, &target_config.servers()?, &after, &style));
+        session.terminal.print(&shown::difference(&target_config.host, &target_config.servers()?, &after, &session.terminal.unbroken()));
     }
     Ok(())
 }

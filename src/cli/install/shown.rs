@@ -34,8 +34,10 @@ pub(super) fn difference(host: &HostFile, before: &Map<String, Json>, after: &Ma
     }
     let mut add = |sign: char, tone: Tone, name: &str, entry: &Json| {
         for line in entry_text(host, name, entry).lines() {
-            text.push_str(&style.paint(tone, &format!("{sign} {}", printable(line, &[]))));
-            text.push('\n');
+            // Each row has the sign, because the value of an entry is any text.
+            for row in style.broken(&format!("{sign} "), &format!("{sign}   | "), &printable(line, &[])) {
+                text.extend([style.paint(tone, &row).as_str(), "\n"]);
+            }
         }
     };
     for (name, entry) in before.iter().filter(|(name, entry)| after.get(*name) != Some(entry)) {

@@ -61,7 +61,7 @@ fn show(session: &Session, target_config: &TargetConfig, undone: &UndoResult) ->
     // If the file can no longer be parsed, it is restored without showing the difference.
     let Ok(before) = edit::servers(target_config.host.shape, target_config.text()) else { return Ok(()) };
     let after = edit::servers(target_config.host.shape, &undone.text).map_err(|problem| target_config.unusable(&problem))?;
-    session.terminal.print(&shown::difference(&target_config.host, &before, &after, &session.terminal.out));
+    session.terminal.print(&shown::difference(&target_config.host, &before, &after, &session.terminal.unbroken()));
     Ok(())
 }
 

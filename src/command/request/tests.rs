@@ -150,7 +150,7 @@ fn no_row_of_a_server_looks_like_a_row_of_the_page() {
     // The rows that may begin with words of this program: the first row of an item, and both sides of a change.
     let heads =
         ["WRITES HOSTILE", "new tools:", "tool HOSTILE", "resource digest", "template audit", "prompt HOSTILE", "annotations:", "_meta:"];
-    let heads = heads.into_iter().chain(["a?: string", "/properties/a/default:", "c: HOSTILE", "+ ", "- ", "| "]);
+    let heads = heads.into_iter().chain(["a?: string", "/properties/a/default:", "c: HOSTILE", "note: the", "+ ", "- ", "| "]);
     let heads: Vec<&str> = heads.collect();
     for width in [20, 33, 40, 61, 80, 200] {
         let text = request_text(&request, &Style::new(false, Some(width)));
@@ -162,7 +162,7 @@ fn no_row_of_a_server_looks_like_a_row_of_the_page() {
         }
         assert_eq!(text.lines().filter(|row| row.trim_start().starts_with("takes:")).count(), 1, "{text}");
         assert_eq!(text.lines().filter(|row| row.starts_with("  digest")).count(), 1, "{text}");
-        assert!(text.contains("\"| b\"?: string\n"), "{text}");
+        assert!(text.contains("\"| b\"?:"), "{text}");
     }
 }
 
