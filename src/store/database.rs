@@ -1,21 +1,19 @@
 //! The connection to the `SQLite` file: opens the file, runs transactions, and converts errors of `SQLite` to errors of this program.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use rusqlite_migration::{M, Migrations};
 
+use super::place::{self, FILE_NAME, Place};
 use crate::error::{Error, Result};
 use crate::files;
 
-const FILE_NAME: &str = "store.sqlite3";
 /// The name of the lock file. A process locks it while it creates or migrates the database.
 const LOCK_NAME: &str = "store.lock";
 /// The maximum time that a change waits for changes of other processes.
@@ -24,48 +22,6 @@ pub(super) const BUSY_TIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 /// The migrations from an empty database to the current schema.
 const MIGRATIONS: [&str; 2] = [include_str!("migrations/001_decisions.sql"), include_str!("migrations/002_audit.sql")];
-/// The types of file systems that several machines may have open, from statfs(2) and linux/magic.h: NFS, SMB (three), AFS (two), Coda, 9p,
-/// Ceph, Lustre, OCFS2, GFS2. File locks do not always work on these file systems. Even where they work, `SQLite`'s write-ahead log needs
-/// shared memory, so all processes must be on one machine (<https://sqlite.org/wal.html>).
-const NETWORK_FILE_SYSTEMS: [u64; 12] = [
-    0x6969,
-    0x517B,
-    0xFF53_4D42,
-    0xFE53_4D42,
-    0x5346_414F,
-    0x6B41_4653,
-    0x7375_7245,
-    0x0102_1997,
-    0x00C3_6400,
-    0x0BD0_0BD0,
-    0x7461_636F,
-    0x0116_1970,
-];
-/// The type of file systems that a program on this machine serves (FUSE).
-const FUSE: u64 = 0x6573_5546;
-/// Names of FUSE programs that show files from another machine or from a network service. Other FUSE programs, for example for encrypted
-/// folders, show files of this machine, so they are allowed.
-const NETWORK_PROGRAMS: [&str; 14] = [
-    "sshfs",
-    "glusterfs",
-    "ceph",
-    "ceph-fuse",
-    "s3fs",
-    "rclone",
-    "davfs",
-    "curlftpfs",
-    "gcsfuse",
-    "goofys",
-    "juicefs",
-    "seaweedfs",
-    "mount-s3",
-    "moosefs",
-];
-
-/// Locked while a thread creates the file. When a process closes a file, the kernel releases all locks that the process has on this file,
-/// including the locks of other connections. So no thread may connect until the thread that created the file has closed it.
-static CREATING: Mutex<()> = Mutex::new(());
-
 /// `SQLite` checks the time limit after this number of steps of its virtual machine.
 const STEPS: i32 = 50_000;
 /// The problem of a database whose schema contains a part that this program has not created. A trigger or view from another program could
@@ -73,6 +29,10 @@ const STEPS: i32 = 50_000;
 pub(super) const FOREIGN: &str = "another program has changed its tables, indexes, views or triggers. Nothing is approved, granted or changed until it is \
                        restored from a backup, or moved away together with the files whose names begin with its name; then every server needs \
                        approval again";
+
+/// The advice for a database whose content cannot be used.
+const LOST: &str = ". Nothing is approved or granted until it is restored from a backup, or moved away together with the files whose names \
+                    begin with its name; then every server needs approval again";
 
 /// Identifies a state of the database: contains the identity of the file, and the number that `SQLite` raises when another connection
 /// changes the database (`data_version`).
@@ -124,20 +84,9 @@ pub(super) struct Database {
     file: (u64, u64),
 }
 
-/// Creates the state folder with mode 0700. If the folder exists, checks it, and removes read permissions of other users.
-pub(super) fn private_folder(folder: &Path) -> Result<files::PrivateFolder> {
-    let failed = |error: std::io::Error| {
-        problem(&folder.join(FILE_NAME), &format!("the folder cannot be used: {error}. Or choose another stateDir"))
-    };
-    files::private_folder(folder).map_err(failed)
-}
-
 impl Database {
     pub(super) fn open(folder: &Path, durability: Durability) -> Result<Self> {
-        let path = folder.join(FILE_NAME);
-        check_file_system(folder, &path)?;
-        create(&path)?;
-        let file = identity(&path)?;
+        let Place { path, identity: file } = place::ready(folder)?;
         let mut connection = connect(&path, durability)?;
         if !is_present(&connection, &path)? {
             // Only one process at a time runs this part, because each process checks what is missing and then adds it.
@@ -262,8 +211,10 @@ impl Reader<'_> {
             return Ok(());
         }
         let expected = expected_schema().map_err(failed)?;
-        if schema(&self.transaction, expected.len() + 1).map_err(failed)? != expected {
-            return Err(self.problem(FOREIGN));
+        match schema(&self.transaction, expected.len() + 1) {
+            Ok(found) if found == expected => {}
+            Err(error) if !is_malformed(&error) => return Err(failed(error)),
+            _ => return Err(self.problem(FOREIGN)),
         }
         *known = Some(number);
         Ok(())
@@ -290,6 +241,13 @@ fn schema(connection: &Connection, most: usize) -> rusqlite::Result<Vec<SchemaRo
 /// Returns whether an error reports that another program has changed the schema.
 pub(super) fn is_foreign(error: &Error) -> bool {
     matches!(error, Error::Store { problem, .. } if *problem == FOREIGN.into())
+}
+
+/// Returns whether an error reports a value of another type than this program writes, or a text that is not UTF-8. Another program has
+/// written such a value, so the caller treats it as damage.
+pub(super) fn is_malformed(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    matches!(error, FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..))
 }
 
 fn connect(path: &Path, durability: Durability) -> Result<Connection> {
@@ -337,62 +295,33 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<()> {
         rusqlite_migration::Error::MigrationDefinition(_) => {
             problem(path, "a later version of hyperlight-mcp has written it. Update hyperlight-mcp, or choose another stateDir")
         }
+        // The statements of a migration are correct, so it fails in this way only if its tables are there already.
+        rusqlite_migration::Error::RusqliteError { err, .. } if code(&err) == Some(ErrorCode::Unknown) => problem(path, FOREIGN),
         rusqlite_migration::Error::RusqliteError { err, .. } => failed(path, &err),
         other => problem(path, &other.to_string()),
     })
 }
 
-/// Creates the file with mode 0600 before `SQLite` opens it. `SQLite` gives its other files the same mode.
-fn create(path: &Path) -> Result<()> {
-    let _creating = CREATING.lock();
-    let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop);
-    match created {
-        Ok(()) => Ok(()),
-        // Refuses a file that belongs to another user, or that other users may write.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => files::close_own(path).map_err(|error| problem(path, &error.to_string())),
-        Err(error) => Err(problem(path, &format!("{error}. Make the folder writable, or choose another stateDir"))),
-    }
-}
-
-fn identity(path: &Path) -> Result<(u64, u64)> {
-    let file = fs::symlink_metadata(path).map_err(|error| problem(path, &error.to_string()))?;
-    Ok((file.dev(), file.ino()))
-}
-
-fn check_file_system(folder: &Path, path: &Path) -> Result<()> {
-    let there = rustix::fs::statfs(folder).map_err(|error| problem(path, &std::io::Error::from(error).to_string()))?;
-    // Only the lower 32 bits are the type. The number is negative on some systems.
-    let number = there.f_type.cast_unsigned() & 0xFFFF_FFFF;
-    let device = fs::metadata(folder).ok().filter(|_| number == FUSE).map(|folder| folder.dev());
-    let mounts = device.and_then(|_| fs::read_to_string("/proc/self/mountinfo").ok()).unwrap_or_default();
-    let program = device.and_then(|device| program_of(&mounts, (libc::major(device), libc::minor(device))));
-    check_file_system_type(number, program, path)
-}
-
-/// Returns the name of the program that serves a FUSE file system, from the text of `/proc/self/mountinfo`. In the type of the file system,
-/// the program's name follows `fuse.`.
-fn program_of(mounts: &str, (major, minor): (u32, u32)) -> Option<&str> {
-    let device = format!("{major}:{minor}");
-    let line = mounts.lines().rev().find(|line| line.split(' ').nth(2) == Some(&device))?;
-    line.split_once(" - ")?.1.split(' ').next()?.strip_prefix("fuse.")
-}
-
-fn check_file_system_type(number: u64, program: Option<&str>, path: &Path) -> Result<()> {
-    let is_of_network_program = number == FUSE && program.is_some_and(|program| NETWORK_PROGRAMS.contains(&program));
-    if !NETWORK_FILE_SYSTEMS.contains(&number) && !is_of_network_program {
-        return Ok(());
-    }
-    let told = "its folder is on a network file system, on which two machines could overwrite each other's approvals. Choose a stateDir on a \
-                local disk";
-    Err(problem(path, told))
-}
-
 fn failed(path: &Path, error: &rusqlite::Error) -> Error {
-    let advice = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            ". Nothing is approved or granted until it is restored from a backup, or moved away together with the files whose names begin with \
-             its name; then every server needs approval again"
-        }
+    let told = match error {
+        // The text of this error contains the whole statement.
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    };
+    problem(path, &format!("{told}{}", advice(error)))
+}
+
+fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
+    match error {
+        rusqlite::Error::SqlInputError { error, .. } => Some(error.code),
+        other => other.sqlite_error_code(),
+    }
+}
+
+/// Returns the advice that follows the text of an error.
+fn advice(error: &rusqlite::Error) -> &'static str {
+    match code(error) {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => LOST,
         Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
             ". Nothing was changed; make space on the disk, or repair the disk, then try again"
         }
@@ -403,17 +332,19 @@ fn failed(path: &Path, error: &rusqlite::Error) -> Error {
             ". It took too long, so the file may be damaged. Restore it from a backup, or move it away together with the files whose names begin \
              with its name; then every server needs approval again"
         }
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+        // The last of these codes means that another process holds the locks of all readers.
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
             ". Another process has held it for 10 seconds; end that process, then try again"
         }
+        // A statement that fails, or a value that cannot be read, was not caused by this program's own tables and rows.
+        Some(ErrorCode::Unknown | ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) | None => LOST,
         _ => "",
-    };
-    problem(path, &format!("{error}{advice}"))
+    }
 }
 
-/// Returns the error for a database that another thread of this process has been changing for too long.
+/// Returns the error for a database that other threads of this process have been changing or reading for too long.
 pub(super) fn busy(folder: &Path) -> Error {
-    problem(&folder.join(FILE_NAME), "other changes have taken 10 seconds; try again")
+    problem(&folder.join(FILE_NAME), "other changes or reads have taken 10 seconds; try again")
 }
 
 pub(super) fn problem(path: &Path, problem: &str) -> Error {
@@ -422,7 +353,25 @@ pub(super) fn problem(path: &Path, problem: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::ffi;
+
     use super::*;
+
+    #[test]
+    fn an_error_without_advice_of_its_own_says_what_to_do_and_shows_no_statement() {
+        let path = Path::new("/home/ada/store.sqlite3");
+        let of_code = |code| failed(path, &rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)).in_full();
+        for code in [ffi::SQLITE_BUSY, ffi::SQLITE_LOCKED, ffi::SQLITE_PROTOCOL] {
+            assert!(of_code(code).contains("end that process, then try again"), "{}", of_code(code));
+        }
+        let connection = Connection::open_in_memory().unwrap();
+        let statement = connection.prepare("SELECT secret FROM nowhere").unwrap_err();
+        let value = connection.query_row("SELECT CAST(x'ff' AS TEXT)", [], |row| row.get::<_, String>(0)).unwrap_err();
+        for error in [statement, value] {
+            let told = failed(path, &error).in_full();
+            assert!(told.contains("restored from a backup") && !told.contains("secret"), "{told}");
+        }
+    }
 
     #[test]
     fn work_that_does_not_end_is_ended_and_the_next_is_done() {
@@ -439,23 +388,5 @@ mod tests {
         assert!(error.code() == "ERR_STORE" && error.in_full().contains("too long"), "{}", error.in_full());
         database.time = Durability::Full.time();
         assert_eq!(database.transaction(count("LIMIT 3")).unwrap(), 3);
-    }
-
-    #[test]
-    fn a_network_file_system_is_refused_with_the_way_out() {
-        let path = Path::new("/home/ada/store.sqlite3");
-        // ext4, tmpfs, overlayfs, and FUSE file systems of programs that show files of this machine.
-        for (number, program) in [(0xEF53, None), (0x0102_1994, None), (0x794C_7630, None), (FUSE, None), (FUSE, Some("gocryptfs"))] {
-            assert!(check_file_system_type(number, program, path).is_ok(), "{number:x} {program:?}");
-        }
-        let named = [FUSE, FUSE].into_iter().zip([Some("sshfs"), Some("rclone")]);
-        for (number, program) in NETWORK_FILE_SYSTEMS.into_iter().zip(std::iter::repeat(None)).chain(named) {
-            let error = check_file_system_type(number, program, path).unwrap_err().in_full();
-            assert!(error.contains("network file system") && error.contains("stateDir"), "{number:x}: {error}");
-        }
-        let mounts = "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n\
-                      90 22 0:51 / /home/ada/far rw,nosuid shared:3 - fuse.sshfs far:/ rw,user_id=0\n\
-                      91 22 0:52 / /home/ada/near rw - fuse portal rw\n";
-        assert_eq!([(0, 51), (0, 52), (8, 1), (0, 9)].map(|device| program_of(mounts, device)), [Some("sshfs"), None, None, None]);
     }
 }

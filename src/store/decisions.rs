@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rusqlite::OptionalExtension as _;
 
 use super::anchor::{Anchor, Anchored, Counts};
-use super::database::{Reader, Version};
+use super::database::{Reader, Version, is_malformed};
 use super::seal::{all_mac, row_mac, seal_mac};
 use super::{Kind, MachineKey, Rows};
 use crate::error::{Error, Result};
@@ -19,6 +19,9 @@ pub(super) const REPLACED: &str =
 
 /// The text of the error if the seals of different kinds are from different moments.
 pub(super) const MIXED: &str = "its seals were not written at the same time";
+
+/// The reason why rows have no effect if one of them has a value that this program never writes, such as a text that is not UTF-8.
+const UNREADABLE: &str = "one of them cannot be read";
 
 /// The number that is added to the number of changes when rows are set aside. It is so large that no earlier state can have the new number
 /// of changes, not even a state with more changes than the anchor records.
@@ -104,7 +107,10 @@ pub(super) fn rows_now(
         }
         checked(reader, kind, key, counts, seal, known)
     };
-    let found = found().map_err(|error| reader.failed(&error))?;
+    let found = match found() {
+        Err(error) if is_malformed(&error) => Err(UNREADABLE.to_owned()),
+        found => found.map_err(|error| reader.failed(&error))?,
+    };
     Ok(found.unwrap_or_else(|problem| {
         let problem = format!(
             "the store's rows of kind \"{}\" were changed by another program, or come from another machine ({problem}): these rows have no effect",
@@ -123,8 +129,10 @@ pub(super) fn current<const N: usize>(
     for (kind, known) in kinds.into_iter().zip(known) {
         // If there is no seal, the rows were never written or were removed. Only the anchor shows which of the two is true.
         let Some(Snapshot { seal: Some(checked), .. }) = known else { return Ok(None) };
-        if seal(reader, kind).map_err(|error| reader.failed(&error))?.as_ref() != Some(checked) {
-            return Ok(None);
+        match seal(reader, kind) {
+            Ok(seal) if seal.as_ref() == Some(checked) => {}
+            Err(error) if !is_malformed(&error) => return Err(reader.failed(&error)),
+            _ => return Ok(None),
         }
     }
     Ok(Some(std::array::from_fn(|index| known[index].clone().unwrap_or_default())))
@@ -207,7 +215,10 @@ pub(super) fn write_changed(
 /// Returns whether the seals of all kinds are from the same moment. Without this check, somebody could restore the rows of one kind
 /// together with the anchor from an earlier time, and keep the current rows of other kinds.
 pub(super) fn seals_fit(reader: &Reader<'_>, key: &MachineKey, counts: &Counts) -> rusqlite::Result<bool> {
-    let (all, seals) = seals(reader)?;
+    let (all, seals) = match seals(reader) {
+        Err(error) if is_malformed(&error) => return Ok(false),
+        seals => seals?,
+    };
     Ok(match all {
         Some(Seal { changes, mac }) => all_mac(key, &counts.id, changes, seals_of(&seals)) == mac,
         None => seals.is_empty(),
@@ -251,11 +262,13 @@ pub(super) fn set_all_aside(reader: &Reader<'_>, problem: &str) -> rusqlite::Res
     reader.transaction.execute("DELETE FROM seals", []).map(drop)
 }
 
-/// Moves the rows of one kind, or of all kinds if `kind` is `None`, to the table `set_aside`, where they have no effect.
+/// Moves the rows of one kind, or of all kinds if `kind` is `None`, to the table `set_aside`, where they have no effect. Reads no values,
+/// and converts each value to the type of its column, because another program may have written values of any type.
 fn set_aside(reader: &Reader<'_>, kind: Option<Kind>, problem: &str) -> rusqlite::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().cast_signed();
     let kind = kind.map(Kind::as_str);
-    let moved = "INSERT INTO set_aside SELECT kind, name, body, ?2, ?3 FROM decisions WHERE ?1 IS NULL OR kind = ?1";
+    let moved = "INSERT INTO set_aside SELECT ifnull(CAST(kind AS TEXT), ''), ifnull(CAST(name AS TEXT), ''), \
+                 ifnull(CAST(body AS BLOB), x''), ?2, ?3 FROM decisions WHERE ?1 IS NULL OR kind = ?1";
     reader.transaction.execute(moved, (kind, problem, now))?;
     reader.transaction.execute("DELETE FROM decisions WHERE ?1 IS NULL OR kind = ?1", [kind]).map(drop)
 }

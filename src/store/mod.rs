@@ -8,6 +8,7 @@ mod canonical;
 mod database;
 mod decisions;
 mod key;
+mod place;
 mod seal;
 
 use std::collections::BTreeMap;
@@ -120,7 +121,7 @@ impl Store {
     /// # Errors
     /// `ERR_STORE` if the folder or the database cannot be used, `ERR_APPROVAL_STORE` if the key cannot be used.
     pub fn open(folder: &Path, on_damage: DamageListener) -> Result<Self> {
-        let PrivateFolder { path: folder, was_open } = database::private_folder(folder)?;
+        let PrivateFolder { path: folder, was_open } = place::private_folder(folder)?;
         let warning = was_open
             .map(|mode| format!("other users could read the state folder {} (mode {mode:o}); its mode is 700 now", folder.display()));
         let key = MachineKey::open(&folder)?;

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::files;
 
+mod malformed;
+
 fn open(folder: &TempDir) -> Store {
     open_with(folder, &Arc::default())
 }
