@@ -10,6 +10,7 @@ mod decisions;
 mod key;
 mod place;
 mod seal;
+mod shared_reader;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,11 @@ pub use canonical::Canonical;
 pub use key::MachineKey;
 
 use self::anchor::{Anchor, Anchored, AnchoredAudit, AuditEnd};
-use self::database::{BUSY_TIME, Database, Durability, Reader};
+use self::database::{BUSY_TIME, Database, Durability, Reader, Version};
 use self::decisions::{
     MIXED, REPLACED, Reading, Snapshot, current, is_unused, rows_now, seal_all, seals_fit, set_all_aside, write_changed,
 };
+use self::shared_reader::SharedReader;
 use crate::error::{Error, Result};
 use crate::files::PrivateFolder;
 
@@ -98,14 +100,21 @@ pub struct Store {
     folder: PathBuf,
     key: MachineKey,
     anchor: Anchor,
-    /// `None` once the store is closed.
-    reader: Mutex<Option<Database>>,
-    /// A second connection, so that no reader waits for a change.
+    reader: SharedReader,
+    /// A second connection, so that no reader waits for a change. `None` once the store is closed.
     writer: Mutex<Option<Database>>,
     /// Never locked while the database is read or written, because JavaScript's thread takes this lock.
     last: Mutex<BTreeMap<Kind, Reading>>,
     on_damage: DamageListener,
     warning: Option<String>,
+}
+
+/// The result of reading the rows of several kinds.
+enum Found<const N: usize> {
+    /// The rows are known, and are unchanged.
+    Current([Snapshot; N]),
+    /// The rows were read from the database, after the anchor.
+    Read(Version, Vec<Snapshot>, Anchored),
 }
 
 impl std::fmt::Debug for Store {
@@ -127,7 +136,7 @@ impl Store {
         let key = MachineKey::open(&folder)?;
         let (writer, reader) = (Database::open(&folder, Durability::Full)?, Database::open(&folder, Durability::Full)?);
         let anchor = Anchor::new(&folder);
-        let (writer, reader) = (Mutex::new(Some(writer)), Mutex::new(Some(reader)));
+        let (writer, reader) = (Mutex::new(Some(writer)), SharedReader::new(reader));
         let store = Self { folder, key, anchor, reader, writer, last: Mutex::default(), on_damage, warning };
         if store.anchor.read(&store.key)? == Anchored::Missing {
             // The anchor is made before the first change, so that a database with changes always has an anchor.
@@ -279,9 +288,7 @@ impl Store {
     /// Closes the files of the store. [`Self::last_rows`] and [`Self::damage`] still return the results of the last read.
     pub fn close(&self) {
         // The reader is closed first. Then the writer is the last connection, and closing it merges the journal into the database.
-        if let Some(reader) = self.reader.lock().take() {
-            reader.close();
-        }
+        self.reader.close();
         if let Some(writer) = self.writer.lock().take() {
             writer.close();
         }
@@ -305,21 +312,10 @@ impl Store {
     }
 
     fn read<const N: usize>(&self, kinds: [Kind; N]) -> Result<[Snapshot; N]> {
-        let mut reader = MutexGuard::try_map(self.reader.lock(), Option::as_mut).map_err(|_| CLOSED)?;
-        let version = reader.version()?;
-        let known = kinds.map(|kind| self.known(kind));
-        if known.iter().all(|known| known.as_ref().is_some_and(|known| known.version == Some(version))) {
-            return Ok(known.map(Option::unwrap_or_default));
-        }
-        if let Some(current) = reader.reading(|transaction| current(transaction, kinds, &known))? {
-            // Only rows of other kinds have changed.
-            return Ok(current.map(|snapshot| Snapshot { version: Some(version), ..snapshot }));
-        }
-        // The anchor is read first. The number of changes in the database only grows, so a change between the two reads cannot make the
-        // database look older than the anchor.
-        let anchored = self.anchor.read(&self.key)?;
-        let mut read = reader.reading(|transaction| self.rows_in(transaction, kinds, &anchored, &known))?;
-        drop(reader);
+        let (version, mut read, anchored) = match self.reader.read(&self.folder, |reader| self.read_by(reader, kinds))? {
+            Found::Current(snapshots) => return Ok(snapshots),
+            Found::Read(version, read, anchored) => (version, read, anchored),
+        };
         for (kind, snapshot) in kinds.into_iter().zip(&mut read) {
             // Damaged rows have no effect. They are read again each time, because the cause may have been repaired outside the database.
             snapshot.version = Some(version).filter(|_| snapshot.problem.is_none());
@@ -329,6 +325,24 @@ impl Store {
         }
         self.catch_up(&anchored, kinds.into_iter().zip(&read));
         Ok(std::array::from_fn(|index| std::mem::take(&mut read[index])))
+    }
+
+    /// Reads the rows of several kinds, unless they are known.
+    fn read_by<const N: usize>(&self, reader: &mut Database, kinds: [Kind; N]) -> Result<Found<N>> {
+        let version = reader.version()?;
+        let known = kinds.map(|kind| self.known(kind));
+        if known.iter().all(|known| known.as_ref().is_some_and(|known| known.version == Some(version))) {
+            return Ok(Found::Current(known.map(Option::unwrap_or_default)));
+        }
+        if let Some(current) = reader.reading(|transaction| current(transaction, kinds, &known))? {
+            // Only rows of other kinds have changed.
+            return Ok(Found::Current(current.map(|snapshot| Snapshot { version: Some(version), ..snapshot })));
+        }
+        // The anchor is read first. The number of changes in the database only grows, so a change between the two reads cannot make the
+        // database look older than the anchor.
+        let anchored = self.anchor.read(&self.key)?;
+        let read = reader.reading(|transaction| self.rows_in(transaction, kinds, &anchored, &known))?;
+        Ok(Found::Read(version, read, anchored))
     }
 
     /// Reads the rows of several kinds in a transaction.
