@@ -300,7 +300,8 @@ impl Gateway {
     }
 
     /// Completes the opening of a gateway after its config was read.
-    fn begin(&self, options: &GatewayOptions, warnings: Vec<String>) -> Result<()> {
+    fn begin(&self, options: &GatewayOptions, mut warnings: Vec<String>) -> Result<()> {
+        warnings.extend(self.core.audit.warning().map(str::to_owned));
         let core = Arc::downgrade(&self.core);
         self.core.events.server_logs.find_keys_by(move |name| Some(core.upgrade()?.registry.entry(name).ok()?.source().key(name)));
         self.warn_at_open(warnings);

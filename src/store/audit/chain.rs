@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::row::{AuditKind, Entry};
+use super::stored::Unreadable;
 use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::{Canonical, MachineKey};
 
@@ -79,6 +80,18 @@ impl Head {
         self.bytes += entry.size();
         self.digest.clone_from(&digest);
         Linked { number, entry, digest }
+    }
+
+    /// Returns whether a row is the first row, as it was written. After damage, the digest before the first row may not be known, and only
+    /// the number is compared.
+    pub(super) fn begins_with(&self, key: &MachineKey, Linked { number, entry, digest }: &Linked) -> bool {
+        *number == self.first && (self.anchor.is_empty() || digest_of(key, &self.anchor, *number, entry) == *digest)
+    }
+
+    /// Removes an unreadable first row from the head. The caller corrects the total size.
+    pub(super) fn drop_unreadable(&mut self, number: u64, digest: Option<Vec<u8>>) {
+        self.first = number + 1;
+        self.anchor = digest.unwrap_or_default();
     }
 
     /// Removes the first row from the head. Keeps the digest of this row, so that the rows after it can still be verified.
@@ -203,6 +216,21 @@ impl<'a> Verification<'a> {
             None => {}
         }
         self.next = Some((number + 1, digest.clone()));
+    }
+
+    /// Notes a row with a value that this program never writes.
+    pub(super) fn unreadable(&mut self, Unreadable { number, at: _, digest }: Unreadable) {
+        self.report.rows += 1;
+        self.problem(format!("row {number} cannot be read, because another program has changed or added it"));
+        // A row without a valid number has no place in the chain.
+        let Some(number) = u64::try_from(number).ok().filter(|number| *number > 0) else { return };
+        self.report.first.get_or_insert(number);
+        self.report.last = Some(number);
+        self.report.head = digest.as_ref().map(hex::encode);
+        if let Some((next, _)) = self.next.take().filter(|(next, _)| *next < number) {
+            self.problem(missing(next, number - 1));
+        }
+        self.next = Some((number + 1, digest.unwrap_or_default()));
     }
 
     /// Returns the ends of the audit that are known from elsewhere, each with a word that names its source.

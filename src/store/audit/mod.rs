@@ -10,6 +10,7 @@ mod event;
 mod presence;
 mod queue;
 mod row;
+mod stored;
 mod table;
 mod writer;
 
@@ -123,6 +124,7 @@ pub struct Audit {
     options: AuditOptions,
     /// Ensures that the thread is started only once, by the first event.
     begins: Once,
+    warning: Option<String>,
     /// A channel that the thread closes when it ends. `None` without a thread.
     ended: Mutex<Option<Receiver<()>>>,
 }
@@ -135,15 +137,18 @@ impl Audit {
     /// Opens the audit of a store. Writes no rows until an event is recorded.
     #[must_use]
     pub fn open(store: &Arc<Store>, options: AuditOptions) -> Self {
-        let presence = match Presence::begin(store.folder()) {
-            Ok(presence) => Some(Arc::new(presence)),
-            Err(error) => {
-                tracing::warn!(%error, "cannot create the file in the state folder that marks this gateway as open; if this process is killed, the audit will not report missing events");
-                None
-            }
+        let (presence, warning) = match Presence::begin(store.folder()) {
+            Ok(presence) => (Some(presence), None),
+            Err(error) => (Presence::without_file(store.folder()).ok(), Some(no_presence_file(store, &error))),
         };
-        let (begins, ended) = (Once::new(), Mutex::default());
-        Self { store: Arc::clone(store), queue: Arc::default(), presence, seen: Arc::default(), options, begins, ended }
+        let (presence, begins, ended) = (presence.map(Arc::new), Once::new(), Mutex::default());
+        Self { store: Arc::clone(store), queue: Arc::default(), presence, seen: Arc::default(), options, begins, warning, ended }
+    }
+
+    /// Returns a warning if the file that marks this gateway as open could not be created.
+    #[must_use]
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// Records an event. Does not wait, and does not write to a disk.
@@ -264,6 +269,14 @@ impl Drop for Audit {
         self.queue.close();
         self.end_if_unused();
     }
+}
+
+fn no_presence_file(store: &Store, error: &std::io::Error) -> String {
+    format!(
+        "{}: {error}. So the audit cannot say how many events are missing if this process is killed, and other processes may report missing \
+         events while it runs. Make it a folder that only you can write, or move it away; then open the gateway again",
+        Presence::folder(store.folder()).display()
+    )
 }
 
 /// Returns the time in milliseconds since 1970.

@@ -6,6 +6,7 @@
 //! known.
 
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -16,6 +17,10 @@ use crate::files;
 const FOLDER: &str = "audit";
 const EXTENSION: &str = "lock";
 const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The ids of the open gateways of this process that have no presence file, because it could not be created. Only this process knows that
+/// these gateways are open.
+static WITHOUT_FILE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// The presence of one gateway. If this value is dropped, the presence file stays, as it does when the process ends.
 pub(super) struct Presence {
@@ -36,9 +41,7 @@ struct PresenceFiles {
 impl Presence {
     pub(super) fn begin(state_folder: &Path) -> io::Result<Self> {
         let folder = files::private_folder(&state_folder.join(FOLDER))?.path;
-        let mut id = [0; 16];
-        getrandom::fill(&mut id).map_err(io::Error::other)?;
-        let id = hex::encode(id);
+        let id = random_id()?;
         // The file is locked before it gets its final name. Otherwise another process could take it for the file of a process that has
         // ended.
         let new = folder.join(format!("{id}.new"));
@@ -49,6 +52,19 @@ impl Presence {
         let counter = create(&counter_path(&id)).ok().filter(|counter| counter.write_all_at(&start, 0).is_ok());
         let files = Mutex::new(Some(PresenceFiles { _lock: lock, counter, told: 0 }));
         Ok(Self { id, folder, files })
+    }
+
+    /// Returns a presence without files, for a gateway whose presence file cannot be created. The gateway is listed under a random id in the
+    /// store. If its process is killed, another process finds the id without a file, and reports a gap of unknown size.
+    pub(super) fn without_file(state_folder: &Path) -> io::Result<Self> {
+        let id = random_id()?;
+        WITHOUT_FILE.lock().insert(id.clone());
+        Ok(Self { id, folder: Self::folder(state_folder), files: Mutex::new(None) })
+    }
+
+    /// Returns the path of the folder with the presence files.
+    pub(super) fn folder(state_folder: &Path) -> PathBuf {
+        state_folder.join(FOLDER)
     }
 
     /// Writes `told`, the number of all events so far, to the counter. Does nothing if another thread has already written a higher number.
@@ -70,19 +86,31 @@ impl Presence {
         *self.files.lock() = None;
     }
 
-    /// Returns whether a gateway's presence file exists. The gateway may be running or may have ended.
+    /// Returns whether a gateway's presence file exists, or the gateway is one of this process. The gateway may be running or may have ended.
     pub(super) fn is_there(state_folder: &Path, id: &str) -> bool {
-        files::open_own(&lock_path(&state_folder.join(FOLDER), id)).is_ok()
+        files::open_own(&lock_path(&Self::folder(state_folder), id)).is_ok() || WITHOUT_FILE.lock().contains(id)
     }
 
     /// Returns the gateways of this state folder whose processes have ended but whose presence files still exist.
     pub(super) fn left(state_folder: &Path) -> Vec<LeftBehind> {
-        let folder = state_folder.join(FOLDER);
+        let folder = Self::folder(state_folder);
         let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
         let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
         let signs = paths.filter(|path| path.extension().is_some_and(|extension| extension == EXTENSION));
         signs.filter_map(|path| left_behind(&folder, &path)).collect()
     }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        WITHOUT_FILE.lock().remove(&self.id);
+    }
+}
+
+fn random_id() -> io::Result<String> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(io::Error::other)?;
+    Ok(hex::encode(id))
 }
 
 /// The presence of a gateway whose process has ended. It is locked, so that no other process reports the same gap.

@@ -1,21 +1,25 @@
 //! The audit's tables: the rows with their positions, the head, and the list of gateways that write.
 
-use rusqlite::{Error, OptionalExtension as _, Row, params};
+use rusqlite::{OptionalExtension as _, params};
 
 use super::chain::{Head, HeadFound, Linked, START, Verification, WriterRow};
 use super::row::{AuditDetails, AuditKind, AuditRow, Entry};
+use super::stored::{self, COLUMNS, HEAD_COLUMNS, linked};
 use super::{AuditQuery, AuditReport};
 use crate::error::Result;
 use crate::store::MachineKey;
 use crate::store::anchor::{AnchoredAudit, AuditEnd};
 use crate::store::database::Reader;
 
-const COLUMNS: &str = "number, at, kind, agent, server, tool, body, digest";
 /// The id of a special entry in the list of writers. No gateway has this id. The entry contains the number of the newest row with a digest
 /// of the config's grants.
 const CONFIG_GRANTS: &str = "config grants";
 /// The number of rows that one pass reads in order to remove rows from the beginning of the chain.
 const TRIMMED_AT_ONCE: u64 = 1000;
+
+/// The highest number of a row that is kept when another program has changed the chain. A row with a higher number would leave no numbers
+/// for the rows after it, and JavaScript could not read their numbers.
+const MAX_UNPROVEN: u64 = 1 << 52;
 
 /// The number that is stored for a gateway if its gap was reported, or if it has ended normally.
 pub(super) const ALL_TOLD: u64 = i64::MAX as u64;
@@ -64,140 +68,171 @@ impl Table<'_> {
         now: u64,
         bounds: Bounds,
     ) -> rusqlite::Result<Option<AuditEnd>> {
-        let transaction = &self.reader.transaction;
-        let (first, last) = self.numbers()?;
-        let mut damage = None;
-        let mut head = if let Some(head) = self.usable_head(known, last)? {
+        let damage = Entry::damage(now, std::process::id());
+        let mut head = if let Some(head) = self.usable_head(known)? {
             head
         } else {
-            damage = Some(Entry::damage(now, std::process::id()));
-            // The list of writers is deleted, because only a sound head can prove that it is unchanged.
-            transaction.execute("DELETE FROM audit_writers", [])?;
-            self.repaired_head(first.unwrap_or(1), last.max(known.map(|known| known.number)).unwrap_or_default())?
+            let mut head = self.repaired_head(known)?;
+            self.insert(&mut head, &damage)?;
+            head
         };
-        let mut insert = transaction.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
-        for entry in damage.iter().chain(entries) {
-            let Linked { number, entry, digest } = head.append(self.key, entry.clone());
-            let Entry { at, kind, agent, server, tool, body } = entry;
-            insert.execute(params![number, at, kind.as_str(), agent, server, tool, body, digest])?;
-        }
-        self.trim(&mut head, now, bounds)?;
+        entries.iter().try_for_each(|entry| self.insert(&mut head, entry))?;
         if let Some(after) = entries.iter().rev().position(|entry| entry.digest_of_grants().is_some()) {
             self.note(WriterNote::Written(CONFIG_GRANTS, head.last - after as u64))?;
+        }
+        if !self.trim(&mut head, now, bounds)? {
+            self.insert(&mut head, &damage)?;
         }
         notes.iter().try_for_each(|note| self.note(*note))?;
         self.write_head(&head)?;
         Ok(head.end())
     }
 
-    /// Returns whether the chain and the list of gateways that write are unchanged, as far as this can be checked without reading all rows.
-    pub(super) fn is_sound(&self, known: Option<&AuditEnd>) -> Result<bool> {
-        let usable = || self.usable_head(known, self.numbers()?.1);
-        usable().map(|head| head.is_some()).map_err(|error| self.reader.failed(&error))
+    /// Appends one row to the chain.
+    fn insert(&self, head: &mut Head, entry: &Entry) -> rusqlite::Result<()> {
+        let Linked { number, entry, digest } = head.append(self.key, entry.clone());
+        let Entry { at, kind, agent, server, tool, body } = entry;
+        let mut insert = self.reader.transaction.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?;
+        insert.execute(params![number, at, kind.as_str(), agent, server, tool, body, digest]).map(drop)
     }
 
-    /// Returns the numbers of the first and the last row.
-    fn numbers(&self) -> rusqlite::Result<(Option<u64>, Option<u64>)> {
+    /// Returns whether the chain and the list of gateways that write are unchanged, as far as this can be checked without reading all rows.
+    pub(super) fn is_sound(&self, known: Option<&AuditEnd>) -> Result<bool> {
+        self.usable_head(known).map(|head| head.is_some()).map_err(|error| self.reader.failed(&error))
+    }
+
+    /// Returns the numbers of the first and the last row. Another program may have written any numbers.
+    fn numbers(&self) -> rusqlite::Result<(Option<i64>, Option<i64>)> {
         let mut statement = self.reader.transaction.prepare_cached("SELECT min(number), max(number) FROM audit")?;
         statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 
     /// Returns the head for the next row, or `None` if another program has changed the chain.
-    fn usable_head(&self, known: Option<&AuditEnd>, last: Option<u64>) -> rusqlite::Result<Option<Head>> {
+    fn usable_head(&self, known: Option<&AuditEnd>) -> rusqlite::Result<Option<Head>> {
+        let (first, last) = self.numbers()?;
         let there = match known {
             Some(known) => self.digest_at(known.number)?,
             None => None,
         };
         let usable = self.head()?.usable(last.is_none(), known, there.as_deref());
-        Ok(usable.filter(|head| head.last >= last.unwrap_or_default()))
+        Ok(usable.filter(|head| {
+            let is_within = |number: i64| u64::try_from(number).is_ok_and(|number| (head.first..=head.last).contains(&number));
+            first.into_iter().chain(last).all(is_within)
+        }))
     }
 
     fn digest_at(&self, number: u64) -> rusqlite::Result<Option<String>> {
         let mut statement = self.reader.transaction.prepare_cached("SELECT digest FROM audit WHERE number = ?1")?;
-        statement.query_row([number], |row| row.get::<_, Vec<u8>>(0)).optional().map(|digest| digest.map(hex::encode))
+        let digest = statement.query_row([number], |row| row.get_ref(0).map(stored::bytes)).optional()?;
+        Ok(digest.flatten().map(hex::encode))
     }
 
-    /// Returns a new head for rows whose head is not usable. The existing rows can no longer be verified as a whole.
-    fn repaired_head(&self, first: u64, last: u64) -> rusqlite::Result<Head> {
+    /// Returns a new head for rows whose head is not usable. The existing rows can no longer be verified as a whole. Removes rows whose
+    /// numbers this program never writes, and the list of gateways that write, because only a sound head can prove that it is unchanged.
+    fn repaired_head(&self, known: Option<&AuditEnd>) -> rusqlite::Result<Head> {
         let transaction = &self.reader.transaction;
-        let digest = transaction.query_row("SELECT digest FROM audit ORDER BY number DESC LIMIT 1", [], |row| row.get(0)).optional()?;
-        let bytes = transaction.query_row("SELECT coalesce(sum(length(body) + 120), 0) FROM audit", [], |row| row.get(0))?;
+        transaction.execute("DELETE FROM audit_writers", [])?;
+        let known = known.map_or(0, |known| known.number);
+        transaction.execute("DELETE FROM audit WHERE number < 1 OR number > ?1", [known.max(MAX_UNPROVEN)])?;
+        let (first, last) = self.numbers()?;
+        let first = first.map_or(1, i64::cast_unsigned);
+        let last = last.map_or(0, i64::cast_unsigned).max(known);
+        let mut end = transaction.prepare_cached("SELECT digest FROM audit ORDER BY number DESC LIMIT 1")?;
+        let digest = end.query_row([], |row| row.get_ref(0).map(|digest| stored::bytes(digest).unwrap_or_default())).optional()?;
         // If older rows were removed, the digest before the first row is not known.
         let anchor = if first == 1 { START.to_vec() } else { Vec::new() };
-        Ok(Head { first, anchor, last, digest: digest.unwrap_or_else(|| START.to_vec()), bytes })
+        Ok(Head { first, anchor, last, digest: digest.unwrap_or_else(|| START.to_vec()), bytes: self.size()? })
     }
 
-    /// Removes the oldest rows until the remaining rows are within the limits. The last row is never removed.
-    fn trim(&self, head: &mut Head, now: u64, bounds: Bounds) -> rusqlite::Result<()> {
+    /// Returns the approximate size of all rows, in bytes.
+    fn size(&self) -> rusqlite::Result<u64> {
+        let size = "SELECT coalesce(sum(length(body) + 120), 0) FROM audit";
+        self.reader.transaction.query_row(size, [], |row| row.get_ref(0).map(|size| stored::number(size).unwrap_or_default()))
+    }
+
+    /// Removes the oldest rows until the remaining rows are within the limits. The last row is never removed. Returns false if one of the
+    /// removed rows was changed: by a wrong time in a row, another program could remove the rows before it.
+    fn trim(&self, head: &mut Head, now: u64, bounds: Bounds) -> rusqlite::Result<bool> {
         let transaction = &self.reader.transaction;
         let oldest = now.saturating_sub(bounds.max_age_ms);
         let mut first = transaction.prepare_cached("SELECT at FROM audit ORDER BY number LIMIT 1")?;
-        let Some(first_at) = first.query_row([], |row| row.get::<_, u64>(0)).optional()? else { return Ok(()) };
+        let Some(first_at) = first.query_row([], |row| row.get_ref(0).map(stored::number)).optional()? else { return Ok(true) };
+        // A row without a readable time goes like an old one.
+        let is_old = |at: Option<u64>| at.is_none_or(|at| at < oldest);
         // Removes a tenth more than necessary, so that not every batch has to remove rows.
         let most = match head.bytes > bounds.max_bytes {
             true => bounds.max_bytes / 10 * 9,
-            false if first_at < oldest => bounds.max_bytes,
-            false => return Ok(()),
+            false if is_old(first_at) => bounds.max_bytes,
+            false => return Ok(true),
         };
         let mut select = transaction.prepare_cached(&format!("SELECT {COLUMNS} FROM audit ORDER BY number LIMIT {TRIMMED_AT_ONCE}"))?;
+        let mut is_unchanged = true;
         loop {
             let before = head.first;
             let mut rows = select.query([])?;
             while let Some(row) = rows.next()? {
                 let row = linked(row)?;
-                if row.number >= head.last || (head.bytes <= most && row.entry.at >= oldest) {
+                let number = row.as_ref().map_or_else(|row| row.number.cast_unsigned(), |row| row.number);
+                let at = row.as_ref().map_or_else(|row| row.at, |row| Some(row.entry.at));
+                if number >= head.last || (head.bytes <= most && !is_old(at)) {
                     break;
                 }
-                head.drop_first(row);
+                is_unchanged &= row.as_ref().is_ok_and(|row| head.begins_with(self.key, row));
+                match row {
+                    Ok(row) => head.drop_first(row),
+                    Err(row) => head.drop_unreadable(number, row.digest),
+                }
             }
             drop(rows);
             if head.first == before {
-                return Ok(());
+                break;
             }
             transaction.execute("DELETE FROM audit WHERE number < ?1", [head.first])?;
         }
+        if !is_unchanged {
+            // The size of a changed row is not the size that was added for it.
+            head.bytes = self.size()?;
+        }
+        Ok(is_unchanged)
     }
 
     fn head(&self) -> rusqlite::Result<HeadFound> {
-        let mut statement =
-            self.reader.transaction.prepare_cached("SELECT first, anchor, last, digest, bytes, mac FROM audit_head WHERE id = 1")?;
-        let read = |row: &Row<'_>| {
-            let head = Head { first: row.get(0)?, anchor: row.get(1)?, last: row.get(2)?, digest: row.get(3)?, bytes: row.get(4)? };
-            Ok((head, row.get::<_, Vec<u8>>(5)?))
-        };
-        match statement.query_row([], read) {
-            Ok((head, mac)) if head.mac(self.key, &self.writers()?) == mac => Ok(HeadFound::Sound(head)),
-            // The row of the head contains a number or a type that this program never writes.
-            Ok(_) | Err(Error::IntegralValueOutOfRange(..) | Error::FromSqlConversionFailure(..) | Error::InvalidColumnType(..)) => {
-                Ok(HeadFound::Changed)
-            }
-            Err(Error::QueryReturnedNoRows) => Ok(HeadFound::Missing),
-            Err(error) => Err(error),
-        }
+        let mut statement = self.reader.transaction.prepare_cached(&format!("SELECT {HEAD_COLUMNS} FROM audit_head WHERE id = 1"))?;
+        Ok(match statement.query_row([], stored::head).optional()? {
+            None => HeadFound::Missing,
+            Some(Some((head, mac))) if self.writers()?.is_some_and(|writers| head.mac(self.key, &writers) == mac) => HeadFound::Sound(head),
+            Some(_) => HeadFound::Changed,
+        })
     }
 
-    /// Returns the list of gateways that write.
-    pub(super) fn writers(&self) -> rusqlite::Result<Vec<WriterRow>> {
+    /// Returns the list of gateways that write, or `None` if a part of it is unreadable.
+    pub(super) fn writers(&self) -> rusqlite::Result<Option<Vec<WriterRow>>> {
+        Ok(self.written_list()?.into_iter().collect())
+    }
+
+    /// Reads the list of gateways that write. An unreadable entry is `None`.
+    fn written_list(&self) -> rusqlite::Result<Vec<Option<WriterRow>>> {
         let mut statement = self.reader.transaction.prepare_cached("SELECT id, told FROM audit_writers ORDER BY id")?;
-        statement.query_map([], |row| Ok(WriterRow { id: row.get(0)?, told: row.get(1)? }))?.collect()
+        statement.query_map([], stored::writer)?.collect()
     }
 
     /// Returns the writers in the table for which `is_gone` is true, except the entry for the config's grants. Includes writers that were
-    /// closed normally and are still in the table.
+    /// closed normally and are still in the table. Leaves out unreadable entries: the next append reports them.
     pub(super) fn gone_writers(&self, is_gone: impl Fn(&str) -> bool) -> Result<Vec<WriterRow>> {
-        let mut writers = self.writers().map_err(|error| self.reader.failed(&error))?;
-        writers.retain(|writer| writer.id != CONFIG_GRANTS && is_gone(&writer.id));
-        Ok(writers)
+        let writers = self.written_list().map_err(|error| self.reader.failed(&error))?;
+        Ok(writers.into_iter().flatten().filter(|writer| writer.id != CONFIG_GRANTS && is_gone(&writer.id)).collect())
     }
 
     fn write_head(&self, head: &Head) -> rusqlite::Result<()> {
         let Head { first, anchor, last, digest, bytes } = head;
         let mut statement =
             self.reader.transaction.prepare_cached("INSERT OR REPLACE INTO audit_head VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)")?;
-        statement.execute(params![first, anchor, last, digest, bytes, head.mac(self.key, &self.writers()?)]).map(drop)
+        // An unreadable list was removed when the head was repaired.
+        let writers = self.writers()?.unwrap_or_default();
+        statement.execute(params![first, anchor, last, digest, bytes, head.mac(self.key, &writers)]).map(drop)
     }
 
-    /// Returns the last rows that match a query, oldest first.
+    /// Returns the last rows that match a query, oldest first. Leaves out unreadable rows, which [`Self::verify`] reports.
     pub(super) fn rows(&self, query: &AuditQuery) -> Result<Vec<AuditRow>> {
         self.found(query).map_err(|error| self.reader.failed(&error))
     }
@@ -211,9 +246,8 @@ impl Table<'_> {
         let mut statement = self.reader.transaction.prepare_cached(&sql)?;
         let limit = i64::try_from(limit.unwrap_or(usize::MAX)).unwrap_or(i64::MAX);
         let values = params![after.unwrap_or_default(), since.unwrap_or_default(), agent, server, tool, kind.map(AuditKind::as_str), limit];
-        let mut rows = statement.query_map(values, |row| linked(row).map(shown))?.collect::<rusqlite::Result<Vec<_>>>()?;
-        rows.reverse();
-        Ok(rows)
+        let rows = statement.query_map(values, linked)?.collect::<rusqlite::Result<Vec<_>>>()?;
+        Ok(rows.into_iter().rev().flatten().map(shown).collect())
     }
 
     /// Verifies all rows. `seen` is the last row that this process has seen. `anchored` and `seen` must be read before this call.
@@ -223,7 +257,10 @@ impl Table<'_> {
             let mut statement = self.reader.transaction.prepare(&format!("SELECT {COLUMNS} FROM audit ORDER BY number"))?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                verification.row(&linked(row)?);
+                match linked(row)? {
+                    Ok(row) => verification.row(&row),
+                    Err(row) => verification.unreadable(row),
+                }
             }
             Ok(verification.end())
         };
@@ -237,7 +274,7 @@ impl Table<'_> {
         let select = format!("SELECT {COLUMNS} FROM audit WHERE number = ?1");
         let row = self.reader.transaction.query_row(&select, [number], linked).optional();
         let row = row.map_err(|error| self.reader.failed(&error))?;
-        Ok(row.and_then(|row| row.entry.digest_of_grants()))
+        Ok(row.and_then(|row| row.ok()?.entry.digest_of_grants()))
     }
 
     fn note(&self, note: WriterNote<'_>) -> rusqlite::Result<()> {
@@ -253,25 +290,12 @@ impl Table<'_> {
 
     /// Returns the number of a gateway's events that are written or reported as lost.
     pub(super) fn written_by(&self, id: &str) -> Result<Option<u64>> {
-        let found = self.reader.transaction.query_row("SELECT told FROM audit_writers WHERE id = ?1", [id], |row| row.get::<_, i64>(0));
+        let failed = |error| self.reader.failed(&error);
+        let mut statement = self.reader.transaction.prepare_cached("SELECT told FROM audit_writers WHERE id = ?1").map_err(failed)?;
         // This program never writes a negative number.
-        let found = found.optional().map(|told| told.and_then(|told| u64::try_from(told).ok()));
-        found.map_err(|error| self.reader.failed(&error))
+        let told = statement.query_row([id], |row| row.get_ref(0).map(stored::number)).optional().map_err(failed)?;
+        Ok(told.flatten())
     }
-}
-
-fn linked(row: &Row<'_>) -> rusqlite::Result<Linked> {
-    let kind: String = row.get(2)?;
-    let entry = Entry {
-        at: row.get(1)?,
-        // A word that this version does not know was written by another program. In this case, the digest does not match either.
-        kind: AuditKind::named(&kind).unwrap_or(AuditKind::Damage),
-        agent: row.get(3)?,
-        server: row.get(4)?,
-        tool: row.get(5)?,
-        body: row.get(6)?,
-    };
-    Ok(Linked { number: row.get(0)?, entry, digest: row.get(7)? })
 }
 
 fn shown(row: Linked) -> AuditRow {

@@ -13,6 +13,7 @@ use super::*;
 use crate::store::database::Reader;
 
 mod ends;
+mod malformed;
 
 struct Scene {
     folder: TempDir,

@@ -83,3 +83,40 @@ fn a_gateway_that_was_killed_is_told_of_whatever_was_done_to_its_sign_and_its_nu
         [AuditKind::Revocation, AuditKind::Damage, AuditKind::Revocation]
     );
 }
+
+#[test]
+fn a_gateway_whose_sign_cannot_be_made_says_so_and_is_told_of_when_it_is_killed() {
+    let gaps = |audit: &Audit| rows(audit).iter().filter(|row| row.kind == AuditKind::Gap).map(|row| row.details.lost).collect::<Vec<_>>();
+    for mode in [None, Some(0o777)] {
+        let scene = Scene::new();
+        let folder = scene.folder.path().join("audit");
+        match mode {
+            None => std::fs::write(&folder, "").unwrap(),
+            Some(mode) => {
+                std::fs::create_dir(&folder).unwrap();
+                std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            }
+        }
+        let audit = scene.open();
+        let warning = audit.warning().unwrap().to_owned();
+        assert!(warning.contains("/audit: ") && warning.contains("move it away"), "{warning}");
+        audit.record(revocation("a"));
+        audit.flush();
+        let id = audit.presence.as_ref().unwrap().id.clone();
+        let listed =
+            || -> i64 { scene.raw().query_row("SELECT count(*) FROM audit_writers WHERE id = ?1", [&id], |row| row.get(0)).unwrap() };
+        assert_eq!((listed(), gaps(&audit), gaps(&scene.open())), (1, Vec::new(), Vec::new()), "it is open");
+        audit.close(FLUSHING);
+        assert_eq!((listed(), gaps(&scene.open())), (0, Vec::new()), "it was closed");
+        // The entry of a gateway whose process was killed stays in the list.
+        let killed = Presence::without_file(scene.folder.path()).unwrap();
+        let store = Store::open(scene.folder.path(), Arc::new(|_| ())).unwrap();
+        let note = [WriterNote::Written(&killed.id, 1)];
+        let append = |reader: &Reader<'_>| Table { reader, key: store.key() }.append(&[], &note, None, now(), scene.options().bounds());
+        store.audit_database().unwrap().transaction(append).unwrap();
+        assert_eq!(gaps(&scene.open()), Vec::new());
+        drop(killed);
+        let audit = scene.open();
+        assert_eq!((gaps(&audit), gaps(&audit), audit.verify().unwrap().whole), (vec![None], vec![None], true), "it is told once");
+    }
+}
