@@ -356,3 +356,69 @@ async fn a_read_only_folder_is_an_error_that_says_so() {
     remount("rw");
     assert_eq!(states(&open(&state).unwrap()), ONE);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_cannot_be_read_blocks_no_revocation_of_another_process_and_is_told() {
+    for malformed in [
+        "INSERT INTO decisions VALUES ('approval', CAST(x'ff' AS TEXT), x'00', x'00')",
+        "INSERT INTO seals VALUES (CAST(x'ff' AS TEXT), 1, x'00')",
+    ] {
+        let test_folder = TestFolder::new();
+        let state = test_folder.path("state");
+        let heard = Arc::default();
+        let gateway = Gateway::open(options(&state, &heard)).unwrap();
+        approve(&gateway, "one").await.unwrap();
+        Connection::open(state.join("store.sqlite3")).unwrap().execute_batch(malformed).unwrap();
+        let other = open(&state).unwrap();
+        assert_eq!(states(&other), NEITHER, "{malformed}");
+        other.revoke("one").await.unwrap();
+        assert_eq!(states(&gateway), NEITHER, "{malformed}");
+        approve(&other, "two").await.unwrap();
+        assert_eq!(states(&gateway), [ServerState::Unapproved, ServerState::CommandApproved], "{malformed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_in_the_place_of_the_journal_stops_no_gateway() {
+    let test_folder = TestFolder::new();
+    let state = test_folder.path("state");
+    approved_and_closed(&state).await;
+    let heard = Arc::default();
+    let gateway = Gateway::open(options(&state, &heard)).unwrap();
+    let journal = state.join("store.sqlite3-journal");
+    assert!(Command::new("mkfifo").arg(&journal).status().unwrap().success());
+    let opened = tokio::task::spawn_blocking({
+        let state = state.clone();
+        let runtime = tokio::runtime::Handle::current();
+        move || runtime.block_on(async { open(&state).err().map(|error| error.to_string()) })
+    });
+    let work = async {
+        let error = opened.await.unwrap().unwrap();
+        assert!(error.contains("store.sqlite3-journal") && error.contains("Move it away"), "{error}");
+        gateway.revoke("one").await.unwrap();
+        assert_eq!(states(&gateway), NEITHER);
+        let error = gateway.verify_audit().await.unwrap_err();
+        assert!(error.code() == "ERR_STORE" && error.to_string().contains("Move it away"), "{error}");
+        gateway.close().await;
+    };
+    tokio::time::timeout(Duration::from_mins(1), work).await.unwrap();
+    let told = |heard: &[Json]| heard.iter().any(|event| event["type"] == "warning" && event.to_string().contains("store.sqlite3-journal"));
+    assert!(told(&heard.lock().unwrap()));
+    fs::remove_file(&journal).unwrap();
+    assert_eq!(states(&open(&state).unwrap()), NEITHER);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_of_the_audit_that_cannot_be_used_is_told() {
+    let test_folder = TestFolder::new();
+    let state = test_folder.path("state");
+    approved_and_closed(&state).await;
+    fs::remove_dir(state.join("audit")).unwrap();
+    fs::write(state.join("audit"), "").unwrap();
+    let heard = Arc::default();
+    let gateway = Gateway::open(options(&state, &heard)).unwrap();
+    let told = |heard: &[Json]| heard.iter().filter(|event| event["type"] == "warning" && event.to_string().contains("/audit")).count();
+    assert_eq!(told(&heard.lock().unwrap()), 1);
+    assert!(gateway.verify_audit().await.unwrap().whole);
+    gateway.close().await;
+}
