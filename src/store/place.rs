@@ -1,8 +1,8 @@
 //! The folder and the files of the database: they are checked before `SQLite` opens them.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
@@ -12,8 +12,11 @@ use crate::error::Result;
 use crate::files;
 
 pub(super) const FILE_NAME: &str = "store.sqlite3";
+const JOURNAL: &str = "-journal";
 /// The endings of the files that `SQLite` keeps beside the database: the rollback journal, the write-ahead log, and its index.
-const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
+const BESIDE: [&str; 3] = [JOURNAL, "-wal", "-shm"];
+/// The last bytes of a rollback journal that contains the path of another file (`aJournalMagic` in `SQLite`'s source).
+const END_OF_PATH: [u8; 8] = [0xD9, 0xD5, 0x05, 0xF9, 0x20, 0xA1, 0x63, 0xD7];
 /// The types of file systems that several machines may have open, from statfs(2) and linux/magic.h: NFS, SMB (three), AFS (two), Coda, 9p,
 /// Ceph, Lustre, OCFS2, GFS2. File locks do not always work on these file systems. Even where they work, `SQLite`'s write-ahead log needs
 /// shared memory, so all processes must be on one machine (<https://sqlite.org/wal.html>).
@@ -90,6 +93,10 @@ fn check_beside(path: &Path) -> Result<()> {
         beside.push(ending);
         let beside = PathBuf::from(beside);
         match files::close_own(&beside) {
+            Ok(()) if ending == JOURNAL && names_another_file(&beside).unwrap_or_default() => {
+                let told = "it names another file, so hyperlight-mcp has not written it. Move it away, then try again";
+                return Err(problem(&beside, told));
+            }
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) if error.kind() == ErrorKind::InvalidInput => {
@@ -99,6 +106,16 @@ fn check_beside(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns whether a rollback journal contains the path of another file, which `SQLite` would open too. This program changes one database at a
+/// time, so it writes no such journal.
+fn names_another_file(journal: &Path) -> io::Result<bool> {
+    let file = files::open_own(journal)?;
+    let mut end = [0; END_OF_PATH.len()];
+    let Some(at) = file.metadata()?.len().checked_sub(end.len() as u64) else { return Ok(false) };
+    file.read_exact_at(&mut end, at)?;
+    Ok(end == END_OF_PATH)
 }
 
 /// Creates the file with mode 0600 before `SQLite` opens it. `SQLite` gives its other files the same mode.
@@ -152,6 +169,7 @@ mod tests {
 
     use super::*;
     use crate::files::testing::{at_once, pipe};
+    use crate::store::database::{Database, Durability};
 
     #[test]
     fn a_file_beside_the_database_that_is_not_ours_is_refused_at_once_with_the_way_out() {
@@ -175,6 +193,25 @@ mod tests {
             assert!(ready(folder.path()).is_ok());
             fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_journal_that_names_another_file_is_refused_because_that_file_may_be_a_pipe() {
+        let folder = tempfile::tempdir().unwrap();
+        ready(folder.path()).unwrap();
+        let named = pipe(folder.path(), "pipe").into_os_string().into_string().unwrap();
+        let number = |number: usize| u32::try_from(number).unwrap().to_be_bytes();
+        // The header has the number of records, a nonce, and the numbers of pages and of bytes of a sector and a page.
+        let header = [&END_OF_PATH[..], &[0; 8], &number(0), &number(512), &number(4096)].concat();
+        let sum = number(named.bytes().map(usize::from).sum());
+        let path = [&number(1)[..], named.as_bytes(), &number(named.len()), &sum, &END_OF_PATH].concat();
+        let journal = folder.path().join("store.sqlite3-journal");
+        fs::write(&journal, [header, vec![0; 512 - 28], path].concat()).unwrap();
+        let state = folder.path().to_owned();
+        let error = at_once(move || Database::open(&state, Durability::Full).map(drop)).unwrap_err().in_full();
+        assert!(error.contains("names another file") && error.contains("Move it away"), "{error}");
+        fs::write(&journal, "").unwrap();
+        Database::open(folder.path(), Durability::Full).unwrap();
     }
 
     #[test]

@@ -365,11 +365,13 @@ async fn a_row_that_cannot_be_read_blocks_no_revocation_of_another_process_and_i
     ] {
         let test_folder = TestFolder::new();
         let state = test_folder.path("state");
-        let heard = Arc::default();
-        let gateway = Gateway::open(options(&state, &heard)).unwrap();
+        let gateway = open(&state).unwrap();
         approve(&gateway, "one").await.unwrap();
         Connection::open(state.join("store.sqlite3")).unwrap().execute_batch(malformed).unwrap();
-        let other = open(&state).unwrap();
+        let heard = Arc::default();
+        let other = Gateway::open(options(&state, &heard)).unwrap();
+        let is_told = |heard: &[Json]| heard.iter().any(|event| event["type"] == "approvals-damaged");
+        assert!(is_told(&heard.lock().unwrap()), "{malformed}");
         assert_eq!(states(&other), NEITHER, "{malformed}");
         other.revoke("one").await.unwrap();
         assert_eq!(states(&gateway), NEITHER, "{malformed}");
