@@ -19,7 +19,7 @@ pub(super) async fn test(session: &Session, server: &Server) -> Result<Exit, Cli
     session.check_config()?;
     let gateway = session.open()?;
     let agent = grants::agent_of(session, &gateway, &AsAgent::default())?;
-    let tested = command::perform_as(&gateway, &agent, &Command::Test(server.clone()), &session.terminal.out, Speaker::Person).await;
+    let tested = command::perform_as(&gateway, &agent, &Command::Test(server.clone()), &session.terminal.unbroken(), Speaker::Person).await;
     match &tested {
         Ok(outcome) if session.json() => session.terminal.print_json(&outcome.data),
         Ok(outcome) => session.terminal.print(&outcome.text),

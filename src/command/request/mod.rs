@@ -123,12 +123,7 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     let mut page = Page { style, text: String::new() };
     page.heading(&format!("{}: may this run? (stage 1 of 2)", request.server));
     warning(&mut page, request, true);
-    if let Some(lapsed) = &request.lapsed {
-        page.field("asked again", lapsed);
-    }
-    if let Some(Added { by, display_name }) = &request.added {
-        page.field("added by", &format!("{by}, which calls it \"{display_name}\""));
-    }
+    reasons(&mut page, request);
     if let Some(url) = &request.url {
         page.field("connects to", url);
         if let Some(host) = &request.unicode_host {
@@ -179,6 +174,16 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
     warning(&mut page, request, false);
     page.field("digest", &request.digest);
     page.text
+}
+
+/// Shows why a person is asked again, and which agent has added the server.
+fn reasons(page: &mut Page, request: &CommandRequest) {
+    if let Some(lapsed) = &request.lapsed {
+        page.field("asked again", lapsed);
+    }
+    if let Some(Added { by, display_name }) = &request.added {
+        page.field("added by", &format!("{by}, which calls it \"{display_name}\""));
+    }
 }
 
 fn reads(page: &mut Page, names: &[String]) {
