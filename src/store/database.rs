@@ -321,7 +321,16 @@ fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
 /// Returns the advice that follows the text of an error.
 fn advice(error: &rusqlite::Error) -> &'static str {
     match code(error) {
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => LOST,
+        // This program's own statements do not fail, and its own values can be read. So the last five cases are damage too.
+        Some(
+            ErrorCode::DatabaseCorrupt
+            | ErrorCode::NotADatabase
+            | ErrorCode::Unknown
+            | ErrorCode::ConstraintViolation
+            | ErrorCode::TypeMismatch
+            | ErrorCode::TooBig,
+        )
+        | None => LOST,
         Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
             ". Nothing was changed; make space on the disk, or repair the disk, then try again"
         }
@@ -336,8 +345,6 @@ fn advice(error: &rusqlite::Error) -> &'static str {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
             ". Another process has held it for 10 seconds; end that process, then try again"
         }
-        // A statement that fails, or a value that cannot be read, was not caused by this program's own tables and rows.
-        Some(ErrorCode::Unknown | ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) | None => LOST,
         _ => "",
     }
 }

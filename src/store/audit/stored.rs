@@ -2,7 +2,7 @@
 //! and is never an error of the database: an error would switch off the audit.
 
 use rusqlite::Row;
-use rusqlite::types::ValueRef;
+use rusqlite::types::{FromSqlResult, ValueRef};
 
 use super::chain::{Head, Linked, WriterRow};
 use super::row::{AuditKind, Entry};
@@ -30,9 +30,9 @@ pub(super) fn linked(row: &Row<'_>) -> rusqlite::Result<Result<Linked, Unreadabl
             at: unreadable.at?,
             // A word that this version does not know was written by another program. In this case, the digest does not match either.
             kind: AuditKind::named(&text(kind)?).unwrap_or(AuditKind::Damage),
-            agent: optional_text(agent)?,
-            server: optional_text(server)?,
-            tool: optional_text(tool)?,
+            agent: optional_text(agent).ok()?,
+            server: optional_text(server).ok()?,
+            tool: optional_text(tool).ok()?,
             body: text(body)?,
         };
         let number = u64::try_from(unreadable.number).ok().filter(|number| *number > 0)?;
@@ -72,6 +72,7 @@ fn text(value: ValueRef<'_>) -> Option<String> {
     value.as_str().ok().map(str::to_owned)
 }
 
-fn optional_text(value: ValueRef<'_>) -> Option<Option<String>> {
-    if value == ValueRef::Null { Some(None) } else { text(value).map(Some) }
+/// Reads a text that may be missing. The error means that the value is unreadable.
+fn optional_text(value: ValueRef<'_>) -> FromSqlResult<Option<String>> {
+    Ok(value.as_str_or_null()?.map(str::to_owned))
 }

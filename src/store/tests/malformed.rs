@@ -3,6 +3,9 @@
 use super::*;
 use crate::files::testing::{at_once, pipe};
 
+/// A change that another program makes to the database: its name, and the function that makes it.
+type Tampering<'a> = (&'a str, &'a dyn Fn(&TempDir));
+
 /// Writes a row with numbers in the place of bytes. The table forbids this, so its definition is changed in between.
 fn insert_numbers(folder: &TempDir) {
     let set = |from: &str, to: &str| {
@@ -17,7 +20,7 @@ fn insert_numbers(folder: &TempDir) {
 #[test]
 fn a_row_that_cannot_be_read_has_no_effect_is_reported_and_stops_no_change_of_any_process() {
     let run = |sql: &'static str| move |folder: &TempDir| raw(folder).execute_batch(sql).unwrap();
-    let tamperings: [(&str, &dyn Fn(&TempDir)); 5] = [
+    let tamperings: [Tampering<'_>; 5] = [
         ("name", &run("INSERT INTO decisions VALUES ('grant', CAST(x'ff' AS TEXT), x'00', x'00')")),
         ("kind of a seal", &run("INSERT INTO seals VALUES (CAST(x'ff' AS TEXT), 1, x'00')")),
         ("kind", &run("INSERT INTO decisions VALUES (CAST(x'ff' AS TEXT), 'z', x'00', x'00'); DELETE FROM seals")),
