@@ -7,10 +7,11 @@ use super::decide::{Cause, Challenge, TokenHistory, given_up};
 use super::discovery::Discovery;
 use super::exchange::{self, Issuer, Proof};
 use super::failure::Problem;
+use super::generation::Generation;
 use super::person::Question;
 use super::recipient::{QUIET_SECONDS, Recipient};
 use super::scopes::{Scopes, refused};
-use super::store::{Client, Login, StoredCredentials};
+use super::store::{Client, Login, StoredCredentials, Turn};
 use super::task_owner::TaskOwner;
 use super::token_manager::TokenManager;
 use crate::client::inbound::authorization::Credential;
@@ -98,17 +99,8 @@ impl TokenManager {
         if self.has_other_than(used) {
             return Ok(());
         }
-        let refused = turn.refused.lock().clone();
-        if let Some((_, problem)) = refused.filter(|(until, _)| self.now() < *until) {
-            return Err(problem);
-        }
         let (began, http, file) = (self.began(), self.http()?, self.file(&found.issuer));
-        // Requests for more scopes have a limit of their own.
-        let client = self.settings.client_id.as_ref();
-        let is_recent = turn.login.lock().as_ref().is_some_and(|login| login.is_recent(self.now(), &began, client));
-        if is_recent && history.step_ups == 0 {
-            return Err(Problem::failed(given_up(&Challenge::Unauthorized)));
-        }
+        self.check_last_answer(&turn, &began, history)?;
         if began.is_over(&self.context.store.generation(&self.context.key)) {
             return Err(Problem::Forgotten);
         }
@@ -142,6 +134,18 @@ impl TokenManager {
         *turn.login.lock() = Some(Login { at: self.now(), began: began.clone(), client: self.settings.client_id.clone() });
         let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
         self.accept(&file, authorized.client, token, history, began).await
+    }
+
+    /// Fails if a person has just refused to log in, or has just logged in.
+    fn check_last_answer(&self, turn: &Turn, began: &Generation, history: TokenHistory) -> Result<(), Problem> {
+        let refused = turn.refused.lock().clone();
+        if let Some((_, problem)) = refused.filter(|(until, _)| self.now() < *until) {
+            return Err(problem);
+        }
+        let client = self.settings.client_id.as_ref();
+        let is_recent = turn.login.lock().as_ref().is_some_and(|login| login.is_recent(self.now(), began, client));
+        // Requests for more scopes have a limit of their own.
+        if is_recent && history.step_ups == 0 { Err(Problem::failed(given_up(&Challenge::Unauthorized))) } else { Ok(()) }
     }
 
     async fn authorize_with_client_credentials(
