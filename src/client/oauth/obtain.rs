@@ -7,7 +7,6 @@ use super::decide::{Cause, Challenge, TokenHistory, given_up};
 use super::discovery::Discovery;
 use super::exchange::{self, Issuer, Proof};
 use super::failure::Problem;
-use super::generation::Generation;
 use super::person::Question;
 use super::recipient::{QUIET_SECONDS, Recipient};
 use super::scopes::{Scopes, refused};
@@ -100,7 +99,9 @@ impl TokenManager {
             return Ok(());
         }
         let (began, http, file) = (self.began(), self.http()?, self.file(&found.issuer));
-        self.check_last_answer(&turn, &began, history)?;
+        let login =
+            Login { at: self.now(), began: began.clone(), issuer: found.issuer.name.clone(), client: self.settings.client_id.clone() };
+        self.check_last_answer(&turn, &login, history)?;
         if began.is_over(&self.context.store.generation(&self.context.key)) {
             return Err(Problem::Forgotten);
         }
@@ -131,21 +132,23 @@ impl TokenManager {
             }
         };
         *turn.refused.lock() = None;
-        *turn.login.lock() = Some(Login { at: self.now(), began: began.clone(), client: self.settings.client_id.clone() });
+        turn.add_login(Login { at: self.now(), ..login });
         let token = self.token_of(authorized.granted, None, authorized.scopes, authorized.resource);
         self.accept(&file, authorized.client, token, history, began).await
     }
 
     /// Fails if a person has just refused to log in, or has just logged in.
-    fn check_last_answer(&self, turn: &Turn, began: &Generation, history: TokenHistory) -> Result<(), Problem> {
+    fn check_last_answer(&self, turn: &Turn, next: &Login, history: TokenHistory) -> Result<(), Problem> {
         let refused = turn.refused.lock().clone();
         if let Some((_, problem)) = refused.filter(|(until, _)| self.now() < *until) {
             return Err(problem);
         }
-        let client = self.settings.client_id.as_ref();
-        let is_recent = turn.login.lock().as_ref().is_some_and(|login| login.is_recent(self.now(), began, client));
         // Requests for more scopes have a limit of their own.
-        if is_recent && history.step_ups == 0 { Err(Problem::failed(given_up(&Challenge::Unauthorized))) } else { Ok(()) }
+        if history.step_ups == 0 && turn.has_recent_login(self.now(), next) {
+            Err(Problem::failed(given_up(&Challenge::Unauthorized)))
+        } else {
+            Ok(())
+        }
     }
 
     async fn authorize_with_client_credentials(

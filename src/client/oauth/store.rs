@@ -46,6 +46,8 @@ pub struct TokenStore {
 /// Time after a login in which no other login is requested for the same server. Without this time, a server that refuses each token after its
 /// first use could open a page for each call.
 const LOGIN_PAUSE_SECONDS: u64 = 60;
+/// Maximum number of logins at different issuers in this time.
+const MAX_LOGINS: usize = 3;
 
 /// Right to ask a person about one server and URL. Only one connection at a time has it.
 #[derive(Debug, Default)]
@@ -53,8 +55,25 @@ pub(super) struct Turn {
     pub(super) mutex: tokio::sync::Mutex<()>,
     /// The last refusal, and the time until which it is reused, in seconds since 1970.
     pub(super) refused: Mutex<Option<(u64, Problem)>>,
-    /// The last login, and the generation of the tokens at that time.
-    pub(super) login: Mutex<Option<Login>>,
+    /// The last logins of the last [`LOGIN_PAUSE_SECONDS`].
+    pub(super) logins: Mutex<Vec<Login>>,
+}
+
+impl Turn {
+    /// Returns whether so many logins are recent that no other one is requested: one at this issuer, or [`MAX_LOGINS`] at any issuers, because a
+    /// server may name another issuer for each call.
+    pub(super) fn has_recent_login(&self, now: u64, next: &Login) -> bool {
+        let logins = self.logins.lock();
+        let recent: Vec<_> = logins.iter().filter(|login| login.counts(now, next)).collect();
+        recent.len() >= MAX_LOGINS || recent.iter().any(|login| login.issuer == next.issuer)
+    }
+
+    /// Records a login.
+    pub(super) fn add_login(&self, login: Login) {
+        let mut logins = self.logins.lock();
+        logins.retain(|before| before.counts(login.at, &login));
+        logins.push(login);
+    }
 }
 
 /// A person's successful login.
@@ -62,16 +81,18 @@ pub(super) struct Turn {
 pub(super) struct Login {
     /// Time of the login, in seconds since 1970.
     pub(super) at: u64,
+    /// Generation of the tokens at this time.
     pub(super) began: Generation,
+    pub(super) issuer: String,
     /// Client id from the config. `None` if this program was registered.
     pub(super) client: Option<String>,
 }
 
 impl Login {
-    /// Returns whether the login is so recent that no other one is requested. If the tokens were forgotten since then, or the config has
-    /// another client, the person has reason to log in again.
-    pub(super) fn is_recent(&self, now: u64, generation: &Generation, client: Option<&String>) -> bool {
-        now.saturating_sub(self.at) < LOGIN_PAUSE_SECONDS && !self.began.is_over(generation) && self.client.as_ref() == client
+    /// Returns whether the login is recent. If the tokens were forgotten since then, or the config has another client, the person has reason to
+    /// log in again, so the login does not count.
+    fn counts(&self, now: u64, next: &Self) -> bool {
+        now.saturating_sub(self.at) < LOGIN_PAUSE_SECONDS && !self.began.is_over(&next.began) && self.client == next.client
     }
 }
 

@@ -128,6 +128,23 @@ async fn a_server_that_refuses_each_token_after_a_use_opens_one_page_a_minute() 
 }
 
 #[tokio::test]
+async fn a_server_that_names_another_issuer_for_each_call_opens_three_pages_a_minute() {
+    let world = World::new().await;
+    let issuers: Vec<_> = futures::future::join_all((0..5).map(|_| World::new())).await;
+    let agent = Agent::new(Person::Opens);
+    let oauth = agent.oauth(&world, settings());
+    let mut outcomes = Vec::new();
+    for issuer in &issuers {
+        world.set(|rules| {
+            let document = rules.documents.get_mut("/.well-known/oauth-protected-resource/mcp").unwrap();
+            document["authorization_servers"] = json!([issuer.base]);
+        });
+        outcomes.push(oauth.challenged(401, "Bearer", oauth.token().await.unwrap().as_ref()).await.is_ok());
+    }
+    assert_eq!((outcomes, agent.prompts()), (vec![true, true, true, false, false], 3));
+}
+
+#[tokio::test]
 async fn a_token_that_no_header_can_hold_is_neither_used_nor_stored() {
     for token in ["tok\nen", "tok en", "t\u{f6}ken"] {
         let world = World::new().await;
@@ -219,7 +236,6 @@ async fn a_server_that_is_never_content_is_given_up_after_two_authorizations_for
 #[tokio::test]
 async fn a_token_of_another_authorization_server_is_neither_used_nor_renewed() {
     let (world, agent, oauth) = authorized().await;
-    agent.pass(60);
     let new = World::new().await;
     let issuer = new.base.clone();
     world.set(|rules| {
