@@ -148,7 +148,10 @@ test('a dry run prints the plan and keeps nothing; a cached plan needs no key', 
   const local = await provider(t, 'anthropic', { generate: adding().generate })
   const dry = await run(at, words('anthropic', local, '--dry-run'), withKey('anthropic'))
   assert.equal(dry.code, 0)
-  assert.match(dry.stdout, /add \(no network\)\n {2}description: Does add\.\n {2}arguments: \{.*\n {2}notes: Return the JSON\.\nmay reach: nothing/)
+  assert.match(
+    dry.stdout,
+    /add \(no network\)\n {2}description: Does add\.\n {2}arguments: \{.*\n {2}notes: Return the JSON\.\nmay reach: nothing/,
+  )
   assert.deepEqual(readdirSync(join(at.work, '.mcpboot-cache')), [])
   await run(at, words('anthropic', local, '--port', '0'), withKey('anthropic'))
   const cached = await run(at, ['boot', '--prompt', 'Add two numbers', '--dry-run'])
