@@ -1,13 +1,15 @@
 // Tests of providers: packages, whose code runs only as a person has approved it, and objects that the agent registers. A provider that
 // fails does not affect the others or the gateway.
 import assert from 'node:assert/strict'
-import { existsSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { Gateway } from '../index.mjs'
 import { place, run } from './command-line.mjs'
 import { CODE, definition, install } from './fixtures/provider-packages.mjs'
-import { afterwards, failure, fixture, folder, guest, ms, root, run as runProgram } from './support.mjs'
+import { start } from './processes.mjs'
+import { afterwards, failure, fixture, folder, guest, isAlive, ms, root, run as runProgram, waitFor } from './support.mjs'
 
 /** Opens a gateway whose config is in a separate folder. Returns it with its events. */
 async function open(t, path, config, options) {
@@ -104,13 +106,17 @@ describe('A package', () => {
     assert.match(problem('silent'), /exports no function servers/)
     assert.match(problem('hanging'), /did not answer within 2 s/)
     assert.match(problem('waiting'), /did not answer within 2 s/)
-    assert.match(problem('ending'), /ended before it answered/)
+    assert.match(problem('ending'), /ended before it answered: it exited with code 0/)
     assert.match(problem('nonsense'), /not a list of definitions/)
     assert.match(problem('huge'), /more than 262144 bytes/)
     // On a busy machine, the time limit may be reached first. The next test checks the memory limit.
-    assert.match(problem('buffering'), /more than 512 MiB of memory|did not answer within 2 s/)
-    // Nothing that the code posts or writes is read.
-    for (const name of ['posting', 'flooding', 'writing']) assert.match(problem(name), /did not answer within 2 s/, name)
+    for (const name of ['buffering', 'growing'])
+      assert.match(problem(name), /the memory is used up|allocation failed|did not answer within 2 s/, name)
+    assert.match(problem('killing'), /ended before it answered: it was ended by signal 9/)
+    assert.match(problem('aborting'), /ended before it answered: Node has aborted it/)
+    for (const name of ['posting', 'flooding']) assert.match(problem(name), /sent something other than an answer/, name)
+    // Nothing that the code writes to its other streams is read.
+    assert.match(problem('writing'), /did not answer within 2 s/)
     for (const name of ['outside', 'requiring']) assert.match(problem(name), /which is not in its package/)
     for (const name of bad) {
       const told = events.some(({ type, message }) => type === 'warning' && message.includes(`"${name}" has no servers (failed)`))
@@ -124,7 +130,7 @@ describe('A package', () => {
     assert.equal(serverOf(gateway, 'own').approved, true)
   })
 
-  test('that fills buffers, which no limit of its heap bounds, is ended before it has the memory of the machine', async (t) => {
+  test('that fills buffers is ended before it has the memory of the machine, and the memory of this process does not grow', async (t) => {
     const path = folder(t)
     const fillers = Array.from({ length: 15 }, (_, place) => `buffering-${place}`)
     for (const name of fillers) install(path, name, CODE.buffering)
@@ -132,33 +138,57 @@ describe('A package', () => {
     const { gateway } = await open(t, path, { providers: [...fillers, 'overflowing'] })
     const mebibytes = () => process.resourceUsage().maxRSS / 1024
     const before = mebibytes()
-    // The thrown value is not copied to this thread. By default, Node would copy it.
     assert.match((await approve(gateway, 'overflowing')).problem, /^no servers today\.+/)
-    assert.ok(process.memoryUsage().arrayBuffers < 100 * 1024 * 1024, `${process.memoryUsage().arrayBuffers} bytes`)
     // On a busy machine, the 2 s of a provider can be over before it has used that much memory.
     const problems = []
     for (const name of fillers) {
       problems.push((await approve(gateway, name)).problem)
-      assert.ok(mebibytes() - before < 1500, `${mebibytes() - before} MiB more`)
       if (!/did not answer within 2 s/.test(problems.at(-1))) break
     }
-    assert.match(problems.at(-1), /grew by more than 512 MiB of memory while it ran/, problems.join('\n'))
+    assert.match(problems.at(-1), /^(Array buffer allocation failed|its process ended .*the memory is used up)/, problems.join('\n'))
+    assert.ok(mebibytes() - before < 200, `${mebibytes() - before} MiB more`)
   })
 
-  test('that waits in a system call fails after its time, although its thread ends only when the call ends', async (t) => {
+  test('that waits in a system call fails after its time, and leaves no process', async (t) => {
     const path = folder(t)
-    // The read from the pipe ends when the test writes to it.
     const pipe = join(path, 'pipe')
+    const own = join(path, 'pid')
     assert.equal((await runProgram(t, 'mkfifo', [pipe])).code, 0)
-    afterwards(t, () => writeFileSync(pipe, '', { flag: 'r+' }))
-    const code = `import { readFileSync } from 'node:fs'; export const servers = () => { readFileSync(${JSON.stringify(pipe)}); return [] }`
+    const code = `import { readFileSync, writeFileSync } from 'node:fs'
+      export const servers = () => { writeFileSync(${JSON.stringify(own)}, String(process.pid)); readFileSync(${JSON.stringify(pipe)}); return [] }`
     install(path, 'blocking', code)
     const { gateway } = await open(t, path, { providers: ['blocking'] })
     const { problem } = await approve(gateway, 'blocking')
     assert.match(problem, /did not answer within 2 s/)
+    const pid = Number(readFileSync(own, 'utf8'))
+    assert.ok(pid !== process.pid)
+    assert.equal(isAlive(pid), false)
   })
 
-  test('cannot start a thread or a program, which would go on while its own thread waits in a system call', async (t) => {
+  test('that takes all threads of its pool takes none of this process', async (t) => {
+    const path = folder(t)
+    const pipe = join(path, 'pipe')
+    assert.equal((await runProgram(t, 'mkfifo', [pipe])).code, 0)
+    const code = `import { readFile } from 'node:fs/promises'
+      export const servers = () => Promise.all(Array.from({ length: 64 }, () => readFile(${JSON.stringify(pipe)})))`
+    install(path, 'blocking', code)
+    install(path, 'acme-mcp', CODE.good)
+    const { gateway } = await open(t, path, { providers: ['blocking', 'acme-mcp'] })
+    assert.match((await approve(gateway, 'blocking')).problem, /did not answer within 2 s/)
+    assert.equal((await approve(gateway, 'acme-mcp')).state, 'ready')
+    assert.ok((await readFile(join(path, 'config.json'), 'utf8')).length > 0, 'this process reads files as before')
+  })
+
+  test('sees nothing of the environment and the arguments of this process', async (t) => {
+    const path = folder(t)
+    const seen = '[Object.keys(process.env), process.argv.length, process.execArgv, process.stdout.isTTY]'
+    install(path, 'curious', `export const servers = () => { throw new Error(JSON.stringify(${seen})) }`)
+    const { gateway } = await open(t, path, { providers: ['curious'] })
+    const { problem } = await approve(gateway, 'curious')
+    assert.deepEqual(JSON.parse(problem), [[], 1, [], null])
+  })
+
+  test('cannot start a thread or a program, which could go on after its own process', async (t) => {
     const path = folder(t)
     install(path, 'starting', CODE.starting, { file: 'provider.cjs' })
     install(path, 'importing', CODE.importing)
@@ -336,7 +366,7 @@ test('/mcp providers lists them, shows what the code of one is, and approves it 
   assert.match(listed.text, /\/mcp providers acme-mcp/)
   const shown = await gateway.command('/mcp providers acme-mcp')
   const { digest } = shown.data.request
-  assert.match(shown.text, new RegExp(`all rights of this program[\\s\\S]*/mcp providers acme-mcp ${digest}`))
+  assert.match(shown.text, new RegExp(`all rights of your user[\\s\\S]*/mcp providers acme-mcp ${digest}`))
   const byModel = await gateway.command(`/mcp providers acme-mcp ${digest}`, { speaker: 'model' })
   assert.deepEqual([byModel.ok, byModel.data.error.code], [false, 'ERR_INVALID_OPTION'])
   assert.deepEqual((await gateway.command('/mcp providers', { speaker: 'model' })).data, {
@@ -476,4 +506,23 @@ test('a provider that hangs does not keep a process alive that has closed its ga
     await gateway.close()`
   const ended = await runProgram(t, process.execPath, ['--input-type=module', '-e', script], { limit: ms(20_000) })
   assert.deepEqual([ended.code, ended.stdout.trim()], [0, 'failed'], ended.stderr)
+})
+
+test('a package takes its process with it when the agent is killed', async (t) => {
+  const path = folder(t)
+  const own = join(path, 'pid')
+  const code = `import { writeFileSync } from 'node:fs'
+    export const servers = () => { writeFileSync(${JSON.stringify(own)}, String(process.pid)); return new Promise(() => setInterval(() => {}, 1000)) }`
+  install(path, 'waiting', code)
+  const { gateway } = await open(t, path, { providers: ['waiting'] })
+  await approve(gateway, 'waiting')
+  rmSync(own)
+  const script = `
+    import { Gateway } from ${JSON.stringify(join(root, 'index.mjs'))}
+    await Gateway.open(${JSON.stringify({ configPath: join(path, 'config.json'), stateDir: join(path, 'state'), workspaceFolder: path })})`
+  const child = start(t, process.execPath, ['--input-type=module', '-e', script])
+  await waitFor('the code to run', () => existsSync(own) && readFileSync(own, 'utf8') !== '')
+  const pid = Number(readFileSync(own, 'utf8'))
+  child.kill('SIGKILL')
+  await waitFor('its process to end', () => !isAlive(pid))
 })

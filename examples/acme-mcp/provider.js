@@ -1,4 +1,4 @@
-// The file that package.json names. It runs in a worker thread once a person has approved the package, without an environment, for at most 2 s.
+// The file that package.json names. It runs in a process of its own once a person has approved the package, without an environment, for at most 2 s.
 import { fileURLToPath } from 'node:url'
 
 export const servers = () => [

@@ -13,7 +13,7 @@ use crate::gateway::{Gateway, ProviderRequest, ProviderState, ProviderStatus};
 
 /// Width of the column with the field names.
 const NAMES: usize = 16;
-const WARNING: &str = "The code of a package runs with all rights of this program, at each start. Approve it only if you trust who made it. \
+const WARNING: &str = "The code of a package runs with all rights of your user, at each start. Approve it only if you trust who made it. \
     The servers that it brings do not start until you approve each of them.";
 
 /// Carries out `providers`. A model gets only names, states and counts, and cannot approve anything.

@@ -90,7 +90,7 @@ pub(crate) use launch::MISSING_FOLDER;
 pub use model_tools::ApprovedServer;
 pub use open_gateways::OpenGateways;
 pub use options::{EnableAtOpen, GatewayOptions};
-pub use providers::{Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
+pub use providers::{NodeLoader, Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
 pub use reload::ReloadReport;
 pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::{CONTENT, ModelRun};

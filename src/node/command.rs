@@ -85,7 +85,7 @@ pub fn command_line(
         watchdog: options.watchdog,
         runtime: options.runtime,
         launch: launch_of(launch),
-        provider_loader: Some(loader(env)?),
+        provider_loader: loader(env)?,
         model: client(env, model)?,
     };
     let running = AssertUnwindSafe(cli::main(words, context, stop.clone())).catch_unwind();

@@ -1,7 +1,6 @@
 //! The class `Gateway` for Node.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use napi::Env;
@@ -89,7 +88,7 @@ impl Gateway {
             let opening = read.and_then(|options| options.into_gateway_options(watchdog.clone(), handle)).map(|options| GatewayOptions {
                 on_event: events.clone().map(EventSink::event_listener),
                 callbacks: asked,
-                provider_loader: Some(Arc::clone(&provider_loader)),
+                provider_loader: provider_loader.clone(),
                 ..options
             });
             let runtime = core.clone();

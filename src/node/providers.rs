@@ -1,4 +1,4 @@
-//! Providers for Node: packages whose code runs in worker threads, and objects that the author of the agent registers.
+//! Providers for Node: packages whose code runs in processes of its own, and objects that the author of the agent registers.
 
 use std::sync::Arc;
 
@@ -7,58 +7,52 @@ use napi::bindgen_prelude::{FnArgs, Object, Unknown};
 use napi_derive::napi;
 use serde_json::Value as Json;
 
-use super::gateway::Gateway;
+use super::gateway::{Gateway, watchdog};
 use super::host_module::JavaScriptModule;
 use super::reply::{Reply, promise};
 use super::{glue, options};
 use hyperlight_mcp::error::{Error, Result};
-use hyperlight_mcp::gateway::{AgentModule, Answer, Provider, ProviderCode, ProviderLoader, ProviderStatus};
+use hyperlight_mcp::gateway::{AgentModule, Answer, NodeLoader, Provider, ProviderLoader, ProviderStatus};
 use hyperlight_mcp::registry::providers::MAX_ANSWER_BYTES;
 use hyperlight_mcp::sandbox::Value;
 
+/// The program of this process, also if its file was replaced or removed since (`proc(5)`).
+const THIS_PROGRAM: &str = "/proc/self/exe";
+/// The variable that marks a process which runs the code of a package.
+const MARK: &str = "HYPERLIGHT_MCP_PROVIDER";
+/// Variables of this process that Node may need to start, or to trust the certificates that this process trusts.
+const KEPT_VARIABLES: [&str; 2] = ["LD_LIBRARY_PATH", "NODE_EXTRA_CA_CERTS"];
 const REGISTER: &str = "Gateway.registerProvider";
-
-/// Runs the code of packages in worker threads. The JavaScript thread that opened the gateway starts these threads.
-struct WorkerLoader(JavaScriptModule);
 
 /// A provider whose `servers()` is a JavaScript function.
 struct JavaScriptProvider(JavaScriptModule);
 
-/// Returns the loader of this environment.
-pub(super) fn loader(env: &Env) -> napi::Result<Arc<dyn ProviderLoader>> {
-    let functions: Unknown = glue::call(env, "providerLoader", FnArgs::from((include_str!("provider-worker.js"),)))?;
-    Ok(Arc::new(WorkerLoader(JavaScriptModule::new(env, "provider".to_owned(), functions, None)?)))
-}
-
-impl ProviderLoader for WorkerLoader {
-    fn load(&self, code: &ProviderCode) -> Answer<Json> {
-        let arguments = [&code.file, &code.folder].map(|path| path.to_str().map(|path| Value::Text(path.to_owned())));
-        match arguments {
-            [Some(file), Some(folder)] => answer(&self.0, "load", vec![file, folder]),
-            _ => Box::pin(async { Err(Error::Internal("the path of a provider's file is not UTF-8".into())) }),
-        }
+/// Returns the loader for the code of packages, which starts this program once more. Returns `None` if this program does not take `-e` as Node
+/// does, and so would only start itself again: a single executable application, or a process that was started to run the code of a package.
+pub(super) fn loader(env: &Env) -> napi::Result<Option<Arc<dyn ProviderLoader>>> {
+    let is_application: bool = glue::call(env, "isSingleExecutable", ())?;
+    if is_application || std::env::var_os(MARK).is_some() {
+        return Ok(None);
     }
+    let kept = KEPT_VARIABLES.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
+    let added = [(MARK, "1"), ("ELECTRON_RUN_AS_NODE", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    Ok(Some(Arc::new(NodeLoader::new(THIS_PROGRAM, watchdog(env)?).with_environment(kept.chain(added).collect()))))
 }
 
 impl Provider for JavaScriptProvider {
     fn servers(&self) -> Answer<Json> {
-        answer(&self.0, "servers", Vec::new())
-    }
-}
-
-/// Calls a function that returns JSON text. `providers.js` creates these functions.
-fn answer(module: &JavaScriptModule, function: &str, arguments: Vec<Value>) -> Answer<Json> {
-    let called = module.call(function, arguments);
-    Box::pin(async move {
-        let problem = |problem: &str| Error::HostFunction { function: "servers".into(), message: problem.into() };
-        match called.await? {
-            Value::Text(text) if text.len() > MAX_ANSWER_BYTES => {
-                Err(problem(&format!("its answer has more than {MAX_ANSWER_BYTES} bytes of JSON")))
+        let called = self.0.call("servers", Vec::new());
+        Box::pin(async move {
+            let problem = |problem: &str| Error::HostFunction { function: "servers".into(), message: problem.into() };
+            match called.await? {
+                Value::Text(text) if text.len() > MAX_ANSWER_BYTES => {
+                    Err(problem(&format!("its answer has more than {MAX_ANSWER_BYTES} bytes of JSON")))
+                }
+                Value::Text(text) => serde_json::from_str(&text).map_err(|_| problem("its answer is nested too deeply")),
+                _ => Err(problem("its answer is not a list of definitions")),
             }
-            Value::Text(text) => serde_json::from_str(&text).map_err(|_| problem("its answer is nested too deeply")),
-            _ => Err(problem("its answer is not a list of definitions")),
-        }
-    })
+        })
+    }
 }
 
 #[napi]

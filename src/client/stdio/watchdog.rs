@@ -61,12 +61,12 @@ impl Watchdog {
     }
 
     /// Starts the program if it is not running.
-    pub(in crate::client) async fn ready(&self) -> Result<()> {
+    pub(crate) async fn ready(&self) -> Result<()> {
         self.order(OrderKind::Ready).await
     }
 
     /// Puts a process group under the watchdog's guard. Returns when the watchdog has recorded the group.
-    pub(in crate::client) async fn guard(&self, group: Pid) -> Result<()> {
+    pub(crate) async fn guard(&self, group: Pid) -> Result<()> {
         self.order(OrderKind::Guard(group)).await
     }
 

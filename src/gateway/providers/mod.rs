@@ -4,6 +4,7 @@
 
 mod digest;
 mod packages;
+mod process;
 mod run;
 mod status;
 mod survey;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+pub use process::NodeLoader;
 pub use status::{Provider, ProviderCode, ProviderLoader, ProviderOrigin, ProviderRequest, ProviderState, ProviderStatus};
 
 use self::digest::{PackageDigest, package_digest};
@@ -49,7 +51,7 @@ pub(super) struct Providers {
 }
 
 impl Providers {
-    /// Returns the folders of all packages that the last survey has found. Their code runs in this process.
+    /// Returns the folders of all packages that the last survey has found. Their code runs outside of a box.
     pub(super) fn package_folders(&self) -> Vec<PathBuf> {
         self.known.lock().iter().filter_map(|known| known.folder.clone()).collect()
     }
@@ -235,7 +237,7 @@ impl Gateway {
         if !settings.packages.is_empty() || settings.discover {
             let core = Arc::clone(&self.core);
             let look = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(|error| Error::io("a runtime", &error))?;
                 runtime.block_on(core.look(&settings, Anew::All))
             };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use serde_json::Value as Json;
+use tokio::sync::Semaphore;
 
 use super::Anew;
 use super::status::{ProviderState, ProviderStatus};
@@ -25,6 +26,8 @@ const REGISTERED_TIME: Duration = Duration::from_secs(2);
 /// longer on a busy machine.
 const LOADER_TIME: Duration = Duration::from_secs(15);
 const MAX_PROBLEM_CHARS: usize = 500;
+/// The number of packages whose code runs at the same time. The code of each may use a process with hundreds of MiB of memory.
+const CONCURRENT: usize = 8;
 
 /// A provider with its status and its servers.
 #[derive(Debug, Clone)]
@@ -48,26 +51,30 @@ impl Core {
             };
             before.iter().find(|known| is_kept && is_same(known)).cloned()
         };
+        let slots = &Semaphore::new(CONCURRENT);
         let runs = all.into_iter().map(|provider| {
             let kept = kept(&provider);
             async move {
                 match kept {
                     Some(known) => known,
-                    None => self.run_one(provider, policy).await,
+                    None => self.run_one(provider, policy, slots).await,
                 }
             }
         });
         futures::future::join_all(runs).await
     }
 
-    async fn run_one(&self, provider: Surveyed, policy: &ProviderPolicy) -> Known {
+    async fn run_one(&self, provider: Surveyed, policy: &ProviderPolicy, slots: &Semaphore) -> Known {
         let Surveyed { name, origin, package, found, standing } = provider;
         let outcome = match &standing {
             Standing::Denied(reason) => Err((ProviderState::Denied, reason.clone())),
             Standing::Unapproved(reason) => Err((ProviderState::Unapproved, reason.clone())),
             Standing::Failed(problem) => Err((ProviderState::Failed, problem.clone())),
             Standing::Approved(code) => match &self.providers.loader {
-                Some(loader) => self.answered(|| loader.load(code), LOADER_TIME).await.map_err(|problem| (ProviderState::Failed, problem)),
+                Some(loader) => {
+                    let _slot = slots.acquire().await;
+                    self.answered(|| loader.load(code), LOADER_TIME).await.map_err(|problem| (ProviderState::Failed, problem))
+                }
                 None => Err((ProviderState::Failed, "no JavaScript engine is available here to run its code".to_owned())),
             },
             Standing::Registered => {
@@ -148,8 +155,10 @@ impl Core {
 mod tests {
     use std::sync::Arc;
 
+    use parking_lot::Mutex;
     use serde_json::{Value as Json, json};
 
+    use super::CONCURRENT;
     use crate::error::{Error, Result};
     use crate::gateway::{Answer, Gateway, GatewayOptions, Provider, ProviderCode, ProviderLoader, ProviderState};
 
@@ -209,6 +218,55 @@ mod tests {
         let servers = json!([{ "name": "files", "package": "@acme/files" }]);
         of_code.register_provider("acme", answering(move || Ok(servers.clone()))).await.unwrap();
         assert_eq!(key(&of_code), "registered:acme:acme--files");
+    }
+
+    /// A loader that counts the packages whose code runs at the same time, and their maximum.
+    #[derive(Default)]
+    struct Counting(Arc<Mutex<(usize, usize)>>);
+
+    impl ProviderLoader for Counting {
+        fn load(&self, _code: &ProviderCode) -> Answer<Json> {
+            let counts = Arc::clone(&self.0);
+            Box::pin(async move {
+                {
+                    let mut counts = counts.lock();
+                    counts.0 += 1;
+                    counts.1 = counts.1.max(counts.0);
+                }
+                tokio::task::yield_now().await;
+                counts.lock().0 -= 1;
+                Ok(json!([]))
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn the_code_of_many_packages_never_runs_all_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let names: Vec<String> = (0..2 * CONCURRENT).map(|place| format!("acme-{place}")).collect();
+        for name in &names {
+            let package = folder.path().join("node_modules").join(name);
+            std::fs::create_dir_all(&package).unwrap();
+            let manifest = json!({ "name": name, "version": "1.0.0", "hyperlight-mcp": { "provider": "./provider.js" } });
+            std::fs::write(package.join("package.json"), manifest.to_string()).unwrap();
+            std::fs::write(package.join("provider.js"), "").unwrap();
+        }
+        let counts = Arc::default();
+        let open = || {
+            let mut options = GatewayOptions::new("watchdog", tokio::runtime::Handle::current());
+            options.config = Some(json!({ "providers": names }));
+            options.workspace_folder = Some(folder.path().to_owned());
+            options.state_dir = Some(folder.path().join("state"));
+            options.provider_loader = Some(Arc::new(Counting(Arc::clone(&counts))));
+            Gateway::open(options).unwrap()
+        };
+        let first = open();
+        for name in &names {
+            let request = first.provider_request(name).await.unwrap();
+            first.approve_provider(name, &request.digest).await.unwrap();
+        }
+        open();
+        assert_eq!(*counts.lock(), (0, CONCURRENT), "a gateway that opens runs them all");
     }
 
     #[tokio::test]
