@@ -112,6 +112,7 @@ describe('The question', () => {
     assert.deepEqual(asked[0], {
       server: 'fixture',
       tool: 'write_note',
+      method: 'tools/call',
       args: { ...args, bytes: 'AQL/' },
       reason: 'the tool says that it can destroy data',
       runId,

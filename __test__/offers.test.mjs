@@ -219,6 +219,23 @@ test('reading runs under the gate where all is confirmed', async (t) => {
   assert.deepEqual([questions.length, questions[0].tool, questions[0].args], [1, 'resources/read', { uri: note.uri }])
 })
 
+test('no tool has the name of a request, so a question, a denial and a row of the audit are of the one or of the other', async (t) => {
+  const questions = []
+  const server = { ...offering('--extra-tool', 'resources/read', '--extra-tool', 'read'), confirm: 'always' }
+  const gateway = await openApproved(t, { fixture: server })
+  const onApproval = (question) => questions.push(question) && 'once'
+  await failure(gateway.callTool('fixture', 'resources/read', { uri: note.uri }, { onApproval }), 'ERR_UNKNOWN_TOOL')
+  await gateway.readResource('fixture', note.uri, { onApproval })
+  await gateway.callTool('fixture', 'read', {}, { onApproval })
+  assert.deepEqual(
+    questions.map(({ tool, method }) => [tool, method]),
+    [
+      ['resources/read', 'resources/read'],
+      ['read', 'tools/call'],
+    ],
+  )
+})
+
 test('a result that breaks its own outputSchema is a warning, or refused', async (t) => {
   const warnings = []
   const onEvent = (event) => event.type === 'warning' && warnings.push(event.message)

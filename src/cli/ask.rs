@@ -16,6 +16,8 @@ use crate::text::{arguments_text, escaped, sanitise_line, sanitise_text, shell_w
 use crate::trust::{AllowedWrites, ApprovalRequest, Decision};
 
 const MAX_TEXT_CHARS: usize = 4_000;
+/// The method of a tool call.
+const TOOLS_CALL: &str = "tools/call";
 /// Width of the column with the names of what is shown.
 const NAMES: usize = 12;
 
@@ -40,7 +42,7 @@ fn allowing(server: &str, tool: &str) -> String {
 
 impl Callbacks for Person {
     fn approve_call(&self, question: &ApprovalQuestion) -> Option<Answer<Decision>> {
-        let ApprovalQuestion { server, tool, reason, .. } = question;
+        let ApprovalQuestion { server, tool, method, reason, .. } = question;
         if self.allowed.allows(server, tool) {
             return Some(Box::pin(async { Ok(Decision::Run) }));
         }
@@ -59,8 +61,13 @@ impl Callbacks for Person {
         };
         let (terminal, whole) = (Arc::clone(&self.terminal), (cuts > 0).then(|| question.args.clone()));
         // The server chooses the tool's name and a model the arguments, so the rows that continue them are marked.
-        let wish = format!("{}\n({reason}) with", terminal.marked(0, &format!("the code wants to call {call}")));
-        let choices = format!("{} [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ", terminal.marked(0, &format!("Call {call}?")));
+        // A server may have a tool whose name looks like the method of another request.
+        let (does, asks) = match *method {
+            TOOLS_CALL => (format!("call {call}"), format!("Call {call}?")),
+            other => (format!("send the request {other} to {server}"), format!("Send {other} to {server}?")),
+        };
+        let wish = format!("{}\n({reason}) with", terminal.marked(0, &format!("the code wants to {does}")));
+        let choices = format!("{} [o]nce, for this [r]un, for this [s]ession{all}, [N]o: ", terminal.marked(0, &asks));
         let text = format!("{wish}\n{}\n{cut}{choices}", terminal.broken(&arguments));
         Some(Box::pin(async move {
             let dialog = terminal.dialog().await;

@@ -12,6 +12,7 @@ use super::session::{Opening, Session, hosts_of, name_in_code};
 use super::terminal::Terminal;
 use super::{Exit, files};
 use crate::bridge::{ToolErrors, inexact};
+use crate::client::REQUEST_METHODS;
 use crate::command::{Tone, columns_in, printable};
 use crate::error::Error;
 use crate::gateway::{Agent, Gateway, RunFetch, RunOptions, RunReport, Sandbox};
@@ -98,7 +99,7 @@ pub(super) fn check_allowed(session: &Session, gateway: &Gateway, allowed: &Allo
     }
     for (server, tool) in allowed.tools() {
         let Some(offer) = gateway.server_info(server)?.offer else { continue };
-        if offer.functions.iter().all(|function| function.tool != tool) {
+        if !REQUEST_METHODS.contains(&tool) && offer.functions.iter().all(|function| function.tool != tool) {
             let known = offer.functions.iter().map(|function| (function.tool.as_str(), function.name.as_str()));
             let error = Error::unknown_tool(server, tool, known).redacted(&Redactor::new(None, None));
             session.terminal.note(Tone::Warning, "warning:", &format!("--allow-writes: {error}"));

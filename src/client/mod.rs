@@ -30,6 +30,7 @@ pub use connection::Connection;
 pub use connection::era::Era;
 pub use connection::open::{ConnectClock, Launch, Target};
 pub use connection::resource_changes::Watch;
+pub(crate) use connection::resources_and_prompts::REQUEST_METHODS;
 pub use connection::resources_and_prompts::{Completed, ResourceOrPromptRequest};
 pub use connection::tools::ToolRequest;
 pub use http::{HttpTarget, TokenFuture, TokenSource};

@@ -30,7 +30,6 @@ pub struct ApprovalQuestion {
     /// The tool's name as the server defines it. For a request that is not a tool call, its method.
     pub tool: String,
     /// The method of the request: `tools/call` for a tool. A server chooses the names of its tools, but not this method.
-    #[serde(skip)]
     pub method: &'static str,
     pub args: Map<String, Json>,
     /// The reason why this call needs an approval.

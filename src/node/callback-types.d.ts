@@ -1,8 +1,13 @@
-/** A question to a person that is asked before a tool is called. */
+/** A question to a person that is asked before a tool is called, or another request is sent. */
 export interface ApprovalQuestion {
   server: string
-  /** The tool's name as the server gives it. */
+  /** The tool's name as the server gives it. For a request that is not a tool call, its method. */
   tool: string
+  /**
+   * The method of the request: `tools/call` for a tool, `resources/read` and others for a server with `"confirm": "always"`. A server chooses
+   * the names of its tools, but not this method.
+   */
+  method: 'tools/call' | 'resources/read' | 'prompts/get' | 'completion/complete' | 'resources/subscribe' | 'resources/unsubscribe'
   args: Record<string, Value>
   /** The reason why this call needs a person's approval. */
   reason: string

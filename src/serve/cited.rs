@@ -3,17 +3,15 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::client::REQUEST_METHODS;
 use crate::text::{escaped, visible};
 
 /// The prefix of each line of a server's message. The prefix prevents such a line from looking like a line of this program.
 pub(super) const QUOTE: &str = "> ";
-/// The methods of requests other than tool calls. A question during such a request names the request.
-const REQUESTS: [&str; 5] = ["resources/read", "prompts/get", "completion/complete", "resources/subscribe", "resources/unsubscribe"];
-
 /// Returns a text that names the server that asks, and the tool or the request during which it asks.
 pub(super) fn asker(server: &str, tool: Option<&str>) -> String {
     match tool {
-        Some(request) if REQUESTS.contains(&request) => format!("The MCP server \"{server}\", in the request \"{request}\","),
+        Some(request) if REQUEST_METHODS.contains(&request) => format!("The MCP server \"{server}\", in the request \"{request}\","),
         Some(tool) => format!("The tool {} of the MCP server \"{server}\"", quoted(tool)),
         None => format!("The MCP server \"{server}\""),
     }

@@ -6,6 +6,7 @@ use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 use serde_json::Value as Json;
 
 use super::host_fields::is_kept_meta;
+use super::resources_and_prompts::REQUEST_METHODS;
 use super::{paging, resources_and_prompts};
 use crate::catalog::{Manifest, Tool, kept_icons};
 use crate::client::http::{HttpFailure, failure_of, raw_result};
@@ -92,12 +93,13 @@ fn read_tool(server: &str, tool: &Json) -> Option<Tool> {
     parsed
 }
 
-/// Returns whether the tool's name is short enough and its schemas and annotations have valid JSON types. Missing fields are valid. A schema
+/// Returns whether the tool's name can be used and its schemas and annotations have valid JSON types. Missing fields are valid. A schema
 /// may be an object, `true` or `false` (JSON Schema 2020-12, Core 4.3.2).
 fn is_well_formed(tool: &Tool) -> bool {
     let others = [&tool.annotations, &tool.execution];
     let is_schema = |schema: &Json| schema.is_object() || schema.is_boolean();
     tool.name.len() <= MAX_TOOL_NAME_BYTES
+        && !REQUEST_METHODS.contains(&tool.name.as_str())
         && (tool.input_schema.is_null() || is_schema(&tool.input_schema))
         && tool.output_schema.as_ref().is_none_or(is_schema)
         && others.into_iter().flatten().all(Json::is_object)
@@ -126,6 +128,15 @@ mod tests {
         ]);
         let names: Vec<_> = tools.as_array().unwrap().iter().filter_map(|tool| read_tool("s", tool)).map(|tool| tool.name).collect();
         assert_eq!(names, ["ok", "no-schema", "any", "null"]);
+    }
+
+    #[test]
+    fn a_tool_with_the_name_of_a_request_is_left_out() {
+        let named = |name: &str| read_tool("s", &json!({ "name": name, "inputSchema": {} })).map(|tool| tool.name);
+        for method in REQUEST_METHODS {
+            assert_eq!(named(method), None);
+        }
+        assert_eq!(named("resources_read").as_deref(), Some("resources_read"));
     }
 
     #[test]

@@ -65,6 +65,11 @@ pub enum Completed {
     Template(String),
 }
 
+/// The methods of requests other than tool calls. Questions, permissions, denials and the audit name such a request by its method, in the
+/// place of a tool's name. So no tool may have one of these names.
+pub(crate) const REQUEST_METHODS: [&str; 5] =
+    ["resources/read", "prompts/get", "completion/complete", "resources/subscribe", "resources/unsubscribe"];
+
 impl ResourceOrPromptRequest {
     /// Returns the MCP method of the request.
     #[must_use]
