@@ -54,6 +54,7 @@ pub mod redact;
 pub mod registry;
 pub mod results;
 pub mod sandbox;
+mod schema_engine;
 pub mod serve;
 pub mod store;
 pub mod telemetry;

@@ -235,7 +235,7 @@ fn the_client_knows_nothing_of_the_sandbox() {
 
 #[test]
 fn fetch_knows_only_the_basic_rooms() {
-    let basic = ["text", "redact", "error", "limits", "files", "clock", "queue", "tls", "network"];
+    let basic = ["text", "redact", "error", "limits", "files", "clock", "queue", "tls", "network", "schema_engine"];
     let plan = plan();
     let others: Vec<_> = plan["fetch"].iter().filter(|room| !basic.contains(&room.as_str())).cloned().collect();
     none("fetch", &others);

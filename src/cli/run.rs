@@ -12,10 +12,10 @@ use super::session::{Opening, Session, hosts_of, name_in_code};
 use super::terminal::Terminal;
 use super::{Exit, files};
 use crate::bridge::{ToolErrors, inexact};
-use crate::client::REQUEST_METHODS;
+
 use crate::command::{Tone, columns_in, printable};
 use crate::error::Error;
-use crate::gateway::{Agent, Gateway, RunFetch, RunOptions, RunReport, Sandbox};
+use crate::gateway::{Agent, Gateway, REQUEST_METHODS, RunFetch, RunOptions, RunReport, Sandbox};
 use crate::limits::LimitChanges;
 use crate::redact::Redactor;
 use crate::registry::ServerStatus;

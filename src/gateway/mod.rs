@@ -74,6 +74,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub(crate) use crate::client::REQUEST_METHODS;
 pub use crate::client::{Completed, Credential, Elicitation, ElicitationAnswer, Form, Question, Sampling};
 pub use agent::{Agent, IdentityOptions, NameOrigin};
 pub use agent_modules::AgentModule;

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::client::REQUEST_METHODS;
+use crate::gateway::REQUEST_METHODS;
 use crate::text::{escaped, visible};
 
 /// The prefix of each line of a server's message. The prefix prevents such a line from looking like a line of this program.

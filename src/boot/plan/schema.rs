@@ -1,10 +1,11 @@
 //! Judges the input schemas that a model wrote. A schema of a few lines can take hours to compile, or to compare with a value, so it is measured
 //! first.
 
-use jsonschema::{Draft, PatternOptions, Validator};
+use jsonschema::{Draft, Validator};
 use serde_json::Value as Json;
 
-use super::size::{MAX_PATTERN_BYTES, SchemaSize};
+use super::size::SchemaSize;
+use crate::schema_engine;
 use crate::text::sanitise_line;
 
 const MAX_SCHEMA_BYTES: usize = 32 * 1024;
@@ -38,10 +39,8 @@ impl InputSchema {
         let size = SchemaSize::of(schema)?;
         jsonschema::draft202012::meta::validate(schema)
             .map_err(|error| format!("is not valid JSON Schema 2020-12: {}", described(&error)))?;
-        let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-        let options =
-            jsonschema::options().with_draft(Draft::Draft202012).offline().should_validate_formats(false).with_pattern_options(patterns);
-        let validator = options.build(schema).map_err(|error| format!("cannot be used: {}", described(&error)))?;
+        let validator =
+            schema_engine::compile(schema, Some(Draft::Draft202012)).map_err(|error| format!("cannot be used: {}", described(&error)))?;
         Ok(Self { validator, size })
     }
 

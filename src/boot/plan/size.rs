@@ -6,13 +6,12 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 
+use crate::schema_engine::pattern_weight;
 use crate::text::{is_quick_pattern, sanitise_line};
 
 /// The largest number of parts in a schema after each reference is replaced by the part to which it refers.
 pub(in crate::boot) const MAX_EXPANDED_PARTS: usize = 5_000;
-/// The largest compiled pattern, in bytes.
-pub(super) const MAX_PATTERN_BYTES: usize = 256 * 1024;
-/// The largest number of patterns after references are replaced. A pattern of a few bytes can need [`MAX_PATTERN_BYTES`] of memory.
+/// The largest number of patterns after references are replaced. A pattern of a few bytes can need 256 KiB of memory.
 const MAX_PATTERNS: usize = 64;
 /// The largest number of bytes in the texts of all patterns after references are replaced.
 const MAX_PATTERN_TEXT: usize = 16 * 1024;
@@ -26,8 +25,8 @@ const TIMES_UNEVALUATED: usize = 3;
 
 /// The largest number of comparisons in one check. They take about a second.
 const MAX_COMPARISONS: usize = 10_000_000;
-/// The largest number of bytes of a value that all patterns together read in one check. The longest patterns need some microseconds for a byte.
-const MAX_MATCHED_BYTES: usize = 128 * 1024;
+/// The largest work of all patterns in one check, in comparisons that take as long. It takes about a second.
+const MAX_MATCHING: u64 = 5_000_000;
 /// The largest number of bytes that the validator may copy to describe a problem.
 const MAX_COPIED_BYTES: usize = 16 * 1024 * 1024;
 /// The number of bytes of a text that count as one comparison.
@@ -44,19 +43,21 @@ pub(super) struct SchemaSize {
     compared: usize,
     patterns: usize,
     pattern_text: usize,
+    /// The weights of all patterns together.
+    pattern_weight: u64,
 }
 
 /// An upper bound for the work of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CheckCost {
     comparisons: usize,
-    matched_bytes: usize,
+    matching: u64,
     copied_bytes: usize,
 }
 
 impl CheckCost {
     pub(super) fn is_too_long(self) -> bool {
-        self.comparisons > MAX_COMPARISONS || self.matched_bytes > MAX_MATCHED_BYTES
+        self.comparisons > MAX_COMPARISONS || self.matching > MAX_MATCHING
     }
 
     pub(super) fn is_too_long_to_describe(self) -> bool {
@@ -98,7 +99,7 @@ impl SchemaSize {
         }
         CheckCost {
             comparisons: self.compared.saturating_mul(units),
-            matched_bytes: self.patterns.saturating_mul(bytes),
+            matching: self.pattern_weight.saturating_mul(bytes as u64),
             copied_bytes: self.compared.saturating_mul(units.saturating_mul(BYTES_A_COMPARISON)),
         }
     }
@@ -193,6 +194,9 @@ impl<'a> Measure<'a> {
             }
             self.size.patterns = self.size.patterns.saturating_add(inner.times);
             self.size.pattern_text += pattern.len();
+            // If the validator does not support the pattern, the schema is refused when it is compiled.
+            let weight = pattern_weight(pattern).unwrap_or_default().saturating_mul(inner.times as u64);
+            self.size.pattern_weight = self.size.pattern_weight.saturating_add(weight);
         }
         self.size.check()?;
         if let Some(reference) = fields.get("$ref").and_then(Json::as_str) {
@@ -257,9 +261,9 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_check_is_known_before_it() {
-        let size = SchemaSize { parts: 100, compared: 100, patterns: 2, pattern_text: 10 };
+        let size = SchemaSize { parts: 100, compared: 100, patterns: 2, pattern_text: 10, pattern_weight: 80 };
         let cost = size.cost_of(&json!({ "a": ["b", 1] }));
-        assert_eq!(cost, CheckCost { comparisons: 500, matched_bytes: 4, copied_bytes: 500 * BYTES_A_COMPARISON });
+        assert_eq!(cost, CheckCost { comparisons: 500, matching: 160, copied_bytes: 500 * BYTES_A_COMPARISON });
         assert!(!cost.is_too_long() && !cost.is_too_long_to_describe());
         assert!(size.cost_of(&json!("x".repeat(66_000))).is_too_long());
         let all = SchemaSize { compared: MAX_COMPARED_PARTS, patterns: 0, ..size };

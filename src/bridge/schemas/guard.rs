@@ -26,6 +26,9 @@ const MAX_LEVELS: usize = 128;
 /// The number of bytes of a value, or of a subschema's keywords, whose cost is counted as one comparison.
 const BYTES_A_UNIT: usize = 64;
 
+/// The cost of reading one value for `uniqueItems`, which compares the whole items.
+const READING: u64 = 2;
+
 /// Form of a keyword's value: one subschema, a list of them, or a map of them.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
@@ -87,6 +90,8 @@ pub(super) struct Guarded {
 pub(super) struct Bound {
     /// Maximum number of comparisons of one value, by the nesting level of this value within the whole value.
     a_value: Vec<u64>,
+    /// The same for the patterns that are compared with each byte of a text or of a name.
+    a_byte: Vec<u64>,
     chain: usize,
     /// True if the schema contains `anyOf` or `oneOf`. The validator copies values to describe violations of these keywords.
     alternatives: bool,
@@ -116,7 +121,10 @@ impl Bound {
                 comparisons = comparisons.saturating_add(at(level).saturating_mul(units(bytes)));
             };
             match value {
-                Json::String(text) => add(level, text.len()),
+                Json::String(text) => {
+                    add(level, text.len());
+                    comparisons = comparisons.saturating_add(self.of_text(level, text));
+                }
                 Json::Array(items) => {
                     add(level, items.len());
                     open.extend(items.iter().map(|item| (item, level + 1, copies)));
@@ -125,6 +133,8 @@ impl Bound {
                     add(level, fields.len());
                     // `propertyNames` also compares the names of the fields.
                     fields.keys().for_each(|name| add(level + 1, name.len()));
+                    let of_names = fields.keys().map(|name| self.of_name(level, name)).fold(0, u64::saturating_add);
+                    comparisons = comparisons.saturating_add(of_names);
                     open.extend(fields.values().map(|item| (item, level + 1, copies)));
                 }
                 Json::Null | Json::Bool(_) | Json::Number(_) => add(level, 0),
@@ -133,21 +143,33 @@ impl Bound {
         Cost { comparisons, nesting: levels.saturating_mul(self.chain + 1), copied: if self.alternatives { copied } else { 0 } }
     }
 
+    /// Returns the cost of the patterns for a text at this level.
+    fn of_text(&self, level: usize, text: &str) -> u64 {
+        self.a_byte.get(level).copied().unwrap_or(u64::MAX).saturating_mul(text.len() as u64)
+    }
+
+    /// Returns the cost of the patterns for a field's name. `patternProperties` of the object and `propertyNames` have patterns for it.
+    fn of_name(&self, level: usize, name: &str) -> u64 {
+        self.of_text(level, name).saturating_add(self.of_text(level + 1, name))
+    }
+
     /// Returns whether comparing the value, and only reading it, costs at most `limit` comparisons. Stops reading when it costs more.
     pub(super) fn is_within(&self, content: &Json, limit: u64) -> bool {
         let (mut open, mut left) = (vec![(content, 0)], limit);
         while let Some((value, level)) = open.pop() {
             let at = |level: usize| self.a_value.get(level).copied().unwrap_or(u64::MAX).max(1);
-            let mut is_paid = |level: usize, bytes: usize| {
-                let rest = left.checked_sub(at(level).saturating_mul(units(bytes)));
+            let mut is_paid = |level: usize, bytes: usize, patterns: u64| {
+                let rest = left.checked_sub(at(level).saturating_mul(units(bytes)).saturating_add(patterns));
                 left = rest.unwrap_or_default();
                 rest.is_some()
             };
             let has_room = match value {
-                Json::String(text) => is_paid(level, text.len()),
-                Json::Array(items) => is_paid(level, items.len()),
-                Json::Object(fields) => is_paid(level, fields.len()) && fields.keys().all(|name| is_paid(level + 1, name.len())),
-                Json::Null | Json::Bool(_) | Json::Number(_) => is_paid(level, 0),
+                Json::String(text) => is_paid(level, text.len(), self.of_text(level, text)),
+                Json::Array(items) => is_paid(level, items.len(), 0),
+                Json::Object(fields) => {
+                    is_paid(level, fields.len(), 0) && fields.keys().all(|name| is_paid(level + 1, name.len(), self.of_name(level, name)))
+                }
+                Json::Null | Json::Bool(_) | Json::Number(_) => is_paid(level, 0, 0),
             };
             if !has_room {
                 return false;
@@ -178,22 +200,22 @@ fn units(bytes: usize) -> u64 {
     1 + (bytes / BYTES_A_UNIT) as u64
 }
 
-/// Checks and normalises a schema before it is compiled. `knows` returns whether the validator supports a pattern. Patterns that it does
-/// not support are left out.
+/// Checks and normalises a schema before it is compiled. `weight` returns the number of comparisons that take as long as matching one byte with
+/// a pattern, or `None` if the validator does not support the pattern. Such patterns are left out.
 ///
 /// # Errors
 /// The reason why the schema is not used.
-pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guarded, String> {
+pub(super) fn guard(schema: &Json, weight: &dyn Fn(&str) -> Option<u64>) -> Result<Guarded, String> {
     let bytes = serde_json::to_vec(schema).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_SCHEMA_BYTES {
         return Err(format!("it has {bytes} bytes; the limit is {MAX_SCHEMA_BYTES}"));
     }
-    let Normalised { schema, patterns } = normalise(schema, knows);
+    let Normalised { schema, patterns } = normalise(schema, &|pattern| weight(pattern).is_some());
     if patterns > MAX_PATTERNS {
         return Err(format!("it has {patterns} patterns; the limit is {MAX_PATTERNS}"));
     }
     // The normalised schema is measured, because it is the schema that is compiled.
-    let mut parts = Parts { root: &schema, ids: HashMap::new(), all: Vec::new(), references: Vec::new(), alternatives: false };
+    let mut parts = Parts { root: &schema, weight, ids: HashMap::new(), all: Vec::new(), references: Vec::new(), alternatives: false };
     parts.collect(&schema)?;
     parts.link()?;
     let bound = parts.bound()?;
@@ -205,6 +227,10 @@ pub(super) fn guard(schema: &Json, knows: &dyn Fn(&str) -> bool) -> Result<Guard
 struct Part {
     /// Cost of the subschema's own keywords.
     units: u64,
+    /// Cost of the subschema's own patterns for one byte.
+    pattern_weight: u64,
+    /// Cost of the subschema's own keywords for each value within its value, at any level.
+    reading: u64,
     /// Indexes of the subschemas that apply to the same value.
     here: Vec<usize>,
     /// Indexes of the subschemas that apply to every child value.
@@ -218,6 +244,7 @@ struct Part {
 
 struct Parts<'a> {
     root: &'a Json,
+    weight: &'a dyn Fn(&str) -> Option<u64>,
     /// Index of each subschema, keyed by its address in memory.
     ids: HashMap<*const Json, usize>,
     all: Vec<Part>,
@@ -245,6 +272,8 @@ impl<'a> Parts<'a> {
         let own = fields.iter().filter(|(key, _)| shape_of(key).is_none());
         let own_bytes = own.map(|(key, value)| key.len() + serde_json::to_vec(value).map_or(0, |json| json.len())).sum();
         self.all[id].units = units(own_bytes);
+        self.all[id].pattern_weight = patterns_of(fields).filter_map(self.weight).fold(0, u64::saturating_add);
+        self.all[id].reading = if fields.get("uniqueItems") == Some(&Json::Bool(true)) { READING } else { 0 };
         self.all[id].compares_twice = fields.keys().any(|key| key.starts_with("unevaluated"));
         for (key, shape, applies) in KEYWORDS {
             let Some(value) = fields.get(key) else { continue };
@@ -288,28 +317,36 @@ impl<'a> Parts<'a> {
         if chain > MAX_CHAIN || ways.iter().any(|&ways| ways > MAX_WAYS) {
             return Err(format!("too many of its parts apply to one value: more than {MAX_WAYS}, or more than {MAX_CHAIN} nested parts"));
         }
-        // For each subschema, `before` and `now` contain the number of comparisons for a value that is nested `level` levels deep in the
-        // value to which the subschema applies.
+        let a_value = self.by_level(&order, |part| part.units, |part| part.reading);
+        let a_byte = self.by_level(&order, |part| part.pattern_weight, |_| 0);
+        Ok(Bound { a_value, a_byte, chain, alternatives: self.alternatives })
+    }
+
+    /// Adds up a cost of the subschemas that apply to one value, by the nesting level of this value. `own` is the cost of a subschema for its
+    /// own value, and `any` its cost for this value and for each value within it.
+    fn by_level(&self, order: &[usize], own: impl Fn(&Part) -> u64, any: impl Fn(&Part) -> u64) -> Vec<u64> {
+        // For each subschema, `before` and `now` contain the cost of a value that is nested `level` levels deep in the value to which the
+        // subschema applies.
         let mut a_value = Vec::new();
         let mut before: Vec<u64> = Vec::new();
         for level in 0..MAX_LEVELS {
             let mut now = vec![0_u64; self.all.len()];
-            for &id in &order {
+            for &id in order {
                 let part = &self.all[id];
                 let inside = |child: &usize| before[*child];
-                let own = if level == 0 {
-                    part.units
+                let at_level = if level == 0 {
+                    own(part)
                 } else {
                     let one_each = part.one_inside.iter().filter_map(|list| list.iter().map(inside).max());
                     part.inside.iter().map(inside).chain(one_each).fold(0, u64::saturating_add)
                 };
-                let all = part.here.iter().fold(own, |sum, &child| sum.saturating_add(now[child]));
-                now[id] = if part.compares_twice { all.saturating_mul(2) } else { all };
+                let sum = part.here.iter().fold(at_level.saturating_add(any(part)), |sum, &child| sum.saturating_add(now[child]));
+                now[id] = if part.compares_twice { sum.saturating_mul(2) } else { sum };
             }
             a_value.push(now[0]);
             before = now;
         }
-        Ok(Bound { a_value, chain, alternatives: self.alternatives })
+        a_value
     }
 
     /// Returns the indexes of all subschemas in such an order that each subschema comes after the subschemas that it applies to the same
@@ -334,6 +371,12 @@ impl<'a> Parts<'a> {
         }
         if order.len() < self.all.len() { Err("its references form a cycle".to_owned()) } else { Ok(order) }
     }
+}
+
+/// Returns the patterns of a subschema's own keywords.
+fn patterns_of(fields: &Map<String, Json>) -> impl Iterator<Item = &str> {
+    let names = fields.get("patternProperties").and_then(Json::as_object);
+    fields.get("pattern").and_then(Json::as_str).into_iter().chain(names.into_iter().flat_map(Map::keys).map(String::as_str))
 }
 
 /// Returns an error if there is a keyword that changes the targets of references.

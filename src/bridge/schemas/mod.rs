@@ -25,16 +25,18 @@ mod output_tests;
 mod turn_tests;
 
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use jsonschema::{PatternOptions, ValidationError, Validator};
+use jsonschema::{ValidationError, Validator};
 use serde_json::Value as Json;
 
 use self::guard::{Bound, Cost, Guarded, guard};
 use self::turns::{CheckTurns, MAX_COST_AT_ONCE};
 use crate::catalog::{Manifest, Tool};
+use crate::schema_engine::{compile, pattern_weight};
 use crate::text::{is_quick_pattern, sanitise_line};
 
 pub use input::ArgumentChecks;
@@ -50,8 +52,6 @@ const MAX_COST_TO_DESCRIBE: u64 = 200_000;
 const MAX_COST_TO_DESCRIBE_ALL: u64 = 20_000;
 /// Maximum number of bytes that the validator may copy to describe violations of `anyOf` and `oneOf`.
 const MAX_COPIED: u64 = 4 * 1024 * 1024;
-/// Maximum size in bytes of a compiled pattern. The time for matching is linear in the length of the text.
-const MAX_PATTERN_BYTES: usize = 256 * 1024;
 /// Maximum nesting depth of comparisons. A deeper comparison could overflow the stack.
 const MAX_NESTING: usize = 1_000;
 const MAX_REASON_CHARS: usize = 500;
@@ -186,8 +186,15 @@ impl CompiledSchemas {
 
 impl Compiled {
     fn new(schema: &Json) -> Self {
-        let compiled = guard(schema, &|pattern| is_quick_pattern(pattern) && compile(&serde_json::json!({ "pattern": pattern })).is_ok())
-            .and_then(|Guarded { schema, bound }| Ok((compile(&schema)?, schema, bound)));
+        let weights = RefCell::new(HashMap::new());
+        let weight = |pattern: &str| -> Option<u64> {
+            let new = || is_quick_pattern(pattern).then(|| pattern_weight(pattern)).flatten();
+            *weights.borrow_mut().entry(pattern.to_owned()).or_insert_with(new)
+        };
+        let compiled = guard(schema, &weight).and_then(|Guarded { schema, bound }| {
+            let validator = compile(&schema, None).map_err(|error| error.to_string())?;
+            Ok((validator, schema, bound))
+        });
         match compiled {
             Ok((validator, schema, bound)) => {
                 Self::Ready { schema, validator: Box::new(validator), bound, is_reported: AtomicBool::new(false) }
@@ -231,14 +238,6 @@ fn violations_of<'a>(validator: &'a Validator, content: &'a Json, cost: Cost) ->
         return validator.validate(content).err().into_iter().collect();
     }
     validator.iter_errors(content).collect()
-}
-
-/// Compiles a schema without network access, so that a schema cannot fetch anything. Uses a pattern engine whose time is linear in the
-/// length of the text, so that matching cannot take arbitrarily long.
-fn compile(schema: &Json) -> Result<Validator, String> {
-    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-    let options = jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns);
-    options.build(schema).map_err(|error| error.to_string())
 }
 
 /// Returns a text on one line, sanitised and cut.

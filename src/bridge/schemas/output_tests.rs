@@ -173,15 +173,51 @@ fn ordinary_results_of_some_size_are_checked() {
 
 #[test]
 fn a_pattern_takes_time_that_is_linear_in_the_text() {
-    let text = "a".repeat(100_000) + "!";
+    let text = |length: usize| "a".repeat(length) + "!";
     let started = Instant::now();
-    assert!(broken(json!({ "pattern": "^(a+)+$" }), &json!(text)).contains("does not match"));
+    assert!(broken(json!({ "pattern": "^(a+)+$" }), &json!(text(30_000))).contains("does not match"));
+    assert!(!broken(json!({ "pattern": "^(a+)+$" }), &json!(text(300_000))).is_empty());
     assert!(started.elapsed() < AT_ONCE);
     // A pattern that only a backtracking engine can match is left out. The rest of the schema still applies.
     let lookahead = json!({ "type": "string", "pattern": "^(?!b)a" });
     assert_eq!(check(lookahead.clone(), &json!("b")), None);
     assert!(broken(lookahead, &json!(1)).contains("type"));
     assert!(check(json!({ "pattern": "((a{99}){99}){99}" }), &json!("b")).is_none(), "a pattern that is too large counts as unknown");
+}
+
+#[test]
+fn a_pattern_with_a_large_automaton_is_compared_with_short_texts_only() {
+    let schema = json!({ "pattern": "^(?:[ab]*a[ab]{3000}c|x)$" });
+    let text = |length: usize| json!("ab".repeat(length / 2));
+    assert!(broken(schema.clone(), &text(200)).contains("does not match"));
+    assert!(unchecked(schema.clone(), &text(100_000)).contains("too long"));
+    let names = json!({ "patternProperties": { "^(?:[ab]*a[ab]{3000}c|x)$": true } });
+    assert!(unchecked(names, &json!({ "ab".repeat(50_000): 1 })).contains("too long"));
+    let names = json!({ "propertyNames": schema });
+    assert!(unchecked(names, &json!({ "ab".repeat(50_000): 1 })).contains("too long"));
+    // What two servers hold with such texts is not the time of others.
+    let manifest = manifest(json!({ "items": { "pattern": "^(?:[ab]*a[ab]{3000}c|x)$" } }));
+    let schemas = ToolSchemas::default();
+    let is_quick = |content: Json| {
+        let compiled = schemas.compiled("s", &manifest, &manifest.tools[0], Side::Output);
+        compiled.get_or_init(|| Compiled::new(manifest.tools[0].output_schema.as_ref().unwrap())).is_quick(&content)
+    };
+    assert!(is_quick(json!(["a"])) && !is_quick(json!([text(1_000)])));
+}
+
+#[test]
+fn items_that_all_differ_are_told_from_others_however_they_are_nested() {
+    let unique = json!({ "allOf": vec![json!({ "uniqueItems": true }); 50] });
+    let deep = |depth: usize| (0..depth).fold(json!([]), |inner, _| json!([inner]));
+    let items: Vec<_> = (0..10_000_usize).map(|number| json!([deep(number % 100), deep(number / 100)])).collect();
+    let started = Instant::now();
+    // 50 comparisons of each list within each item are too many.
+    assert!(unchecked(unique.clone(), &json!(items)).contains("too long"));
+    assert_eq!(check(json!({ "uniqueItems": true }), &json!(items[..5_000])), None);
+    assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
+    assert!(broken(unique, &json!([[1], [1.0]])).contains("the items are not all different"));
+    let many: Vec<_> = (0..20_000).map(|number| json!({ "id": number, "name": "n" })).collect();
+    assert_eq!(check(json!({ "items": { "type": "object" }, "uniqueItems": true }), &json!(many)), None, "a long ordinary list is checked");
 }
 
 #[test]
