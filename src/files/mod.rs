@@ -3,6 +3,7 @@
 //! calling thread during disk operations.
 
 mod lock;
+mod locked;
 mod private;
 mod projects;
 mod read;
@@ -14,6 +15,7 @@ pub(crate) mod testing;
 mod tree;
 
 pub(crate) use lock::{lock_within, share_within, wait_for};
+pub(crate) use locked::LockedFiles;
 pub(crate) use private::{PrivateFolder, append_own, close_own, named_folder, open_own, private_folder, read_own};
 pub(crate) use projects::{Followed, MAX_STEPS, Projects, follow};
 pub(crate) use read::{Links, open_regular, read_bounded, read_open};

@@ -2,10 +2,13 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
+
+use super::locked::check_unlocked;
 
 /// The treatment of a path whose last component is a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,17 +20,20 @@ pub(crate) enum Links {
 }
 
 /// Opens a regular file for reading. Fails immediately for any other kind of file, because a pipe would wait for a writer, and reading a
-/// device may never end.
+/// device may never end. Fails for a file that this process has locked ([`LockedFiles`]).
+///
+/// [`LockedFiles`]: super::LockedFiles
 pub(crate) fn open_regular(path: &Path, links: Links) -> io::Result<File> {
-    // The file is checked before it is opened, because opening some devices already has an effect.
-    check_regular(&match links {
-        Links::Follow => fs::metadata(path)?,
-        Links::Refuse => fs::symlink_metadata(path)?,
-    })?;
-    let file = fs::OpenOptions::new().read(true).custom_flags(unwaiting(links)?).open(path)?;
-    // Another file may have replaced this file after the check.
-    check_regular(&file.metadata()?)?;
-    Ok(file)
+    // The file is found and checked before it is opened, because opening some devices already has an effect, and closing a locked file has
+    // one. A descriptor with O_PATH has neither (`open(2)`).
+    let flags = OFlags::PATH | OFlags::CLOEXEC | if links == Links::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
+    let found = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let metadata = found.metadata()?;
+    check_regular(&metadata)?;
+    check_unlocked(&metadata)?;
+    // This link of the kernel leads to the file that was checked, whatever has the path now.
+    let checked = format!("/proc/self/fd/{}", found.as_raw_fd());
+    fs::OpenOptions::new().read(true).custom_flags(unwaiting(Links::Follow)?).open(checked)
 }
 
 /// Reads a regular file completely. Fails if it has more than `limit` bytes.

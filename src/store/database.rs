@@ -10,6 +10,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use rusqlite_migration::{M, Migrations};
 
+use super::copies::Sign;
 use super::place::{self, FILE_NAME, Place};
 use crate::error::{Error, Result};
 use crate::files;
@@ -82,11 +83,27 @@ pub(super) struct Database {
     time: Duration,
     /// Device and inode of the open file.
     file: (u64, u64),
+    /// The protection of the file, which ends after the connection.
+    _guarded: Guarded,
+}
+
+/// The protection of the locks that `SQLite` has on an open database: no other part of this process opens its files.
+struct Guarded {
+    _locked: files::LockedFiles,
+    _sign: Sign,
+}
+
+impl Guarded {
+    fn new(path: &Path, file: (u64, u64)) -> Result<Self> {
+        let locked = files::LockedFiles::new(file, place::locked_files(path));
+        Ok(Self { _locked: locked, _sign: Sign::new(path, file)? })
+    }
 }
 
 impl Database {
     pub(super) fn open(folder: &Path, durability: Durability) -> Result<Self> {
         let Place { path, identity: file } = place::ready(folder)?;
+        let guarded = Guarded::new(&path, file)?;
         let mut connection = connect(&path, durability)?;
         if !is_present(&connection, &path)? {
             // Only one process at a time runs this part, because each process checks what is missing and then adds it.
@@ -95,7 +112,7 @@ impl Database {
             migrate(&mut connection, &path)?;
             drop(lock);
         }
-        let mut database = Self { path, durability, connection, schema: None, time: durability.time(), file };
+        let mut database = Self { path, durability, connection, schema: None, time: durability.time(), file, _guarded: guarded };
         database.reading(|_| Ok(()))?;
         Ok(database)
     }

@@ -5,6 +5,7 @@
 mod anchor;
 pub mod audit;
 mod canonical;
+mod copies;
 mod database;
 mod decisions;
 mod key;

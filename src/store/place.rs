@@ -89,9 +89,7 @@ pub(super) fn ready(folder: &Path) -> Result<Place> {
 /// for a rollback journal again, and the files of the log are already open.
 fn check_beside(path: &Path) -> Result<()> {
     for ending in BESIDE {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(ending);
-        let beside = PathBuf::from(beside);
+        let beside = beside(path, ending);
         match files::close_own(&beside) {
             Ok(()) if ending == JOURNAL && names_another_file(&beside).unwrap_or_default() => {
                 let told = "it names another file, so hyperlight-mcp has not written it. Move it away, then try again";
@@ -106,6 +104,19 @@ fn check_beside(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the files on which `SQLite` has locks, and its write-ahead log.
+pub(super) fn locked_files(path: &Path) -> Vec<PathBuf> {
+    let beside = BESIDE.into_iter().filter(|ending| *ending != JOURNAL).map(|ending| beside(path, ending));
+    std::iter::once(path.to_owned()).chain(beside).collect()
+}
+
+/// Returns the path of a file that `SQLite` keeps beside the database.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(ending);
+    beside.into()
 }
 
 /// Returns whether a rollback journal contains the path of another file, which `SQLite` would open too. This program changes one database at a
