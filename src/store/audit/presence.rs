@@ -26,7 +26,7 @@ static WITHOUT_FILE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 pub(super) struct Presence {
     pub(super) id: String,
     folder: PathBuf,
-    /// `None` once all events are written and the files are removed.
+    /// `None` once the writer has ended.
     files: Mutex<Option<PresenceFiles>>,
 }
 
@@ -84,6 +84,13 @@ impl Presence {
     pub(super) fn end(&self) {
         remove(&self.folder, &self.id);
         *self.files.lock() = None;
+    }
+
+    /// Leaves the presence behind, as it is when the process ends, because not all events are written. The next gateway that opens the store
+    /// reports the missing events, also a gateway of this process.
+    pub(super) fn leave_behind(&self) {
+        *self.files.lock() = None;
+        WITHOUT_FILE.lock().remove(&self.id);
     }
 
     /// Returns whether a gateway's presence file exists, or the gateway is one of this process. The gateway may be running or may have ended.

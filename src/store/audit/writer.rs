@@ -91,9 +91,10 @@ impl Writer {
                 self.anchor();
             }
             if is_last {
-                // If not everything is written, the presence file stays, so that another process reports the missing rows.
                 if is_written {
                     self.end();
+                } else if let Some(presence) = &self.presence {
+                    presence.leave_behind();
                 }
                 return;
             }

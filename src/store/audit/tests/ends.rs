@@ -85,6 +85,22 @@ fn a_gateway_that_was_killed_is_told_of_whatever_was_done_to_its_sign_and_its_nu
 }
 
 #[test]
+fn a_gateway_that_was_closed_with_unwritten_rows_is_told_of_also_in_its_own_process() {
+    let scene = Scene::new();
+    let audit = scene.open();
+    audit.record(revocation("written"));
+    audit.flush();
+    scene.raw().execute_batch("CREATE TRIGGER foreign_part AFTER INSERT ON audit BEGIN SELECT 1; END").unwrap();
+    audit.record(revocation("lost"));
+    audit.close(FLUSHING);
+    scene.raw().execute_batch("DROP TRIGGER foreign_part").unwrap();
+    let other = scene.open();
+    let kinds: Vec<_> = rows(&other).iter().map(|row| (row.kind, row.details.lost)).collect();
+    assert_eq!(kinds, [(AuditKind::Revocation, None), (AuditKind::Gap, Some(1))]);
+    drop(audit);
+}
+
+#[test]
 fn a_gateway_whose_sign_cannot_be_made_says_so_and_is_told_of_when_it_is_killed() {
     let gaps = |audit: &Audit| rows(audit).iter().filter(|row| row.kind == AuditKind::Gap).map(|row| row.details.lost).collect::<Vec<_>>();
     for mode in [None, Some(0o777)] {
