@@ -2055,7 +2055,7 @@ export interface AuditRow {
    * more than 64 KiB.
    */
   patterns?: string[]
-  /** The number of the run in its process. Missing for a call without a run. */
+  /** The number of the run, different from that of each other run of the process. Missing for a call without a run. */
   runId?: number
   /**
    * The scheme, host and port from which code has fetched. If a whole run was refused, this field contains all hosts of the run. Only rows

@@ -104,6 +104,20 @@ test('One gateway is served several times, each with its own end', async (t) => 
   assert.equal((await runs(client, '1 + 1')).structuredContent.value, 2)
 })
 
+test('The runs of a process have different numbers, whichever gateway and whichever address has started them', async (t) => {
+  const gateways = [await openApproved(t, { fixture: fixture() }), await openApproved(t, { fixture: fixture() })]
+  for (const gateway of gateways) {
+    const sandbox = await gateway.sandbox()
+    await sandbox.run('import { echo } from "host:mcp-fixture"; export const handler = () => echo({ value: 1 })')
+    for (const { url } of [await gateway.serve({ http: 0 }), await gateway.serve({ http: 0 })])
+      await runs((await connected(t, url)).client, 'fixture.echo({ value: 1 })')
+  }
+  const rows = await Promise.all(gateways.map((gateway) => gateway.audit({ kind: 'call' })))
+  const numbers = rows.flat().map(({ runId }) => runId)
+  assert.equal(numbers.length, 6)
+  assert.equal(new Set(numbers).size, 6, `${numbers}`)
+})
+
 test('All approved servers are served, also those that are approved later, and none that the author has disabled', async (t) => {
   const gateway = await openGateway(t, { fixture: fixture(), hidden: fixture(), later: fixture() })
   for (const name of ['fixture', 'hidden']) await gateway.approve(name)

@@ -51,6 +51,7 @@ mod resources_and_prompts;
 mod result_shapes;
 mod results;
 mod run_end;
+mod run_ids;
 mod sandbox;
 mod server_approval;
 mod server_details;
@@ -95,6 +96,7 @@ pub use providers::{NodeLoader, Provider, ProviderCode, ProviderLoader, Provider
 pub use reload::ReloadReport;
 pub use resolve::{Resolution, ResolveOptions, ResolvedServer};
 pub use results::{CONTENT, ModelRun};
+pub use run_ids::next_run_id;
 pub use sandbox::{RunOptions, RunReport, Sandbox, SandboxOptions};
 pub use server_details::{ServerDetails, ServerLimits, ToolDetails, TransportKind};
 pub use server_logs::LogLine;

@@ -1,7 +1,6 @@
 //! The class `Sandbox` for Node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use napi::Env;
 use napi::bindgen_prelude::{FnArgs, FunctionCallContext, Object, Unknown};
@@ -20,11 +19,8 @@ use super::runtime::GatewayRuntime;
 use super::{glue, options};
 use hyperlight_mcp::agent::RunSetup;
 use hyperlight_mcp::error::Error;
-use hyperlight_mcp::gateway::{RunOptions, RunReport};
+use hyperlight_mcp::gateway::{RunOptions, RunReport, next_run_id};
 use hyperlight_mcp::sandbox::{Stop, StopReason};
-
-/// The number of the next run. Runs are numbered within the process, so that events can refer to a run.
-static RUNS: AtomicU64 = AtomicU64::new(1);
 
 /// Runs agent code, each run in its own micro-VM. The runs of one sandbox execute one after another. The runs of several sandboxes execute
 /// in parallel.
@@ -153,7 +149,7 @@ fn prepare(context: &FunctionCallContext, events: Option<EventSink>, stop: &Stop
     let input = wire_of(context, 5)?;
     let code: String = context.get(0)?;
     let read = options::read::<options::RunOptions>("Sandbox.run", &context.get::<String>(1)?, &context.get::<String>(2)?, callback_owner);
-    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let run = next_run_id();
     let traced = read.and_then(|given| {
         let trace = options::trace_of("Sandbox.run", given.traceparent.as_deref(), given.tracestate.as_deref())?;
         let fetch = options::fetch_of("Sandbox.run", given.fetch)?;
@@ -206,7 +202,7 @@ fn reply(report: RunReport) -> Reply {
 /// Returns a function that sets the number and the listeners of each run that a model's tool starts.
 pub(super) fn run_setup(events: Option<EventSink>) -> RunSetup {
     Arc::new(move |options| {
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        let run = next_run_id();
         RunOptions {
             run_id: Some(run),
             on_event: events.clone().map(EventSink::event_listener),

@@ -52,7 +52,6 @@ mod waiting_calls;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
@@ -132,8 +131,6 @@ struct Shared {
     /// The turns of calls of this program's tools that run no code and make no list.
     tool_calls: Arc<Turns>,
     large_answers: LargeAnswers,
-    /// The number that the next run will have in events and questions.
-    next_run: AtomicU64,
     runtime: tokio::runtime::Handle,
     closed: CancellationToken,
 }
@@ -172,7 +169,6 @@ impl Served {
             tool_calls: Arc::new(Turns::new(MAX_CALLS)),
             large_answers: LargeAnswers::default(),
             metrics,
-            next_run: AtomicU64::new(1),
             runtime: runtime.clone(),
             closed,
         };
@@ -192,10 +188,6 @@ impl Served {
     #[must_use]
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.0.metrics
-    }
-
-    fn next_run(&self) -> u64 {
-        self.0.next_run.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Stops watching for changes, ends the calls that wait for an answer, and removes the values that callers without a session have

@@ -19,7 +19,7 @@ use super::run_limits::RunPermit;
 use super::stateless::{self, Keeper};
 use super::tasks::{Begun, Run, TaskPlace};
 use crate::agent::{ExecuteOptions, Tool};
-use crate::gateway::RunOptions;
+use crate::gateway::{RunOptions, next_run_id};
 use crate::turns::Turns;
 
 /// A call of one of this program's tools, ready to start or to continue.
@@ -44,7 +44,7 @@ impl Handler {
             Err(error) => return Ok(CallToolResponse::from(answers::result(stateless::refusal(&error)))),
         };
         let Prepared { name, arguments, keeper, mut input, permit } = prepared;
-        let (run, is_first) = (self.served.next_run(), input.state.is_none());
+        let (run, is_first) = (next_run_id(), input.state.is_none());
         let (shared, caller) = (Arc::downgrade(&self.served.0), self.caller.key.clone());
         let (items, calls) = (self.served.0.items.clone(), Arc::clone(&self.served.0.tool_calls));
         let work_of = move |client: Client| async move {

@@ -66,7 +66,7 @@ pub struct AuditDetails {
     /// that were approved.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub patterns: Option<Vec<String>>,
-    /// The number of the run in its process. Missing for a call without a run.
+    /// The number of the run, different from that of each other run of the process. Missing for a call without a run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run_id: Option<u64>,
     /// The scheme, host and port from which code has fetched. If a whole run was refused: all hosts that the run asked for.
