@@ -1031,6 +1031,7 @@ export interface ExecutableChangedEvent {
  */
 export interface NotGrantedEvent {
   type: 'not-granted'
+  /** The agent's name, in the same form as in the audit: with `client:` or `subject:` if the operator has not chosen it. */
   agent: string
   server: string
   /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*` if the agent's code requested the whole server. */
@@ -2029,7 +2030,10 @@ export interface AuditRow {
   /** Milliseconds since 1970. */
   at: number
   kind: AuditKind
-  /** The agent's name. A name that only its MCP client has given begins with `client:`. Missing for the operator's own agent. */
+  /**
+   * The agent's name. A name that only its MCP client has given begins with `client:`. A subject of an access token that is not a valid name
+   * begins with `subject:`; if it is not shown unchanged, a digest follows. Missing for the operator's own agent.
+   */
   agent?: string
   server?: string
   /** The tool's name as the server gives it, or the method of another request. */
@@ -2269,7 +2273,7 @@ export interface ServeOptions {
    * Accepts access tokens of an OAuth authorization server (RFC 9728). `resource` is the address of this server for clients, like
    * `https://host/mcp`; tokens must contain this address. `issuer` is the authorization server, as its tokens name it. `jwksUrl` is the
    * address of the issuer's keys; by default, the issuer's metadata contains this address. `scopes` are required in each token; by default,
-   * none are required.
+   * none are required. The subject of a token is the name of the caller's agent. A subject that is not a valid name has no grants.
    */
   oauth?: { resource: string; issuer: string; jwksUrl?: string; scopes?: string[] }
   /**

@@ -1,8 +1,22 @@
 // Tests of what a caller of a served gateway can find out if each caller has its own grants.
 import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { test } from 'node:test'
-import { ERAS, overHttp } from './serving.mjs'
-import { afterwards, deferred, failure, fixture, fixtureProgram, gated, openApproved, tokenFileOf, waitFor } from './support.mjs'
+import { ERAS, issuerOf, overHttp, runs } from './serving.mjs'
+import {
+  afterwards,
+  deferred,
+  failure,
+  fixture,
+  fixtureProgram,
+  folder,
+  gated,
+  openApproved,
+  openGateway,
+  tokenFileOf,
+  waitFor,
+} from './support.mjs'
 
 const TOKENS = {
   one: '0123456789abcdef0123456789abcdef',
@@ -117,4 +131,103 @@ test('A host calls and reads nothing of a server that no task attaches', async (
   assert.ok(listed.includes('mcp_fixture_pid') && listed.every((name) => !name.includes('diary')))
   await assert.rejects(host.callTool({ name: 'mcp_acme_diary_pid', arguments: {} }), /there is no tool/)
   await assert.rejects(host.readResource({ uri: 'mcp-resource://acme--diary/fixture%3A%2F%2Fnote.txt' }), /no server has this resource/)
+})
+
+test('A host that names itself after an agent changes nothing of what is said about this agent', async (t) => {
+  const config = {
+    mcpServers: { fixture: fixture(), bank: fixture() },
+    toolboxes: { readers: ['fixture/*'] },
+    agents: { researcher: { toolboxes: ['readers'] } },
+    defaultGrant: 'all',
+  }
+  const gateway = await openApproved(t, config.mcpServers, { config })
+  const resolved = async () => (await gateway.resolve({ agent: 'researcher' })).servers.map(({ name, inForce }) => [name, inForce])
+  const before = await resolved()
+  assert.deepEqual(before.sort(), [
+    ['bank', false],
+    ['fixture', true],
+  ])
+  const { url } = await gateway.serve({ http: 0 })
+  const host = await overHttp(t, url, { name: 'researcher' })
+  assert.equal((await runs(host, 'fixture.echo({ value: 1 })')).structuredContent.value.value, 1)
+  assert.deepEqual((await resolved()).sort(), before)
+  gateway.agent('researcher')
+  assert.deepEqual((await resolved()).sort(), before)
+})
+
+test('The event about something that is not granted marks a name that only the client has given', async (t) => {
+  const events = []
+  const config = { mcpServers: { fixture: fixture(), fresh: fixture() }, defaultGrant: 'none' }
+  const gateway = await openGateway(t, config.mcpServers, { config, onEvent: (event) => events.push(event) })
+  await gateway.approve('fixture')
+  await gateway.enable('fixture')
+  const { url } = await gateway.serve({ http: 0 })
+  const host = await overHttp(t, url, { name: 'researcher' })
+  const code = `import { call } from 'host:mcp'; export const handler = () => { try { call('fixture', 'echo', {}) } catch ({ code }) { return code } }`
+  const { structuredContent } = await host.callTool({ name: 'run_javascript', arguments: { code, input: null, timeoutMs: null } })
+  assert.equal(structuredContent.value, 'ERR_UNKNOWN_SERVER')
+  const of = (type) => events.filter((event) => event.type === type)
+  await waitFor('the event', () => of('not-granted').length === 1)
+  assert.deepEqual(
+    of('not-granted').map(({ agent, server, item }) => [agent, server, item]),
+    [['client:researcher', 'fixture', 'echo']],
+  )
+  // The run of a host that is granted nothing does not count as one of the operator's own.
+  assert.deepEqual(of('server-unavailable'), [])
+  const sandbox = await gateway.sandbox()
+  await sandbox.run('export const handler = () => 1')
+  await waitFor('the event for the operator', () => of('server-unavailable').some(({ server }) => server === 'fresh'))
+})
+
+test('A server that an agent has added gives the same answer to a host of this name as to any other', async (t) => {
+  const gateway = await openApproved(t, { fixture: fixture() })
+  const { name } = await gateway.agent('researcher').addServer({ name: 'mine', command: fixtureProgram })
+  const own = await gateway.addServer({ name: 'ours', command: fixtureProgram })
+  for (const server of [name, own.name]) {
+    await gateway.approve(server)
+    await gateway.enable(server)
+  }
+  const { url } = await gateway.serve({ http: 0, direct: true })
+  for (const host of [await overHttp(t, url, { name: 'other' }), await overHttp(t, url, { name: 'researcher' })]) {
+    const direct = (await host.listTools()).tools.map((tool) => tool.name).filter((tool) => /mine|ours/.test(tool))
+    assert.deepEqual(direct, [])
+    for (const server of ['mine', 'ours'])
+      await assert.rejects(host.callTool({ name: `mcp_${server}_pid`, arguments: {} }), /there is no tool/)
+  }
+})
+
+test('Each subject of an access token has a name of its own in the audit, and no client passes for one', async (t) => {
+  const resource = 'https://mcp.example/mcp'
+  const { issuer, keysUrl, token } = await issuerOf(t, resource)
+  const gateway = await openApproved(t, { fixture: fixture() })
+  const oauth = { issuer, resource, jwksUrl: keysUrl }
+  const [tokenFile, nameless] = [join(folder(t), 'tokens'), 'n'.repeat(40)]
+  writeFileSync(tokenFile, `_ci:${TOKENS.one}\n${nameless}\n`, { mode: 0o600 })
+  const { url } = await gateway.serve({ http: 0, direct: true, tokenFile, oauth })
+  const long = (end) => `user-${'x'.repeat(200)}${end}`
+  const subjects = ['ada', 'ada@example.com', 'ada|example.com', 'Анна', 'Иван', long(1), long(2), 'subject:ada']
+  const callers = [
+    ...subjects.map((sub) => ({ token: token({ sub }) })),
+    { token: token({ client_id: 'ci' }) },
+    { token: TOKENS.one },
+    { token: nameless, name: 'subject:ada' },
+    { token: nameless, name: 'ada@example.com' },
+  ]
+  for (const caller of callers) {
+    const host = await overHttp(t, url, caller)
+    await host.callTool({ name: 'mcp_fixture_echo', arguments: { value: 1 } })
+    await host.close()
+  }
+  const agents = (await gateway.audit({ kind: 'call' })).map(({ agent }) => agent)
+  assert.deepEqual(agents.slice(0, 5), ['ada', 'subject:ada@example.com', 'subject:ada|example.com', 'subject:Анна', 'subject:Иван'])
+  for (const agent of agents.slice(5, 7)) assert.match(agent, /^subject:user-x+… \(sha256:[0-9a-f]{32}\)$/)
+  assert.deepEqual(agents.slice(7), [
+    'subject:subject:ada',
+    'subject:client:ci',
+    'subject:_ci',
+    'client:subject-ada',
+    'client:ada-example.com',
+  ])
+  assert.equal(new Set(agents).size, callers.length)
+  assert.equal((await gateway.audit({ kind: 'call', agent: 'subject:ada@example.com' })).length, 1)
 })

@@ -9,7 +9,7 @@ import { test } from 'node:test'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { approved, environment, LIMIT, place, program, run, small } from './command-line.mjs'
 import { ask } from './serve-raw.mjs'
-import { overHttp, overStdio, runs } from './serving.mjs'
+import { issuerOf, overHttp, overStdio, runs } from './serving.mjs'
 import { afterwards, arrived, endOf, listenTo, waitFor } from './support.mjs'
 
 /** A self-signed certificate for `localhost`. Its key was not kept. */
@@ -230,18 +230,10 @@ test('A request that outlasts the time after SIGTERM is cancelled, which a warni
 })
 
 test('With --oauth-issuer, callers come in by an access token for this server', async (t) => {
-  const { publicKey, privateKey } = generateKeyPairSync('ed25519')
-  const keys = { keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'k' }] }
-  const port = await listening(t, (_, response) => response.end(JSON.stringify(keys)))
-  const issuer = `http://127.0.0.1:${port}`
-  const token = (claims) => {
-    const part = (value) => Buffer.from(JSON.stringify(value)).toString('base64url')
-    const all = { iss: issuer, sub: 'ada', aud: RESOURCE, exp: Date.now() / 1000 + 600, scope: 'mcp read', ...claims }
-    const signed = `${part({ alg: 'EdDSA', kid: 'k' })}.${part(all)}`
-    return `${signed}.${sign(null, Buffer.from(signed), privateKey).toString('base64url')}`
-  }
+  const { issuer, keysUrl, token: signed } = await issuerOf(t, RESOURCE)
+  const token = (claims) => signed({ sub: 'ada', scope: 'mcp read', ...claims })
   const at = await approved(t, { fixture: small() })
-  const words = ['--oauth-issuer', issuer, '--oauth-resource', RESOURCE, '--oauth-jwks', `${issuer}/keys`, '--oauth-scopes', 'mcp,read']
+  const words = ['--oauth-issuer', issuer, '--oauth-resource', RESOURCE, '--oauth-jwks', keysUrl, '--oauth-scopes', 'mcp,read']
   const { url } = await serving(t, at, words)
   const client = new Client({ name: 'Test Host', version: '1.0.0' })
   const requestInit = { headers: { authorization: `Bearer ${token({})}` } }

@@ -1,5 +1,7 @@
 // Hosts of `hyperlight-mcp serve` for tests: the official client over standard input and output, and over HTTP, before and since protocol
 // version 2026-07-28.
+import { generateKeyPairSync, sign } from 'node:crypto'
+import { createServer } from 'node:http'
 import { createInterface } from 'node:readline'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { environment, LIMIT, program } from './command-line.mjs'
@@ -70,6 +72,23 @@ export async function served(t, at, words = []) {
     await Promise.race([new Promise((resolve) => child.stderr.once('data', resolve)), ended])
     if (child.exitCode !== null) throw new Error(child.output.stderr)
   }
+}
+
+/** An issuer of access tokens with its keys at `keysUrl`, and a function that makes a token for this resource with these claims. */
+export async function issuerOf(t, resource) {
+  const { publicKey, privateKey } = generateKeyPairSync('ed25519')
+  const keys = { keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'k' }] }
+  const server = createServer((_, response) => response.end(JSON.stringify(keys)))
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+  afterwards(t, () => new Promise((resolve) => server.close(resolve).closeAllConnections()))
+  const issuer = `http://127.0.0.1:${server.address().port}`
+  const token = (claims) => {
+    const part = (value) => Buffer.from(JSON.stringify(value)).toString('base64url')
+    const all = { iss: issuer, aud: resource, exp: Date.now() / 1000 + 600, ...claims }
+    const signed = `${part({ alg: 'EdDSA', kid: 'k' })}.${part(all)}`
+    return `${signed}.${sign(null, Buffer.from(signed), privateKey).toString('base64url')}`
+  }
+  return { issuer, keysUrl: `${issuer}/keys`, token }
 }
 
 /** The arguments of a run that returns the value of this expression. In it, `fixture` is the server's module. */

@@ -290,12 +290,9 @@ impl Agent {
     fn owner(&self) -> Result<Option<String>> {
         self.identity.check_open()?;
         let Some(source) = self.identity.own_source() else {
-            return Err(invalid(
-                ADD,
-                "an agent that an MCP host has named cannot add servers: the name is the host's own choice".to_owned(),
-            ));
+            return Err(invalid(ADD, "an agent whose name the operator has not chosen cannot add servers".to_owned()));
         };
-        Ok(source.name)
+        Ok(source.name.clone())
     }
 
     /// Returns an added server that the agent may change or remove.
@@ -303,9 +300,7 @@ impl Agent {
         self.identity.check_open()?;
         let server = self.core.added.get(name);
         match server {
-            Some(server) if rights == Rights::RemoveAll || Some(&server.definition.source) == self.identity.own_source().as_ref() => {
-                Ok(server)
-            }
+            Some(server) if rights == Rights::RemoveAll || Some(&server.definition.source) == self.identity.own_source() => Ok(server),
             _ if self.exists(name)? => {
                 let problem =
                     "this agent has not added it. Servers of the config are changed by the user, with the commands `set` and `remove`";

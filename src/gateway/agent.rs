@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::agent_names::NameOrigin;
 use super::allowed_calls::AllowedCalls;
 use super::approval_cache::ApprovalRead;
 use super::availability::exists_for;
@@ -18,8 +19,8 @@ use super::events::EventListener;
 use super::granted::Granted;
 use super::result_shapes::ResultShapes;
 use super::tasks::AgentTaskServers;
+use crate::config::ServerDefinition;
 use crate::config::ServerSource;
-use crate::config::{ServerDefinition, check_label};
 use crate::error::{Error, Result};
 use crate::registry::{AgentId, source_of};
 use crate::results::SavedValues;
@@ -27,10 +28,6 @@ use crate::sandbox::CodeOwner;
 
 /// The id of the operator's own agent.
 const OPERATOR: AgentId = AgentId(0);
-
-/// Start of a name in the audit that only the agent's own client has given. No name of the operator contains a colon, so no client passes for
-/// an agent of the operator.
-const CLIENT_MARK: &str = "client:";
 
 /// Options of an agent.
 #[derive(Default)]
@@ -50,17 +47,6 @@ pub struct IdentityOptions {
     /// The owner of the agent's code. Agents with the same owner share one parser share and one set of compute slots. Default: the agent
     /// and each of its sandboxes have their own parser share, and the number of guests that execute at one time is not limited.
     pub code_owner: Option<CodeOwner>,
-}
-
-/// The origin of an agent's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum NameOrigin {
-    /// The operator chose the name, or a token that the operator issued contains it. Grants for this name apply to the agent.
-    #[default]
-    Operator,
-    /// The agent's own client chose the name. The name is only used in logs: a client must not get the grants of another agent by using its
-    /// name.
-    Client,
 }
 
 /// One caller of a gateway. An agent sees only the approved and enabled servers that it is granted. It has its own permissions for the
@@ -86,10 +72,15 @@ pub struct Agent {
 /// The part of an agent that its sandboxes and calls share.
 pub(super) struct Identity {
     pub(super) id: AgentId,
-    pub(super) name: Option<Arc<str>>,
+    /// The name that was given to the agent. Only [`Agent::name`] returns it: decisions use `granted_name`, and texts `audit_name`.
+    name: Option<Arc<str>>,
+    /// The name of the agent in texts for the operator. A name that the operator has not chosen is marked. `None` for the operator's own
+    /// agent.
     audit_name: Option<Arc<str>>,
-    /// The name under which grants apply to the agent. `None` if the agent's client chose the name.
+    /// The name under which grants apply to the agent. `None` for the operator's own agent, and if the operator has not chosen the name.
     pub(super) granted_name: Option<String>,
+    /// The source of the servers that the agent adds.
+    own_source: Option<ServerSource>,
     /// Names of the profiles with which the agent was opened.
     pub(super) profiles: Vec<String>,
     /// The names of the only servers that exist for the agent. `None` if the grants alone decide which servers exist.
@@ -115,6 +106,13 @@ pub(super) struct Identity {
     /// Runs and calls in progress. `close` waits for their end.
     pub(super) work: TaskTracker,
     core: Weak<Core>,
+}
+
+/// The name of a new agent, and its form in texts for the operator. The operator's own agent has neither.
+#[derive(Default)]
+struct GivenName {
+    name: Option<Arc<str>>,
+    shown: Option<Arc<str>>,
 }
 
 /// The open agents of one gateway, and the number for the next agent.
@@ -143,9 +141,9 @@ impl Agents {
         self.open.lock().get(&id).and_then(Weak::upgrade)
     }
 
-    /// Returns the oldest open agent of this name.
+    /// Returns the oldest open agent to which grants for this name apply. An agent whose client has chosen the same name is another agent.
     pub(super) fn named(&self, name: &str) -> Option<Arc<Identity>> {
-        self.all().into_iter().find(|identity| identity.name() == Some(name))
+        self.all().into_iter().find(|identity| identity.granted_name.as_deref() == Some(name))
     }
 
     /// Returns the open agents, without the operator's own.
@@ -177,12 +175,12 @@ impl Identity {
     /// Creates the operator's own agent. This agent uses the gateway's callbacks.
     pub(super) fn operator(core: Weak<Core>, callbacks: CallbackChain, closed: &CancellationToken) -> Arc<Self> {
         let options = IdentityOptions::default();
-        Arc::new(Self::new(OPERATOR, None, core, callbacks, options, closed))
+        Arc::new(Self::new(OPERATOR, GivenName::default(), core, callbacks, options, closed))
     }
 
     fn new(
         id: AgentId,
-        name: Option<Arc<str>>,
+        GivenName { name, shown: audit_name }: GivenName,
         core: Weak<Core>,
         callbacks: CallbackChain,
         options: IdentityOptions,
@@ -192,16 +190,14 @@ impl Identity {
         let profiles = profiles.unwrap_or_default();
         let (allowed_calls, saved, code_owner, work) =
             (AllowedCalls::default(), Mutex::default(), shared_code_owner.clone().unwrap_or_default(), TaskTracker::new());
-        let granted_name = name.as_deref().map(str::to_owned).filter(|_| name_origin == NameOrigin::Operator);
-        let audit_name = match name_origin {
-            NameOrigin::Operator => name.clone(),
-            NameOrigin::Client => name.as_deref().map(|name| format!("{CLIENT_MARK}{name}").into()),
-        };
+        let granted_name = name.as_deref().and_then(|name| name_origin.granted_name(name)).map(str::to_owned);
+        let own_source = (name.is_none() || granted_name.is_some()).then(|| source_of(granted_name.as_deref()));
         Self {
             id,
             name,
             audit_name,
             granted_name,
+            own_source,
             profiles,
             only,
             task_servers: AgentTaskServers::default(),
@@ -254,23 +250,16 @@ impl Identity {
         }
     }
 
-    /// Returns the name that was given to the agent. The operator's own agent has no name.
-    pub(super) fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    /// Returns the name of the agent for the audit. A name that only the client has given is marked.
+    /// Returns the name of the agent in texts for the operator: the audit, events, spans and errors. A name that the operator has not chosen
+    /// is marked. The operator's own agent has no name.
     pub(super) fn audit_name(&self) -> Option<Arc<str>> {
         self.audit_name.clone()
     }
 
-    /// Returns the source of the servers that the agent adds. Returns `None` if the agent can add no servers, because the agent's name was
-    /// chosen only by an MCP host.
-    pub(super) fn own_source(&self) -> Option<ServerSource> {
-        if self.is_operator() {
-            return Some(source_of(None));
-        }
-        self.granted_name.as_deref().map(|name| source_of(Some(name)))
+    /// Returns the source of the servers that the agent adds. Returns `None` if the agent can add no servers, because the operator has not
+    /// chosen the agent's name.
+    pub(super) fn own_source(&self) -> Option<&ServerSource> {
+        self.own_source.as_ref()
     }
 
     /// Returns whether this is the operator's own agent.
@@ -323,22 +312,25 @@ impl Agent {
     /// `ERR_INVALID_OPTION` for a name that is not well-formed, `ERR_PROFILE_CONFLICT`, `ERR_CLOSED`.
     pub(super) fn open(core: &Arc<Core>, name: &str, options: IdentityOptions) -> Result<Self> {
         core.check_open()?;
-        check_name(name)?;
+        options.name_origin.check(name)?;
         check_profiles(core, name, &options)?;
         if let Some(profiles) = &options.profiles {
             core.take_up_profiles(profiles)?;
         }
         let id = AgentId(core.agents.next.fetch_add(1, Ordering::Relaxed));
         let callbacks = core.people.callbacks.for_agent(options.callbacks.clone());
-        let identity = Arc::new(Identity::new(id, Some(name.into()), Arc::downgrade(core), callbacks, options, &core.closed));
+        let shown = options.name_origin.shown(name, &core.redactor);
+        let name = GivenName { name: Some(name.into()), shown: Some(shown.into()) };
+        let identity = Arc::new(Identity::new(id, name, Arc::downgrade(core), callbacks, options, &core.closed));
         core.agents.add(&identity);
         Ok(Self { core: Arc::clone(core), identity })
     }
 
-    /// Returns the name that was given to the agent. The operator's own agent has no name.
+    /// Returns the name that was given to the agent. The agent's client may have chosen it ([`NameOrigin`]). The operator's own agent has no
+    /// name.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
-        self.identity.name()
+        self.identity.name.as_deref()
     }
 
     /// Returns the agent's present grants.
@@ -414,29 +406,11 @@ fn check_profiles(core: &Core, name: &str, options: &IdentityOptions) -> Result<
         let problem = format!("profiles: the config has no profile \"{unknown}\"; there are: {known}");
         return Err(core.redacted(Error::InvalidOption { method: "Gateway.agent", problem: problem.into() }));
     }
-    match settings.agents.get(name) {
+    match options.name_origin.granted_name(name).and_then(|name| settings.agents.get(name)) {
         Some(entry) if entry.profiles.as_ref().is_some_and(|own| own != profiles) => Err(core.redacted(Error::GrantInConfig {
             what: format!("the profile list of agent \"{name}\"").into(),
             place: entry.place.as_str().into(),
         })),
         _ => Ok(()),
-    }
-}
-
-/// Refuses a name that is not safe in a log line or a file name.
-fn check_name(name: &str) -> Result<()> {
-    check_label(name).map_err(|problem| Error::InvalidOption { method: "Gateway.agent", problem: problem.into() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_agents_name_can_stand_in_a_line_of_a_log() {
-        assert!(["researcher", "a", "0.b-c_D", &"n".repeat(64)].into_iter().all(|name| check_name(name).is_ok()));
-        for name in ["", "-a", ".a", "a b", "a\nb", "é", "a/b", &"n".repeat(65)] {
-            assert_eq!(check_name(name).unwrap_err().code(), "ERR_INVALID_OPTION", "{name}");
-        }
     }
 }

@@ -149,9 +149,10 @@ impl Core {
     /// and the servers that the agent's task attaches. An attached server replaces another server of the same name.
     pub(super) fn servers_of(&self, viewer: &Viewer<'_>, attached: &AttachedServers) -> BTreeMap<String, Arc<ServerDefinition>> {
         let Viewer { id, granted } = *viewer;
-        let identity = self.agents.get(id);
-        let agent = identity.as_ref().and_then(|identity| identity.name());
-        let is_there = |server: &Arc<ServerDefinition>| presence(&server.name, &server.source, agent, granted) == Presence::Always;
+        let operator = &self.people.operator;
+        let identity = if id == operator.id { Some(Arc::clone(operator)) } else { self.agents.get(id) };
+        let own = identity.as_ref().and_then(|identity| identity.own_source());
+        let is_there = |server: &Arc<ServerDefinition>| presence(&server.name, &server.source, own, granted) == Presence::Always;
         let always = self.registry.enabled_servers(id).into_iter().filter(is_there);
         let always = always.filter_map(|server| Some((granted.name_in_code(server.as_granted())?.to_owned(), server)));
         let attached = attached.0.iter().filter(|(_, known)| self.registry.is_enabled(known, id));
@@ -192,12 +193,12 @@ pub(super) fn is_of_task(server: ServerRef<'_>) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct AttachedServers(pub(super) BTreeMap<String, String>);
 
-/// Returns whether a server of this source is available without a task, for an agent of this name. `agent` is `None` for the operator's own
-/// agent.
-pub(super) fn presence(server: &str, source: &ServerSource, agent: Option<&str>, granted: &Granted) -> Presence {
+/// Returns whether a server of this source is available without a task, for an agent. `own` is the source of the servers that the agent
+/// adds.
+pub(super) fn presence(server: &str, source: &ServerSource, own: Option<&ServerSource>, granted: &Granted) -> Presence {
     match source.kind {
         SourceKind::Config | SourceKind::Generated => Presence::Always,
-        SourceKind::Agent if source.name.as_deref() == agent || granted.has_addition(ServerRef::of(server, source)) => Presence::Always,
+        SourceKind::Agent if Some(source) == own || granted.has_addition(ServerRef::of(server, source)) => Presence::Always,
         SourceKind::Agent | SourceKind::Task | SourceKind::Registered | SourceKind::Provider | SourceKind::Catalogue => Presence::OnRequest,
     }
 }

@@ -84,7 +84,7 @@ impl Agent {
             // checked here. A server and its variants share the names of tools, but the agent has at most one of them.
             if let Ok(server) = self.core.registry.server(server_of_key(&key))
                 && server.key() == key
-                && presence(&server.name, &server.source, self.identity.name(), &granted) == Presence::Always
+                && presence(&server.name, &server.source, self.identity.own_source(), &granted) == Presence::Always
                 && granted.allows(server.as_granted(), Item::Tool(&tool))
                 && self.can_be_listed(&server, &granted, &tool)?
                 && let Some(server) = granted.name_in_code(server.as_granted())

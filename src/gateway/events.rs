@@ -45,7 +45,8 @@ pub enum Event {
     },
     /// The program file of a server has changed since its command was approved.
     ExecutableChanged { server: String, path: String, before: String, now: String },
-    /// An agent requested something that its grants do not include. Sent once for each agent and item, and only to the operator.
+    /// An agent requested something that its grants do not include. Sent once for each agent and item, and only to the operator. `agent` is the
+    /// name in the audit.
     NotGranted { agent: String, server: String, item: String, reason: String },
     /// A run does not have a server of the config, although nobody has disabled the server. Sent to the operator once for each server and
     /// reason, before a run.

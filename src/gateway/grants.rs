@@ -157,7 +157,7 @@ impl Gateway {
 
 impl Agent {
     /// Returns the name under which grants apply to the agent. Returns `None` if no grants apply by name: for the operator's own agent, and
-    /// if the agent's client chose the name.
+    /// if the operator has not chosen the name.
     #[must_use]
     pub fn granted_name(&self) -> Option<&str> {
         self.identity.granted_name.as_deref()
@@ -171,9 +171,9 @@ impl Core {
         let Some(reason) = Some(&error).filter(|error| is_unknown(error)).and_then(|_| self.why_not_granted(identity, server, item)) else {
             return error;
         };
-        let (agent, instead) = (identity.name().unwrap_or_default(), Box::new(error));
+        let (agent, instead) = (identity.audit_name().unwrap_or_default(), Box::new(error));
         let error = Error::NotGranted {
-            agent: agent.into(),
+            agent: (&*agent).into(),
             server: server.to_owned(),
             item: item.to_string().into(),
             reason: reason.into(),
@@ -206,7 +206,7 @@ impl Core {
                 refused.len() < MAX_TOLD && refused.insert(format!("{server}/{item}"))
             };
             if is_new {
-                let agent = identity.name().unwrap_or_default().to_owned();
+                let agent = identity.audit_name().unwrap_or_default().to_string();
                 core.events.send(&Event::NotGranted { agent, server, item, reason });
             }
         }));

@@ -4,6 +4,7 @@ mod absent_paths;
 mod added_servers;
 mod agent;
 mod agent_modules;
+mod agent_names;
 mod allowed_calls;
 mod approval;
 mod approval_cache;
@@ -77,8 +78,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use crate::client::REQUEST_METHODS;
 pub use crate::client::{Completed, Credential, Elicitation, ElicitationAnswer, Form, Question, Sampling};
-pub use agent::{Agent, IdentityOptions, NameOrigin};
+pub use agent::{Agent, IdentityOptions};
 pub use agent_modules::AgentModule;
+pub use agent_names::NameOrigin;
 pub use approval_cache::ApprovalRead;
 pub use boxes::{HomeUse, HomesToRemove, PrivateHome, RemovedHomes};
 pub use callbacks::{

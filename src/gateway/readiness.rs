@@ -13,7 +13,7 @@ use super::events::Event;
 use super::granted::Granted;
 use super::tasks::AgentView;
 use crate::client::ConnectionState;
-use crate::config::{ServerDefinition, missing_variables};
+use crate::config::{ServerDefinition, ServerSource, missing_variables};
 use crate::registry::{Entry, Obstacle};
 use crate::text::variant_of;
 
@@ -23,9 +23,9 @@ pub(super) struct ReportedUnavailable(Mutex<Reports>);
 
 #[derive(Default)]
 struct Reports {
-    /// The agents for whose runs the servers were checked since the last change of a server. An agent is identified by the name under which
-    /// grants apply to it.
-    checked: BTreeSet<Option<String>>,
+    /// The agents for whose runs the servers were checked since the last change of a server. Agents of the same name
+    /// count as one, and so do all agents whose names the operator has not chosen.
+    checked: BTreeSet<Option<ServerSource>>,
     /// The servers that were reported already, each with the reason.
     sent: BTreeSet<(String, String)>,
 }
@@ -75,7 +75,7 @@ impl Core {
     /// Never fails, because the run does not need these servers.
     pub(super) fn tell_unavailable(&self, identity: &Identity, granted: &Granted) {
         let mut reports = self.requests.unavailable.0.lock();
-        if !reports.checked.insert(identity.granted_name.clone()) {
+        if !reports.checked.insert(identity.own_source().cloned()) {
             return;
         }
         let view = AgentView::of(identity, granted);

@@ -15,7 +15,7 @@ use crate::blocking::blocking;
 use crate::config::{ServerSource, missing_variables};
 use crate::error::Result;
 use crate::redact::Redactor;
-use crate::registry::{AttachReason, Entry, Hidden};
+use crate::registry::{AttachReason, Entry, Hidden, source_of};
 
 /// Options of [`Gateway::resolve`].
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -92,9 +92,10 @@ impl Core {
             (Some(name), None) => self.granted_to(Some(name), &[], None, ApprovalRead::Fresh)?,
             (None, None) => Arc::clone(&self.grants.everything),
         };
+        let source = source_of(agent.as_deref());
         let view = match (agent, &identity) {
             (_, Some(identity)) => AgentView::of(identity, &granted),
-            (Some(name), None) => AgentView::unopened(name, &granted),
+            (Some(_), None) => AgentView::unopened(&source, &granted),
             (None, None) => AgentView::of(&self.people.operator, &granted),
         };
         let task = self.read_task("Gateway.resolve", task.as_ref().unwrap_or(&Task::default()))?;

@@ -189,7 +189,7 @@ impl Sandbox {
     }
 
     async fn run_now(&self, code: String, options: RunOptions, stop: &Stop, period: &ActivePeriod) -> RunReport {
-        let traced = self.core.trace_run(self.identity.name.as_deref(), options.run_id, options.request, options.trace);
+        let traced = self.core.trace_run(self.identity.audit_name().as_deref(), options.run_id, options.request, options.trace);
         let granted = match self.core.granted(&self.identity, ApprovalRead::Fresh) {
             Ok(granted) => granted,
             Err(error) => return failed(self.core.redacted(error)),

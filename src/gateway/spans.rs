@@ -95,7 +95,7 @@ impl Core {
             if let Ok(server) = self.registry.server(server) {
                 span.set(TRANSPORT, transport(&server));
             }
-            describe_caller(span, scope.identity.name.as_deref(), scope.run_id);
+            describe_caller(span, scope.identity.audit_name().as_deref(), scope.run_id);
         }
         Traced::new(span, scope.trace.clone())
     }
@@ -114,7 +114,7 @@ impl Core {
         span.set(METHOD, "initialize");
         span.set(SERVER, server.name.as_str());
         span.set(TRANSPORT, transport(server));
-        describe_caller(&mut span, scope.identity.name.as_deref(), scope.run_id);
+        describe_caller(&mut span, scope.identity.audit_name().as_deref(), scope.run_id);
         match outcome {
             Ok(version) => span.set(PROTOCOL, version),
             Err(error) => span.fail(error.code()),

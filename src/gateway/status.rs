@@ -76,7 +76,7 @@ impl Agent {
     /// Returns the other sources that have a server of this name. Only the operator sees servers of this name that other agents have added.
     fn hidden_by(&self, name: &str, source: &ServerSource) -> Vec<Hidden> {
         let own = self.identity.own_source();
-        let may_know = |source: &Hidden| source.kind != SourceKind::Agent || self.identity.is_operator() || Some(source) == own.as_ref();
+        let may_know = |source: &Hidden| source.kind != SourceKind::Agent || self.identity.is_operator() || Some(source) == own;
         // The agent itself has chosen the name of its task's server. So the agent need not be granted a server of another source with this
         // name, and must not learn of it.
         let is_hidden = source.kind == SourceKind::Task && !self.identity.is_operator();

@@ -206,18 +206,20 @@ impl DecidedServer {
 #[derive(Clone, Copy)]
 pub(super) struct AgentView<'a> {
     pub(super) id: AgentId,
-    pub(super) name: Option<&'a str>,
+    /// The source of the servers that the agent adds.
+    own: Option<&'a ServerSource>,
     granted: &'a Granted,
 }
 
 impl<'a> AgentView<'a> {
     pub(super) fn of(identity: &'a Identity, granted: &'a Granted) -> Self {
-        Self { id: identity.id, name: identity.name(), granted }
+        Self { id: identity.id, own: identity.own_source(), granted }
     }
 
     /// Returns the view of an agent that is not open. Such an agent has no decisions of a model.
-    pub(super) fn unopened(name: &'a str, granted: &'a Granted) -> Self {
-        Self { id: AgentId(u64::MAX), name: Some(name), granted }
+    /// `own` is the source of the servers that agents of its name add.
+    pub(super) fn unopened(own: &'a ServerSource, granted: &'a Granted) -> Self {
+        Self { id: AgentId(u64::MAX), own: Some(own), granted }
     }
 }
 
@@ -391,7 +393,7 @@ impl Core {
             return Ok(Some(Obstacle::DisabledByPerson));
         }
         // A server that another agent has added belongs to that agent, so a task cannot attach it.
-        let presence = presence(&server.name, &server.source, agent.name, agent.granted);
+        let presence = presence(&server.name, &server.source, agent.own, agent.granted);
         if server.source.kind == SourceKind::Agent && presence == Presence::OnRequest {
             return Ok(Some(Obstacle::NotGranted));
         }
@@ -449,7 +451,7 @@ fn candidate<'e>(entry: &'e Entry, agent: AgentView<'_>) -> Candidate<'e> {
         Entry::Valid(server) => (&server.keywords[..], &server.capabilities[..]),
         Entry::Invalid(_) => (&[][..], &[][..]),
     };
-    Candidate { name: entry.name(), presence: presence(entry.name(), entry.source(), agent.name, agent.granted), keywords, capabilities }
+    Candidate { name: entry.name(), presence: presence(entry.name(), entry.source(), agent.own, agent.granted), keywords, capabilities }
 }
 
 #[cfg(test)]

@@ -65,7 +65,10 @@ export interface AuditRow {
   /** Milliseconds since 1970. */
   at: number
   kind: AuditKind
-  /** The agent's name. A name that only its MCP client has given begins with `client:`. Missing for the operator's own agent. */
+  /**
+   * The agent's name. A name that only its MCP client has given begins with `client:`. A subject of an access token that is not a valid name
+   * begins with `subject:`; if it is not shown unchanged, a digest follows. Missing for the operator's own agent.
+   */
   agent?: string
   server?: string
   /** The tool's name as the server gives it, or the method of another request. */

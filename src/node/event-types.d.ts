@@ -96,6 +96,7 @@ export interface ExecutableChangedEvent {
  */
 export interface NotGrantedEvent {
   type: 'not-granted'
+  /** The agent's name, in the same form as in the audit: with `client:` or `subject:` if the operator has not chosen it. */
   agent: string
   server: string
   /** The tool's name, `resource:` with a URI, `prompt:` with a name, or `*` if the agent's code requested the whole server. */

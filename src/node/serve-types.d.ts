@@ -25,7 +25,7 @@ export interface ServeOptions {
    * Accepts access tokens of an OAuth authorization server (RFC 9728). `resource` is the address of this server for clients, like
    * `https://host/mcp`; tokens must contain this address. `issuer` is the authorization server, as its tokens name it. `jwksUrl` is the
    * address of the issuer's keys; by default, the issuer's metadata contains this address. `scopes` are required in each token; by default,
-   * none are required.
+   * none are required. The subject of a token is the name of the caller's agent. A subject that is not a valid name has no grants.
    */
   oauth?: { resource: string; issuer: string; jwksUrl?: string; scopes?: string[] }
   /**

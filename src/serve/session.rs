@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::Shared;
 use crate::agent::{AgentOptions, AgentTools};
+use crate::config::check_label;
 use crate::error::Result;
 use crate::gateway::{Agent, IdentityOptions, NameOrigin};
 
@@ -105,12 +106,14 @@ pub(super) struct CallerName<'a> {
 }
 
 impl CallerName<'_> {
-    /// Returns the name of the caller's agent, and whether the grants for this name apply to the agent. If the token's name had to be
-    /// changed, they do not apply, because the operator has granted nothing to the changed name.
+    /// Returns the name of the caller's agent, and its origin, which decides whether the grants for this name apply to the agent. A name of a
+    /// token that is not well-formed stays unchanged, so that the callers of two tokens never have the same name.
     fn of_agent(self) -> (String, NameOrigin) {
-        let name = agent_name(self.of_token.or(self.of_client));
-        let is_of_token = self.of_token == Some(name.as_str());
-        (name, if is_of_token { NameOrigin::Operator } else { NameOrigin::Client })
+        match self.of_token {
+            Some(name) if check_label(name).is_ok() => (name.to_owned(), NameOrigin::Operator),
+            Some(subject) => (subject.to_owned(), NameOrigin::Subject),
+            None => (agent_name(self.of_client), NameOrigin::Client),
+        }
     }
 }
 
@@ -169,8 +172,12 @@ mod tests {
     fn only_a_token_names_an_agent_for_the_grants() {
         let origin = |of_token, of_client| CallerName { of_token, of_client }.of_agent().1;
         assert_eq!(origin(Some("admin"), Some("x")), NameOrigin::Operator);
-        for (of_token, of_client) in [(None, Some("admin")), (Some("admin!"), None), (Some(" admin"), Some("admin")), (None, None)] {
-            assert_eq!(origin(of_token, of_client), NameOrigin::Client, "{of_token:?} {of_client:?}");
+        for of_client in [Some("admin"), Some("subject:admin"), None] {
+            assert_eq!(origin(None, of_client), NameOrigin::Client, "{of_client:?}");
+        }
+        for of_token in ["admin!", " admin", "client:admin", ""] {
+            let name = CallerName { of_token: Some(of_token), of_client: Some("admin") }.of_agent();
+            assert_eq!(name, (of_token.to_owned(), NameOrigin::Subject), "a name of a token is never changed to that of another");
         }
     }
 }

@@ -50,12 +50,12 @@ fn outcome(row: &AuditRow) -> (&str, &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_only_a_client_has_given_is_not_that_of_an_agent() {
+async fn a_name_that_the_operator_has_not_chosen_is_not_that_of_an_agent() {
     let test_folder = TestFolder::new();
     let gateway = open(&test_folder, json!({})).await;
-    for name_origin in [NameOrigin::Operator, NameOrigin::Client] {
+    for name_origin in [NameOrigin::Operator, NameOrigin::Client, NameOrigin::Subject] {
         let agent = gateway.agent("alice", IdentityOptions { name_origin, ..IdentityOptions::default() }).unwrap();
-        // Without grants in the config, both have all servers.
+        // Without grants in the config, each has all servers.
         let arguments = json!({ "value": 1 }).as_object().unwrap().clone();
         agent.call_tool("one", "echo", arguments, CallOptions::default(), &Stop::new()).await.unwrap();
         assert_eq!(
@@ -72,6 +72,8 @@ async fn a_name_that_only_a_client_has_given_is_not_that_of_an_agent() {
             ["alice", "", "no_such_tool"],
             ["client:alice", "one", "echo"],
             ["client:alice", "", "no_such_tool"],
+            ["subject:alice", "one", "echo"],
+            ["subject:alice", "", "no_such_tool"],
         ])
     );
     let of_alice = AuditQuery { agent: Some("alice".into()), kind: Some(AuditKind::Call), ..AuditQuery::default() };

@@ -3,7 +3,7 @@
 
 use hyperlight_mcp::bridge::ToolErrors;
 use hyperlight_mcp::catalog::NameStyle;
-use hyperlight_mcp::gateway::{Agent, CallOptions, EnableAtOpen, IdentityOptions, ResolveOptions, RunOptions};
+use hyperlight_mcp::gateway::{Agent, Audience, CallOptions, EnableAtOpen, IdentityOptions, NameOrigin, ResolveOptions, RunOptions};
 use hyperlight_mcp::sandbox::{Stop, Value};
 use hyperlight_mcp::{Gateway, GatewayOptions, Result};
 use serde_json::{Value as Json, json};
@@ -363,6 +363,34 @@ async fn a_server_behind_http_gets_the_headers_of_the_profile_on_a_connection_of
         let tenants: Vec<_> = posts.map(|entry| entry["headers"]["x-tenant"].clone()).collect();
         assert!(!tenants.is_empty() && tenants.iter().all(|seen| *seen == tenant), "{profile}: {tenants:?}");
         agent.close().await;
+    }
+    scene.gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_the_operator_has_not_chosen_is_neither_in_the_config_nor_resolved_and_is_marked_in_errors() {
+    let scene = Scene::with(&["weather@north", "weather@south"]).await;
+    let open = |name_origin| {
+        let profiles = Some(vec!["south".to_owned()]);
+        scene.gateway.agent("coder", IdentityOptions { profiles, name_origin, ..IdentityOptions::default() })
+    };
+    assert_eq!(code(open(NameOrigin::Operator)), "ERR_GRANT_IN_CONFIG");
+    let resolved = async || {
+        let options = ResolveOptions { agent: Some("coder".to_owned()), ..ResolveOptions::default() };
+        scene.gateway.resolve(options).await.unwrap()
+    };
+    let before = resolved().await;
+    let claimed = [NameOrigin::Client, NameOrigin::Subject].map(|name_origin| open(name_origin).unwrap());
+    for agent in &claimed {
+        assert_eq!(variable(agent, "STAGE").await, "south");
+    }
+    assert_eq!(resolved().await, before);
+    scene.gateway.set_toolbox("all", Some(&["weather/*".to_owned()])).unwrap();
+    scene.gateway.grant("coder", &["all".to_owned()]).unwrap();
+    for (agent, name) in claimed.iter().zip(["client:coder", "subject:coder"]) {
+        let options = CallOptions { audience: Audience::Author, ..CallOptions::default() };
+        let refused = agent.call_tool("weather", "pid", object(json!({})), options, &Stop::new()).await.unwrap_err();
+        assert!(told(&refused).starts_with(&format!("agent \"{name}\" may not use")), "{}", told(&refused));
     }
     scene.gateway.close().await;
 }

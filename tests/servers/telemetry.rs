@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use hyperlight_mcp::bridge::ToolErrors;
-use hyperlight_mcp::gateway::{CallOptions, RunOptions};
+use hyperlight_mcp::gateway::{CallOptions, IdentityOptions, NameOrigin, RunOptions};
 use hyperlight_mcp::sandbox::Stop;
 use hyperlight_mcp::serve::{ServeOptions, Served, Transport, serve, serve_stdio};
 use hyperlight_mcp::telemetry::TraceContext;
@@ -217,6 +217,24 @@ async fn without_an_endpoint_nothing_is_made_and_a_callers_trace_is_passed_on_as
     assert_eq!(told(&test_folder, "echo"), [None, TraceContext::parse(&parent())]);
     assert_eq!(told_state(&test_folder, "echo"), [None, Some(STATE.to_owned())]);
     gateway.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_span_shows_that_only_a_client_has_given_the_name_of_its_agent() {
+    let test_folder = TestFolder::new();
+    let receiver = Receiver::start();
+    let gateway = open(&test_folder, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &receiver.url)]).await;
+    gateway.disable("one").await.unwrap();
+    gateway.enable("one").unwrap();
+    let agent = gateway.agent("alice", IdentityOptions { name_origin: NameOrigin::Client, ..IdentityOptions::default() }).unwrap();
+    let sandbox = agent.sandbox(ToolErrors::Throw, None).unwrap();
+    let code = "import { echo } from 'host:mcp-one'; export const handler = () => echo({ value: 1 })";
+    sandbox.run(code.to_owned(), RunOptions::default()).await.outcome.value.unwrap();
+    gateway.close().await;
+    let spans = receiver.spans();
+    let of_agent: Vec<_> = spans.iter().filter_map(|span| Some((span["name"].as_str()?, attribute(span, "gen_ai.agent.name")?))).collect();
+    assert_eq!(of_agent.len(), 3, "{of_agent:?}");
+    assert!(of_agent.iter().all(|(_, name)| *name == "client:alice"), "{of_agent:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

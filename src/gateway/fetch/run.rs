@@ -102,7 +102,7 @@ impl Core {
         run_id: Option<u64>,
         warn: impl FnOnce(String),
     ) -> Result<Option<RunFetches>> {
-        // If only an MCP host has chosen the agent's name, the agent has neither an entry in the config nor an approval.
+        // If the operator has not chosen the agent's name, the agent has neither an entry in the config nor an approval.
         let agent = identity.granted_name.as_deref();
         let configured = agent.and_then(|name| self.configured_hosts(name));
         let asked = match wanted {
@@ -138,7 +138,7 @@ impl Core {
     fn check_hosts(&self, identity: &Identity, hosts: &AllowedHosts, configured: Option<&AllowedHosts>) -> Result<()> {
         let agent = identity.granted_name.as_deref();
         if agent.is_none() && !identity.is_operator() {
-            let reason = "an MCP host has chosen this name, so nothing is approved for it";
+            let reason = "the operator has not chosen this name, so nothing is approved for it";
             let way_out = "Give the caller a token with a name, or serve with --agent NAME, and let a person approve hosts for that name";
             return Err(refusal(identity, &hosts.texts(), reason, way_out.to_owned()));
         }
@@ -180,7 +180,7 @@ impl Core {
 /// Returns the error of a run that needs hosts which its agent is not allowed to use.
 fn refusal(identity: &Identity, lacking: &[String], reason: &str, way_out: String) -> Error {
     Error::FetchNotApproved {
-        agent: agent_in_words(identity.name()).into(),
+        agent: agent_in_words(identity.audit_name().as_deref()).into(),
         hosts: lacking.join(", ").into(),
         reason: reason.into(),
         way_out: way_out.into(),

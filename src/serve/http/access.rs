@@ -17,7 +17,8 @@ use crate::error::Result;
 pub struct Principal {
     /// Identifies the caller uniquely, even if its token has no name. Sessions and waiting calls belong to this key.
     pub key: String,
-    /// The name in front of the token in the token file, or the subject of an OAuth access token.
+    /// The name in front of the token in the token file, or the subject of an OAuth access token. It may not be valid as the name of an
+    /// agent.
     pub agent: Option<String>,
     /// The expiry of the OAuth access token, in seconds since 1970.
     pub(super) expires: Option<u64>,

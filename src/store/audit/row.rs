@@ -28,7 +28,7 @@ pub struct AuditRow {
     /// Milliseconds since 1970, UTC.
     pub at: u64,
     pub kind: AuditKind,
-    /// The agent's name. Missing for the operator's own agent.
+    /// The agent's name. A name that the operator has not chosen begins with `client:` or `subject:`. Missing for the operator's own agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
