@@ -24,12 +24,13 @@ async function open(t, path, config, options) {
   const gateway = await Gateway.open({ config, stateDir, workspaceFolder: path, ...options })
   afterwards(t, () => gateway.close())
   await gateway.approve('own')
-  const before = locksOf(stateDir)
-  assert.ok(
-    before.every((count) => count > 0),
-    `${before}`,
-  )
-  return { gateway, stateDir, keepsLocks: (step) => assert.deepEqual(locksOf(stateDir), before, `${step} released locks`) }
+  // A change that is being written has further locks for a moment.
+  const keepsLocks = (step) => {
+    const counts = locksOf(stateDir)
+    assert.ok(Math.min(...counts) > 0, `${step} released locks: ${counts}`)
+  }
+  keepsLocks('opening')
+  return { gateway, stateDir, keepsLocks }
 }
 
 describe('The locks of the store are kept', () => {
