@@ -43,6 +43,7 @@ mod standard;
 mod stateless;
 mod stdio;
 mod subscriptions;
+mod task_entry;
 mod task_view;
 mod tasks;
 mod traced;

@@ -4,16 +4,15 @@
 //! asks a question, becomes a task of its caller: the client polls the task, answers its questions and can cancel it. Other callers cannot
 //! access the task.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use rmcp::ErrorData;
-use rmcp::model::{CreateTaskResult, InputRequest, InputResponses, JsonObject, Task, TaskPayload, TaskStatus};
+use rmcp::model::{CreateTaskResult, InputResponses, JsonObject, TaskPayload};
 use serde_json::{Value as Json, json};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::answers;
@@ -21,8 +20,8 @@ use super::asking::Question;
 use super::held_arguments::HeldArguments;
 use super::http::Owner;
 use super::paused_calls::Work;
-use super::task_view::{Shown, TaskView};
-use crate::caller_memory::HeldMemory;
+use super::task_entry::{Entry, OpenQuestion, State, TASK_LIFE};
+use super::task_view::TaskView;
 use crate::error::Error;
 use crate::off_runtime::{MAX_BYTES_AT_ONCE, off_the_runtime};
 use crate::results::{SAVED_ID_BYTES, saved_id};
@@ -31,10 +30,6 @@ use crate::text::json::{memory_bytes, takes_more_than};
 
 /// The time within which a run is answered directly.
 const PROMPT: Duration = Duration::from_secs(2);
-/// The time for which a task exists, from its start.
-const LIFE: Duration = Duration::from_mins(30);
-/// The polling interval that is recommended to clients.
-const POLL: Duration = Duration::from_millis(500);
 /// The maximum number of tasks for one caller. If a caller has this number of tasks, its next runs do not become tasks.
 const MAX_OF_CALLER: usize = 32;
 /// The maximum number of tasks for all callers. If there are this many tasks, the next runs do not become tasks.
@@ -68,40 +63,6 @@ struct Times {
     life: Duration,
 }
 
-struct Entry {
-    owner: Owner,
-    task: Task,
-    state: State,
-    stop: Stop,
-    /// The questions that wait for an answer, in order.
-    questions: BTreeMap<u64, OpenQuestion>,
-    asked: u64,
-    /// The memory that is reserved for the answers that the run has received.
-    held: Vec<HeldArguments>,
-    /// True if the client knows the task. Until then, the result is the answer to the client's request.
-    is_known: bool,
-    /// True if the client has seen the result of the task.
-    is_told: bool,
-    /// The memory of the result in bytes.
-    bytes: usize,
-    changed: watch::Sender<()>,
-}
-
-/// The state of a task.
-#[derive(Debug)]
-enum State {
-    Working,
-    /// The result is shared with the requests that read it, because it may be large.
-    Ended(Arc<TaskPayload>),
-}
-
-/// A question that waits for an answer. Its request is shared with the requests that read it.
-struct OpenQuestion {
-    request: Arc<InputRequest>,
-    answer: oneshot::Sender<Json>,
-    held: HeldMemory,
-}
-
 /// The result of starting a call that can become a task.
 pub(super) enum Begun {
     /// The run has already ended. `bytes` is the memory of its result.
@@ -127,7 +88,7 @@ pub(super) struct TaskPlace {
 
 impl Tasks {
     pub(super) fn new(runtime: &tokio::runtime::Handle, closed: &CancellationToken) -> Self {
-        Self { all: Arc::default(), runtime: runtime.clone(), times: Times { prompt: PROMPT, life: LIFE }, closed: closed.clone() }
+        Self { all: Arc::default(), runtime: runtime.clone(), times: Times { prompt: PROMPT, life: TASK_LIFE }, closed: closed.clone() }
     }
 
     /// Returns a place if the caller may have one more task, by the number of tasks and by the memory of their results. To make room,
@@ -155,24 +116,24 @@ impl Tasks {
     pub(super) async fn begin(&self, place: TaskPlace, run: Run, gone: &CancellationToken) -> Result<Begun, ErrorData> {
         let TaskPlace { id, owner } = place;
         let (changed, mut changes) = watch::channel(());
-        let stop = run.stop.clone();
-        let entry = Entry::new(&id, owner.clone(), stop.clone(), changed);
+        let (stop, removed) = (run.stop.clone(), CancellationToken::new());
+        let entry = Entry::new(&id, owner.clone(), stop.clone(), changed, removed.clone().drop_guard());
         self.all.lock().insert(id.clone(), entry);
         let (this, driven) = (self.clone(), id.clone());
-        self.runtime.spawn(async move { this.drive(&driven, owner, run).await });
+        self.runtime.spawn(async move { this.drive(&driven, owner, run, removed).await });
         // If the request ends in another way, for example because it is dropped, this value ends the run, because no client would know the
         // run.
-        let mut unknown_run = EndsRun(Some(stop.clone()));
+        let mut unknown_run = EndsRun { tasks: self.clone(), id: id.clone(), stop: Some(stop.clone()) };
         let moment = tokio::time::sleep(self.times.prompt);
         tokio::pin!(moment);
         loop {
-            if let Some(outcome) = self.prompt_outcome(&id) {
-                unknown_run.0 = None;
+            if let Some(outcome) = self.prompt_outcome(&id, gone) {
+                unknown_run.stop = None;
                 return outcome;
             }
             tokio::select! {
                 () = &mut moment, if !gone.is_cancelled() => {
-                    unknown_run.0 = None;
+                    unknown_run.stop = None;
                     return self.as_task(&id);
                 }
                 () = gone.cancelled(), if stop.reason().is_none() => stop.stop(StopReason::Aborted),
@@ -182,11 +143,11 @@ impl Tasks {
     }
 
     /// Returns the result of a run that has already ended, and removes the run, because no client knows it as a task. If the run has asked
-    /// a question, returns the run as a task.
-    fn prompt_outcome(&self, id: &str) -> Option<Result<Begun, ErrorData>> {
+    /// a question, returns the run as a task, except to a client that has cancelled its request and would not learn of the task.
+    fn prompt_outcome(&self, id: &str, gone: &CancellationToken) -> Option<Result<Begun, ErrorData>> {
         let mut all = self.all.lock();
         let Some(entry) = all.get_mut(id) else { return Some(Err(unknown())) };
-        if !entry.questions.is_empty() {
+        if !entry.questions.is_empty() && !gone.is_cancelled() {
             entry.is_known = true;
             return Some(Ok(Begun::Task(CreateTaskResult::new(entry.now()))));
         }
@@ -195,7 +156,7 @@ impl Tasks {
         }
         let ended = all.remove(id)?;
         drop(all);
-        Some(ended.prompt())
+        Some(done(ended))
     }
 
     /// Waits until no run makes progress: each has ended, or waits for an answer of its client.
@@ -219,12 +180,12 @@ impl Tasks {
         }
         let ended = all.remove(id).ok_or_else(unknown)?;
         drop(all);
-        ended.prompt()
+        done(ended)
     }
 
     /// Runs the work until it ends, or until its caller ends, its time is over, or the server ends. Removes the task when the time of the
-    /// task is over.
-    async fn drive(&self, id: &str, owner: Owner, run: Run) {
+    /// task is over. Ends when somebody else has removed the task, so that nothing is left of a run that was answered.
+    async fn drive(&self, id: &str, owner: Owner, run: Run, removed: CancellationToken) {
         let Run { mut work, stop, mut questions } = run;
         let over = tokio::time::sleep(self.times.life);
         tokio::pin!(over);
@@ -233,6 +194,7 @@ impl Tasks {
                 () = &mut over => {}
                 () = owner.ended.cancelled() => {}
                 () = self.closed.cancelled() => {}
+                () = removed.cancelled() => {}
             }
         };
         tokio::pin!(is_over);
@@ -245,15 +207,26 @@ impl Tasks {
             }
         };
         // Dropping the work ends its run.
-        drop(work);
+        drop((work, questions));
         match outcome {
             Some(outcome) => {
                 self.settle(id, outcome, stop.reason() == Some(StopReason::Aborted));
+                drop(stop);
                 is_over.await;
             }
             None => stop.stop(StopReason::Closed),
         }
         let ended = self.all.lock().remove(id);
+        drop(ended);
+    }
+
+    /// Arranges that a run whose request is gone is removed when it has ended, because no client could ask for its result.
+    fn abandon(&self, id: &str) {
+        let mut all = self.all.lock();
+        let Some(entry) = all.get_mut(id) else { return };
+        entry.is_abandoned = true;
+        let ended = if matches!(entry.state, State::Working) { None } else { all.remove(id) };
+        drop(all);
         drop(ended);
     }
 
@@ -275,6 +248,11 @@ impl Tasks {
         };
         let (payload, bytes) = if is_long { off_the_runtime(ended) } else { ended() };
         let mut all = self.all.lock();
+        if all.get(id).is_some_and(|entry| entry.is_abandoned) {
+            let abandoned = all.remove(id);
+            drop(all);
+            return drop((abandoned, payload));
+        }
         let (refusal, removed) = no_room(&mut all, id, bytes);
         let Some(entry) = all.get_mut(id) else { return };
         let mut refused = None;
@@ -395,78 +373,26 @@ fn measured(payload: TaskPayload) -> (TaskPayload, usize) {
     (payload, bytes)
 }
 
-/// Ends a run when it is dropped.
-struct EndsRun(Option<Stop>);
+/// Ends a run when it is dropped, and leaves nothing of it.
+struct EndsRun {
+    tasks: Tasks,
+    id: String,
+    /// `None` once the client gets the result or the task.
+    stop: Option<Stop>,
+}
 
 impl Drop for EndsRun {
     fn drop(&mut self) {
-        if let Some(stop) = self.0.take() {
+        if let Some(stop) = self.stop.take() {
+            self.tasks.abandon(&self.id);
             stop.stop(StopReason::Aborted);
         }
     }
 }
 
-impl Entry {
-    fn new(id: &str, owner: Owner, stop: Stop, changed: watch::Sender<()>) -> Self {
-        let now = Timestamp::now().to_string();
-        let mut task = Task::new(id, TaskStatus::Working, now.clone(), now);
-        task.ttl_ms = u64::try_from(LIFE.as_millis()).ok();
-        task.poll_interval_ms = u64::try_from(POLL.as_millis()).ok();
-        Self {
-            owner,
-            task,
-            state: State::Working,
-            stop,
-            questions: BTreeMap::new(),
-            asked: 0,
-            held: Vec::new(),
-            is_known: false,
-            is_told: false,
-            bytes: 0,
-            changed,
-        }
-    }
-
-    fn touch(&mut self) {
-        self.task.last_updated_at = Timestamp::now().to_string();
-        // Sending fails once the call that started the task no longer waits for changes.
-        let _ = self.changed.send(());
-    }
-
-    fn view(&self) -> TaskView {
-        let (shown, bytes) = match &self.state {
-            State::Ended(payload) => (Shown::Ended(Arc::clone(payload)), self.bytes),
-            State::Working if self.questions.is_empty() => (Shown::Working, 0),
-            State::Working => {
-                let requests = self.questions.iter().map(|(number, question)| (*number, Arc::clone(&question.request)));
-                (Shown::Asking(requests.collect()), self.questions.values().map(|question| question.held.bytes()).sum())
-            }
-        };
-        TaskView { task: self.task.clone(), shown, bytes }
-    }
-
-    /// Returns the task with its present status.
-    fn now(&self) -> Task {
-        let mut task = self.task.clone();
-        task.status = match &self.state {
-            State::Ended(payload) => payload.status(),
-            State::Working if self.questions.is_empty() => TaskStatus::Working,
-            State::Working => TaskStatus::InputRequired,
-        };
-        task
-    }
-
-    /// Returns the result of a run that no client knows as a task.
-    fn prompt(self) -> Result<Begun, ErrorData> {
-        let Self { state, bytes, .. } = self;
-        // The result is shared with nobody, so it is not copied here.
-        match if let State::Ended(payload) = state { Arc::unwrap_or_clone(payload) } else { TaskPayload::Cancelled } {
-            TaskPayload::Completed { result } => Ok(Begun::Done { result: Json::Object(result), bytes }),
-            TaskPayload::Failed { error } => Err(serde_json::from_value(Json::Object(error))
-                .unwrap_or_else(|_| ErrorData::internal_error("the run failed", Some(answers::data("ERR_INTERNAL"))))),
-            _ => Err(ErrorData::internal_error("the request was cancelled", Some(answers::data("ERR_ABORTED")))),
-        }
-    }
+/// Returns the result of a run that no client knows as a task.
+fn done(ended: Entry) -> Result<Begun, ErrorData> {
+    ended.prompt().map(|(result, bytes)| Begun::Done { result, bytes })
 }
 
 fn number(key: &str) -> Option<u64> {

@@ -1,9 +1,9 @@
-use rmcp::model::{DetailedTask, ElicitRequest};
+use rmcp::model::{DetailedTask, ElicitRequest, InputRequest, TaskStatus};
 
 use super::super::held_arguments::ArgumentMemory;
 use super::super::held_questions::QuestionMemory;
 use super::super::paused_calls::work;
-use super::super::task_view::key;
+use super::super::task_view::{Shown, key};
 use super::*;
 use tokio::sync::oneshot;
 
@@ -97,12 +97,63 @@ fn is_gone(tasks: &Tasks, caller: &str, id: &str) -> bool {
     tasks.get(caller, id).is_err() && tasks.cancel(caller, id).is_err() && tasks.answer(caller, id, InputResponses::new(), held()).is_err()
 }
 
+/// Waits until no task and no driver of a caller is left: each of them holds the caller's token.
+async fn until_nothing_is_left(tasks: &Tasks, caller: &Owner) {
+    for _ in 0..10_000 {
+        if Arc::strong_count(&caller.ended) == 1 {
+            return assert!(tasks.all.lock().is_empty());
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("left: {} holders, {} tasks", Arc::strong_count(&caller.ended) - 1, tasks.all.lock().len());
+}
+
 #[tokio::test]
 async fn a_run_that_ends_at_once_is_no_task() {
     let (tasks, one) = (tasks(), owner("one"));
     let Begun::Done { result, .. } = begun(&tasks, &one, asking(0)).await else { panic!("a task") };
     assert_eq!(result["structuredContent"], json!({ "value": [] }));
-    assert!(tasks.all.lock().is_empty());
+    until_nothing_is_left(&tasks, &one).await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_task_that_is_removed_to_make_room() {
+    let (tasks, one) = (tasks(), owner("one"));
+    let id = begin(&tasks, &one, asking(1)).await;
+    tasks.cancel("one", &id).unwrap();
+    until(&tasks, "one", &id, TaskStatus::Cancelled).await;
+    drop(remove_told(&mut tasks.all.lock(), "one"));
+    until_nothing_is_left(&tasks, &one).await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_run_whose_request_is_dropped() {
+    let (tasks, one, gone) = (tasks(), owner("one"), CancellationToken::new());
+    for has_ended in [false, true] {
+        let run = if has_ended { asking(0) } else { endless() };
+        let stop = run.stop.clone();
+        let mut request = Box::pin(tasks.begin(tasks.place(one.clone()).unwrap(), run, &gone));
+        assert!(futures::poll!(&mut request).is_pending());
+        while has_ended && tasks.all.lock().values().any(|entry| matches!(entry.state, State::Working)) {
+            tokio::task::yield_now().await;
+        }
+        drop(request);
+        assert_eq!(stop.reason(), Some(StopReason::Aborted));
+        until_nothing_is_left(&tasks, &one).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_request_does_not_leave_a_task_that_its_client_does_not_know() {
+    let (tasks, one, gone) = (tasks(), owner("one"), CancellationToken::new());
+    let mut request = Box::pin(tasks.begin(tasks.place(one.clone()).unwrap(), asking(1), &gone));
+    assert!(futures::poll!(&mut request).is_pending());
+    while tasks.all.lock().values().any(|entry| entry.questions.is_empty()) {
+        tokio::task::yield_now().await;
+    }
+    gone.cancel();
+    assert!(request.await.is_err());
+    until_nothing_is_left(&tasks, &one).await;
 }
 
 #[tokio::test]
