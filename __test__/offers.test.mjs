@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { arrived, failure, fixture, folder, mirror, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
+import { answering, arrived, failure, fixture, folder, mirror, openApproved, openGateway, waitFor, wholeFile } from './support.mjs'
 
 const offering = (...more) => fixture('--resources', '--prompts', ...more)
 const gateway = await openApproved(wholeFile, { fixture: offering(), modern: offering('--era', '2026') })
@@ -53,6 +53,22 @@ test('a resource is read as its server gives it, bytes as base64', async () => {
     const [text, blob] = (await gateway.readResource(server, 'fixture://folder')).contents
     assert.deepEqual([text.text, Buffer.from(blob.blob, 'base64').length], ['a', 4])
   }
+})
+
+test('a server with very many long templates delays no other server', async (t) => {
+  const answers = `const template = (index) => ({ uriTemplate: 'a://' + '{v0,v1,v2,v3,v4,v5,v6,v7,v8,v9,v10,v11}b{+x}b{/y*}b'.repeat(9) + index, name: 't' + index })
+    const answers = { 'tools/list': () => ({ tools: [] }), 'resources/list': () => ({ resources: [] }),
+      'resources/templates/list': () => ({ resourceTemplates: Array.from({ length: 1_900 }, (_, index) => template(index)) }) }`
+  const many = { command: process.execPath, args: answering(answers) }
+  const opened = await openApproved(t, { many, mirror })
+  await opened.callTool('mirror', 'give', { content: [] })
+  const uri = `a://${'b.b/'.repeat(2_000)}`
+  assert.match((await failure(opened.readResource('many', uri), 'ERR_UNKNOWN_RESOURCE')).message, /not compared, as there are too many/)
+  let read = 0
+  const reads = Array.from({ length: 6 }, () => opened.readResource('many', uri).catch(() => read++))
+  await opened.callTool('mirror', 'give', { content: [] })
+  assert.ok(read < 6, 'the call did not wait for the reads')
+  await Promise.all(reads)
 })
 
 test('what was not approved is not asked for', async () => {

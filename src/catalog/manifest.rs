@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::names::assign_identifiers;
 use super::resources_and_prompts::{Prompt, Resource, ResourceTemplate};
 use super::type_names::TypeNames;
-use super::uri_template::UriTemplate;
+use super::uri_template::TemplateMatcher;
 use crate::error::Error;
 use crate::text::json::json_bytes;
 
@@ -278,15 +278,11 @@ impl Manifest {
     }
 
     /// Returns all items because of which a URI may be read. These are, in this order: the resource with this URI, the resource templates
-    /// that it matches, and the tools whose view it is.
-    pub fn readable<'a>(&'a self, uri: &'a str) -> impl Iterator<Item = Readable<'a>> {
+    /// that it matches, and the tools whose view it is. `templates` compares the URI with templates, and says afterwards how many were not
+    /// compared.
+    pub fn readable<'a>(&'a self, uri: &'a str, templates: &'a mut TemplateMatcher<'_>) -> impl Iterator<Item = Readable<'a>> {
         let listed = self.resources.iter().find(|resource| resource.uri == uri).map(Readable::Resource);
-        let follows = move |template: &&ResourceTemplate| {
-            let text = &template.uri_template;
-            // The prefix is compared first, because this is fast and there may be many templates.
-            uri.starts_with(&text[..text.find('{').unwrap_or(text.len())])
-                && UriTemplate::parse(text).is_some_and(|known| known.matches(uri))
-        };
+        let follows = move |template: &&ResourceTemplate| templates.matches(&template.uri_template) == Some(true);
         let views = self.distinct_tools().filter(move |tool| tool.view() == Some(uri)).map(Readable::View);
         listed.into_iter().chain(self.resource_templates.iter().filter(follows).map(Readable::Template)).chain(views)
     }

@@ -37,10 +37,10 @@ pub use offered::{
     MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS, MAX_SHOWN_URI_CHARS, Unshown, shown_literal_chars, unshown_prompt, unshown_tool,
     unshown_uri,
 };
-pub use resources_and_prompts::{HostFields, Prompt, PromptArgument, Resource, ResourceTemplate};
+pub use resources_and_prompts::{FieldsForReads, HostFields, Prompt, PromptArgument, Resource, ResourceTemplate};
 pub use search::{Hit, Meaning, SearchIndex, SearchOptions, ToolText, has_words};
 pub use shapes::{Learnt, Sample, SeenResults, SeenTool, Shape, is_shown_key};
 pub use tokens::estimate_tokens;
-pub use uri_template::{UriTemplate, readings};
+pub use uri_template::{TemplateMatcher, UriTemplate, literal_start, readings};
 pub use view::{Catalog, ServerOffer, ToolInfo, ToolLine};
 pub use wording::Wording;

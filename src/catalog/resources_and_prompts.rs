@@ -95,17 +95,22 @@ impl Resource {
     }
 }
 
+/// The fields of a template that decide what reading with it means: URI template, name, title, description and MIME type.
+pub type FieldsForReads<'a> = (&'a str, &'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
+
 impl ResourceTemplate {
-    /// Returns whether reading with this template has the same meaning as reading with `other`. The fields for hosts are not compared, as
-    /// in [`Resource::is_read_as`].
+    /// Returns the fields that decide what reading with this template means. The fields for hosts are not among them, as in
+    /// [`Resource::is_read_as`].
+    #[must_use]
+    pub fn fields_for_reads(&self) -> FieldsForReads<'_> {
+        let Self { uri_template, name, title, description, mime_type, host: _ } = self;
+        (uri_template, name, title.as_deref(), description.as_deref(), mime_type.as_deref())
+    }
+
+    /// Returns whether reading with this template has the same meaning as reading with `other`.
     #[must_use]
     pub fn is_read_as(&self, other: &Self) -> bool {
-        let Self { uri_template, name, title, description, mime_type, host: _ } = self;
-        *uri_template == other.uri_template
-            && *name == other.name
-            && *title == other.title
-            && *description == other.description
-            && *mime_type == other.mime_type
+        self.fields_for_reads() == other.fields_for_reads()
     }
 }
 

@@ -27,3 +27,11 @@ pub(super) fn known_names(meant: Option<&str>, known: &[ErrorText], lister: &str
         (false, more) => format!("{start}: {} and {more} more{lister}", names.join(", ")),
     }
 }
+
+/// Returns the part of a message about templates that were not compared with a URI.
+pub(super) fn untried_templates(untried: usize) -> String {
+    match untried {
+        0 => String::new(),
+        _ => format!(" (not compared, as there are too many long templates that begin like it: {untried})"),
+    }
+}

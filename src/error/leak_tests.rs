@@ -66,7 +66,7 @@ fn every_variant() -> Vec<(Holds, Error)> {
         (Foreign, Error::UnknownModule { name: quoted(), meant: Some(quoted()), known: vec![quoted()] }),
         (Foreign, Error::ToolChanged { server: server(), tool: quoted() }),
         (Foreign, Error::ToolVanished { server: server(), tool: quoted() }),
-        (Foreign, Error::UnknownResource { server: server(), uri: quoted(), known: vec![quoted()] }),
+        (Foreign, Error::UnknownResource { server: server(), uri: quoted(), known: vec![quoted()], untried: 3 }),
         (Foreign, Error::ResourceChanged { server: server(), uri: quoted() }),
         (Foreign, Error::UnknownPrompt { server: server(), prompt: quoted(), known: vec![quoted()] }),
         (Foreign, Error::PromptChanged { server: server(), prompt: quoted() }),

@@ -19,6 +19,17 @@ fn a_name_that_there_is_not_says_what_was_meant_and_what_there_is() {
 }
 
 #[test]
+fn templates_that_were_not_compared_are_told() {
+    let error = |untried| Error::UnknownResource { server: "s".into(), uri: "a:b".into(), known: Vec::new(), untried }.in_full();
+    assert_eq!(error(0), "server \"s\" has no approved resource \"a:b\", and no approved template matches it; there are none");
+    assert!(
+        error(7).contains("matches it (not compared, as there are too many long templates that begin like it: 7); there are"),
+        "{}",
+        error(7)
+    );
+}
+
+#[test]
 fn a_tool_is_found_by_what_it_is_called_in_code() {
     let known = [("天気", "__"), ("明日", "___9f1b2c"), ("get-forecast", "get_forecast"), ("pid", "pid")];
     let meant = |tool: &str| match Error::unknown_tool("s", tool, known) {

@@ -23,7 +23,7 @@ use authorization::of_issuer;
 
 use crate::text::{nearest, sanitise_line};
 
-use known_names::{MAX_NAME_CHARS, known_names, meant};
+use known_names::{MAX_NAME_CHARS, known_names, meant, untried_templates};
 
 pub use field::{ErrorProblems, ErrorText, OwnText};
 pub use foreign_text::ForeignText;
@@ -158,11 +158,12 @@ pub enum Error {
 
     /// No approved resource has this URI and no approved template matches it, or the filters hide it.
     #[error(
-        "server \"{server}\" has no approved resource \"{}\", and no approved template matches it{}",
+        "server \"{server}\" has no approved resource \"{}\", and no approved template matches it{}{}",
         sanitise_line(.uri.shown(), MAX_NAME_CHARS),
+        untried_templates(*.untried),
         known_names(meant(.uri.shown(), .known), .known, "; resources() lists them")
     )]
-    UnknownResource { server: String, uri: ErrorText, known: Vec<ErrorText> },
+    UnknownResource { server: String, uri: ErrorText, known: Vec<ErrorText>, untried: usize },
 
     /// The server's description of the resource, or of the template that its URI matches, differs from the approved one.
     #[error(

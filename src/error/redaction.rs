@@ -167,7 +167,7 @@ impl Error {
             UnknownModule { name, meant, known }
             ToolChanged { server, tool }
             ToolVanished { server, tool }
-            UnknownResource { server, uri, known }
+            UnknownResource { server, uri, known, untried }
             ResourceChanged { server, uri }
             UnknownPrompt { server, prompt, known }
             PromptChanged { server, prompt }

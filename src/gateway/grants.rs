@@ -9,6 +9,7 @@ use super::core::Core;
 use super::events::Event;
 use super::grant_rows;
 use super::{Agent, Gateway};
+use crate::catalog::TemplateMatcher;
 use crate::config::{Item, Pattern, ServerDefinition, check_label, parse_patterns};
 use crate::error::{Error, ErrorText, Result};
 use crate::registry::{Entry, GrantInfo, GrantList, GrantSource, Grants, Verdict};
@@ -231,7 +232,8 @@ impl Core {
             Item::Tool(name) => approved.tool(name).is_some(),
             Item::Prompt(name) => approved.prompt(name).is_some(),
             Item::Resource(uri) => {
-                approved.readable(uri).next().is_some() || approved.resource_templates.iter().any(|known| known.uri_template == uri)
+                approved.readable(uri, &mut TemplateMatcher::new(uri)).next().is_some()
+                    || approved.resource_templates.iter().any(|known| known.uri_template == uri)
             }
         });
         let grants = self.grants_now(ApprovalRead::Fresh).ok()?;

@@ -11,9 +11,10 @@ use serde_json::Value as Json;
 use super::direct::Direct;
 use super::prompts::{ServedPrompt, served_prompts};
 use crate::bridge::{ResourceEntry, ToolErrors};
-use crate::catalog::{HostFields, Manifest, UriTemplate};
+use crate::catalog::{HostFields, Manifest, TemplateMatcher, literal_start};
 use crate::error::Result;
 use crate::gateway::Agent;
+use crate::off_runtime::off_the_runtime_if_long;
 
 /// The scheme of the URI for the TypeScript declarations of a server's tools: `mcp-types://weather.d.ts`.
 const TYPES: &str = "mcp-types://";
@@ -26,8 +27,6 @@ const SHARED: &str = "mcp-resource://";
 /// `ui://mcp-resource/weather/<the URI, percent-encoded>`. Hosts show only views with the scheme `ui`.
 const SHARED_VIEW: &str = "ui://mcp-resource/";
 const VIEW: &str = "ui://";
-/// The maximum number of templates that are compared with one URI.
-const MAX_TRIED: usize = 256;
 /// The part of a listed URI that marks the rest as not percent-encoded: `mcp-resource://weather/-/<the URI>`. A template that two servers
 /// have is listed in this form. If the template were encoded, its expansion would not contain a URI of the server.
 const VERBATIM: &str = "-/";
@@ -207,18 +206,17 @@ impl ResourcesAndPrompts {
     /// Returns the servers that list a URI, have a template that matches the URI, or have the URI as a view.
     fn owners_of(&self, uri: &str) -> BTreeSet<&str> {
         let mut owners: BTreeSet<&str> = self.owners.get(uri).into_iter().flatten().map(String::as_str).collect();
-        let mut tried = 0;
-        for entry in &self.resources {
-            let Some(template) = entry.template().filter(|template| uri.starts_with(literal_start(template))) else { continue };
-            if owners.contains(entry.server.as_str()) {
-                continue;
+        let mut matcher = TemplateMatcher::new(uri);
+        let compared_bytes = uri.len().saturating_mul(self.resources.len());
+        off_the_runtime_if_long(compared_bytes, || {
+            for entry in &self.resources {
+                let Some(template) = entry.template().filter(|_| !owners.contains(entry.server.as_str())) else { continue };
+                // After too much work, the URI is treated as one that this server could have.
+                if matcher.matches(template) != Some(false) {
+                    owners.insert(&entry.server);
+                }
             }
-            tried += 1;
-            // After too many comparisons, the URI is treated as one that this server could have.
-            if tried > MAX_TRIED || UriTemplate::parse(template).is_some_and(|template| template.matches(uri)) {
-                owners.insert(&entry.server);
-            }
-        }
+        });
         owners
     }
 }
@@ -230,11 +228,6 @@ pub(super) fn typed<T: DeserializeOwned>(field: Option<&Json>) -> Option<T> {
 
 pub(super) fn meta_of(meta: Option<&Json>) -> Option<MetaObject> {
     meta.and_then(Json::as_object).map(|meta| MetaObject::from(meta.clone()))
-}
-
-/// Returns the part of a template before its first expression.
-fn literal_start(template: &str) -> &str {
-    template.split_once('{').map_or(template, |(start, _)| start)
 }
 
 /// Returns whether a URI begins with one of these prefixes.

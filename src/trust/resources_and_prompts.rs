@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::digest::item_digest;
 use crate::catalog::{
     HostFields, MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, MAX_SHOWN_URI_CHARS as MAX_URI_CHARS, Manifest, Prompt,
-    PromptArgument, Resource, ResourceTemplate, Unshown, UriTemplate, Wording, unshown_prompt, unshown_tool, unshown_uri,
+    PromptArgument, Resource, ResourceTemplate, TemplateMatcher, Unshown, UriTemplate, Wording, unshown_prompt, unshown_tool, unshown_uri,
 };
 use crate::config::{ServerDefinition, covers, matches_name};
 use crate::text::{sanitise_json, sanitise_line, sanitise_text};
@@ -161,10 +161,16 @@ pub fn filter_warnings(server: &ServerDefinition, live: &Manifest) -> Vec<String
     let (tools, resources, prompts) = (&server.filter, &server.resource_filter, &server.prompt_filter);
     let is_tool = |name: &String| live.tools.iter().any(|tool| tool.name == *name);
     let is_prompt = |name: &String| live.prompts.iter().any(|prompt| prompt.name == *name);
+    let follows_template = |uri: &str| {
+        let mut templates = TemplateMatcher::new(uri);
+        let found = live.readable(uri, &mut templates).next().is_some();
+        // A template that was not compared may be the one that the entry means.
+        found || templates.untried() > 0
+    };
     let is_resource = |pattern: &String| {
         live.resources.iter().any(|resource| covers(pattern, &resource.uri))
             || live.resource_templates.iter().any(|template| covers(pattern, &template.uri_template))
-            || live.readable(pattern.trim_end_matches('*')).next().is_some()
+            || follows_template(pattern.trim_end_matches('*'))
     };
     let missing = |list: &str, names: &[String], kind: &str, exists: &dyn Fn(&String) -> bool| -> Vec<String> {
         let unknown = names.iter().filter(|name| !exists(name));

@@ -1,15 +1,18 @@
 //! The approved item of a request, and the rules for it. The functions have no side effects.
 
+use std::cell::LazyCell;
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::catalog::{Manifest, Prompt, Readable, Resource, ResourceTemplate, Tool};
+use crate::catalog::{Manifest, Prompt, Readable, Resource, ResourceTemplate, TemplateMatcher, Tool};
 use crate::client::{CallFailure, Sent};
 use crate::config::{Confirm, Item, ServerDefinition};
 use crate::error::{Error, ErrorText, Result};
 use crate::gateway::granted::Granted;
+use crate::off_runtime::off_the_runtime_if_long;
 use crate::trust::{Gate, ToolComparison, compare_tool, gate, read_gate};
 
 /// The item that a request names.
@@ -92,10 +95,11 @@ impl From<Readable<'_>> for ResourceEntry {
 }
 
 impl ResourceEntry {
-    fn is_in(&self, live: &Manifest) -> bool {
+    /// Returns whether the running server has the entry. `has_template` says so of a template.
+    fn is_in(&self, live: &Manifest, has_template: &impl Fn(&ResourceTemplate) -> bool) -> bool {
         match self {
             Self::Listed(resource) => live.resources.iter().any(|present| present.is_read_as(resource)),
-            Self::FollowsTemplate(template) => is_template_in(template, live),
+            Self::FollowsTemplate(template) => has_template(template),
             Self::ViewOf { tool, uri } => live.tool(tool).and_then(Tool::view) == Some(uri),
         }
     }
@@ -111,27 +115,35 @@ impl ApprovedItem {
                 Some(position) => Ok(Self::Tool(ApprovedTool { manifest: Arc::clone(approved), position })),
                 None => Err(approved.unknown_tool(name, tool)),
             },
-            Target::Resource(uri) => {
-                let may_read = granted.may_read(server, uri);
-                // The view of a tool is granted together with the tool.
-                let is_granted = |readable: &Readable<'_>| may_read || matches!(readable, Readable::View(_));
-                let readable = approved.readable(uri).filter(|readable| server.resource_filter.admits(uri) && is_granted(readable));
-                let entries: Vec<_> = readable.map(Into::into).collect();
-                if entries.is_empty() {
-                    Err(unknown_resource(name, approved, uri))
-                } else {
-                    Ok(Self::Resource { uri: uri.to_owned(), entries })
-                }
-            }
+            Target::Resource(uri) => Self::find_resource(server, approved, granted, uri),
             Target::Template(text) => {
                 let same = |template: &&ResourceTemplate| template.uri_template == text;
                 let known = approved.resource_templates.iter().find(same).filter(|_| server.resource_filter.admits(text));
-                known.cloned().map(Self::Template).ok_or_else(|| unknown_resource(name, approved, text))
+                known.cloned().map(Self::Template).ok_or_else(|| unknown_resource(name, approved, text, 0))
             }
             Target::Prompt(prompt) => {
                 let known = approved.prompt(prompt).filter(|_| server.prompt_filter.admits(prompt));
                 known.cloned().map(Self::Prompt).ok_or_else(|| unknown_prompt(name, approved, prompt))
             }
+        }
+    }
+
+    fn find_resource(server: &ServerDefinition, approved: &Arc<Manifest>, granted: &Granted, uri: &str) -> Result<Self> {
+        let mut templates = TemplateMatcher::new(uri);
+        let mut entries: Vec<ResourceEntry> = Vec::new();
+        if server.resource_filter.admits(uri) {
+            let may_read = granted.may_read(server, uri);
+            // The view of a tool is granted together with the tool.
+            let is_granted = |readable: &Readable<'_>| may_read || matches!(readable, Readable::View(_));
+            let compared_bytes = uri.len().saturating_mul(approved.resource_templates.len());
+            entries = off_the_runtime_if_long(compared_bytes, || {
+                approved.readable(uri, &mut templates).filter(is_granted).map(Into::into).collect()
+            });
+        }
+        if entries.is_empty() {
+            Err(unknown_resource(&server.name, approved, uri, templates.untried()))
+        } else {
+            Ok(Self::Resource { uri: uri.to_owned(), entries })
         }
     }
 
@@ -143,7 +155,13 @@ impl ApprovedItem {
                 ToolComparison::Changed => false,
                 ToolComparison::Vanished => return Err(Error::ToolVanished { server: server.to_owned(), tool: tool.name.clone().into() }),
             },
-            Self::Resource { entries, .. } => entries.iter().any(|entry| entry.is_in(live)),
+            Self::Resource { entries, .. } => {
+                // Both lists may be long, so the templates are not compared each with each.
+                let templates =
+                    LazyCell::new(|| -> HashSet<_> { live.resource_templates.iter().map(ResourceTemplate::fields_for_reads).collect() });
+                let has_template = |template: &ResourceTemplate| templates.contains(&template.fields_for_reads());
+                entries.iter().any(|entry| entry.is_in(live, &has_template))
+            }
             Self::Template(template) => is_template_in(template, live),
             Self::Prompt(prompt) => live.prompt(&prompt.name).is_some_and(|present| present.is_got_as(prompt)),
         };
@@ -198,10 +216,11 @@ fn is_template_in(template: &ResourceTemplate, live: &Manifest) -> bool {
     live.resource_templates.iter().any(|present| present.is_read_as(template))
 }
 
-fn unknown_resource(server: &str, approved: &Manifest, uri: &str) -> Error {
+fn unknown_resource(server: &str, approved: &Manifest, uri: &str, untried: usize) -> Error {
     let resources = approved.resources.iter().map(|resource| resource.uri.clone());
     let templates = approved.resource_templates.iter().map(|template| template.uri_template.clone());
-    Error::UnknownResource { server: server.to_owned(), uri: uri.into(), known: resources.chain(templates).map(ErrorText::from).collect() }
+    let known = resources.chain(templates).map(ErrorText::from).collect();
+    Error::UnknownResource { server: server.to_owned(), uri: uri.into(), known, untried }
 }
 
 fn unknown_prompt(server: &str, approved: &Manifest, prompt: &str) -> Error {
@@ -257,6 +276,21 @@ mod tests {
         assert_eq!(code("", None, Target::Template("log://{id}")), "ERR_UNKNOWN_RESOURCE");
         assert_eq!(code("", None, Target::Prompt("p")), "fine");
         assert_eq!(code("", None, Target::Prompt("q")), "ERR_UNKNOWN_PROMPT");
+    }
+
+    #[test]
+    fn a_server_with_very_many_long_templates_does_not_decide_how_long_a_read_takes() {
+        let long = |index: usize| json!({ "uriTemplate": format!("a://{}{index}", "{+x}b".repeat(30)), "name": "n" });
+        let mut approved = manifest("x");
+        approved.resource_templates.extend((0..1_900).map(|index| serde_json::from_value::<ResourceTemplate>(long(index)).unwrap()));
+        let untried = |uri: &str| match find("", approved.clone(), Target::Resource(uri)) {
+            Ok(_) => None,
+            Err(Error::UnknownResource { untried, .. }) => Some(untried),
+            Err(other) => panic!("{other}"),
+        };
+        assert!(untried(&format!("a://{}", "b.b/".repeat(2_000))).is_some_and(|untried| untried > 1_800));
+        // Other URIs of the server are read as before.
+        assert_eq!((untried("memo://1"), untried("memo://a/b")), (None, Some(0)));
     }
 
     #[test]
