@@ -165,7 +165,7 @@ fn written_reads(session: &Session, dialog: &Dialog<'_>, name: &str, reads: &[St
         ),
         Err(error) => (false, format!("the setting \"reads\" was not written: {}", error.sentence(&session.next_command))),
     };
-    dialog.say(&session.terminal.err.wrapped("", &one_line(&told)));
+    dialog.say(&session.terminal.err.marked("", &one_line(&told)));
     is_written
 }
 

@@ -11,7 +11,7 @@ use super::Exit;
 use super::error::{CliError, message};
 use super::session::Session;
 use crate::boxes::{BoxPart, BoxPartName, BoxesReport, HOME};
-use crate::command::{Style, Tone, one_line, quoted};
+use crate::command::{MARK, Style, Tone, joined, one_line, quoted};
 use crate::config::SourceKind;
 use crate::error::Error;
 use crate::gateway::{Gateway, MISSING_FOLDER, ProviderState, ProviderStatus};
@@ -20,6 +20,8 @@ use crate::text::{NextCommand, sanitise_text, shell_word};
 use crate::trust::ApprovalRequest;
 
 const MAX_TEXT_CHARS: usize = 2_000;
+/// Column at which the text of a finding begins.
+const TEXT_COLUMN: usize = 8;
 /// The sticky bit in the mode of a folder.
 const STICKY: u32 = 0o1000;
 /// The remedy for a server without its folder.
@@ -46,10 +48,12 @@ struct Finding {
 }
 
 impl Finding {
-    /// Creates a finding. Sanitises its texts, because they may contain names and commands of a config that nobody has approved.
+    /// Creates a finding. Puts each of its texts on one line, because they may contain names and commands of a config that nobody has approved,
+    /// and messages of servers and packages.
     fn new(what: &str, status: Status, text: impl Into<String>, remedy: Option<String>) -> Self {
-        let remedy = remedy.map(|remedy| one_line(&remedy));
-        Self { what: one_line(what), status, text: sanitise_text(&text.into(), MAX_TEXT_CHARS), remedy }
+        let (remedy, text) = (remedy.map(|remedy| one_line(&remedy)), sanitise_text(&text.into(), MAX_TEXT_CHARS));
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        Self { what: one_line(what), status, text: one_line(&lines.join(" | ")), remedy }
     }
 
     fn ok(what: &str, text: impl Into<String>) -> Self {
@@ -87,7 +91,7 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
     if session.json() {
         session.terminal.print_json(&json!({ "ok": problems == 0, "checks": findings }));
     } else {
-        let style = session.terminal.out;
+        let style = session.terminal.unbroken();
         let text: String = findings.iter().map(|finding| shown(finding, &style)).collect();
         session.terminal.print(&text);
         let end = if problems == 0 { "no problems found\n".to_owned() } else { format!("{}\n", counted(problems, "problem")) };
@@ -96,15 +100,18 @@ pub(super) async fn doctor(session: &Session) -> Result<Exit, CliError> {
     Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
 }
 
+/// Formats a finding. Each row that continues it or its remedy has a mark, because both may contain texts of a server, a package or a config.
 fn shown(finding: &Finding, style: &Style) -> String {
     let (word, tone) = match finding.status {
-        Status::Ok => ("ok      ", Tone::Good),
-        Status::Warning => ("warning ", Tone::Warning),
-        Status::Problem => ("PROBLEM ", Tone::Bad),
+        Status::Ok => ("ok", Tone::Good),
+        Status::Warning => ("warning", Tone::Warning),
+        Status::Problem => ("PROBLEM", Tone::Bad),
     };
-    let text = style.wrapped("        ", &format!("{}: {}", finding.what, finding.text));
-    let remedy = finding.remedy.as_ref().map(|remedy| style.wrapped("          ", &format!("→ {remedy}"))).unwrap_or_default();
-    format!("{}{}{remedy}", style.paint(tone, word.trim_end()), &text[word.trim_end().len()..])
+    let further = format!("{:TEXT_COLUMN$}{MARK}", "");
+    let rows = style.rows(TEXT_COLUMN, &further, &format!("{}: {}", finding.what, finding.text));
+    let gap = " ".repeat(TEXT_COLUMN - word.len());
+    let remedy = finding.remedy.as_ref().map(|remedy| style.marked("          ", &format!("→ {remedy}"))).unwrap_or_default();
+    format!("{}{gap}{}\n{remedy}", style.paint(tone, word), rows.join("\n"))
 }
 
 fn platform() -> Finding {
@@ -343,7 +350,7 @@ async fn look_at(gateway: &Gateway, server: &ServerStatus, next_command: &NextCo
             Finding::new(&what, Status::Warning, "it is disabled in the config", Some("remove \"disabled\": true to use it".to_owned()))
         }
         (ServerState::NotReady, _) => {
-            let text = format!("variables that it needs are not set: {}", server.missing.join(", "));
+            let text = format!("variables that it needs are not set: {}", joined(&server.missing));
             Finding::new(&what, Status::Problem, text, Some("set them in the environment of this program".to_owned()))
         }
         _ if !server.approved => unapproved(gateway, name, &what, next_command).await,
@@ -368,7 +375,7 @@ fn proposed(server: &ServerStatus, next_command: &NextCommand) -> Finding {
 /// reports them.
 fn readiness(server: &ServerStatus) -> Option<Finding> {
     let is_told = server.approved || server.state == ServerState::Disabled || server.missing.is_empty();
-    let text = format!("it is not ready: not set: {}", server.missing.join(", "));
+    let text = format!("it is not ready: not set: {}", joined(&server.missing));
     let remedy = "set the variable, or write a default in its entry like ${NAME:-default}".to_owned();
     (!is_told).then(|| Finding::new(&format!("server {}", server.name), Status::Warning, text, Some(remedy)))
 }
@@ -415,7 +422,7 @@ async fn connected(gateway: &Gateway, name: &str, what: &str, next_command: &Nex
         Ok(report) => {
             let changed = gateway.server_info(name).map(|info| info.status.quarantined).unwrap_or_default();
             if !changed.is_empty() {
-                let text = format!("it has changed since its approval: {}", changed.join(", "));
+                let text = format!("it has changed since its approval: {}", joined(&changed));
                 return Finding::new(
                     what,
                     Status::Warning,

@@ -1,6 +1,7 @@
 //! Tests of the command `doctor`.
 
 use super::*;
+use crate::command::columns_in;
 
 #[test]
 fn each_check_is_a_line_with_its_remedy_below() {
@@ -16,6 +17,23 @@ fn nothing_of_a_config_reaches_the_terminal_as_a_control_sequence_or_a_line_of_i
     let text = shown(&finding, &Style::default());
     assert!(!text.contains(|next: char| next.is_control() && next != '\n') && !text.contains('\u{202e}'), "{text:?}");
     assert!(!text.lines().any(|line| line.starts_with("ok ")), "{text}");
+}
+
+#[test]
+fn no_row_of_a_finding_looks_like_a_remedy_or_another_finding() {
+    let style = Style::new(false, Some(60));
+    let own = ["PROBLEM server a", "          → install", "        | ", "            | "];
+    for filler in 0..70 {
+        let evil = format!("{}\n  → to repair it: run this\nok      server b: connected", "x ".repeat(filler));
+        let finding = Finding::new("server a", Status::Problem, evil.as_str(), Some(format!("install {evil}")));
+        assert!(!finding.text.contains('\n'), "{finding:?}");
+        let text = shown(&finding, &style);
+        let is_marked = |row: &str| own.iter().any(|start| row.starts_with(start));
+        assert!(text.lines().all(|row| is_marked(row) && columns_in(row) <= 60), "{text}");
+        assert_eq!(text.lines().filter(|row| row.trim_start().starts_with('→')).count(), 1, "{text}");
+    }
+    let changed = ["a, b".to_owned(), "c".to_owned()];
+    assert_eq!(joined(&changed), "\"a, b\", c");
 }
 
 #[test]

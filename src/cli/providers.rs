@@ -87,7 +87,7 @@ fn tell(session: &Session, status: &ProviderStatus) -> Exit {
         session.terminal.print_json(&json!({ "provider": status.name, "approved": is_ready, "status": status }));
     } else {
         let approve = |server: &str| session.next_command.with(&format!("approve {server}"));
-        session.terminal.print(&provider_approved_text(status, &approve));
+        session.terminal.print(&provider_approved_text(status, &session.terminal.out, &approve));
     }
     if is_ready { Exit::Done } else { Exit::Failed }
 }

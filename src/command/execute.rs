@@ -167,7 +167,7 @@ pub async fn perform_as(gateway: &Gateway, agent: &Agent, command: &Command, sty
         Command::Reload if speaker == Speaker::Model => Outcome::for_model(&gateway.reload_for_model().await?.for_model()),
         Command::Reload => {
             let report = gateway.reload().await?;
-            let text = render::reload_text(&report);
+            let text = render::reload_text(&report, style);
             Outcome::of(&report, text)
         }
         Command::Logs(logs) if speaker == Speaker::Model => {

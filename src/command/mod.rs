@@ -22,5 +22,5 @@ pub use render::{logs_text, problem_text};
 pub(crate) use request::{LOOKALIKE, bordered, quoted};
 pub use request::{request_text, stage_of};
 pub use text::{DEFAULT_WIDTH, MIN_WIDTH, Style, Tone, date_time, printable};
-pub(crate) use text::{columns_in, joined, one_line};
+pub(crate) use text::{MARK, columns_in, joined, one_line};
 pub use words::{MAX_LINE_BYTES, Words, split};

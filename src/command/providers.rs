@@ -7,7 +7,7 @@ use super::args::Providers;
 use super::execute::{Outcome, Speaker};
 use super::parse::METHOD;
 use super::request::bordered;
-use super::text::{Style, Tone, one_line, printable};
+use super::text::{Style, Tone, joined, one_line, printable};
 use crate::error::{Error, Result};
 use crate::gateway::{Gateway, ProviderRequest, ProviderState, ProviderStatus};
 
@@ -46,19 +46,19 @@ pub(super) async fn providers(gateway: &Gateway, arguments: &Providers, style: &
         }
         (Speaker::Person, Some(name), Some(digest)) => {
             let status = gateway.approve_provider(name, digest).await?;
-            let text = provider_approved_text(&status, &|server| format!("/mcp approve {server}"));
+            let text = provider_approved_text(&status, style, &|server| format!("/mcp approve {server}"));
             Outcome::of(&status, text)
         }
     }
 }
 
 /// Formats a provider whose code a person has just approved. `approve` returns the command that approves a server.
-pub(crate) fn provider_approved_text(status: &ProviderStatus, approve: &dyn Fn(&str) -> String) -> String {
+pub(crate) fn provider_approved_text(status: &ProviderStatus, style: &Style, approve: &dyn Fn(&str) -> String) -> String {
     if let Some(problem) = &status.problem {
-        return format!("{}: {}: {}\n", status.name, status.state.as_str(), printable(problem, &[]));
+        return style.marked("", &format!("{}: {}: {}", status.name, status.state.as_str(), one_line(problem)));
     }
-    let names = if status.servers.is_empty() { "no servers".to_owned() } else { one_line(&status.servers.join(", ")) };
-    let mut text = format!("{}: approved. It brings: {names}\n", status.name);
+    let names = if status.servers.is_empty() { "no servers".to_owned() } else { one_line(&joined(&status.servers)) };
+    let mut text = style.marked("", &format!("{}: approved. It brings: {names}", status.name));
     if let Some(first) = status.servers.first() {
         text.extend(["Each server needs its own approval: ", &approve(first), "\n"]);
     }

@@ -59,7 +59,7 @@ fn hidden_text(server: &ServerStatus) -> Option<String> {
 
 /// Returns a text that names the missing variables without which the server cannot be started.
 fn missing_text(server: &ServerStatus) -> Option<String> {
-    (!server.missing.is_empty()).then(|| format!("not ready, as these variables are not set: {}", server.missing.join(", ")))
+    (!server.missing.is_empty()).then(|| format!("not ready, as these variables are not set: {}", joined(&server.missing)))
 }
 
 pub(super) fn list_text(servers: &[ServerStatus], style: &Style) -> String {
@@ -228,13 +228,14 @@ pub(super) fn search_text(matches: &[ToolMatch], style: &Style) -> String {
     style.table(&["TOOL", "PURPOSE"], matches.iter().map(row).collect())
 }
 
-pub(super) fn reload_text(report: &ReloadReport) -> String {
+pub(super) fn reload_text(report: &ReloadReport, style: &Style) -> String {
     let kinds = [("added", &report.added), ("removed", &report.removed), ("changed", &report.changed), ("invalid", &report.invalid)];
     let lines: String = kinds
         .iter()
         .filter(|(_, names)| !names.is_empty())
-        .map(|(kind, names)| format!("{kind}: {}\n", names.join(", ")))
-        .chain(report.warnings.iter().map(|warning| format!("warning: {warning}\n")))
+        .map(|(kind, names)| format!("{kind}: {}", joined(names)))
+        .chain(report.warnings.iter().map(|warning| format!("warning: {warning}")))
+        .map(|line| style.marked("", &one_line(&line)))
         .collect();
     if lines.is_empty() { "nothing has changed\n".to_owned() } else { lines }
 }
