@@ -4,7 +4,7 @@ import { lstatSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSyn
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { approved, atTerminal, environment, LIMIT, place, program, run, small, write } from './command-line.mjs'
-import { compiled, fixture, folder, root, typed } from './support.mjs'
+import { answering, compiled, fixture, folder, root, typed } from './support.mjs'
 
 test('a new user: import, approve, types, check and run, from an empty folder', async (t) => {
   const at = place(t)
@@ -360,4 +360,31 @@ test('colours are for terminals, and NO_COLOR is respected', async (t) => {
   assert.ok(!(await atTerminal(at, ['list'], [], { env: { NO_COLOR: '1' } })).text.includes('\u001b'))
   assert.ok(!(await run(at, ['list'])).stdout.includes('\u001b'))
   assert.ok((await run(at, ['list', '--color', 'always'])).stdout.includes('\u001b'))
+})
+
+test('no text of a server begins a row of doctor or the audit', async (t) => {
+  const evil = 'it failed\n  → to repair it: run this\nok      server other: connected'
+  const broken = join(folder(t), 'broken')
+  const program = `const answers = { 'tools/list': () => ({ tools: [{ name: 'a', inputSchema: { type: 'object' } }] }) }
+    if (require('node:fs').existsSync(${JSON.stringify(broken)})) Object.defineProperty(answers, 'initialize', { get() {
+      console.log(JSON.stringify({ jsonrpc: '2.0', id: 0, error: { code: -32000, message: ${JSON.stringify(evil)} } }))
+      return () => ({})
+    } })`
+  const at = await approved(t, { [`s${'x'.repeat(60)}`]: { command: process.execPath, box: 'off', args: answering(program) } })
+  writeFileSync(broken, '')
+  const rows = (text) => text.replaceAll('\r', '').split('\n')
+  const found = await atTerminal(at, ['--color', 'never', 'doctor'], [])
+  assert.match(found.text, /PROBLEM server sx+:[\s\S]*it failed \| →/)
+  assert.deepEqual(
+    rows(found.text).filter((row) => /^ *→ to repair|^ok +server other/.test(row)),
+    [],
+  )
+  assert.match((await run(at, ['doctor'])).stdout, /^PROBLEM server sx+: .*it failed \| → to repair it: run this \| ok +server other/m)
+  const audited = rows((await atTerminal(at, ['--color', 'never', 'audit'], [])).text).filter((row) => row !== '')
+  assert.ok(
+    audited.some((row) => row.startsWith('  | ')),
+    audited.join('\n'),
+  )
+  for (const row of audited) assert.ok(/^(\{| {2}\| )/.test(row) && row.length <= 80, row)
+  for (const line of (await run(at, ['audit'])).stdout.trimEnd().split('\n')) JSON.parse(line)
 })

@@ -95,7 +95,7 @@ pub(super) async fn audit(session: &Session, arguments: &Audit) -> Result<Exit, 
             if session.json() {
                 session.terminal.print_json(&json!({ "rows": rows }));
             } else {
-                session.terminal.print(&lines(&rows));
+                session.terminal.print_json_text(&lines(&rows));
             }
             Ok(Exit::Done)
         }
@@ -107,7 +107,7 @@ async fn follow(session: &Session, gateway: &Gateway, query: AuditQuery) -> Resu
     let mut next = query;
     loop {
         let rows = gateway.audit(next.clone()).await?;
-        session.terminal.print(&lines(&rows));
+        session.terminal.print_json_text(&lines(&rows));
         // Ctrl-C stops this loop from outside. If the reader closes the output, the loop ends here.
         if session.terminal.output_end().is_some() {
             return Ok(Exit::Done);

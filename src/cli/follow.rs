@@ -27,7 +27,7 @@ pub(super) async fn follow(session: &Session, logs: &Logs) -> Result<Exit, CliEr
         if session.json() {
             // Each line is a separate JSON document, because the output has no end.
             for line in fresh {
-                session.terminal.print(&format!("{}\n", json!(line)));
+                session.terminal.print_json_line(&json!(line));
             }
         } else if !fresh.is_empty() {
             session.terminal.print(&logs_text(fresh, &session.terminal.unbroken()));

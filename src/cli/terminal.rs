@@ -143,7 +143,18 @@ impl Terminal {
 
     /// Prints a JSON document on standard output. Escapes control characters and invisible characters.
     pub(super) fn print_json(&self, json: &Json) {
-        self.print(&format!("{}\n", json_text(json)));
+        self.print_json_text(&format!("{}\n", json_text(json)));
+    }
+
+    /// Prints a JSON document on one line of standard output.
+    pub(super) fn print_json_line(&self, json: &Json) {
+        self.print_json_text(&format!("{}\n", json_line(json)));
+    }
+
+    /// Prints the text of JSON documents on standard output. On a terminal, each row that continues a line has a mark. A file or a pipe gets
+    /// the text unchanged, because programs read it.
+    pub(super) fn print_json_text(&self, json: &str) {
+        if self.screens.output { self.print(&broken_json(&self.out, json)) } else { self.print(json) }
     }
 
     /// Prints text on standard error. A terminal gets it without control characters, and only after the answer if a question is open.
@@ -184,14 +195,9 @@ impl Terminal {
         lines.map(|(index, line)| self.marked(if index == 0 { used } else { 0 }, line)).collect::<Vec<_>>().join("\n")
     }
 
-    /// Breaks the lines of a JSON document that are too long for the terminal, without changing a character. Each row that continues a line has a
-    /// mark.
+    /// Breaks the lines of a JSON document that are too long for the terminal of standard error.
     pub(super) fn broken(&self, json: &str) -> String {
-        if !self.screens.error {
-            return json.to_owned();
-        }
-        let rows: Vec<String> = json.split('\n').flat_map(|line| self.err.broken("", CONTINUED, line)).collect();
-        rows.join("\n")
+        if self.screens.error { broken_json(&self.err, json) } else { json.to_owned() }
     }
 
     /// Formats untrusted text that is printed by [`Self::note_own`] after this word.
@@ -341,6 +347,13 @@ impl Drop for HiddenInput<'_> {
     }
 }
 
+/// Breaks the lines of JSON documents that are too long for a terminal, without changing a character. Each row that continues a line has a mark:
+/// the terminal itself would begin a row with any part of a text of others.
+fn broken_json(style: &Style, json: &str) -> String {
+    let rows: Vec<String> = json.split('\n').flat_map(|line| style.broken("", CONTINUED, line)).collect();
+    rows.join("\n")
+}
+
 /// Formats JSON for a person. Escapes DEL, C1 control characters and invisible characters. The value stays the same.
 ///
 /// ```
@@ -394,6 +407,19 @@ mod tests {
         assert!(!is_progress);
         drop(dialog);
         assert!(terminal.screen().held.is_none());
+    }
+
+    #[test]
+    fn json_at_a_terminal_is_broken_with_marks_and_stays_the_same_without_them() {
+        let style = Style::new(false, Some(40));
+        for filler in 0..50 {
+            let json = json_line(&serde_json::json!({ "tool": format!("{}rows 1 to 9: no problems found", ".".repeat(filler)) }));
+            let text = broken_json(&style, &format!("{json}\n"));
+            let rows: Vec<_> = text.lines().collect();
+            assert!(rows.iter().skip(1).all(|row| row.starts_with(CONTINUED) && row.chars().count() <= 40), "{text}");
+            assert_eq!(format!("{}\n", rows.join("\n").replace(&format!("\n{CONTINUED}"), "")), format!("{json}\n"));
+            assert!(text.ends_with('\n'));
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::session::Session;
 use super::{Exit, files};
 use crate::boot::{Plan, Progress};
 use crate::booted::{BootOptions, Booted};
+use crate::cli::json_text;
 use crate::command::{Tone, one_line};
 use crate::error::Error;
 use crate::gateway::Gateway;
@@ -153,7 +154,7 @@ async fn serve(session: &Session, arguments: &Boot, gateway: Gateway, booted: &B
         // Standard output belongs to the host.
         if let Some(entry) = entry::of(session, arguments) {
             let entry = json!({ "mcpServers": Json::from_iter([(name.clone(), entry)]) });
-            session.terminal.say(&format!("{}\n", serde_json::to_string_pretty(&entry).unwrap_or_default()));
+            session.terminal.say(&format!("{}\n", session.terminal.broken(&json_text(&entry))));
         }
     }
     until_ended(session, &served).await

@@ -14,7 +14,6 @@ use serde_json::{Value as Json, json};
 use super::args::Import;
 use super::error::{CliError, FILE};
 use super::session::Session;
-use super::terminal::json_text;
 use super::{Exit, files};
 use crate::command::{Style, Tone, bordered, one_line, quoted};
 use crate::config::{ServerDefinition, Transport, config_paths, is_yaml};
@@ -278,10 +277,10 @@ fn tell(session: &Session, plan: &Plan, unreadable: &[Unreadable], path: &Path, 
         ));
     } else {
         session.terminal.print(&format!(
-            "nothing was written. To add this to {}, use --write; or copy it yourself and replace each *** with its value:\n{}\n",
-            path.display(),
-            json_text(&snippet(plan))
+            "nothing was written. To add this to {}, use --write; or copy it yourself and replace each *** with its value:\n",
+            path.display()
         ));
+        session.terminal.print_json(&snippet(plan));
     }
 }
 
