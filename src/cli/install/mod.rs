@@ -8,6 +8,7 @@ mod ours;
 mod shown;
 mod undo;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -157,6 +158,8 @@ struct Change {
     moved: Vec<(String, String)>,
     /// The new text of the host's config.
     text: String,
+    /// The names of the variables that the config of hyperlight-mcp uses after the change.
+    used_variables: BTreeSet<String>,
 }
 
 /// Moves the servers of the host into the config of hyperlight-mcp, and inserts our entry in their place.
@@ -220,7 +223,9 @@ fn planned(session: &Session, arguments: &Install, target_config: &TargetConfig,
     } else {
         edit::replaced(host.shape, target_config.text(), &remove, &insert).map_err(|problem| target_config.unusable(&problem))?
     };
-    Ok(Change { plan, name, entry, was_there, moved, text })
+    let added = plan.additions.iter().flat_map(|addition| ours::variables_in(&addition.entry));
+    let used_variables = ours::variables_in(existing).into_iter().chain(added).collect();
+    Ok(Change { plan, name, entry, was_there, moved, text, used_variables })
 }
 
 /// Returns the inputs of an entry for which its host asks a person, because they have no default.
@@ -368,7 +373,7 @@ fn stays(target_config: &TargetConfig, change: &Change) -> Result<Vec<(String, S
 fn tell(session: &Session, target_config: &TargetConfig, change: &Change, (changes, written): (bool, bool), servers: Option<&[String]>) {
     let (host, plan) = (&target_config.host, &change.plan);
     let (file, config) = (host.path.display().to_string(), target_config.config.display().to_string());
-    let to_check = if change.was_there { ours::to_check(&change.entry) } else { Vec::new() };
+    let to_check = if change.was_there { ours::to_check(&change.entry, &change.used_variables) } else { Vec::new() };
     if session.json() {
         let moved: Vec<Json> = change.moved.iter().map(|(name, new)| json!({ "name": name, "as": new })).collect();
         let stays: Vec<Json> =
