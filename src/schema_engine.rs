@@ -1,18 +1,18 @@
 //! The validator for JSON Schemas of others, with an upper bound for its work.
 //!
-//! The crate jsonschema compares the items of `uniqueItems` in pairs if their hashes are equal, which a caller can arrange. So this keyword has
-//! an implementation of its own. The time for matching a pattern is linear in the length of the text, but a byte can take a thousand times
+//! The crate jsonschema compares the items of `uniqueItems` in pairs if their hashes are equal, which a caller can arrange, and divides large
+//! numbers for `multipleOf` with all their digits. So these keywords have implementations of their own. The time for matching a pattern is linear in the length of the text, but a byte can take a thousand times
 //! longer with one pattern than with another. So each pattern has a weight.
 
 use std::collections::HashSet;
 
 use jsonschema::{Draft, Keyword, PatternOptions, ValidationError, Validator};
-use serde_json::{Value as Json, json};
+use serde_json::{Number, Value as Json, json};
 
 /// Maximum size in bytes of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
-/// The sizes of compiled patterns whose weights differ. The last one is [`MAX_PATTERN_BYTES`].
-const SIZES: [usize; 5] = [2 * 1024, 8 * 1024, 32 * 1024, 128 * 1024, MAX_PATTERN_BYTES];
+/// The sizes of compiled patterns whose weights differ. The last one is [`MAX_PATTERN_BYTES`]. There are few, as each of them takes a compilation.
+const SIZES: [usize; 3] = [4 * 1024, 32 * 1024, MAX_PATTERN_BYTES];
 /// The number of bytes of a compiled pattern that take as long, for each byte of a text, as one comparison of a value with a subschema: about
 /// 0.15 µs. A compiled pattern of 256 KiB takes 60 µs.
 const BYTES_A_COMPARISON: usize = 600;
@@ -39,8 +39,58 @@ fn compile_within(schema: &Json, draft: Option<Draft>, pattern_bytes: usize) -> 
     let options = jsonschema::options().offline().should_validate_formats(false).with_pattern_options(patterns);
     let options =
         options.with_keyword("uniqueItems", |_, wanted, _| Ok(Box::new(UniqueItems { is_wanted: wanted.as_bool() == Some(true) })));
+    let options = options.with_keyword("multipleOf", |_, divisor, _| Ok(Box::new(MultipleOf::new(divisor))));
     let options = if let Some(draft) = draft { options.with_draft(draft) } else { options };
     options.build(schema)
+}
+
+/// The keyword `multipleOf`.
+struct MultipleOf {
+    /// `None` for a schema that is not valid. It refuses nothing here.
+    divisor: Option<Number>,
+}
+
+impl MultipleOf {
+    fn new(divisor: &Json) -> Self {
+        Self { divisor: divisor.as_number().filter(|divisor| divisor.as_f64().is_some_and(|divisor| divisor > 0.0)).cloned() }
+    }
+}
+
+impl<'i> Keyword<'i> for MultipleOf {
+    fn validate(&self, instance: &'i Json) -> Result<(), ValidationError<'i>> {
+        match &self.divisor {
+            Some(divisor) if !self.is_valid(instance) => Err(ValidationError::custom(format!("the number is not a multiple of {divisor}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_valid(&self, instance: &'i Json) -> bool {
+        let numbers = instance.as_number().zip(self.divisor.as_ref());
+        numbers.is_none_or(|(number, divisor)| is_multiple(number, divisor))
+    }
+}
+
+/// Returns whether a number is a multiple of another one: exactly, in decimal digits, if 128 bits have room for both, and otherwise as binary
+/// numbers. So `0.3` is a multiple of `0.1`.
+fn is_multiple(number: &Number, divisor: &Number) -> bool {
+    if let (Some((number, tens)), Some((divisor, divisor_tens))) = (decimal(number), decimal(divisor)) {
+        let least = tens.min(divisor_tens);
+        let scaled = |digits: i128, tens: i32| 10_i128.checked_pow(tens.abs_diff(least))?.checked_mul(digits);
+        if let (Some(number), Some(divisor)) = (scaled(number, tens), scaled(divisor, divisor_tens)) {
+            return number.checked_rem(divisor) == Some(0);
+        }
+    }
+    matches!((number.as_f64(), divisor.as_f64()), (Some(number), Some(divisor)) if number % divisor == 0.0)
+}
+
+/// Returns a number as digits and the power of ten by which they are multiplied. Returns `None` if there are too many digits.
+fn decimal(number: &Number) -> Option<(i128, i32)> {
+    let text = number.to_string();
+    let (digits, tens) =
+        text.split_once(['e', 'E']).map_or(Some((text.as_str(), 0)), |(digits, tens)| Some((digits, tens.parse().ok()?)))?;
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
+    Some((digits, i32::checked_sub(tens, fraction.len().try_into().ok()?)?))
 }
 
 /// The keyword `uniqueItems`.
@@ -105,7 +155,7 @@ fn write_canonical(value: &Json, bytes: &mut Vec<u8>) {
 }
 
 /// Returns the same text for numbers that are equal.
-fn canonical_number(number: &serde_json::Number) -> String {
+fn canonical_number(number: &Number) -> String {
     /// The numbers below 2^63 in size, of which each without a fraction is an `i128` exactly.
     const MAX_EXACT: f64 = 9_223_372_036_854_775_808.0;
     match number.as_f64() {
@@ -155,12 +205,41 @@ mod tests {
     }
 
     #[test]
+    fn a_multiple_is_exact_where_there_is_room_and_never_takes_long() {
+        let is_multiple = |number: Json, divisor: Json| is_multiple(number.as_number().unwrap(), divisor.as_number().unwrap());
+        for (number, divisor) in [
+            (json!(10), json!(5)),
+            (json!(0), json!(7)),
+            (json!(-9), json!(3)),
+            (json!(0.3), json!(0.1)),
+            (json!(19.99), json!(0.01)),
+            (json!(4.0), json!(2)),
+            (json!(1e20), json!(1)),
+            (json!(u64::MAX), json!(5)),
+            (json!(1.5e-5), json!(0.5e-5)),
+            (json!(1.234_567_890_123_456_7e308), json!(0.5)),
+        ] {
+            assert!(is_multiple(number.clone(), divisor.clone()), "{number} {divisor}");
+        }
+        for (number, divisor) in
+            [(json!(11), json!(5)), (json!(0.35), json!(0.1)), (json!(u64::MAX), json!(2)), (json!(1e-300), json!(1e300))]
+        {
+            assert!(!is_multiple(number.clone(), divisor.clone()), "{number} {divisor}");
+        }
+        let schema = json!({ "allOf": vec![json!({ "multipleOf": 0.5 }); 40] });
+        let validator = compile(&json!({ "items": schema }), None).unwrap();
+        assert!(validator.is_valid(&json!(vec![1.234_567_890_123_456_7e308; 1_000])));
+        assert!(!validator.is_valid(&json!([0.7])) && validator.is_valid(&json!(["0.7"])));
+    }
+
+    #[test]
     fn a_pattern_weighs_as_much_as_its_automaton_is_large() {
         let weight = |pattern: &str| pattern_weight(pattern).unwrap_or_default();
-        assert_eq!((weight("^[a-z]+$"), weight(r"^\d{4}-\d\d-\d\d$")), (4, 4));
+        assert_eq!((weight("^[a-z]+$"), weight(r"^\d{4}-\d\d-\d\d$")), (7, 7));
         let heavy = "^(?:[ab]*a[ab]{3000}c|x)$";
         assert!(weight(heavy) > 100, "{}", weight(heavy));
-        assert!(weight("^[ab]{100}$") < weight("^[ab]{1000}$") && weight("^[ab]{1000}$") < weight(heavy));
+        let weights = [weight("^[a-z]+$"), weight("^[a-z]{400}$"), weight(heavy)];
+        assert!(weights.is_sorted() && weights[0] < weights[1] && weights[1] < weights[2], "{weights:?}");
         for unsupported in ["(", "(?=a)", "[ab]{9000}"] {
             assert_eq!(pattern_weight(unsupported), None, "{unsupported}");
         }

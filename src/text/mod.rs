@@ -15,7 +15,7 @@ pub(crate) use nearest::comparisons;
 pub use nearest::nearest;
 pub use next_command::NextCommand;
 pub(crate) use next_command::shell_word;
-pub(crate) use pattern_cost::is_quick_pattern;
+pub(crate) use pattern_cost::{is_quick_pattern, parsed_bytes};
 pub use problem::Problem;
 pub(crate) use problem::{Position, displayed, displayed_within, sort_problems};
 pub(crate) use sanitise::{MAX_LEVELS, hidden, is_stray_jamo, is_tag, is_unseen, visible};

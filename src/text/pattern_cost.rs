@@ -1,7 +1,7 @@
 //! The cost of a pattern of a JSON Schema, before it is compiled.
 //!
 //! The validator replaces classes such as `\s` one after the other, and parses the whole pattern again after each of them. So a pattern of a
-//! few kilobytes can take minutes.
+//! few kilobytes can take minutes. A Unicode property, or any class of a pattern that ignores case, becomes hundreds of ranges.
 
 /// The largest number of bytes that may be parsed for one pattern. They take some tens of milliseconds.
 const MAX_PARSED_BYTES: usize = 512 * 1024;
@@ -10,14 +10,30 @@ const SPACE_BYTES: usize = 180;
 /// The number of bytes that replace `\d` or `\w`.
 const WORD_BYTES: usize = 14;
 
+/// The number of plain bytes that take as long as a class with hundreds of ranges.
+const RANGES_BYTES: usize = 4 * 1024;
+
+/// Returns whether a group of the pattern ignores case, as in `(?i)` or `(?s-i:…)`.
+fn ignores_case(pattern: &str) -> bool {
+    pattern
+        .split("(?")
+        .skip(1)
+        .any(|group| group.chars().take_while(|flag| flag.is_ascii_alphabetic() || *flag == '-').any(|flag| flag == 'i'))
+}
+
 /// Returns the number of bytes that are parsed until all classes of a pattern are replaced.
-fn parsed_bytes(pattern: &str) -> usize {
+pub(crate) fn parsed_bytes(pattern: &str) -> usize {
     let (mut parses, mut bytes, mut characters) = (1_usize, pattern.len(), pattern.chars());
+    let (mut ranges, ignores_case) = (0_usize, ignores_case(pattern));
     while let Some(character) = characters.next() {
         if character != '\\' {
+            ranges += usize::from(ignores_case && matches!(character, '[' | '.'));
             continue;
         }
-        let added = match characters.next() {
+        let escaped = characters.next();
+        let is_class = matches!(escaped, Some('s' | 'S' | 'd' | 'D' | 'w' | 'W'));
+        ranges += usize::from(matches!(escaped, Some('p' | 'P')) || (ignores_case && is_class));
+        let added = match escaped {
             Some('s' | 'S') => SPACE_BYTES,
             Some('d' | 'D' | 'w' | 'W') => WORD_BYTES,
             Some('c') => 0,
@@ -25,7 +41,7 @@ fn parsed_bytes(pattern: &str) -> usize {
         };
         (parses, bytes) = (parses + 1, bytes + added);
     }
-    parses.saturating_mul(bytes)
+    parses.saturating_mul(bytes).saturating_add(ranges.saturating_mul(RANGES_BYTES))
 }
 
 /// Returns whether the validator can read a pattern within some tens of milliseconds.
@@ -47,5 +63,13 @@ mod tests {
             assert!(!is_quick_pattern(&class.repeat(1_000)), "{class}");
         }
         assert!(is_quick_pattern(&"x".repeat(10_000)));
+        assert!(is_quick_pattern(r"^\p{Lu}[\p{L}\p{M}' -]*$") && is_quick_pattern(r"(?i)^[a-z][a-z0-9-]*\.(com|org)$"));
+        for many in [r"\p{L}", r"[\P{L}]"] {
+            assert!(!is_quick_pattern(&many.repeat(200)), "{many}");
+        }
+        for (group, class) in [("(?i:", "[!-~]"), ("(?s-i:", "."), ("(?xi:", r"\w")] {
+            assert!(!is_quick_pattern(&format!("{group}{})", class.repeat(200))), "{group}{class}");
+        }
+        assert!(is_quick_pattern(&"[!-~]".repeat(200)) && is_quick_pattern(&format!("(?<i>{})", "[a-z]".repeat(200))));
     }
 }

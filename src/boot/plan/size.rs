@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 
 use crate::schema_engine::pattern_weight;
-use crate::text::{is_quick_pattern, sanitise_line};
+use crate::text::{is_quick_pattern, parsed_bytes, sanitise_line};
 
 /// The largest number of parts in a schema after each reference is replaced by the part to which it refers.
 pub(in crate::boot) const MAX_EXPANDED_PARTS: usize = 5_000;
@@ -15,6 +15,8 @@ pub(in crate::boot) const MAX_EXPANDED_PARTS: usize = 5_000;
 const MAX_PATTERNS: usize = 64;
 /// The largest number of bytes in the texts of all patterns after references are replaced.
 const MAX_PATTERN_TEXT: usize = 16 * 1024;
+/// The largest number of bytes that are parsed to compile all patterns. They take some tenths of a second.
+const MAX_PATTERN_PARSED: usize = 1024 * 1024;
 /// The largest nesting depth after references are replaced. A deeper schema could overflow the stack of a thread.
 const MAX_DEPTH: usize = 200;
 /// The largest number of parts, each counted as often as the validator may compare it with one value.
@@ -43,6 +45,8 @@ pub(super) struct SchemaSize {
     compared: usize,
     patterns: usize,
     pattern_text: usize,
+    /// The number of bytes that are parsed to compile all patterns.
+    pattern_parsed: usize,
     /// The weights of all patterns together.
     pattern_weight: u64,
 }
@@ -115,6 +119,9 @@ impl SchemaSize {
         }
         if self.patterns > MAX_PATTERNS {
             return Err(format!("has more than {MAX_PATTERNS} patterns after its references are replaced: leave some out"));
+        }
+        if self.pattern_parsed > MAX_PATTERN_PARSED {
+            return Err("has too many classes such as \\s in its patterns after its references are replaced: write them shorter".to_owned());
         }
         if self.pattern_text > MAX_PATTERN_TEXT {
             return Err(format!(
@@ -194,6 +201,8 @@ impl<'a> Measure<'a> {
             }
             self.size.patterns = self.size.patterns.saturating_add(inner.times);
             self.size.pattern_text += pattern.len();
+            self.size.pattern_parsed = self.size.pattern_parsed.saturating_add(parsed_bytes(pattern));
+            self.size.check()?;
             // If the validator does not support the pattern, the schema is refused when it is compiled.
             let weight = pattern_weight(pattern).unwrap_or_default().saturating_mul(inner.times as u64);
             self.size.pattern_weight = self.size.pattern_weight.saturating_add(weight);
@@ -246,6 +255,8 @@ mod tests {
         let long = json!({ "anyOf": [long, long, long], "$defs": { "a": { "pattern": "x".repeat(5_000) } } });
         assert!(problem(&long).contains("bytes of patterns"));
         assert!(problem(&json!({ "pattern": r"\s".repeat(1_000) })).contains("too many classes"));
+        let folded: Vec<_> = (0..40).map(|number| json!({ "pattern": format!("(?i:{number}{})", r"\p{L}".repeat(10)) })).collect();
+        assert!(problem(&json!({ "anyOf": folded })).contains("too many classes"));
     }
 
     #[test]
@@ -261,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_check_is_known_before_it() {
-        let size = SchemaSize { parts: 100, compared: 100, patterns: 2, pattern_text: 10, pattern_weight: 80 };
+        let size = SchemaSize { parts: 100, compared: 100, patterns: 2, pattern_text: 10, pattern_parsed: 10, pattern_weight: 80 };
         let cost = size.cost_of(&json!({ "a": ["b", 1] }));
         assert_eq!(cost, CheckCost { comparisons: 500, matching: 160, copied_bytes: 500 * BYTES_A_COMPARISON });
         assert!(!cost.is_too_long() && !cost.is_too_long_to_describe());

@@ -138,7 +138,8 @@ pub(super) fn expectation(root: &Json, error: &ValidationError<'_>) -> (String, 
         Kind::UnevaluatedItems { unexpected } => items(format!("{} fewer", unexpected.len())),
         Kind::MinProperties { limit } => fields(format!("at least {limit}")),
         Kind::MaxProperties { limit } => fields(format!("at most {limit}")),
-        // The only keyword with an implementation of its own is `uniqueItems`.
+        // These two keywords have implementations of our own.
+        Kind::Custom { keyword, .. } if keyword == "multipleOf" => plain(format!("a multiple of {}", rule_of(root, error))),
         Kind::UniqueItems | Kind::Custom { .. } => plain("items that all differ".to_owned()),
         Kind::Contains => plain(contained(root, error)),
         Kind::ContentEncoding { content_encoding } => plain(format!("text encoded as {}", quoted(content_encoding))),
@@ -152,6 +153,11 @@ pub(super) fn expectation(root: &Json, error: &ValidationError<'_>) -> (String, 
 /// Returns a text of the form `one of "a", "b"`. A single choice is returned alone.
 pub(super) fn one_of(choices: &[String]) -> String {
     if choices.len() == 1 { choices.concat() } else { format!("one of {}", listed(choices)) }
+}
+
+/// Returns the value of the keyword that a value violates.
+fn rule_of(root: &Json, error: &ValidationError<'_>) -> String {
+    root.pointer(error.schema_path().as_str()).map_or_else(|| "another number".to_owned(), Json::to_string)
 }
 
 fn contained(root: &Json, error: &ValidationError<'_>) -> String {

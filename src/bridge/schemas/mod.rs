@@ -25,7 +25,7 @@ mod output_tests;
 mod turn_tests;
 
 use parking_lot::Mutex;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -37,7 +37,7 @@ use self::guard::{Bound, Cost, Guarded, guard};
 use self::turns::{CheckTurns, MAX_COST_AT_ONCE};
 use crate::catalog::{Manifest, Tool};
 use crate::schema_engine::{compile, pattern_weight};
-use crate::text::{is_quick_pattern, sanitise_line};
+use crate::text::{is_quick_pattern, parsed_bytes, sanitise_line};
 
 pub use input::ArgumentChecks;
 pub use output::OutputChecks;
@@ -54,6 +54,8 @@ const MAX_COST_TO_DESCRIBE_ALL: u64 = 20_000;
 const MAX_COPIED: u64 = 4 * 1024 * 1024;
 /// Maximum nesting depth of comparisons. A deeper comparison could overflow the stack.
 const MAX_NESTING: usize = 1_000;
+/// Maximum number of bytes that are parsed for all patterns of a schema. They take some tenths of a second.
+const MAX_PARSED_BYTES: usize = 1024 * 1024;
 const MAX_REASON_CHARS: usize = 500;
 /// Maximum number of compiled schemas in the cache.
 const MAX_KEPT: usize = 2_000;
@@ -186,9 +188,14 @@ impl CompiledSchemas {
 
 impl Compiled {
     fn new(schema: &Json) -> Self {
-        let weights = RefCell::new(HashMap::new());
+        let (weights, room) = (RefCell::new(HashMap::new()), Cell::new(MAX_PARSED_BYTES));
         let weight = |pattern: &str| -> Option<u64> {
-            let new = || is_quick_pattern(pattern).then(|| pattern_weight(pattern)).flatten();
+            // A pattern for which no room is left counts as one that the validator does not support.
+            let new = || {
+                let left = room.get().checked_sub(parsed_bytes(pattern)).filter(|_| is_quick_pattern(pattern))?;
+                room.set(left);
+                pattern_weight(pattern)
+            };
             *weights.borrow_mut().entry(pattern.to_owned()).or_insert_with(new)
         };
         let compiled = guard(schema, &weight).and_then(|Guarded { schema, bound }| {

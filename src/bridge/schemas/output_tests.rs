@@ -175,8 +175,8 @@ fn ordinary_results_of_some_size_are_checked() {
 fn a_pattern_takes_time_that_is_linear_in_the_text() {
     let text = |length: usize| "a".repeat(length) + "!";
     let started = Instant::now();
-    assert!(broken(json!({ "pattern": "^(a+)+$" }), &json!(text(30_000))).contains("does not match"));
-    assert!(!broken(json!({ "pattern": "^(a+)+$" }), &json!(text(300_000))).is_empty());
+    assert!(broken(json!({ "pattern": "^(a+)+$" }), &json!(text(20_000))).contains("does not match"));
+    assert!(!broken(json!({ "pattern": "^(a+)+$" }), &json!(text(200_000))).is_empty());
     assert!(started.elapsed() < AT_ONCE);
     // A pattern that only a backtracking engine can match is left out. The rest of the schema still applies.
     let lookahead = json!({ "type": "string", "pattern": "^(?!b)a" });
@@ -203,6 +203,20 @@ fn a_pattern_with_a_large_automaton_is_compared_with_short_texts_only() {
         compiled.get_or_init(|| Compiled::new(manifest.tools[0].output_schema.as_ref().unwrap())).is_quick(&content)
     };
     assert!(is_quick(json!(["a"])) && !is_quick(json!([text(1_000)])));
+}
+
+#[test]
+fn patterns_with_very_many_classes_and_large_numbers_take_no_time() {
+    let started = Instant::now();
+    let folded = |classes: usize| format!("(?i:{})", r"\p{L}".repeat(classes));
+    let many: serde_json::Map<_, _> = (0..64).map(|number| (format!("a{number}"), json!({ "pattern": folded(100 + number) }))).collect();
+    for schema in [json!({ "pattern": folded(40_000) }), json!({ "properties": many, "type": "object" })] {
+        assert_eq!(check(schema, &json!({ "a0": "!" })), None);
+    }
+    let divided = json!({ "items": { "allOf": vec![json!({ "multipleOf": 0.5 }); 40] } });
+    assert_eq!(check(divided.clone(), &json!(vec![1.234_567_890_123_456_7e308; 3_000])), None);
+    assert!(broken(divided, &json!([0.7])).contains("the number is not a multiple of 0.5"));
+    assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
 }
 
 #[test]
