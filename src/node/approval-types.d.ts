@@ -54,8 +54,13 @@ export interface CommandRequest {
    * written, and its default is masked like a value.
    */
   environment: string[]
-  /** The names of variables in `environment` that can make a program load or run other code, like `NODE_OPTIONS`, `LD_PRELOAD` or `PATH`. */
+  /** The names of variables in `environment` that can make a program load or run other code, like `NODE_OPTIONS`, `LD_PRELOAD` or `PATH`, or whose values are part of the code that `args` runs. */
   loaders: string[]
+  /**
+   * The names of variables in `environment` whose values are part of the code that `args` runs (`sh -c '$X'`), but may be secrets, so they are
+   * not shown in full. Such variables with other values are in `loaders`. Missing if there are none.
+   */
+  hiddenInCode?: string[]
   /**
    * The names of variables in `environment` that can send traffic to another machine or weaken its protection, like `HTTPS_PROXY`,
    * `NODE_TLS_REJECT_UNAUTHORIZED` or `SSL_CERT_FILE`.

@@ -17,6 +17,7 @@ mod request;
 mod resources_and_prompts;
 mod revocations;
 mod shown;
+mod shown_environment;
 mod shown_value;
 mod subject;
 mod text_audit;
@@ -41,6 +42,7 @@ pub use resources_and_prompts::{
 pub use revocations::ApprovalBasis;
 pub(crate) use shown::{METADATA_FIELD, address_of, input_lines, oauth_lines, shown_header};
 pub use shown::{addresses_of, shown_variable};
+pub(crate) use shown_environment::{HIDDEN_IN_CODE, InCode, in_code, shown_variable_of};
 pub use subject::{Circumstances, Subject};
 #[cfg(test)]
 pub(crate) use text_audit::texts_read;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -15,14 +14,14 @@ use super::resources_and_prompts::{
     PromptSummary, ResourceSummary, ResourceTemplateSummary, filter_warnings, prompt_summaries, resource_summaries, template_summaries,
     unoffered_warnings,
 };
-use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines, shown_variable};
+use super::shown::{METADATA_FIELD, URL_FIELD, addresses_of, header_lines, input_lines, oauth_lines};
+use super::shown_environment::{ShownEnvironment, shown_variable_of};
 use super::subject::Subject;
 use super::text_audit::{Finding, audit_manifest_among};
 use crate::boxes::{HOME, sentences};
 use crate::catalog::{MAX_SHOWN_META_CHARS, MAX_SHOWN_NAME_CHARS as MAX_NAME_CHARS, Manifest, Tool, shown_literal_chars};
 use crate::config::{
     Address, BoxBase, BoxDefinition, Confirm, GeneratedSecret, GeneratedTool, GeneratedTools, NEUTRAL_FOLDER, ServerDefinition, Transport,
-    loads_code, redirects_traffic,
 };
 use crate::fetch::{normal_host_entry, unicode_entries};
 use crate::limits::MAX_WHOLE_DESCRIPTION_CHARS;
@@ -109,8 +108,11 @@ pub struct CommandRequest {
     /// Names and values as the config has them. Values of `loaders` are shown in full. Values of `redirectors` and URLs are shown without
     /// users and passwords. Other values that may be secret are masked. Placeholders such as `${TOKEN}` are shown.
     pub environment: Vec<String>,
-    /// Names in `environment` that can make a program load or run code.
+    /// Names in `environment` that can make a program load or run code, or whose values are part of the code that `args` runs.
     pub loaders: Vec<String>,
+    /// Names in `environment` whose values are part of the code that `args` runs, but may be secrets, so they are not shown in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hidden_in_code: Vec<String>,
     /// Names in `environment` that can redirect traffic or remove its protection.
     pub redirectors: Vec<String>,
     /// Defaults of the server's `${input:…}` placeholders, by the input's id. A default applies if nobody answers.
@@ -261,15 +263,15 @@ impl CommandRequest {
     #[must_use]
     pub fn new(server: &ServerDefinition, subject: &Subject, lack: Option<NotApprovedReason>) -> Self {
         let (mut command, mut args, mut cwd, mut url, mut env_file) = (None, None, None, None, None);
-        let (mut environment, mut loaders, mut redirectors) = (Vec::new(), Vec::new(), Vec::new());
+        let ShownEnvironment { lines, loaders, redirectors, hidden_in_code } = ShownEnvironment::of(server);
         let (mut headers, mut oauth, mut generated, mut has_invisible_code, mut in_box) = (Vec::new(), None, None, false, None);
         let workspace_folder = subject.folder.as_ref().map(|folder| folder.display().to_string());
         let warning = match &server.transport {
             Transport::Stdio {
                 command: program,
                 arguments,
-                environment: values,
-                removed_environment,
+                environment: _,
+                removed_environment: _,
                 working_directory,
                 environment_file,
             } => {
@@ -279,20 +281,14 @@ impl CommandRequest {
                     .or_else(|| workspace_folder.clone())
                     .or_else(|| Some(start_folder(server.in_box.as_ref()).to_owned()));
                 env_file.clone_from(environment_file);
-                environment = environment_lines(values, removed_environment);
-                let of_box = match &server.in_box {
-                    Some(BoxDefinition::On(settings)) => Some(&settings.environment),
-                    None | Some(BoxDefinition::Off) => None,
-                };
-                let all = || values.iter().map(|(name, _)| name).chain(of_box.into_iter().flat_map(BTreeMap::keys));
-                let names = |is: fn(&str) -> bool| all().filter(|name| is(name)).cloned().collect();
-                (loaders, redirectors) = (names(loads_code), names(redirects_traffic));
                 match &server.in_box {
                     None | Some(BoxDefinition::Off) => NO_BOX_WARNING,
                     Some(BoxDefinition::On(settings)) => {
                         in_box = Some(BoxRequest {
                             base: settings.base,
-                            allows: sentences(settings, arguments, &server.roots, &shown_variable),
+                            allows: sentences(settings, arguments, &server.roots, &|name, value| {
+                                shown_variable_of(program, arguments, name, value)
+                            }),
                         });
                         BOX_WARNING
                     }
@@ -325,8 +321,9 @@ impl CommandRequest {
             url: url.as_ref().map(|address| address.shown.clone()),
             unicode_host: url.as_ref().and_then(|address| address.unicode_host.clone()),
             host_from: url.map(|address| address.host_from).unwrap_or_default(),
-            environment,
+            environment: lines,
             loaders,
+            hidden_in_code,
             redirectors,
             input_defaults: input_lines(server),
             input_descriptions: server.input_descriptions.iter().map(|(id, description)| format!("{id}={description}")).collect(),
@@ -405,11 +402,6 @@ fn unicode_hosts(tools: &GeneratedTools) -> BTreeMap<String, String> {
 fn address(server: &ServerDefinition, subject: &Subject, field: &str) -> Option<Address> {
     let addresses = if subject.addresses.is_empty() { addresses_of(server, None) } else { subject.addresses.clone() };
     addresses.into_iter().find(|(known, _)| *known == field).map(|(_, address)| address)
-}
-
-fn environment_lines(values: &[(String, SecretString)], removed: &[String]) -> Vec<String> {
-    let values = values.iter().map(|(name, value)| shown_variable(name, value.expose_secret()));
-    values.chain(removed.iter().map(|name| format!("{name} (not passed on)"))).collect()
 }
 
 impl ManifestRequest {

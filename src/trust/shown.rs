@@ -3,6 +3,7 @@
 
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::shown_environment::{InCode, in_code};
 use super::shown_value::{Openness, has_plain_user, mask, may_name_a_secret, shown_value};
 use crate::config::{
     Address, Grant, OAuthDefinition, ServerDefinition, Surroundings, Transport, inputs_of_text, loads_code, loads_code_by_its_start,
@@ -120,12 +121,15 @@ pub(crate) fn input_lines(server: &ServerDefinition) -> Vec<String> {
 }
 
 fn shown_default(server: &ServerDefinition, id: &String, default: &str) -> String {
-    let Transport::Stdio { environment, .. } = &server.transport else { return shown_value(id, default, Openness::Urls) };
+    let Transport::Stdio { command, arguments, environment, .. } = &server.transport else {
+        return shown_value(id, default, Openness::Urls);
+    };
     let uses = |value: &SecretString| inputs_of_text(value.expose_secret()).contains(id);
     let names: Vec<&String> = environment.iter().filter(|(_, value)| uses(value)).map(|(name, _)| name).collect();
     let secret = names.iter().find(|name| may_name_a_secret(name));
-    // A variable that loads code has priority: its whole value is shown, and so is a default in it.
-    let loads = |name: &str| loads_code(name) && !is_credential(name, default);
+    // A variable that loads code, or is part of it, has priority: its whole value is shown, and so is a default in it.
+    let is_code = |name: &str| in_code(command, arguments, name, default) == InCode::Shown;
+    let loads = |name: &str| loads_code(name) && !is_credential(name, default) || is_code(name);
     let (loading, redirecting) = (names.iter().find(|name| loads(name)), names.iter().find(|name| redirects_traffic(name)));
     match () {
         // The default may be any part of the variable's value, so it is not parsed as an address.

@@ -7,7 +7,7 @@ use super::found::{Secret, secret_field};
 use super::words::{shown_arguments, shown_text};
 use crate::config::{Part, Template, shown_placeholder};
 use crate::redact::is_secret;
-use crate::trust::{address_of, shown_header, shown_variable};
+use crate::trust::{address_of, shown_header, shown_variable_of};
 
 pub(super) const MASKED: &str = "***";
 /// Keys of `oauth` whose values are names, numbers and options, and not secrets.
@@ -16,15 +16,15 @@ const PLAIN_OF_OAUTH: [&str; 5] = ["clientId", "scopes", "callbackPort", "grant"
 /// Returns an entry for printing. If there is a suggestion for a value, the suggestion replaces the value.
 pub(super) fn shown_entry(entry: &Json, secrets: &[Secret]) -> Json {
     let Some(fields) = entry.as_object() else { return json!(MASKED) };
-    let program = entry["command"].as_str().unwrap_or_default();
-    Json::Object(fields.iter().map(|(key, value)| (key.clone(), field(program, key, value, secrets))).collect())
+    let (program, words) = words_of(entry);
+    Json::Object(fields.iter().map(|(key, value)| (key.clone(), field((&program, &words), key, value, secrets))).collect())
 }
 
-fn field(program: &str, key: &str, value: &Json, secrets: &[Secret]) -> Json {
+fn field((program, words): (&str, &[String]), key: &str, value: &Json, secrets: &[Secret]) -> Json {
     match (key, value) {
-        ("env", Json::Object(variables)) => table(key, variables, shown_variable, secrets),
-        ("headers", Json::Object(headers)) => table(key, headers, shown_header, secrets),
-        ("args", Json::Array(words)) => arguments(program, words),
+        ("env", Json::Object(variables)) => table(key, variables, &|name, value| shown_variable_of(program, words, name, value), secrets),
+        ("headers", Json::Object(headers)) => table(key, headers, &shown_header, secrets),
+        ("args", Json::Array(given)) => arguments(program, given),
         ("oauth", Json::Object(settings)) => Json::Object(settings.iter().map(|(key, value)| (key.clone(), setting(key, value))).collect()),
         ("url", Json::String(url)) => json!(shown_url(url)),
         ("command" | "cwd" | "envFile" | "type", Json::String(text)) => json!(shown_text("", text)),
@@ -34,7 +34,13 @@ fn field(program: &str, key: &str, value: &Json, secrets: &[Secret]) -> Json {
     }
 }
 
-fn table(key: &str, values: &Map<String, Json>, show: fn(&str, &str) -> String, secrets: &[Secret]) -> Json {
+/// Returns the command of an entry and its arguments.
+pub(super) fn words_of(entry: &Json) -> (String, Vec<String>) {
+    let words = entry["args"].as_array().into_iter().flatten().map(|word| word.as_str().unwrap_or_default().to_owned());
+    (entry["command"].as_str().unwrap_or_default().to_owned(), words.collect())
+}
+
+fn table(key: &str, values: &Map<String, Json>, show: &dyn Fn(&str, &str) -> String, secrets: &[Secret]) -> Json {
     let shown = |name: &String, value: &Json| {
         let text = match value {
             Json::String(text) => text.clone(),

@@ -18,8 +18,8 @@ use super::{Exit, files};
 use crate::command::{Style, Tone, bordered, one_line, quoted};
 use crate::config::{ServerDefinition, Transport, config_paths, is_yaml};
 use crate::text::has_invisible;
-use crate::trust::{METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, shown_header, shown_variable};
-use masked::shown_url;
+use crate::trust::{HIDDEN_IN_CODE, METADATA_FIELD, address_of, addresses_of, input_lines, oauth_lines, shown_header, shown_variable_of};
+use masked::{shown_url, words_of};
 use plan::{Read, plan, snippet};
 
 pub(super) use found::converted;
@@ -166,9 +166,10 @@ pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> Stri
             line(None, &format!("{title} {}", bordered(value)));
         }
     }
+    let (command, arguments) = words_of(entry);
     for (name, value) in entry["env"].as_object().into_iter().flatten() {
         match scalar(value) {
-            Some(value) => line(None, &format!("with {}", shown_variable(name, &value))),
+            Some(value) => line(None, &format!("with {}", shown_variable_of(&command, &arguments, name, &value))),
             None => line(None, &format!("without {name}")),
         }
     }
@@ -186,6 +187,9 @@ pub(super) fn shown(addition: &Addition, inputs: &[Json], style: &Style) -> Stri
     }
     for name in &addition.loaders {
         line(Some(Tone::Bad), &format!("{name} can make a program load or run code that the command does not name: check its value"));
+    }
+    for name in &addition.hidden_in_code {
+        line(Some(Tone::Bad), &format!("{name} is named in the code that the arguments run: {HIDDEN_IN_CODE}"));
     }
     for secret in &addition.secrets {
         let advice =

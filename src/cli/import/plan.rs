@@ -8,14 +8,15 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::found::{FoundServer, Secret, of_our_config};
-use super::masked::{self, shown_input};
+use super::masked::{self, shown_input, words_of};
+use super::scalar;
 use crate::config::{
     ServerDefinition, inputs_in, inputs_of_entry, loads_code, parse_object, redirects_traffic, renamed_inputs, servers_of, starts_gateway,
     valid_name,
 };
 use crate::error::Error;
 use crate::redact::{Redactor, is_secret};
-use crate::trust::input_lines;
+use crate::trust::{InCode, in_code, input_lines};
 
 /// A server to add.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,6 +30,9 @@ pub(in crate::cli) struct Addition {
     pub(in crate::cli) secrets: Vec<Secret>,
     /// Names of variables that can make a program load or run code.
     pub(in crate::cli) loaders: Vec<String>,
+    /// Names of variables whose values are part of the code that the arguments run, and are not shown in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::cli) hidden_in_code: Vec<String>,
     /// Names of variables that can redirect traffic or weaken its protection.
     pub(in crate::cli) redirectors: Vec<String>,
 }
@@ -104,7 +108,8 @@ impl Plan {
 /// Returns the entry of a server for printing, without secrets.
 pub(in crate::cli) fn shown_found(found: FoundServer) -> Json {
     let FoundServer { name, entry, notes, secrets } = found;
-    Addition { name, from: String::new(), entry, notes, secrets, loaders: Vec::new(), redirectors: Vec::new() }.shown_entry()
+    Addition { name, from: String::new(), entry, notes, secrets, loaders: Vec::new(), hidden_in_code: Vec::new(), redirectors: Vec::new() }
+        .shown_entry()
 }
 
 /// A config of another program: its path, its servers, and its inputs.
@@ -277,10 +282,15 @@ fn add(plan: &mut Plan, taken: &mut Taken, from: &str, found: FoundServer, ids: 
 /// Returns the addition for a server, with the names of the variables that a person must check.
 fn addition(from: &str, found: FoundServer) -> Addition {
     let FoundServer { name, entry, notes, secrets } = found;
-    let variables = || entry["env"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(name, _)| name);
-    let loaders = variables().filter(|name| loads_code(name)).cloned().collect();
-    let redirectors = variables().filter(|name| redirects_traffic(name)).cloned().collect();
-    Addition { name, from: from.to_owned(), entry, notes, secrets, loaders, redirectors }
+    let (command, arguments) = words_of(&entry);
+    let variables = || entry["env"].as_object().into_iter().flatten().filter_map(|(name, value)| Some((name, scalar(value)?)));
+    let part = |name: &str, value: &str| in_code(&command, &arguments, name, value);
+    let names =
+        |is: &dyn Fn(&str, &str) -> bool| variables().filter(|(name, value)| is(name, value)).map(|(name, _)| name.clone()).collect();
+    let loaders = names(&|name, value| loads_code(name) || part(name, value) == InCode::Shown);
+    let hidden_in_code = names(&|name, value| part(name, value) == InCode::Hidden);
+    let redirectors = names(&|name, _| redirects_traffic(name));
+    Addition { name, from: from.to_owned(), entry, notes, secrets, loaders, hidden_in_code, redirectors }
 }
 
 /// Returns an entry of our own config in the form that is shown to a person.

@@ -204,7 +204,7 @@ fn tell(session: &Session, name: &str, changed: &Changed) {
     let next = session.next_command.with(&format!("approve {name}"));
     if session.json() {
         let document = json!({ "config": config, "server": name, "written": true, "entry": addition.shown_entry(),
-            "loaders": addition.loaders, "redirectors": addition.redirectors, "secrets": addition.secrets, "warnings": changed.warnings, "next": next });
+            "loaders": addition.loaders, "hiddenInCode": addition.hidden_in_code, "redirectors": addition.redirectors, "secrets": addition.secrets, "warnings": changed.warnings, "next": next });
         return session.terminal.print_json(&document);
     }
     let inputs = crate::cli::import::parsed(&changed.text).map(|root| inputs_in(&root)).unwrap_or_default();

@@ -9,7 +9,7 @@ mod schema;
 use super::text::{MARK, Style, Tone, joined, one_line};
 use crate::config::Confirm;
 use crate::text::has_invisible;
-use crate::trust::{Added, ApprovalRequest, CommandRequest};
+use crate::trust::{Added, ApprovalRequest, CommandRequest, HIDDEN_IN_CODE};
 
 /// The warning about a host with letters outside of ASCII.
 pub(crate) const LOOKALIKE: &str =
@@ -164,6 +164,9 @@ fn command_text(request: &CommandRequest, style: &Style) -> String {
             Tone::Bad,
             &format!("{name} can make a program load or run code that the command does not name: its value is shown in full"),
         );
+    }
+    for name in &request.hidden_in_code {
+        page.noted(Tone::Bad, &format!("{name} is named in the code that the arguments run: {HIDDEN_IN_CODE}"));
     }
     for name in &request.redirectors {
         page.noted(Tone::Bad, &format!("{name} can send traffic to another machine or weaken its encryption: check its value"));
