@@ -329,6 +329,27 @@ test('import shows first, writes only when told, keeps comments, and points at s
   assert.match((await run(at, ['import'])).stdout, /nothing new/)
 })
 
+test('import keeps what was changed while its question was open, and writes only what it has shown', async (t) => {
+  const at = place(t, { mine: { command: 'mine' } })
+  const path = join(at.home, '.hyperagent/config.json')
+  mkdirSync(join(at.home, '.codex'))
+  writeFileSync(join(at.home, '.codex/config.toml'), '[mcp_servers.docs]\ncommand = "docs"\n')
+  const whileAsked = (servers) => () => {
+    writeFileSync(path, JSON.stringify({ mcpServers: servers }))
+    return 'y\n'
+  }
+  const mine = { command: 'mine', disabled: true }
+  const refused = await atTerminal(at, ['import'], [['[y/N]', whileAsked({ mine, docs: { command: 'other' } })]])
+  assert.equal(refused.code, 1, refused.text)
+  assert.match(refused.text.replaceAll(/\s+\|?\s*/g, ' '), /was not changed: somebody has changed it meanwhile.* run import again/)
+  assert.deepEqual(JSON.parse(readFileSync(path, 'utf8')).mcpServers, { mine, docs: { command: 'other' } })
+
+  writeFileSync(path, JSON.stringify({ mcpServers: { mine: { command: 'mine' } } }))
+  const written = await atTerminal(at, ['import'], [['[y/N]', whileAsked({ mine })]])
+  assert.match(written.text, /written into/)
+  assert.deepEqual(JSON.parse(readFileSync(path, 'utf8')).mcpServers, { mine, docs: { command: 'docs' } })
+})
+
 test('what cannot be written to standard output is a failure, and whoever reads no more ends --follow', async (t) => {
   const at = place(t, { weather: small() })
   const shell = (command) =>

@@ -143,7 +143,7 @@ export function outputOf(command, args, options) {
 
 /**
  * Runs a shell command at a terminal of 80 columns (util-linux `script`). Each pair is a text to wait for, and the answer that is typed
- * then. `text` is everything that the terminal got, with control characters. The input ends after the last answer, so a further question
+ * then, or a function that returns it. `text` is everything that the terminal got, with control characters. The input ends after the last answer, so a further question
  * fails.
  */
 export async function typed(t, command, dialogue, { limit, ...options }) {
@@ -165,7 +165,7 @@ export async function typed(t, command, dialogue, { limit, ...options }) {
       // The next text to wait for may follow directly.
       from = at + wanted.length
       rest.shift()
-      child.stdin.write(words)
+      child.stdin.write(typeof words === 'function' ? words() : words)
     }
     if (rest.length === 0 && !child.stdin.writableEnded) child.stdin.end()
   }

@@ -10,6 +10,7 @@ mod boot;
 mod boxes;
 mod check;
 mod completion;
+mod config_lock;
 mod doctor;
 mod edit;
 mod error;

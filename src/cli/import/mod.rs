@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::args::Import;
+use super::config_lock::lock_configs;
 use super::error::{CliError, FILE};
 use super::session::Session;
 use super::{Exit, files};
@@ -31,27 +32,49 @@ pub(super) use words::shown_text;
 pub(super) const READ_ONLY: &str =
     "is YAML, which is read, but not changed by commands: change it by hand, or name a JSON file with --config";
 
+/// The reason why a change is not written. The command follows that would show it as it is now.
+pub(super) const CHANGED_MEANWHILE: &str =
+    "somebody has changed it meanwhile, so that this would write something else than was shown; run ";
+
 pub(super) async fn import(session: &Session, arguments: &Import) -> Result<Exit, CliError> {
     let Sources { read, looked, unreadable } = read_all(session, arguments)?;
     let path = session.options().config_path.unwrap_or_else(|| session.options().default_config());
-    let text = files::read_config(&path)
-        .map_err(|problem| CliError::Message(FILE, format!("the config {} cannot be read: {problem}", path.display())))?
-        .unwrap_or_default();
-    let existing = existing(&path, &text)?;
-    let plan = plan(&existing, read);
+    let plan = plan(&existing(&path, &text_of(&path)?)?, read.clone());
     if !session.json() {
         show(session, &plan, &looked);
     }
     let mut written = false;
     if !plan.additions.is_empty() && wanted(session, arguments, &path).await {
-        let new =
-            edited(&text, &plan).map_err(|problem| CliError::Message(FILE, format!("{} was not changed: {problem}", path.display())))?;
-        files::write(&path, &new, 0o600)?;
+        write(session, &path, &plan, read)?;
         written = true;
         warn_of_readers(session, &plan, &path);
     }
     tell(session, &plan, &unreadable, &path, written);
     Ok(Exit::Done)
+}
+
+/// Reads the config of hyperlight-mcp. Returns an empty text if there is no file.
+pub(super) fn text_of(path: &Path) -> Result<String, CliError> {
+    let text = files::read_config(path);
+    let text = text.map_err(|problem| CliError::Message(FILE, format!("the config {} cannot be read: {problem}", path.display())))?;
+    Ok(text.unwrap_or_default())
+}
+
+/// Writes the plan into the config as it is now, because somebody may have changed the config while the question was open.
+///
+/// # Errors
+/// An error, and nothing is written, if the servers or their names would now be others than those that were shown.
+fn write(session: &Session, path: &Path, shown: &Plan, read: Vec<Read>) -> Result<(), CliError> {
+    let failed = |problem: String| CliError::Message(FILE, one_line(&format!("{} was not changed: {problem}", path.display())));
+    let lock = lock_configs(&session.options().state_folder()).map_err(|problem| failed(problem.to_string()))?;
+    let text = text_of(path)?;
+    if plan(&existing(path, &text)?, read) != *shown {
+        return Err(failed(CHANGED_MEANWHILE.to_owned() + "import again"));
+    }
+    let new = edited(&text, shown).map_err(failed)?;
+    files::write(path, &new, 0o600)?;
+    drop(lock);
+    Ok(())
 }
 
 /// Parses the config of hyperlight-mcp.

@@ -5,12 +5,12 @@ pub(super) mod args;
 mod change;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::json;
 
 use self::change::{Change, Changed};
 use super::approve::review_one;
+use super::config_lock::lock_configs;
 use super::error::{CliError, FILE};
 use super::import::READ_ONLY;
 use super::session::Session;
@@ -18,13 +18,10 @@ use super::{Exit, files};
 use crate::command::{Tone, one_line};
 use crate::config::{ServerSource, SourceKind, inputs_in, is_yaml};
 use crate::error::Error;
-use crate::files::{lock_within, private_folder, replace_kept, target_of_user};
+use crate::files::{replace_kept, target_of_user};
 use crate::gateway::Gateway;
 use args::{Add, Set, Unset};
 
-/// Time to wait for another process that changes the config.
-const LOCK_TIME: Duration = Duration::from_secs(5);
-const LOCK: &str = "config.lock";
 const NEW_MODE: u32 = 0o600;
 
 pub(super) fn add(session: &Session, arguments: &Add) -> Result<Exit, CliError> {
@@ -159,8 +156,7 @@ fn not_changed(path: &std::path::Path, problem: &str) -> CliError {
 fn written(session: &Session, change: Change<'_>) -> Result<Changed, CliError> {
     let path = ConfigFile::of(session)?.path;
     let failed = |problem: std::io::Error| not_changed(&path, &problem.to_string());
-    let state = private_folder(&session.options().state_folder()).map_err(failed)?;
-    let lock = lock_within(&state.path.join(LOCK), LOCK_TIME).map_err(failed)?;
+    let lock = lock_configs(&session.options().state_folder()).map_err(failed)?;
     let file = ConfigFile::of(session)?;
     let changed = file.changed(change)?;
     if file.text.as_ref() != Some(&changed.text) {
