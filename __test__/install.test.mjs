@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
-import { place, program, run } from './command-line.mjs'
-import { root } from './support.mjs'
+import { LIMIT, place, program, run } from './command-line.mjs'
+import { listenTo, ms, root, waitFor } from './support.mjs'
 
 const SECRET = 'sk-0123456789abcdefghijklmnop'
 const corpus = (name) => readFileSync(join(root, 'src/cli/install/corpus', name), 'utf8')
@@ -121,6 +121,42 @@ test('an undo keeps what others have written since', async (t) => {
   const expected = { mcpServers: { ...JSON.parse(cursor).mcpServers, theirs: { command: 'theirs' } }, more: 1 }
   assert.deepEqual([comment, JSON.parse(json)], ['// by hand', expected])
 })
+
+for (const command of ['install', 'import']) {
+  test(`${command} waits for another command that changes the config, and its change is not lost`, async (t) => {
+    const at = place(t, { mine: { command: 'mine' } })
+    const host = put(at.home, '.cursor/mcp.json', cursor)
+    mkdirSync(join(at.home, '.hyperagent/hyperlight-mcp'), { mode: 0o700 })
+    const lock = put(at.home, '.hyperagent/hyperlight-mcp/config.lock', '', 0o600)
+    /** Runs the command. When it has shown its plan, another command, which holds the lock, writes these servers and ends. */
+    const whileChanged = async (servers) => {
+      const holder = listenTo(t, 'flock', [lock, 'sh', '-c', 'echo held; read end'], { limit: LIMIT })
+      await waitFor('the lock', () => holder.output.stdout.includes('held'))
+      let output
+      const ended = run(at, [command, 'cursor', '--write'], {
+        onStart: (_, seen) => {
+          output = seen
+        },
+      })
+      await waitFor('the plan', () => output.stdout.includes('weather'), ms(30_000))
+      put(at.home, '.hyperagent/config.json', JSON.stringify({ mcpServers: servers }))
+      holder.stdin.end()
+      return ended
+    }
+    const mine = { command: 'mine', disabled: true }
+    const refused = await whileChanged({ mine, weather: { command: 'other' } })
+    assert.equal(refused.code, 1, refused.stdout)
+    assert.match(refused.stderr, new RegExp(`config\\.json was not changed: somebody has changed it meanwhile.* run ${command} again`))
+    assert.deepEqual(config(at).mcpServers, { mine, weather: { command: 'other' } })
+    assert.equal(readFileSync(host, 'utf8'), cursor)
+
+    put(at.home, '.hyperagent/config.json', JSON.stringify({ mcpServers: { mine: { command: 'mine' } } }))
+    const written = await whileChanged({ mine })
+    assert.equal(written.code, 0, written.stderr)
+    assert.deepEqual(config(at).mcpServers, { mine, weather: { command: 'weather', env: { API_KEY: SECRET } } })
+    assert.equal(readFileSync(host, 'utf8').includes('weather'), command === 'import')
+  })
+}
 
 test('what cannot be moved stays, and keys that a person added to the entry stay', async (t) => {
   const at = place(t)

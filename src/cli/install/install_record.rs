@@ -66,7 +66,7 @@ impl InstallRecord {
 }
 
 /// Returns the folder for the facts. Creates it if necessary.
-pub(super) fn folder(state: &Path) -> io::Result<PathBuf> {
+fn folder(state: &Path) -> io::Result<PathBuf> {
     Ok(private_folder(&private_folder(state)?.path.join(FOLDER))?.path)
 }
 

@@ -10,11 +10,11 @@ mod undo;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::{Map, Value as Json, json};
 
 use super::args::{Install, Program, Scope};
+use super::config_lock::lock_configs;
 use super::edit::{self, Piece, RemovedServer, Shape};
 use super::error::{CliError, FILE};
 use super::import::{self, Plan, Skipped, converted, edited, plan_named, warn_of_readers};
@@ -22,13 +22,11 @@ use super::session::Session;
 use super::{Exit, files};
 use crate::command::{Tone, one_line, quoted};
 use crate::config::{inputs_in, inputs_of_entry, servers_of, starts_gateway};
-use crate::files::{lock_within, replace_kept, target_in_project, target_of_user};
+use crate::files::{replace_kept, target_in_project, target_of_user};
 
 use hosts::{HostFile, NAME, NoFile, ServeOptions};
 use install_record::InstallRecord;
 
-/// Time to wait for another process that changes a host's config.
-const LOCK_TIME: Duration = Duration::from_secs(5);
 const USER_MODE: u32 = 0o600;
 /// The mode of a new config in a project. Everybody who works on the project uses this file, so others may read it.
 const PROJECT_MODE: u32 = 0o644;
@@ -113,11 +111,10 @@ impl TargetConfig {
         Err(not_changed(&self.host, &format!("another program has changed it just now: close {} and try again", self.host.program.title())))
     }
 
-    /// Runs `work` while no other process of hyperlight-mcp changes a host's config.
+    /// Runs `work` while no other process of hyperlight-mcp changes a host's config or the config of hyperlight-mcp.
     fn locked<T>(&self, work: impl FnOnce() -> Result<T, CliError>) -> Result<T, CliError> {
         let failed = |problem: std::io::Error| not_changed(&self.host, &format!("{}: {problem}", self.state.display()));
-        let folder = install_record::folder(&self.state).map_err(failed)?;
-        let lock = lock_within(&folder.join("lock"), LOCK_TIME).map_err(failed)?;
+        let lock = lock_configs(&self.state).map_err(failed)?;
         self.check_unchanged()?;
         let done = work();
         drop(lock);
@@ -146,6 +143,7 @@ fn command(session: &Session, host: &HostFile, options: &str) -> String {
 }
 
 /// Changes that an installation makes.
+#[derive(PartialEq)]
 struct Change {
     /// The servers that are added to the config of hyperlight-mcp.
     plan: Plan,
@@ -165,26 +163,32 @@ struct Change {
 /// Moves the servers of the host into the config of hyperlight-mcp, and inserts our entry in their place.
 fn take_over(session: &Session, arguments: &Install, target_config: &TargetConfig) -> Result<Exit, CliError> {
     let config = &target_config.config;
-    let text = files::read_config(config)
-        .map_err(|problem| CliError::Message(FILE, format!("the config {} cannot be read: {problem}", config.display())))?
-        .unwrap_or_default();
-    let existing = import::existing(config, &text)?;
-    let change = planned(session, arguments, target_config, &existing)?;
+    let entry = entry(session, arguments, target_config)?;
+    let change = planned(arguments, target_config, &import::text_of(config)?, &entry)?;
     let changes = change.text != target_config.text();
     if !session.json() {
         show(session, target_config, &change, changes)?;
     }
     let written = changes && arguments.write;
     if written {
-        target_config.locked(|| write(target_config, &change, &text))?;
+        target_config.locked(|| {
+            // Somebody may have changed the config since it was read.
+            let text = import::text_of(config)?;
+            if planned(arguments, target_config, &text, &entry)? != change {
+                let problem = format!("{}{}", import::CHANGED_MEANWHILE, "install again");
+                return Err(CliError::Message(FILE, one_line(&format!("{} was not changed: {problem}", config.display()))));
+            }
+            write(target_config, &change, &text)
+        })?;
         warn_of_readers(session, &change.plan, config);
     }
     tell(session, target_config, &change, (changes, written), arguments.servers.as_deref());
     Ok(Exit::Done)
 }
 
-/// Computes the changes without writing anything.
-fn planned(session: &Session, arguments: &Install, target_config: &TargetConfig, existing: &Json) -> Result<Change, CliError> {
+/// Computes the changes without writing anything. `config_text` is the config of hyperlight-mcp, and `new` the entry that starts it.
+fn planned(arguments: &Install, target_config: &TargetConfig, config_text: &str, new: &Json) -> Result<Change, CliError> {
+    let existing = &import::existing(&target_config.config, config_text)?;
     let host = &target_config.host;
     let root = target_config.parsed()?;
     let servers = target_config.servers()?;
@@ -206,11 +210,10 @@ fn planned(session: &Session, arguments: &Install, target_config: &TargetConfig,
     // One more name is tried than there are servers, so one of the names is free.
     let free = || (1..=servers.len() + 1).map(numbered).find(|name| !left(name));
     let name = ours.map(|(name, _)| name.clone()).or_else(free).unwrap_or_default();
-    let new = entry(session, arguments, target_config)?;
     let (was_there, entry) = match ours {
         // A person may have added keys to our entry, such as a timeout. These keys are kept.
-        Some((_, old)) => (true, ours::merged(old, &new)),
-        None => (false, new),
+        Some((_, old)) => (true, ours::merged(old, new)),
+        None => (false, new.clone()),
     };
     let is_same = ours.is_some_and(|(_, old)| *old == entry);
     let mut remove: Vec<String> = moved.iter().map(|(name, _)| name.clone()).collect();
