@@ -3054,7 +3054,10 @@ export declare class Gateway {
    */
   callTool(server: string, tool: string, args?: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>
   callTool(name: string, args?: Record<string, unknown>, options?: CallOptions): Promise<ToolResult>
-  /** Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. */
+  /**
+   * Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. A gateway
+   * whose callbacks refer to it, also indirectly, is never garbage collected: close it, or it stays until Node ends.
+   */
   close(): Promise<void>
   /**
    * Adds a server whose tools were generated, or replaces it. Each call of a tool runs the tool's code in its own micro-VM, for at most
@@ -3297,7 +3300,10 @@ export declare class Sandbox {
    * ```
    */
   run<T = Value>(code: string, options?: RunOptions): Promise<RunResult<T>>
-  /** Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits until they have ended. */
+  /**
+   * Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits until they have ended. A sandbox whose callbacks or host modules
+   * refer to it, also indirectly, is never garbage collected: close it, or it and its VMs stay until its gateway is closed or Node ends.
+   */
   close(): Promise<void>
 }
 

@@ -309,7 +309,8 @@ impl Gateway {
         self.caller.call_tool(env, "Gateway.callTool", [Some(server), Some(tool), args, options])
     }
 
-    /// Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`.
+    /// Closes the gateway: ends all runs, calls, connections and server processes. Pending promises reject with `ERR_CLOSED`. A gateway
+    /// whose callbacks refer to it, also indirectly, is never garbage collected: close it, or it stays until Node ends.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let (core, inner) = (self.caller.core.clone(), self.inner.clone());

@@ -124,7 +124,8 @@ impl Sandbox {
         glue::call(env, "run", FnArgs::from((start, "Sandbox.run", code, options)))
     }
 
-    /// Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits until they have ended.
+    /// Closes the sandbox: ends pending runs with `ERR_CLOSED`, and waits until they have ended. A sandbox whose callbacks or host modules
+    /// refer to it, also indirectly, is never garbage collected: close it, or it and its VMs stay until its gateway is closed or Node ends.
     #[napi(catch_unwind, ts_return_type = "Promise<void>")]
     pub fn close<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
         let (core, inner) = (self.core.clone(), Arc::clone(&self.inner));
