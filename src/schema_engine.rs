@@ -139,7 +139,9 @@ fn write_canonical(value: &Json, bytes: &mut Vec<u8>) {
         }
         Json::Array(items) => {
             start(b'[', items.len());
-            items.iter().for_each(|item| write_canonical(item, bytes));
+            for item in items {
+                write_canonical(item, bytes);
+            }
         }
         Json::Object(fields) => {
             start(b'{', fields.len());

@@ -141,16 +141,12 @@ impl<'u> TemplateMatcher<'u> {
             return Some(false);
         }
         let work = work(template, self.uri);
-        match self.work_left.checked_sub(work) {
-            Some(left) => {
-                self.work_left = left;
-                Some(UriTemplate::parse(template).is_some_and(|parsed| parsed.expands_to(self.uri.as_bytes())))
-            }
-            None => {
-                self.untried += 1;
-                None
-            }
-        }
+        let Some(left) = self.work_left.checked_sub(work) else {
+            self.untried += 1;
+            return None;
+        };
+        self.work_left = left;
+        Some(UriTemplate::parse(template).is_some_and(|parsed| parsed.expands_to(self.uri.as_bytes())))
     }
 
     /// Returns the number of templates that were not compared because of the limit.

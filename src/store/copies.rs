@@ -2,7 +2,7 @@
 //!
 //! A process can load this library twice, for example as dependencies of two versions. Each copy has a `SQLite` of its own, which knows nothing of
 //! the locks of the other one and releases them when it closes the file. Then another process changes the database at the same time
-//! (<https://www.sqlite.org/howtocorrupt.html>, "Multiple copies of SQLite linked into the same application").
+//! (<https://www.sqlite.org/howtocorrupt.html>, "Multiple copies of `SQLite` linked into the same application").
 
 use std::fs;
 use std::os::fd::OwnedFd;
