@@ -3,13 +3,14 @@
 //! When a process closes any descriptor of a file, the kernel releases all locks that the process has on this file (`fcntl(2)`, "Record
 //! locks"). A path that somebody else has chosen can lead to such a file, also by a link. So these files must not be opened at all.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
 
 /// The locked files of all stores of this process. It is global, because the kernel's locks belong to the process.
 static LOCKED: Mutex<Vec<Arc<Files>>> = Mutex::new(Vec::new());
@@ -18,6 +19,8 @@ static LOCKED: Mutex<Vec<Arc<Files>>> = Mutex::new(Vec::new());
 struct Files {
     /// Device and inode of the main file, which another program may move.
     main: (u64, u64),
+    /// Keeps the main file in existence, so that no other file gets its inode number. Closing a descriptor with O_PATH releases no locks.
+    _kept: File,
     /// The paths of all files. Some of them may not exist yet.
     paths: Vec<PathBuf>,
 }
@@ -27,11 +30,14 @@ struct Files {
 pub(crate) struct LockedFiles(Arc<Files>);
 
 impl LockedFiles {
-    /// Registers files. `main` is the device and inode of the first one.
-    pub(crate) fn new(main: (u64, u64), paths: Vec<PathBuf>) -> Self {
-        let files = Arc::new(Files { main, paths });
+    /// Registers a file that exists, and files that belong to it.
+    pub(crate) fn new(main: &Path, beside: Vec<PathBuf>) -> io::Result<Self> {
+        let kept = File::from(rustix::fs::open(main, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?);
+        let metadata = kept.metadata()?;
+        let paths = std::iter::once(main.to_owned()).chain(beside).collect();
+        let files = Arc::new(Files { main: (metadata.dev(), metadata.ino()), _kept: kept, paths });
         LOCKED.lock().push(Arc::clone(&files));
-        Self(files)
+        Ok(Self(files))
     }
 }
 
@@ -64,7 +70,6 @@ pub(super) fn check_unlocked(file: &Metadata) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::path::Path;
 
     use super::*;
     use crate::files::{Links, open_regular};
@@ -76,8 +81,7 @@ mod tests {
         for name in ["main", "beside", "other"] {
             fs::write(at(name), "text").unwrap();
         }
-        let main = fs::metadata(at("main")).unwrap();
-        let locked = LockedFiles::new((main.dev(), main.ino()), vec![at("main"), at("beside"), at("later")]);
+        let locked = LockedFiles::new(&at("main"), vec![at("beside"), at("later")]).unwrap();
         symlink(at("main"), at("link")).unwrap();
         fs::hard_link(at("beside"), at("hard")).unwrap();
         fs::write(at("later"), "text").unwrap();
@@ -91,7 +95,15 @@ mod tests {
         fs::rename(at("main"), at("moved")).unwrap();
         assert!(problem(&at("moved")).is_some());
         assert_eq!(problem(&at("other")), None);
+        // A file system gives the number of a removed file to the next one.
+        let removed = fs::metadata(at("moved")).unwrap().ino();
+        drop(held);
+        fs::remove_file(at("moved")).unwrap();
+        for number in 0..100 {
+            let new = at(&format!("new{number}"));
+            fs::write(&new, "text").unwrap();
+            assert!(problem(&new).is_none() && fs::metadata(&new).unwrap().ino() != removed);
+        }
         drop(locked);
-        assert_eq!(problem(&at("moved")), None);
     }
 }

@@ -95,7 +95,7 @@ struct Guarded {
 
 impl Guarded {
     fn new(path: &Path, file: (u64, u64)) -> Result<Self> {
-        let locked = files::LockedFiles::new(file, place::locked_files(path));
+        let locked = files::LockedFiles::new(path, place::locked_beside(path)).map_err(|error| problem(path, &error.to_string()))?;
         Ok(Self { _locked: locked, _sign: Sign::new(path, file)? })
     }
 }

@@ -106,10 +106,9 @@ fn check_beside(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files on which `SQLite` has locks, and its write-ahead log.
-pub(super) fn locked_files(path: &Path) -> Vec<PathBuf> {
-    let beside = BESIDE.into_iter().filter(|ending| *ending != JOURNAL).map(|ending| beside(path, ending));
-    std::iter::once(path.to_owned()).chain(beside).collect()
+/// Returns the files beside the database on which `SQLite` has locks, and the write-ahead log.
+pub(super) fn locked_beside(path: &Path) -> Vec<PathBuf> {
+    BESIDE.into_iter().filter(|ending| *ending != JOURNAL).map(|ending| beside(path, ending)).collect()
 }
 
 /// Returns the path of a file that `SQLite` keeps beside the database.
