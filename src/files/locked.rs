@@ -19,7 +19,7 @@ static LOCKED: Mutex<Vec<Arc<Files>>> = Mutex::new(Vec::new());
 struct Files {
     /// Device and inode of the main file, which another program may move.
     main: (u64, u64),
-    /// Keeps the main file in existence, so that no other file gets its inode number. Closing a descriptor with O_PATH releases no locks.
+    /// Keeps the main file in existence, so that no other file gets its inode number. Closing a descriptor with `O_PATH` releases no locks.
     _kept: File,
     /// The paths of all files. Some of them may not exist yet.
     paths: Vec<PathBuf>,
